@@ -1,0 +1,1 @@
+"""Distributed autograd: contexts, send and recv functions, and the engine."""

@@ -1,0 +1,257 @@
+"""A value that will be there later, with the semantics of PyTorch's futures.
+
+One class serves the engine (``c10::ivalue::Future``, ATen/core/ivalue_inl.h) and the user
+(``torch.futures.Future``): completed at most once, callbacks in the order of registration on
+the completing task (inline if already complete), a raising callback stops neither the other
+callbacks nor the bookkeeping.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar, cast
+
+from real.runtime import Event, Runtime, current_task
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+logger = logging.getLogger(__name__)
+
+
+class FutureError(RuntimeError):
+    """An error that travelled as text. torch raises RuntimeError; so does this, by descent."""
+
+
+class Future(Generic[T]):
+    """A future value of type ``T``.
+
+    ``what`` describes it in reports of hangs. ``unwrap`` is applied to the value each time a
+    user reads it, and may raise: that is how a remote exception, which travels as a value,
+    is raised at the caller (torch/csrc/jit/python/pybind_utils.h, PythonFutureWrapper).
+    """
+
+    __slots__ = ("__weakref__", "_callbacks", "_done", "_error", "_event", "_open", "_runtime", "_value",
+                 "unwrap", "what")  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime | None = None,
+        what: object = "",
+        unwrap: Callable[[Any], Any] | None = None,
+        devices: Iterable[object] | None = None,
+    ) -> None:
+        self._runtime = runtime if runtime is not None else current_task().runtime
+        self._done = False
+        # Popping the only element is atomic between threads too: whoever gets it completes.
+        self._open = [True]
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Future[T]], object]] = []
+        self._event: Event | None = None
+        self.what = what
+        self.unwrap = unwrap
+
+    # -- completing ---------------------------------------------------------------------
+
+    def try_complete(self, value: T) -> bool:
+        """Complete with a value unless complete already. True if this call did it."""
+        try:
+            self._open.pop()
+        except IndexError:
+            return False
+        self._finish(value, None)
+        return True
+
+    def try_fail(self, error: BaseException) -> bool:
+        """Complete with an error unless complete already. True if this call did it."""
+        try:
+            self._open.pop()
+        except IndexError:
+            return False
+        self._finish(None, error)
+        return True
+
+    def mark_completed(self, value: T = cast(Any, None)) -> None:
+        """Complete with a value. Raises RuntimeError if the future is complete."""
+        if not self.try_complete(value):
+            raise RuntimeError(
+                "Attempting to mark a completed Future as complete again. Note that "
+                "a Future can only be marked completed once."
+            )
+
+    def set_error(self, error: BaseException) -> None:
+        """Complete with an error. Raises RuntimeError if the future is complete."""
+        if not self.try_fail(error):
+            raise RuntimeError(
+                f"Error already set on this Future: {self._error}, trying to set error: {error}"
+                if self._error is not None
+                else "Attempting to set an error on a completed Future."
+            )
+
+    def _finish(self, value: Any, error: BaseException | None) -> None:
+        self._value = value
+        self._error = error
+        self._done = True
+        event = self._event
+        if event is not None:
+            event.set()
+        callbacks = self._callbacks
+        while callbacks:
+            self._run(callbacks.pop(0))
+
+    def _run(self, callback: Callable[[Future[T]], object]) -> None:
+        try:
+            callback(self)
+        except Exception:
+            logger.exception("a callback of %r raised", self)
+
+    # -- looking ------------------------------------------------------------------------
+
+    def done(self) -> bool:
+        return self._done
+
+    @property
+    def error(self) -> BaseException | None:
+        return self._error
+
+    def has_error(self) -> bool:
+        return self._error is not None
+
+    def raw_value(self) -> T:
+        """The value as stored, without ``unwrap``. Raises the error if there is one."""
+        if not self._done:
+            raise RuntimeError("the future is not complete")
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
+
+    def value(self) -> T:
+        """The value. Raises the error, or whatever ``unwrap`` raises; RuntimeError if not done."""
+        value = self.raw_value()
+        return value if self.unwrap is None else cast(T, self.unwrap(value))
+
+    def wait(self) -> T:
+        """Block until complete, then give the value or raise the error."""
+        self.block()
+        return self.value()
+
+    def block(self, timeout: float | None = None) -> bool:
+        """Block until complete; False if ``timeout`` seconds passed first."""
+        if self._done:
+            return True
+        event = self._event
+        if event is None:
+            event = self._event = self._runtime.event(self)
+            if self._done:  # completed by another thread before it could see the event
+                event.set()
+        return event.wait(timeout)
+
+    # -- chaining -----------------------------------------------------------------------
+
+    def add_callback(self, callback: Callable[[Future[T]], object]) -> None:
+        """Call ``callback(self)`` once complete; now, if it already is."""
+        if self._done:
+            self._run(callback)
+            return
+        callbacks = self._callbacks
+        callbacks.append(callback)
+        if self._done:  # completed by another thread meanwhile; list.remove is atomic
+            try:
+                callbacks.remove(callback)
+            except ValueError:
+                return
+            self._run(callback)
+
+    add_done_callback = add_callback
+
+    def then(self, callback: Callable[[Future[T]], S]) -> Future[S]:
+        """A future of what ``callback(self)`` returns or raises."""
+        child: Future[S] = Future(runtime=self._runtime, what=self.what)
+
+        def run(parent: Future[T]) -> None:
+            try:
+                result = callback(parent)
+            except Exception as error:
+                child.try_fail(error)
+            else:
+                child.try_complete(result)
+
+        self.add_callback(run)
+        return child
+
+    def then_async(self, callback: Callable[[Future[T]], Future[S]]) -> Future[S]:
+        """A future of what the future returned by ``callback(self)`` will hold."""
+        child: Future[S] = Future(runtime=self._runtime, what=self.what)
+
+        def run(parent: Future[T]) -> None:
+            try:
+                inner = callback(parent)
+            except Exception as error:
+                child.try_fail(error)
+            else:
+                inner.add_callback(child.complete_like)
+
+        self.add_callback(run)
+        return child
+
+    def complete_like(self, other: Future[T]) -> None:
+        """Take over the outcome of a completed future, unless complete already."""
+        if other._error is not None:
+            self.try_fail(other._error)
+        else:
+            self.try_complete(other._value)
+
+    # -- torch.futures.Future -----------------------------------------------------------
+
+    def set_result(self, result: T) -> None:
+        self.mark_completed(result)
+
+    def set_exception(self, result: BaseException) -> None:
+        """Fail the future. Raises AssertionError if ``result`` is no exception, as torch does."""
+        if not isinstance(result, Exception):
+            raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
+        self.set_error(result)
+
+    def __class_getitem__(cls, item: object) -> Any:
+        return cls
+
+    def __repr__(self) -> str:
+        state = "failed" if self._error is not None else "done" if self._done else "pending"
+        return f"<future {state}: {self.what}>" if self.what != "" else f"<future {state}>"
+
+
+def completed(value: T, *, runtime: Runtime | None = None, what: object = "") -> Future[T]:
+    future: Future[T] = Future(runtime=runtime, what=what)
+    future.mark_completed(value)
+    return future
+
+
+def failed(error: BaseException, *, runtime: Runtime | None = None) -> Future[Any]:
+    future: Future[Any] = Future(runtime=runtime)
+    future.set_error(error)
+    return future
+
+
+def collect_all(futures: list[Future[T]]) -> Future[list[Future[T]]]:
+    """A future of the list itself, complete once all of them are; it never fails."""
+    result: Future[list[Future[T]]] = Future(what="all of a list of futures")
+    if not futures:
+        result.mark_completed([])
+    arrivals = itertools.count(1)  # next() is atomic between threads, += is not
+
+    def one_done(_: Future[T]) -> None:
+        if next(arrivals) == len(futures):
+            result.try_complete(futures)
+
+    for future in futures:
+        future.add_callback(one_done)
+    return result
+
+
+def wait_all(futures: list[Future[T]]) -> list[T]:
+    """Wait for all, then give their values or raise the first error in list order."""
+    return [future.wait() for future in collect_all(futures).wait()]

@@ -1,0 +1,45 @@
+"""Identifiers (torch/csrc/distributed/rpc/types.h, autograd/context/container.h)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+WorkerId = int
+ContextId = int
+AutogradMessageId = int
+
+#: the low bits of a context or message id count; the worker id stands above them
+LOCAL_ID_BITS = 48
+MAX_WORKER_ID = 32767
+
+
+class GlobalUniqueId(NamedTuple):
+    """Unique in the cluster: the worker that made it, and that worker's own count."""
+
+    created_on: int
+    local_id: int
+
+    def __str__(self) -> str:
+        return f"GloballyUniqueId(created_on={self.created_on}, local_id={self.local_id})"
+
+
+RRefId = GlobalUniqueId
+ForkId = GlobalUniqueId
+
+
+class IdSource:
+    """Counts up from ``worker_id << 48``: the ids of contexts, or of autograd messages."""
+
+    def __init__(self, worker_id: WorkerId) -> None:
+        self.first = worker_id << LOCAL_ID_BITS
+        #: no id is as large as this
+        self.max_id = self.first | ((1 << LOCAL_ID_BITS) - 1)
+        self._next = itertools.count(self.first)
+
+    def next(self) -> int:
+        """Raises RuntimeError when the worker's 2**48 ids are used up."""
+        new = next(self._next)  # atomic between threads
+        if new >= self.max_id:
+            raise RuntimeError("We have run out of autograd ids, this should not happen")
+        return new

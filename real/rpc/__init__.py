@@ -1,0 +1,1 @@
+"""RPC, remote references, and the messages that carry them."""

@@ -1,0 +1,411 @@
+"""RpcAgent: sends requests, matches replies, runs handlers, times out, retries, joins.
+
+Behaviour: torch/csrc/distributed/rpc/rpc_agent.cpp and tensorpipe_agent.cpp.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from typing import TYPE_CHECKING, Any
+
+from real import tracing
+from real.future import Future
+from real.rpc.constants import (
+    DEFAULT_RPC_TIMEOUT_S,
+    NO_RPC_TIMEOUT,
+    RETRY_BACKOFF,
+    RETRY_BASE_S,
+    RREF_MAX_RETRIES,
+    UNSET_RPC_TIMEOUT,
+)
+from real.rpc.errors import RpcError, timeout_error
+from real.rpc.message import RESPONSE_FLAG, Message, MessageType
+from real.rpc.task_pool import TaskPool
+from real.rpc.worker_info import WorkerInfo
+from real.runtime import Timer
+
+if TYPE_CHECKING:
+    from real.ids import WorkerId
+    from real.rpc.store import Store
+    from real.worker import Worker
+
+logger = logging.getLogger(__name__)
+
+_EXCEPTION = MessageType.EXCEPTION
+
+
+class _Call:
+    """A request that waits for its reply."""
+
+    __slots__ = ("future", "id", "timeout_s", "timer", "to")
+
+    def __init__(self, id: int, to: WorkerId, future: Future[Message], timeout_s: float) -> None:
+        self.id = id
+        self.to = to
+        self.future = future
+        self.timeout_s = timeout_s
+        self.timer: Timer | None = None
+
+
+class _Retry:
+    """A request that waits to be sent again."""
+
+    __slots__ = ("error", "future", "timer")
+
+    def __init__(self, future: Future[Message], error: BaseException) -> None:
+        self.future = future
+        self.error = error
+        self.timer: Timer | None = None
+
+
+class RpcAgent:
+    """One worker's end of the network.
+
+    ``infos`` are all workers of the group, this one among them. Nothing is sent before
+    :meth:`start` and after :meth:`shutdown`.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        *,
+        info: WorkerInfo,
+        store: Store,
+        infos: list[WorkerInfo],
+        num_worker_threads: int,
+        rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S,
+        group: Store | None = None,
+    ) -> None:
+        self.worker = worker
+        self.info = info
+        self.store = store
+        self.is_running = False
+        self.rpc_timeout_s = rpc_timeout_s
+        self._runtime = worker.runtime
+        self._world = worker.world
+        self._group = group if group is not None else store
+        self._by_name = {i.name: i for i in infos}
+        self._by_id = {i.id: i for i in infos}
+        self._ids = itertools.count()
+        self._join_rounds = itertools.count()
+        self._calls: dict[int, _Call] = {}
+        self._retries: dict[_Retry, None] = {}
+        self.pool = TaskPool(worker.runtime, worker, num_worker_threads)
+        self._lock = worker.runtime.lock("agent")
+        self._quiet = worker.runtime.condition(self._lock, "calls in flight")
+        #: calls whose future has not finished, callbacks included
+        self.client_active_calls = 0
+        #: requests that have not been answered
+        self.server_active_calls = 0
+
+    # -- workers ------------------------------------------------------------------------
+
+    def get_worker_info(self, to: str | int | WorkerInfo | None = None) -> WorkerInfo:
+        """Raises RuntimeError for a name or id that no worker of the group has."""
+        if to is None:
+            return self.info
+        if isinstance(to, WorkerInfo):
+            return to
+        if isinstance(to, str):
+            found = self._by_name.get(to)
+            if found is None:
+                raise RuntimeError(f"Unknown destination worker {to}")
+            return found
+        found = self._by_id.get(to)
+        if found is None:
+            raise RuntimeError(f"Unknown destination worker {to}")
+        return found
+
+    def get_worker_infos(self) -> list[WorkerInfo]:
+        """All workers of the group, by id."""
+        return [self._by_id[id] for id in sorted(self._by_id)]
+
+    # -- life ---------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._world.attach(self._group, self.info.id, self.receive, self.peer_lost)
+        self.is_running = True
+
+    def shutdown(self) -> None:
+        """Stop at once: retries first, then what is pending. Idempotent."""
+        if not self.is_running:
+            return
+        self.is_running = False
+        with self._lock:
+            retries, self._retries = list(self._retries), {}
+            calls, self._calls = list(self._calls.values()), {}
+        for retry in retries:
+            if retry.timer is not None:
+                retry.timer.cancel()
+            retry.future.try_fail(retry.error)
+        self._world.detach(self._group, self.info.id)
+        for call in calls:
+            self._fail(call, RpcError("RPC agent is shutting down"))
+
+    def sync(self) -> None:
+        """Nothing to wait for: messages are handed to the network as they are sent."""
+
+    def join(self, shutdown: bool = False, timeout: float = 0) -> None:
+        """Block until no call is in flight between any two workers of the group.
+
+        ``timeout`` in seconds, 0 for none. Local silence is not enough, since a peer's reply or
+        clean-up may start new calls: the counts of all workers are summed after each round, and
+        only a sum of zero ends it. Raises StoreTimeoutError.
+        """
+        limit = timeout or None
+        members = len(self._by_id)
+        while True:
+            with self._lock:
+                if not self._quiet.wait_for(self._is_quiet, limit):
+                    raise RuntimeError(f"RPC join timed out after {timeout} s")
+            # The first barrier makes sure that all have been quiet once; the counts are read
+            # between the two, and a call that any worker still has shows up in the sum.
+            round = next(self._join_rounds)
+            self.store.barrier(f"join/{round}/quiet", members, limit)
+            active = self.client_active_calls + self.server_active_calls
+            self.store.add(f"join/{round}/active", active)
+            self.store.barrier(f"join/{round}/counted", members, limit)
+            if self.store.get(f"join/{round}/active") == 0:
+                break
+        if shutdown:
+            self.store.barrier("join/shutdown", members, limit)
+
+    def _is_quiet(self) -> bool:
+        return self.client_active_calls == 0 and self.server_active_calls == 0
+
+    # -- sending ------------------------------------------------------------------------
+
+    def send(
+        self, to: WorkerId, message: Message, timeout_s: float = UNSET_RPC_TIMEOUT
+    ) -> Future[Message]:
+        """Send a request; the future holds the reply.
+
+        ``timeout_s``: -1 the agent's default, 0 none. The future fails with :class:`RpcError` if
+        the reply is an exception, does not come in time, or the connection breaks. Raises
+        RuntimeError if the agent does not run.
+        """
+        if not self.is_running:
+            raise RuntimeError(
+                f"Node {self.info.id} tried to send() a message of type {int(message.type)} "
+                "but RPC is no longer running on this node."
+            )
+        id = next(self._ids)
+        message.id = id
+        message.src = self.info.id
+        message.dst = to
+        if timeout_s == UNSET_RPC_TIMEOUT:
+            timeout_s = self.rpc_timeout_s
+        future: Future[Message] = Future(runtime=self._runtime, what=message)
+        call = _Call(id, to, future, timeout_s)
+        with self._lock:
+            self._calls[id] = call
+            self.client_active_calls += 1
+        tracer = self.worker.tracer
+        if tracer.enabled:
+            tracer.emit(tracing.CALL_STARTED, id, to, message.type.name, timeout_s)
+        if timeout_s != NO_RPC_TIMEOUT:
+            call.timer = self._runtime.call_later(timeout_s, lambda: self._expire(id))
+        try:
+            self._world.send(self._group, message)
+        except ConnectionError as error:
+            taken = self._take(id)
+            if taken is not None:
+                self._fail(taken, RpcError(str(error)))
+        return future
+
+    def send_with_retries(
+        self, to: WorkerId, message: Message, max_retries: int = RREF_MAX_RETRIES
+    ) -> Future[Message]:
+        """Send until answered without error, at most ``max_retries`` times more.
+
+        Delivery is at least once: the receiver's handler must be idempotent. Raises what
+        :meth:`send` raises at the first attempt.
+        """
+        future: Future[Message] = Future(runtime=self._runtime, what=message)
+        self._attempt(future, to, message, 0, max_retries)
+        return future
+
+    def _attempt(
+        self, future: Future[Message], to: WorkerId, message: Message, attempt: int, most: int
+    ) -> None:
+        sent_at = self._runtime.now()
+        copy = Message(message.type, message.payload, message.tensors, about=message.about)
+        reply = self.send(to, copy)
+
+        def answered(reply: Future[Message]) -> None:
+            error = reply.error
+            if error is None:
+                future.complete_like(reply)
+            elif not self.is_running:
+                future.try_fail(error)
+            elif attempt >= most:
+                future.try_fail(
+                    RpcError(
+                        "The RPC has not succeeded after the specified number of max retries "
+                        f"({most})."
+                    )
+                )
+            else:
+                self._schedule_retry(future, to, message, attempt, most, sent_at, error)
+
+        reply.add_callback(answered)
+
+    def _schedule_retry(
+        self,
+        future: Future[Message],
+        to: WorkerId,
+        message: Message,
+        attempt: int,
+        most: int,
+        sent_at: float,
+        error: BaseException,
+    ) -> None:
+        # The delay counts from the send of the failed attempt, and its first value occurs twice.
+        delay_s = RETRY_BASE_S * RETRY_BACKOFF ** max(attempt - 1, 0)
+        wait_s = max(0.0, sent_at + delay_s - self._runtime.now())
+        retry = _Retry(future, error)
+
+        def again() -> None:
+            if self._retries.pop(retry, self) is self:
+                return
+            try:
+                self._attempt(future, to, message, attempt + 1, most)
+            except RuntimeError as failure:
+                future.try_fail(failure)
+
+        def due() -> None:
+            self._runtime.spawn(again, name="retry", worker=self.worker)
+
+        tracer = self.worker.tracer
+        if tracer.enabled:
+            tracer.emit(tracing.CALL_RETRIED, to, message.type.name, attempt + 1, wait_s)
+        with self._lock:
+            self._retries[retry] = None
+            retry.timer = self._runtime.call_later(wait_s, due)
+
+    # -- receiving ----------------------------------------------------------------------
+
+    def receive(self, message: Message) -> None:
+        """Take a message off the network; called by whatever carries it, never blocks."""
+        if message.type & RESPONSE_FLAG:
+            call = self._take(message.id)
+            if call is not None:  # else: the reply of a call that is over
+                self.pool.submit(message.number, "reply", self._complete, call, message)
+            return
+        if not self.is_running:
+            return
+        with self._lock:
+            self.server_active_calls += 1
+        self.pool.submit(message.number, message.type.name, self._handle, message)
+
+    def _handle(self, request: Message) -> None:
+        callback = self.worker.request_callback
+        if callback is None:  # shut down between arrival and now
+            self._served()
+            return
+        callback.process_message(request).add_callback(lambda reply: self._reply(request, reply))
+
+    def _reply(self, request: Message, outcome: Future[Message]) -> None:
+        error = outcome.error
+        if error is not None:
+            text = str(error)
+            reply = Message(_EXCEPTION, text.encode("utf-8", "surrogatepass"), about=(text[:200],))
+        else:
+            reply = outcome.raw_value()
+        reply.id = request.id
+        reply.src = self.info.id
+        reply.dst = request.src
+        try:
+            if self.is_running:
+                self._world.send(self._group, reply)
+        except ConnectionError:
+            logger.warning("%s could not answer %r", self.info, request)
+        finally:
+            self._served()
+
+    def _served(self) -> None:
+        with self._lock:
+            self.server_active_calls -= 1
+            if self._is_quiet():
+                self._quiet.notify_all()
+
+    # -- completing calls ---------------------------------------------------------------
+
+    def _take(self, id: int) -> _Call | None:
+        """Whoever takes a call completes it: reply, timeout and broken pipe race for it."""
+        call = self._calls.pop(id, None)
+        if call is not None and call.timer is not None:
+            call.timer.cancel()
+        return call
+
+    def _complete(self, call: _Call, message: Message) -> None:
+        if message.type == _EXCEPTION:
+            text = message.payload.decode("utf-8", "surrogatepass")
+            self._finish(call, None, RpcError(text))
+        else:
+            self._finish(call, message, None)
+
+    def _expire(self, id: int) -> None:
+        call = self._take(id)
+        if call is not None:
+            # Not through the pool: a pool full of waiters must not hold back their timeouts.
+            self._runtime.spawn(
+                self._finish,
+                call,
+                None,
+                timeout_error(call.timeout_s),
+                name="timeout",
+                worker=self.worker,
+            )
+
+    def _fail(self, call: _Call, error: RpcError) -> None:
+        if call.timer is not None:
+            call.timer.cancel()
+        self._runtime.spawn(
+            self._finish, call, None, error, name="failed call", worker=self.worker
+        )
+
+    def peer_lost(self, peer: WorkerId, reason: str) -> None:
+        """Fail every call to a worker whose connection broke."""
+        with self._lock:
+            ids = [call.id for call in self._calls.values() if call.to == peer]
+        for id in ids:
+            call = self._take(id)
+            if call is not None:
+                self._fail(call, RpcError(reason))
+
+    def _finish(self, call: _Call, message: Message | None, error: RpcError | None) -> None:
+        tracer = self.worker.tracer
+        if tracer.enabled:
+            outcome = "ok" if error is None else "error"
+            if error is not None and str(error).startswith("RPCErr:1:"):
+                outcome = "timeout"
+            tracer.emit(tracing.CALL_ENDED, call.id, call.to, outcome)
+        try:
+            if error is not None:
+                call.future.try_fail(error)
+            elif message is not None:
+                call.future.try_complete(message)
+        finally:
+            # After the callbacks, which may have made calls: join must not see a gap.
+            with self._lock:
+                self.client_active_calls -= 1
+                if self._is_quiet():
+                    self._quiet.notify_all()
+
+    # -- looking ------------------------------------------------------------------------
+
+    def get_metrics(self) -> dict[str, str]:
+        return {
+            "agent.num_pending_requests": str(len(self._calls)),
+            "agent.thread_pool_size": str(self.pool.size),
+            "agent.num_idle_threads": str(self.pool.size - self.pool.busy),
+            "agent.client_active_calls": str(self.client_active_calls),
+            "agent.server_active_calls": str(self.server_active_calls),
+            "agent.server_active_async_calls": "0",
+        }
+
+    def get_debug_info(self) -> dict[str, str]:
+        info: dict[str, Any] = self.get_metrics()
+        return info

@@ -1,0 +1,279 @@
+"""Pickling for the wire: bytes, and the tensors beside them.
+
+Functions and classes travel by reference. Where each worker has its own copies of the user's
+modules, ``worker.modules`` resolves the references, since ``sys.modules`` knows only one copy.
+RRefs travel as the data of a new fork, TorchScript modules as what ``torch.jit.save`` writes.
+(torch/distributed/rpc/internal.py)
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import pickle
+import sys
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from real.tracing import UDF_ENDED, UDF_STARTED
+
+if TYPE_CHECKING:
+    from real.worker import Worker
+
+#: the first byte of a payload: a call, kept as a bare tuple, or any other object
+_UDF = b"U"
+_OBJECT = b"O"
+_UDF_CODE = _UDF[0]
+
+_HELP = """ Default RPC pickler does not serialize
+            function code. Ensure that UDFs are defined on both caller and
+            callee modules."""
+
+
+class PythonUDF(NamedTuple):
+    """A call of a Python function, as it travels."""
+
+    func: Any
+    args: Any
+    kwargs: Any
+
+
+class RemoteException(NamedTuple):
+    """What a function raised on another worker: a value until the caller reads it."""
+
+    msg: str
+    exception_type: type[BaseException]
+
+
+# The functions below stand for "an item of the message that is being read"; their names are
+# what goes into the payload, and `_Unpickler.find_class` answers with its own methods.
+
+
+def received_tensor(index: int) -> Tensor:
+    raise RuntimeError("a tensor of a message was read outside the message")
+
+
+def received_rref(fork_data: Any) -> Any:
+    raise RuntimeError("an RRef of a message was read outside the message")
+
+
+def user_global(module: str, qualname: str) -> Any:
+    raise RuntimeError("a reference of a message was read outside the message")
+
+
+def load_script_module(saved: bytes) -> torch.jit.ScriptModule:
+    return torch.jit.load(io.BytesIO(saved))
+
+
+class _Pickler(pickle.Pickler):
+    """Built anew for each message; ``tensors`` and ``forks`` collect what left the payload."""
+
+    def __init__(self, worker: Worker, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.DEFAULT_PROTOCOL)
+        self.tensors: list[Tensor] = []
+        self.forks: list[Any] = []
+        self._modules = worker.modules
+        self._reducers = worker.rpc_state.class_reducers
+
+    def reducer_override(self, obj: Any) -> Any:
+        kind = type(obj)
+        if kind is Tensor:
+            tensors = self.tensors
+            tensors.append(obj)
+            return received_tensor, (len(tensors) - 1,)
+        reducer = self._reducers.get(kind)
+        if reducer is not None:
+            return reducer(obj)
+        if issubclass(kind, _rref_type()):
+            fork_data = obj._serialize()
+            self.forks.append(fork_data)
+            return received_rref, (fork_data,)
+        if self._modules is not None:
+            module = getattr(obj, "__module__", None)
+            if type(module) is str and self._modules.owns(module):
+                return self._reduce_user_object(obj, module)
+        if isinstance(obj, torch.jit.ScriptModule):
+            saved = io.BytesIO()
+            torch.jit.save(obj, saved)
+            return load_script_module, (saved.getvalue(),)
+        return NotImplemented
+
+    def _reduce_user_object(self, obj: Any, module: str) -> Any:
+        """What pickle would do itself, with the worker's own copy of ``module``."""
+        if isinstance(obj, type | _FunctionType):
+            return self._reference(obj, module, obj.__qualname__)
+        reduce = copyreg.dispatch_table.get(type(obj))
+        reduced: Any = (
+            obj.__reduce_ex__(pickle.DEFAULT_PROTOCOL) if reduce is None else reduce(obj)
+        )
+        if isinstance(reduced, str):
+            return self._reference(obj, module, reduced)
+        return reduced
+
+    def _reference(self, obj: Any, module: str, qualname: str) -> Any:
+        if "<locals>" in qualname.split("."):
+            raise AttributeError(f"Can't pickle local object {qualname!r}")
+        assert self._modules is not None
+        try:
+            found = self._modules.find(module, qualname)
+        except (AttributeError, KeyError, ImportError):
+            raise pickle.PicklingError(
+                f"Can't pickle {obj!r}: attribute lookup {qualname} on {module} failed"
+            ) from None
+        if found is not obj:
+            raise pickle.PicklingError(
+                f"Can't pickle {obj!r}: it's not the same object as {module}.{qualname}"
+            )
+        return user_global, (module, qualname)
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, worker: Worker, file: io.BytesIO, tensors: list[Tensor]) -> None:
+        super().__init__(file)
+        self._worker = worker
+        self._tensors = tensors
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == __name__:
+            if name == "received_tensor":
+                return self._tensors.__getitem__
+            if name == "received_rref":
+                return _rref_type()._deserialize
+            if name == "user_global":
+                return self.find_class
+        modules = self._worker.modules
+        if modules is not None and modules.owns(module):
+            return modules.find(module, name)
+        return super().find_class(module, name)
+
+
+_FunctionType = type(load_script_module)
+_RREF_TYPES: list[type] = []
+
+
+def _rref_type() -> Any:
+    """The class of RRefs: its module imports this one."""
+    if not _RREF_TYPES:
+        from real.rpc.py_rref import RRef
+
+        _RREF_TYPES.append(RRef)
+    return _RREF_TYPES[0]
+
+
+def serialize(worker: Worker, obj: Any) -> tuple[bytes, list[Tensor]]:
+    """Pickle ``obj`` for a message that ``worker`` sends.
+
+    Returns the payload and the tensors that travel beside it. Tensors of exactly the type
+    ``torch.Tensor`` are taken out as they are; any other tensor is reduced by torch down to
+    such ones. Each RRef inside is forked. Raises what pickle raises for an object that cannot
+    be pickled, and then no fork is left behind.
+    """
+    file = io.BytesIO()
+    pickler = _Pickler(worker, file)
+    try:
+        if type(obj) is PythonUDF:
+            file.write(_UDF)
+            pickler.dump(tuple(obj))
+        else:
+            file.write(_OBJECT)
+            pickler.dump(obj)
+    except BaseException:
+        discard_forks(worker, pickler.forks)
+        raise
+    return file.getvalue(), pickler.tensors
+
+
+def discard_forks(worker: Worker, forks: list[Any]) -> None:
+    """Take back forks whose message is never sent."""
+    context = worker.rref_context
+    if context is not None:
+        for fork_data in forks:
+            context.undo_fork(fork_data)
+
+
+def deserialize(worker: Worker, payload: bytes, tensors: list[Tensor]) -> Any:
+    """Undo :func:`serialize` at the receiver, which makes its RRefs users (or owners).
+
+    A name that the receiver's modules lack raises AttributeError with torch's advice. In a
+    call the error takes the place of the :class:`PythonUDF`, for :func:`run_function` to raise.
+    """
+    file = io.BytesIO(payload)
+    is_udf = file.read(1) == _UDF
+    try:
+        value = _Unpickler(worker, file, tensors).load()
+    except AttributeError as error:
+        explained = AttributeError(f"{error}{_HELP}")
+        explained.__cause__ = error
+        if is_udf:
+            return explained
+        raise explained from error
+    return PythonUDF._make(value) if is_udf else value
+
+
+def run_function(worker: Worker, udf: Any) -> Any:
+    """Call the function of ``udf``: its result, or a :class:`RemoteException` if it raises."""
+    tracer = worker.tracer
+    if tracer.enabled:
+        tracer.emit(UDF_STARTED, _name_of(udf))
+    failure: RemoteException | None = None
+    result: Any = None
+    try:
+        if isinstance(udf, AttributeError):
+            raise udf
+        result = udf.func(*udf.args, **udf.kwargs)
+    except Exception as error:
+        failure = capture_exception(worker, error)
+    if tracer.enabled:
+        tracer.emit(
+            UDF_ENDED, _name_of(udf), None if failure is None else failure.exception_type.__name__
+        )
+    return result if failure is None else failure
+
+
+def capture_exception(worker: Worker, error: Exception) -> RemoteException:
+    """The exception being handled, as it travels; also printed to standard error, as torch does.
+
+    Its traceback is dropped: frames would keep alive what their variables hold, RRefs among it.
+    """
+    info = worker.agent.info if worker.agent is not None else None
+    text = f"On {info}:\n{error!r}\n{traceback.format_exc()}"
+    print(text, file=sys.stderr)
+    captured = RemoteException(text, type(error))
+    seen: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and not any(link is other for other in seen):
+        seen.append(link)
+        link.__traceback__ = None
+        link = link.__cause__ if link.__cause__ is not None else link.__context__
+    return captured
+
+
+def handle_exception(value: Any) -> Any:
+    """``value``, unless it is a :class:`RemoteException`: that is raised, in its own type.
+
+    A type that cannot be made from one string raises RuntimeError instead.
+    """
+    if not isinstance(value, RemoteException):
+        return value
+    text = value.msg.encode("utf-8").decode("unicode_escape")
+    try:
+        error = value.exception_type(text)
+    except BaseException as why:
+        raise RuntimeError(
+            f"Failed to create original exception type. Error msg was {why!s}"
+            f" Original exception on remote side was {text}"
+        ) from why
+    raise error
+
+
+def _name_of(udf: Any) -> str:
+    func = getattr(udf, "func", None)
+    name: Any = getattr(func, "__qualname__", None)
+    return name if isinstance(name, str) else type(func).__name__
+
+
+Reducer = Callable[[Any], Any]

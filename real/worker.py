@@ -1,0 +1,103 @@
+"""One worker: what is one process in PyTorch owns here everything that is a singleton there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from real import tracing
+
+if TYPE_CHECKING:
+    from real.autograd.container import DistAutogradContainer
+    from real.autograd.dist_engine import DistEngine
+    from real.rpc.agent import RpcAgent
+    from real.rpc.request_callback import RequestCallback
+    from real.rpc.rref_context import RRefContext
+    from real.rpc.transport import World
+    from real.runtime import Runtime, Task
+
+
+class ModuleSpace(Protocol):
+    """The worker's own copies of user modules."""
+
+    def owns(self, module: str) -> bool: ...
+
+    def find(self, module: str, qualname: str) -> Any:
+        """Raises AttributeError or ImportError as ordinary import would."""
+
+
+class Worker:
+    """A process: agent, RRef context, autograd container and engine, and what else is private.
+
+    Exists before ``init_rpc``, which gives it its name and id and fills in the parts, and
+    after ``shutdown``, which takes the agent and the RRef context away again.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "agent",
+        "container",
+        "engine",
+        "id",
+        "locals",
+        "modules",
+        "name",
+        "request_callback",
+        "rpc_state",
+        "rref_context",
+        "runtime",
+        "tracer",
+        "world",
+    )
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        world: World,
+        *,
+        name: str = "",
+        tracer: tracing.Tracer = tracing.NULL_TRACER,
+        modules: ModuleSpace | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.world = world
+        self.tracer = tracer
+        self.modules = modules
+        self.id = -1
+        self.name = name
+        self.agent: RpcAgent | None = None
+        self.request_callback: RequestCallback | None = None
+        self.rref_context: RRefContext | None = None
+        self.container: DistAutogradContainer | None = None
+        self.engine: DistEngine | None = None
+        #: state of the public API (real/rpc/api.py), made on first use
+        self.rpc_state: Any = None
+        #: anything else that is private to a process, by key
+        self.locals: dict[Any, Any] = {}
+
+    def set_agent(self, agent: RpcAgent) -> None:
+        """Take an agent into use: from here on the worker has a name, an id and RRefs."""
+        from real.rpc.request_callback import RequestCallback
+        from real.rpc.rref_context import RRefContext
+
+        self.agent = agent
+        self.name = agent.info.name
+        self.id = agent.info.id
+        if self.rref_context is None:
+            self.rref_context = RRefContext(self)
+        if self.request_callback is None:
+            self.request_callback = RequestCallback(self)
+
+    def reset_agent(self) -> None:
+        """Forget the agent and what belongs to it."""
+        self.agent = None
+        self.request_callback = None
+        self.rref_context = None
+
+    def task(self, name: str = "main") -> Task:
+        """A task on this worker for code that runs outside every task; see ``run_as``."""
+        from real.runtime import Task
+
+        return Task(self.runtime, -1, name, self)
+
+    def __repr__(self) -> str:
+        return f"<worker {self.id} {self.name}>"

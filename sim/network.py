@@ -1,0 +1,155 @@
+"""The simulated network: links with latency and bandwidth, in virtual time.
+
+Nothing is ordered but by arrival: a message with less luck is overtaken.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from real import tracing
+from real.rpc.message import Message
+from real.rpc.store import Store
+from real.rpc.transport import PeerLost, Receive, World
+from sim.latency import LatencyModel, parse_latency
+from sim.scheduler import SimRuntime
+from sim.streams import NamedStream
+
+
+class _Delivery:
+    """The SimPy event of one message's arrival."""
+
+    __slots__ = ("callbacks", "message", "sent_at", "store")
+
+    _ok = True
+    _value = None
+
+    def __init__(self, store: Store, message: Message, sent_at: float) -> None:
+        self.store = store
+        self.message = message
+        self.sent_at = sent_at
+        self.callbacks: list[Callable[[Any], None]] | None = None
+
+
+class Network(World):
+    """Carries messages between the workers of a simulation.
+
+    ``latency``: a model or its spec, for every link. ``bandwidth_bytes_per_s``: None for no
+    limit; otherwise a link sends one message after the other. A message to oneself arrives at
+    once.
+    """
+
+    def __init__(
+        self,
+        runtime: SimRuntime,
+        *,
+        latency: LatencyModel | str = "0",
+        bandwidth_bytes_per_s: float | None = None,
+        tracer: tracing.Tracer = tracing.NULL_TRACER,
+    ) -> None:
+        self.runtime = runtime
+        self.latency = parse_latency(latency) if isinstance(latency, str) else latency
+        self.bandwidth_bytes_per_s = bandwidth_bytes_per_s
+        self.tracer = tracer
+        self._stream = NamedStream(runtime.seed)
+        self._numbers = itertools.count()
+        self._stores: dict[str, Store] = {}
+        self._receivers: dict[tuple[Store, int], tuple[Receive, PeerLost]] = {}
+        # How many messages of a type a link has carried: what names the draws of the next.
+        self._carried: dict[tuple[int, int, int], int] = {}
+        self._free_at: dict[tuple[int, int], float] = {}
+        self._arrive_callbacks = self._arrive
+
+    # -- World --------------------------------------------------------------------------
+
+    def store(self, init_method: str) -> Store:
+        store = self._stores.get(init_method)
+        if store is None:
+            store = self._stores[init_method] = Store(self.runtime)
+        return store
+
+    def attach(self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost) -> None:
+        self._receivers[store, worker_id] = (receive, peer_lost)
+
+    def detach(self, store: Store, worker_id: int) -> None:
+        if self._receivers.pop((store, worker_id), None) is None:
+            return
+        reason = f"the connection to worker {worker_id} was closed"
+        for (group, _), (_, peer_lost) in list(self._receivers.items()):
+            if group is store:
+                peer_lost(worker_id, reason)
+
+    def send(self, store: Store, message: Message) -> None:
+        src, dst = message.src, message.dst
+        if (store, dst) not in self._receivers:
+            raise ConnectionError(f"worker {dst} is not connected")
+        runtime = self.runtime
+        now = runtime.env._now
+        copy = message.copy()
+        copy.number = number = next(self._numbers)
+        delay_s = 0.0 if src == dst else self._delay_s(copy, now)
+        tracer = self.tracer
+        if tracer.enabled:
+            tracer.emit(
+                tracing.MESSAGE_SENT,
+                number,
+                src,
+                dst,
+                copy.type.name,
+                copy.id,
+                copy.size_bytes,
+                copy.about,
+            )
+        runtime.schedule(_Delivery(store, copy, now), [self._arrive_callbacks], delay_s)
+
+    # -- inside -------------------------------------------------------------------------
+
+    def _delay_s(self, message: Message, now: float) -> float:
+        src, dst = message.src, message.dst
+        delay_s = 0.0
+        if self.bandwidth_bytes_per_s is not None:
+            start = max(now, self._free_at.get((src, dst), 0.0))
+            done = start + message.size_bytes / self.bandwidth_bytes_per_s
+            self._free_at[src, dst] = done
+            delay_s = done - now
+        latency = self.latency
+        if latency.is_random:
+            key = (src, dst, int(message.type))
+            count = self._carried.get(key, 0)
+            self._carried[key] = count + 1
+            stream = self._stream.named(b"link %d->%d/%x/%d/latency" % (*key, count))
+        else:
+            stream = self._stream
+        return delay_s + latency.sample(stream)
+
+    def _arrive(self, delivery: _Delivery) -> None:
+        runtime = self.runtime
+        runtime.live -= 1
+        message = delivery.message
+        receiver = self._receivers.get((delivery.store, message.dst))
+        tracer = self.tracer
+        if receiver is None:
+            if tracer.enabled:
+                tracer.emit(
+                    tracing.MESSAGE_DROPPED,
+                    message.number,
+                    message.src,
+                    message.dst,
+                    message.type.name,
+                    message.id,
+                    "not connected",
+                )
+            return
+        if tracer.enabled:
+            tracer.emit(
+                tracing.MESSAGE_DELIVERED,
+                message.number,
+                message.src,
+                message.dst,
+                message.type.name,
+                message.id,
+                runtime.env._now - delivery.sent_at,
+            )
+        receiver[0](message)

@@ -1,0 +1,451 @@
+"""SimRuntime: the runtime seam answered by greenlets on a SimPy environment.
+
+Every task is a greenlet; the hub (whoever called :meth:`SimRuntime.run`) steps the SimPy
+environment and switches to the task whose turn an event is. A task runs until it waits, so
+user code stays ordinary blocking code. All of it happens in one operating-system thread.
+
+Order among tasks that are ready at one instant: ``fifo``, or ``random`` (seeded), in which every
+primitive of the runtime may also let another task in between.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random as _random
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import simpy
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from real import tracing
+from real.runtime import Event, Lock, Runtime, Task, Timer, current_task_or_none, enter_task
+
+if TYPE_CHECKING:
+    from real.worker import Worker
+
+Order = Literal["fifo", "random"]
+
+#: SimPy priority of everything that is ready in fifo order
+NORMAL = 1
+#: chance that a scheduling point lets another ready task in, in random order
+PREEMPTION = 0.1
+
+
+class Isolation(Protocol):
+    """Swaps what a thread or a process would own privately when a task is switched."""
+
+    def leave(self, task: SimTask) -> None: ...
+    def enter(self, task: SimTask) -> None: ...
+
+
+class SimTask(Task):
+    """A greenlet, and what it waits for."""
+
+    __slots__ = ("callbacks", "glet", "isolated", "parent", "resume", "waiting_on", "waiting_since")
+
+    # A task is the SimPy event of its own wake-up: it is queued at most once at a time.
+    _ok = True
+    _value = None
+
+    runtime: SimRuntime
+
+    def __init__(
+        self, runtime: SimRuntime, id: int, name: str, worker: Worker | None, daemon: bool
+    ) -> None:
+        super().__init__(runtime, id, name, worker, daemon)
+        self.callbacks: list[Callable[[Any], None]] | None = None
+        self.glet: greenlet | None = None
+        self.resume: list[Callable[[Any], None]] = []
+        #: id of the task that started this one, or -1
+        self.parent = -1
+        #: what it waits for (an object to print), or None while it runs or is ready
+        self.waiting_on: object = None
+        self.waiting_since = 0.0
+        #: state of the isolation, kept while the task is switched out
+        self.isolated: Any = None
+
+
+class SimTimer(Timer):
+    __slots__ = ("_runtime", "callbacks", "fn")
+
+    _ok = True
+    _value = None
+
+    def __init__(self, runtime: SimRuntime, fn: Callable[[], object]) -> None:
+        self._runtime = runtime
+        self.fn: Callable[[], object] | None = fn
+        self.callbacks: list[Callable[[Any], None]] | None = [self._fire]
+
+    def _fire(self, _: object) -> None:
+        fn = self.fn
+        if fn is not None:
+            self.fn = None
+            self._runtime.live -= 1
+            fn()
+
+    def cancel(self) -> None:
+        if self.fn is not None:
+            self.fn = None
+            self._runtime.timer_cancelled()
+
+
+class SimLock(Lock):
+    __slots__ = ("_owner", "_runtime", "_waiters", "what")
+
+    def __init__(self, runtime: SimRuntime, what: object) -> None:
+        self._runtime = runtime
+        self._owner: SimTask | None = None
+        self._waiters: deque[SimTask] = deque()
+        self.what = what
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        runtime = self._runtime
+        if runtime.preemptive:
+            runtime.checkpoint()
+        task = runtime.running
+        if self._owner is None:
+            self._owner = task
+            return True
+        if task is runtime.hub_task:
+            raise RuntimeError(f"a scheduler callback would block on {self!r}")
+        self._waiters.append(task)
+        woken = runtime.block(task, self, self._waiters, timeout)
+        return woken  # the releaser made this task the owner
+
+    def release(self) -> None:
+        if self._waiters:
+            self._owner = task = self._waiters.popleft()
+            self._runtime.ready(task)
+        else:
+            self._owner = None
+
+    def __enter__(self) -> None:
+        # The uncontended case of acquire, without its call.
+        if self._owner is None and not self._runtime.preemptive:
+            self._owner = self._runtime.running
+        else:
+            self.acquire()
+
+    def __repr__(self) -> str:
+        return f"<lock {self.what} held by {self._owner}>"
+
+
+class SimEvent(Event):
+    __slots__ = ("_runtime", "_set", "_waiters", "what")
+
+    def __init__(self, runtime: SimRuntime, what: object) -> None:
+        self._runtime = runtime
+        self._set = False
+        self._waiters: deque[SimTask] = deque()
+        self.what = what
+
+    def set(self) -> None:
+        if not self._set:
+            self._set = True
+            waiters = self._waiters
+            while waiters:
+                self._runtime.ready(waiters.popleft())
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        runtime = self._runtime
+        if self._set:
+            if runtime.preemptive:
+                runtime.checkpoint()
+            return True
+        task = runtime.running
+        if task is runtime.hub_task:
+            raise RuntimeError(f"a scheduler callback would block on {self!r}")
+        self._waiters.append(task)
+        return runtime.block(task, self, self._waiters, timeout)
+
+    def __repr__(self) -> str:
+        return str(self.what) if self.what != "" else "<event>"
+
+
+class SimRuntime(Runtime):
+    """Virtual time and tasks for any number of workers."""
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        order: Order = "fifo",
+        isolation: Isolation | None = None,
+        tracer: tracing.Tracer = tracing.NULL_TRACER,
+    ) -> None:
+        self.env = simpy.Environment()
+        self.seed = seed
+        self.isolation = isolation
+        self.tracer = tracer
+        #: events that will still do something; cancelled timers in the queue do not count
+        self.live = 0
+        self.preemptive = order == "random"
+        self._order_stream = self.random("schedule") if self.preemptive else None
+        self._cancelled = 0
+        self._ids = itertools.count()
+        #: every task that has not ended, in order of creation
+        self.tasks: dict[SimTask, None] = {}
+        self._foreground = 0
+        #: stands for the hub itself, so that there always is a running task
+        self.hub_task = SimTask(self, next(self._ids), "hub", None, True)
+        self.running: SimTask = self.hub_task
+        self._hub: greenlet | None = None
+        self._failure: BaseException | None = None
+
+    # -- Runtime ------------------------------------------------------------------------
+
+    def now(self) -> float:
+        return self.env._now  # the property costs as much as the rest of an emit
+
+    def sleep(self, seconds: float) -> None:
+        task = self.running
+        if task is self.hub_task:
+            raise RuntimeError("a scheduler callback would sleep")
+        task.waiting_on = "sleep"
+        task.waiting_since = self.env._now
+        self.schedule(task, task.resume, seconds)
+        self._switch_to_hub(task)
+
+    def spawn(
+        self,
+        fn: Callable[..., object],
+        *args: Any,
+        name: str,
+        worker: Worker | None = None,
+        daemon: bool = True,
+    ) -> SimTask:
+        here = current_task_or_none()
+        if worker is None and here is not None:
+            worker = here.worker
+        task = SimTask(self, next(self._ids), name, worker, daemon)
+        if here is not None:
+            task.parent = here.id
+            task.cause = here.cause
+        task.resume = [self._resume]
+        task.glet = greenlet(self._body)
+        # The arguments travel with the first switch; see _body.
+        task.waiting_on = (fn, args)
+        self.tasks[task] = None
+        if not daemon:
+            self._foreground += 1
+        self.schedule(task, [self._start], 0.0)
+        if self.preemptive:
+            self.checkpoint()
+        return task
+
+    def lock(self, what: object = "") -> SimLock:
+        return SimLock(self, what)
+
+    def event(self, what: object = "") -> SimEvent:
+        return SimEvent(self, what)
+
+    def call_later(self, delay_s: float, fn: Callable[[], object]) -> SimTimer:
+        timer = SimTimer(self, fn)
+        self.schedule(timer, timer.callbacks, delay_s)
+        return timer
+
+    def random(self, *name: object) -> _random.Random:
+        # A string seeds by its SHA-512, which no PYTHONHASHSEED changes.
+        return _random.Random(repr((self.seed, *name)))
+
+    def checkpoint(self) -> None:
+        stream = self._order_stream
+        if stream is None or self.running is self.hub_task:
+            return
+        if stream.random() < PREEMPTION:
+            self.sleep(0.0)
+
+    # -- for primitives and the network ---------------------------------------------------
+
+    def ready(self, task: SimTask) -> None:
+        """Let a waiting task go on, at this instant."""
+        self.schedule(task, task.resume, 0.0)
+
+    def block(
+        self, task: SimTask, on: object, waiters: deque[SimTask], timeout: float | None
+    ) -> bool:
+        """Switch away until somebody takes ``task`` out of ``waiters`` and makes it ready.
+
+        False if ``timeout`` seconds passed first.
+        """
+        task.waiting_on = on
+        task.waiting_since = self.env._now
+        if timeout is None:
+            self._switch_to_hub(task)
+            return True
+        timed_out = False
+
+        def give_up() -> None:
+            nonlocal timed_out
+            if task in waiters:
+                waiters.remove(task)
+                timed_out = True
+                self.ready(task)
+
+        timer = self.call_later(max(timeout, 0.0), give_up)
+        self._switch_to_hub(task)
+        timer.cancel()
+        return not timed_out
+
+    def tick(self, seconds: float = 1e-6) -> None:
+        """Let a little virtual time pass: for a clock read, so that polling loops progress."""
+        self.sleep(seconds)
+
+    def timer_cancelled(self) -> None:
+        self.live -= 1
+        self._cancelled += 1
+        queue = self.env._queue
+        if self._cancelled > 256 and self._cancelled * 2 > len(queue):
+            # SimPy cannot unschedule; without this, a minute's worth of timeouts piles up.
+            kept = [e for e in queue if not (type(e[3]) is SimTimer and e[3].fn is None)]  # type: ignore[comparison-overlap]
+            queue[:] = sorted(kept)
+            self._cancelled = 0
+
+    # -- running --------------------------------------------------------------------------
+
+    def run(self, *, until_idle: bool = True, max_time_s: float | None = None) -> None:
+        """Step until nothing can happen any more.
+
+        With ``until_idle`` False, stop as soon as every task that is no daemon has ended.
+        ``max_time_s``: stop when virtual time gets there. Raises what a scheduler callback
+        raised; tasks that still wait are left in :attr:`tasks` (see :meth:`stuck`).
+        """
+        if self._hub is not None:
+            raise RuntimeError("the runtime is already running")
+        self._hub = getcurrent()
+        step = self.env.step
+        queue = self.env._queue
+        try:
+            while self.live > 0:
+                if not until_idle and self._foreground == 0:
+                    break
+                if max_time_s is not None and queue[0][0] > max_time_s:
+                    break
+                step()
+                if self._failure is not None:
+                    failure, self._failure = self._failure, None
+                    raise failure
+        finally:
+            self._hub = None
+
+    @property
+    def foreground(self) -> int:
+        """Tasks that are no daemons and have not ended."""
+        return self._foreground
+
+    def stuck(self) -> list[SimTask]:
+        """The tasks that wait, daemons left out, in order of creation."""
+        return [task for task in self.tasks if not task.daemon]
+
+    def fail(self, error: BaseException) -> None:
+        """Make :meth:`run` raise ``error`` after the current event."""
+        self._failure = error
+
+    def close(self) -> None:
+        """Kill every task that is left."""
+        self._hub = getcurrent()
+        try:
+            while self.tasks:
+                for task in list(self.tasks):
+                    self.kill(task)
+        finally:
+            self._hub = None
+
+    def kill(self, task: SimTask) -> None:
+        """End a task that waits or has not started; its ``finally`` blocks run and may not wait."""
+        if task not in self.tasks:
+            return
+        glet = task.glet
+        before, self.running = self.running, task
+        if glet is not None and glet:
+            glet.parent = getcurrent()
+            for _ in range(100):  # a finally block that waits is thrown at again
+                if glet.dead:
+                    break
+                glet.throw(GreenletExit)
+        self.running = before
+        self._ended(task, None)
+
+    # -- inside ---------------------------------------------------------------------------
+
+    def schedule(
+        self, event: Any, callbacks: list[Callable[[Any], None]] | None, delay_s: float
+    ) -> None:
+        """Queue a SimPy event (anything with ``callbacks``, ``_ok`` and ``_value``).
+
+        Its first callback must count :attr:`live` down.
+        """
+        event.callbacks = callbacks
+        self.live += 1
+        stream = self._order_stream
+        if stream is None:
+            self.env.schedule(event, NORMAL, delay_s)  # type: ignore[arg-type]
+        else:
+            self.env.schedule(event, NORMAL + stream.random(), delay_s)  # type: ignore[arg-type]
+
+    def _start(self, task: SimTask) -> None:
+        self.live -= 1
+        if task not in self.tasks:
+            return
+        fn, args = task.waiting_on  # type: ignore[misc]
+        task.waiting_on = None
+        self._switch(task, task, fn, args)
+
+    def _resume(self, task: SimTask) -> None:
+        self.live -= 1
+        if task not in self.tasks:
+            return
+        task.waiting_on = None
+        self._switch(task)
+
+    def _switch(self, task: SimTask, *args: Any) -> None:
+        glet = task.glet
+        if glet is None:
+            return
+        before, self.running = self.running, task
+        isolation = self.isolation
+        if isolation is not None:
+            isolation.enter(task)
+        glet.parent = getcurrent()
+        glet.switch(*args)
+        self.running = before
+
+    def _switch_to_hub(self, task: SimTask) -> None:
+        isolation = self.isolation
+        if isolation is not None:
+            isolation.leave(task)
+        hub = self._hub
+        if hub is None:
+            raise RuntimeError("a task waits, but nobody runs the simulation")
+        hub.switch()
+
+    def _body(self, task: SimTask, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
+        enter_task(task)
+        tracer = task.worker.tracer if task.worker is not None else self.tracer
+        if tracer.enabled:
+            tracer.emit(tracing.TASK_STARTED, task.name, task.parent, task.cause)
+        error: str | None = None
+        try:
+            fn(*args)
+        except GreenletExit:
+            error = "killed"
+        except BaseException as failure:
+            # A task has nobody to raise to: whoever starts one handles its errors.
+            error = repr(failure)
+            self._failure = failure
+        if tracer.enabled:
+            tracer.emit(tracing.TASK_ENDED, error)
+        if self.isolation is not None:
+            self.isolation.leave(task)
+        self._ended(task, error)
+
+    def _ended(self, task: SimTask, error: str | None) -> None:
+        if self.tasks.pop(task, self) is None and not task.daemon:
+            self._foreground -= 1
+        task.glet = None
+        task.locals.clear()

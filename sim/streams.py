@@ -1,0 +1,56 @@
+"""Random streams named by what they decide.
+
+Every choice draws from a stream of its own name (``seed / link 0->2 / message 5 / latency``), so
+that taking one message out of a scenario leaves all other choices as they were.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from hashlib import blake2b
+
+_WORDS = struct.Struct("<8Q")
+_SCALE = 2.0**-53
+
+
+class NamedStream(random.Random):
+    """A generator that is cheap to point at another name.
+
+    Seeding Python's own generator costs more than a whole message may; this one hashes the
+    name and a counter instead (BLAKE2b, eight draws a block).
+    """
+
+    def __new__(cls, seed: int) -> NamedStream:
+        return super().__new__(cls)
+
+    def __init__(self, seed: int) -> None:
+        self._seed = repr(seed).encode()
+        self._key = b""
+        self._block = 0
+        self._words: list[int] = []
+
+    def named(self, name: bytes) -> NamedStream:
+        """This stream, at its first draw under ``name``."""
+        self._key = name
+        self._block = 0
+        self._words = []
+        return self
+
+    def _next_word(self) -> int:
+        words = self._words
+        if not words:
+            text = b"%s/%s/%d" % (self._seed, self._key, self._block)
+            words.extend(_WORDS.unpack(blake2b(text, digest_size=64).digest()))
+            words.reverse()
+            self._block += 1
+        return words.pop()
+
+    def random(self) -> float:
+        return (self._next_word() >> 11) * _SCALE
+
+    def getrandbits(self, k: int, /) -> int:
+        value = 0
+        for _ in range((k + 63) // 64):
+            value = value << 64 | self._next_word()
+        return value >> (-k % 64)

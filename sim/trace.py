@@ -1,0 +1,131 @@
+"""A run as a list of events, and its digest."""
+
+from __future__ import annotations
+
+import marshal
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from real.tracing import MESSAGE_SENT, EventType, Observer, Tracer
+from real.worker import Worker
+from sim.scheduler import SimRuntime
+
+#: marshal's last format without references, whose presence depends on object identity
+_FORMAT = 2
+
+
+class Event(NamedTuple):
+    """One fact: when (seconds of virtual time), on which worker, in which task, what."""
+
+    number: int
+    time_s: float
+    worker: int
+    task: int
+    type: EventType
+    values: tuple[Any, ...]
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return dict(zip(self.type.fields, self.values, strict=True))
+
+    def __getitem__(self, key: Any) -> Any:
+        """``event["src"]`` is the value of that name."""
+        if isinstance(key, str):
+            try:
+                return self.values[self.type.fields.index(key)]
+            except ValueError:
+                known = ", ".join(self.type.fields)
+                raise KeyError(f"{self.type.name} has no field {key!r}; it has {known}") from None
+        return tuple.__getitem__(self, key)
+
+    def __str__(self) -> str:
+        said = " ".join(f"{name}={value}" for name, value in self.fields.items())
+        return f"#{self.number} t={self.time_s:.6f} w{self.worker} {self.type.name} {said}"
+
+
+Record = tuple[float, int, int, EventType, tuple[Any, ...]]
+
+
+class Trace:
+    """Collects events. Events before a worker has its id carry worker -1."""
+
+    def __init__(self, *, observer: Observer | None = None) -> None:
+        self.records: list[Record] = []
+        self.observer = observer
+        self.runtime: SimRuntime | None = None
+
+    def tracer(self, runtime: SimRuntime, worker: Worker | None = None) -> TraceWriter:
+        """The tracer of one worker, or of what belongs to none."""
+        return TraceWriter(self, runtime, worker)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Event]:
+        for number, record in enumerate(self.records):
+            yield Event(number, *record)
+
+    def of(self, *types: EventType) -> list[Event]:
+        """The events of these types, in order."""
+        return [
+            Event(number, *record)
+            for number, record in enumerate(self.records)
+            if record[3] in types
+        ]
+
+    def message_counts(self) -> dict[str, int]:
+        """Messages sent, by type, the most frequent first."""
+        index = MESSAGE_SENT.fields.index("type")
+        counts = Counter(r[4][index] for r in self.records if r[3] is MESSAGE_SENT)
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    def digest(self) -> str:
+        """32 hex digits over every event and its virtual time: equal runs, equal digests."""
+        hash = blake2b(digest_size=16)
+        records = self.records
+        for start in range(0, len(records), 1024):
+            batch = [(t, w, k, e.name, v) for t, w, k, e, v in records[start : start + 1024]]
+            try:
+                hash.update(marshal.dumps(batch, _FORMAT))
+            except ValueError:
+                hash.update(marshal.dumps(_plain(batch), _FORMAT))
+        return hash.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """The value with subclasses of plain types (enums, named tuples) made plain."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, tuple | list):
+        return tuple(_plain(v) for v in value)
+    for type in (int, float, str, bytes):
+        if isinstance(value, type):
+            return type(value)
+    return repr(value)
+
+
+class TraceWriter(Tracer):
+    """Writes one worker's events into a trace."""
+
+    enabled = True
+
+    def __init__(self, trace: Trace, runtime: SimRuntime, worker: Worker | None) -> None:
+        self.observer = trace.observer
+        self._append = trace.records.append
+        self._runtime = runtime
+        self._env = runtime.env
+        self.worker = worker
+
+    def emit(self, type: EventType, *values: object) -> None:
+        worker = self.worker
+        self._append(
+            (
+                self._env._now,
+                -1 if worker is None else worker.id,
+                self._runtime.running.id,
+                type,
+                values,
+            )
+        )
