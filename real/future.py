@@ -8,6 +8,7 @@ callbacks nor the bookkeeping.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
 from collections.abc import Callable, Iterable
@@ -17,12 +18,26 @@ from real.runtime import Event, Runtime, current_task
 
 T = TypeVar("T")
 S = TypeVar("S")
+E = TypeVar("E", bound=BaseException)
 
 logger = logging.getLogger(__name__)
 
 
 class FutureError(RuntimeError):
     """An error that travelled as text. torch raises RuntimeError; so does this, by descent."""
+
+
+def without_frames(error: E) -> E:
+    """A copy of ``error`` that refers to no frame; ``error`` itself if it cannot be copied.
+
+    An exception that is kept would keep the variables of every frame it was raised through, the
+    future itself among them: a cycle, in which an RRef would wait for the garbage collector.
+    """
+    try:
+        copied = copy.copy(error)
+    except Exception:
+        return error
+    return copied if type(copied) is type(error) else error
 
 
 class Future(Generic[T]):
@@ -72,7 +87,7 @@ class Future(Generic[T]):
             self._open.pop()
         except IndexError:
             return False
-        self._finish(None, error)
+        self._finish(None, error if error.__traceback__ is None else without_frames(error))
         return True
 
     def mark_completed(self, value: T = cast(Any, None)) -> None:
@@ -126,7 +141,7 @@ class Future(Generic[T]):
         if not self._done:
             raise RuntimeError("the future is not complete")
         if self._error is not None:
-            raise self._error
+            raise without_frames(self._error)
         return cast(T, self._value)
 
     def value(self) -> T:

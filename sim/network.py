@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from real import tracing
-from real.rpc.message import Message
+from real.rpc.message import RESPONSE_FLAG, Message
 from real.rpc.store import Store
 from real.rpc.transport import PeerLost, Receive, World
 from sim.latency import LatencyModel, parse_latency
@@ -60,6 +60,8 @@ class Network(World):
         # How many messages of a type a link has carried: what names the draws of the next.
         self._carried: dict[tuple[int, int, int], int] = {}
         self._free_at: dict[tuple[int, int], float] = {}
+        #: who has sent to a worker, and so has a connection to lose
+        self._peers: dict[tuple[Store, int], dict[int, None]] = {}
         self._arrive_callbacks = self._arrive
 
     # -- World --------------------------------------------------------------------------
@@ -77,9 +79,10 @@ class Network(World):
         if self._receivers.pop((store, worker_id), None) is None:
             return
         reason = f"the connection to worker {worker_id} was closed"
-        for (group, _), (_, peer_lost) in list(self._receivers.items()):
-            if group is store:
-                peer_lost(worker_id, reason)
+        for peer in self._peers.pop((store, worker_id), ()):
+            receiver = self._receivers.get((store, peer))
+            if receiver is not None:
+                receiver[1](worker_id, reason)
 
     def send(self, store: Store, message: Message) -> None:
         src, dst = message.src, message.dst
@@ -89,7 +92,12 @@ class Network(World):
         now = runtime.env._now
         copy = message.copy()
         copy.number = number = next(self._numbers)
-        delay_s = 0.0 if src == dst else self._delay_s(copy, now)
+        if src == dst:
+            delay_s = 0.0
+        else:
+            delay_s = self._delay_s(copy, now)
+            if not copy.type & RESPONSE_FLAG:
+                self._peers.setdefault((store, dst), {})[src] = None
         tracer = self.tracer
         if tracer.enabled:
             tracer.emit(
@@ -97,7 +105,7 @@ class Network(World):
                 number,
                 src,
                 dst,
-                copy.type.name,
+                copy.type._name_,
                 copy.id,
                 copy.size_bytes,
                 copy.about,
@@ -137,7 +145,7 @@ class Network(World):
                     message.number,
                     message.src,
                     message.dst,
-                    message.type.name,
+                    message.type._name_,
                     message.id,
                     "not connected",
                 )
@@ -148,7 +156,7 @@ class Network(World):
                 message.number,
                 message.src,
                 message.dst,
-                message.type.name,
+                message.type._name_,
                 message.id,
                 runtime.env._now - delivery.sent_at,
             )

@@ -1,1 +1,1 @@
-"""Distributed autograd: contexts, send and recv functions, and the engine."""
+"""Distributed autograd: the engine, its contexts, and what joins the graphs of two workers."""

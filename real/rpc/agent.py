@@ -109,12 +109,14 @@ class RpcAgent:
             return to
         if isinstance(to, str):
             found = self._by_name.get(to)
-            if found is None:
-                raise RuntimeError(f"Unknown destination worker {to}")
-            return found
-        found = self._by_id.get(to)
+            what: object = f"name {to}"
+        else:
+            found = self._by_id.get(to)
+            what = f"id {to}"
         if found is None:
-            raise RuntimeError(f"Unknown destination worker {to}")
+            raise RuntimeError(
+                f"name:{self.info.name},rank:{self.info.id} could not find destination {what}"
+            )
         return found
 
     def get_worker_infos(self) -> list[WorkerInfo]:
@@ -187,7 +189,7 @@ class RpcAgent:
         """
         if not self.is_running:
             raise RuntimeError(
-                f"Node {self.info.id} tried to send() a message of type {int(message.type)} "
+                f"Node {self.info.id}tried to send() a message of type {int(message.type)} "
                 "but RPC is no longer running on this node."
             )
         id = next(self._ids)
@@ -203,7 +205,7 @@ class RpcAgent:
             self.client_active_calls += 1
         tracer = self.worker.tracer
         if tracer.enabled:
-            tracer.emit(tracing.CALL_STARTED, id, to, message.type.name, timeout_s)
+            tracer.emit(tracing.CALL_STARTED, id, to, message.type._name_, timeout_s)
         if timeout_s != NO_RPC_TIMEOUT:
             call.timer = self._runtime.call_later(timeout_s, lambda: self._expire(id))
         try:
@@ -279,7 +281,7 @@ class RpcAgent:
 
         tracer = self.worker.tracer
         if tracer.enabled:
-            tracer.emit(tracing.CALL_RETRIED, to, message.type.name, attempt + 1, wait_s)
+            tracer.emit(tracing.CALL_RETRIED, to, message.type._name_, attempt + 1, wait_s)
         with self._lock:
             self._retries[retry] = None
             retry.timer = self._runtime.call_later(wait_s, due)
@@ -297,7 +299,7 @@ class RpcAgent:
             return
         with self._lock:
             self.server_active_calls += 1
-        self.pool.submit(message.number, message.type.name, self._handle, message)
+        self.pool.submit(message.number, message.type._name_, self._handle, message)
 
     def _handle(self, request: Message) -> None:
         callback = self.worker.request_callback

@@ -1,5 +1,7 @@
 """Defaults of the RPC layer (torch/csrc/distributed/rpc/rpc_agent.h, types.h)."""
 
+from datetime import timedelta
+
 DEFAULT_RPC_TIMEOUT_S = 60.0
 #: a timeout that was not given: the agent's default applies
 UNSET_RPC_TIMEOUT = -1.0
@@ -14,3 +16,8 @@ RREF_MAX_RETRIES = 5
 CLEANUP_MAX_RETRIES = 20
 RETRY_BASE_S = 1.0
 RETRY_BACKOFF = 1.5
+
+# The names under which torch.distributed.rpc.constants has them.
+DEFAULT_RPC_TIMEOUT_SEC = DEFAULT_RPC_TIMEOUT_S
+DEFAULT_SHUTDOWN_TIMEOUT = DEFAULT_SHUTDOWN_TIMEOUT_S
+DEFAULT_PROCESS_GROUP_TIMEOUT = timedelta(milliseconds=2**31 - 1)

@@ -9,25 +9,28 @@ RRefs travel as the data of a new fork, TorchScript modules as what ``torch.jit.
 from __future__ import annotations
 
 import copyreg
+import importlib
 import io
 import pickle
 import sys
 import traceback
-from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from real.rpc.state import rpc_state
 from real.tracing import UDF_ENDED, UDF_STARTED
 
 if TYPE_CHECKING:
     from real.worker import Worker
 
-#: the first byte of a payload: a call, kept as a bare tuple, or any other object
+#: the first byte of a payload: a call, kept as a bare tuple, a tensor and nothing else, or any
+#: object. A payload that starts otherwise is a plain pickle, made by a user's own pickler.
 _UDF = b"U"
+_TENSOR = b"T"
 _OBJECT = b"O"
-_UDF_CODE = _UDF[0]
 
 _HELP = """ Default RPC pickler does not serialize
             function code. Ensure that UDFs are defined on both caller and
@@ -66,7 +69,8 @@ def user_global(module: str, qualname: str) -> Any:
 
 
 def load_script_module(saved: bytes) -> torch.jit.ScriptModule:
-    return torch.jit.load(io.BytesIO(saved))
+    module: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(saved))  # type: ignore[no-untyped-call]
+    return module
 
 
 class _Pickler(pickle.Pickler):
@@ -77,7 +81,7 @@ class _Pickler(pickle.Pickler):
         self.tensors: list[Tensor] = []
         self.forks: list[Any] = []
         self._modules = worker.modules
-        self._reducers = worker.rpc_state.class_reducers
+        self._reducers = rpc_state(worker).class_reducers
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
@@ -96,20 +100,27 @@ class _Pickler(pickle.Pickler):
             module = getattr(obj, "__module__", None)
             if type(module) is str and self._modules.owns(module):
                 return self._reduce_user_object(obj, module)
+        if kind is torch.jit.ScriptFunction:
+            return self._reduce_script_function(obj)
         if isinstance(obj, torch.jit.ScriptModule):
             saved = io.BytesIO()
             torch.jit.save(obj, saved)
             return load_script_module, (saved.getvalue(),)
         return NotImplemented
 
+    def _reduce_script_function(self, obj: Any) -> Any:
+        """By the name of the Python function it was compiled from, which names it too."""
+        source = getattr(obj, "_torchdynamo_inline", None)
+        if not isinstance(source, FunctionType):
+            raise pickle.PicklingError(f"Can't pickle {obj!r}: it was not made by torch.jit.script")
+        return self._reference(obj, source.__module__, source.__qualname__)
+
     def _reduce_user_object(self, obj: Any, module: str) -> Any:
         """What pickle would do itself, with the worker's own copy of ``module``."""
-        if isinstance(obj, type | _FunctionType):
+        if isinstance(obj, type | FunctionType):
             return self._reference(obj, module, obj.__qualname__)
         reduce = copyreg.dispatch_table.get(type(obj))
-        reduced: Any = (
-            obj.__reduce_ex__(pickle.DEFAULT_PROTOCOL) if reduce is None else reduce(obj)
-        )
+        reduced: Any = obj.__reduce_ex__(pickle.DEFAULT_PROTOCOL) if reduce is None else reduce(obj)
         if isinstance(reduced, str):
             return self._reference(obj, module, reduced)
         return reduced
@@ -117,9 +128,12 @@ class _Pickler(pickle.Pickler):
     def _reference(self, obj: Any, module: str, qualname: str) -> Any:
         if "<locals>" in qualname.split("."):
             raise AttributeError(f"Can't pickle local object {qualname!r}")
-        assert self._modules is not None
+        modules = self._modules
         try:
-            found = self._modules.find(module, qualname)
+            if modules is not None and modules.owns(module):
+                found = modules.find(module, qualname)
+            else:
+                found = _import(module, qualname)
         except (AttributeError, KeyError, ImportError):
             raise pickle.PicklingError(
                 f"Can't pickle {obj!r}: attribute lookup {qualname} on {module} failed"
@@ -151,7 +165,13 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-_FunctionType = type(load_script_module)
+def _import(module: str, qualname: str) -> Any:
+    found: Any = importlib.import_module(module)
+    for name in qualname.split("."):
+        found = getattr(found, name)
+    return found
+
+
 _RREF_TYPES: list[type] = []
 
 
@@ -164,14 +184,18 @@ def _rref_type() -> Any:
     return _RREF_TYPES[0]
 
 
-def serialize(worker: Worker, obj: Any) -> tuple[bytes, list[Tensor]]:
-    """Pickle ``obj`` for a message that ``worker`` sends.
+class Pickled(NamedTuple):
+    """An object as it travels. ``forks`` are the RRefs that were forked for the journey."""
 
-    Returns the payload and the tensors that travel beside it. Tensors of exactly the type
-    ``torch.Tensor`` are taken out as they are; any other tensor is reduced by torch down to
-    such ones. Each RRef inside is forked. Raises what pickle raises for an object that cannot
-    be pickled, and then no fork is left behind.
-    """
+    payload: bytes
+    tensors: list[Tensor]
+    forks: list[Any]
+
+
+def dump(worker: Worker, obj: Any) -> Pickled:
+    """:func:`serialize`, for a sender who may have to call :func:`discard_forks`."""
+    if type(obj) is Tensor:
+        return Pickled(_TENSOR, [obj], [])
     file = io.BytesIO()
     pickler = _Pickler(worker, file)
     try:
@@ -184,15 +208,27 @@ def serialize(worker: Worker, obj: Any) -> tuple[bytes, list[Tensor]]:
     except BaseException:
         discard_forks(worker, pickler.forks)
         raise
-    return file.getvalue(), pickler.tensors
+    return Pickled(file.getvalue(), pickler.tensors, pickler.forks)
 
 
 def discard_forks(worker: Worker, forks: list[Any]) -> None:
-    """Take back forks whose message is never sent."""
+    """Take back forks whose message will not be sent."""
     context = worker.rref_context
     if context is not None:
         for fork_data in forks:
             context.undo_fork(fork_data)
+
+
+def serialize(worker: Worker, obj: Any) -> tuple[bytes, list[Tensor]]:
+    """Pickle ``obj`` for a message that ``worker`` sends.
+
+    Returns the payload and the tensors that travel beside it. Tensors of exactly the type
+    ``torch.Tensor`` are taken out as they are; any other tensor is reduced by torch down to
+    such ones. Each RRef inside is forked. Raises what pickle raises for an object that cannot
+    be pickled, and then no fork is left behind.
+    """
+    pickled = dump(worker, obj)
+    return pickled.payload, pickled.tensors
 
 
 def deserialize(worker: Worker, payload: bytes, tensors: list[Tensor]) -> Any:
@@ -201,17 +237,21 @@ def deserialize(worker: Worker, payload: bytes, tensors: list[Tensor]) -> Any:
     A name that the receiver's modules lack raises AttributeError with torch's advice. In a
     call the error takes the place of the :class:`PythonUDF`, for :func:`run_function` to raise.
     """
+    if payload == _TENSOR:
+        return tensors[0]
     file = io.BytesIO(payload)
-    is_udf = file.read(1) == _UDF
+    kind = file.read(1)
+    if kind != _UDF and kind != _OBJECT:
+        file.seek(0)
     try:
         value = _Unpickler(worker, file, tensors).load()
     except AttributeError as error:
         explained = AttributeError(f"{error}{_HELP}")
         explained.__cause__ = error
-        if is_udf:
-            return explained
-        raise explained from error
-    return PythonUDF._make(value) if is_udf else value
+        if kind == _OBJECT:
+            raise explained from error
+        return explained
+    return PythonUDF._make(value) if kind == _UDF else value
 
 
 def run_function(worker: Worker, udf: Any) -> Any:
@@ -274,6 +314,3 @@ def _name_of(udf: Any) -> str:
     func = getattr(udf, "func", None)
     name: Any = getattr(func, "__qualname__", None)
     return name if isinstance(name, str) else type(func).__name__
-
-
-Reducer = Callable[[Any], Any]

@@ -21,17 +21,10 @@ class WorkerInfo(NamedTuple):
 
 def check_worker_info(name: str, id: int) -> None:
     """Raises RuntimeError with torch's text if the name or the id cannot be a worker's."""
-    if len(name) >= MAX_NAME_LENGTH or not name:
+    if not _NAME.match(name) or len(name) >= MAX_NAME_LENGTH:
         raise RuntimeError(
-            f"Worker name must be shorter than {MAX_NAME_LENGTH} characters, and not empty, "
-            f"but got {name!r} of length {len(name)}."
-            if name
-            else "Worker name must be non-empty."
-        )
-    if not _NAME.match(name):
-        raise RuntimeError(
-            "Worker name must match ^[A-Za-z0-9-_:]*$, and cannot have other characters, "
-            f"but got {name}."
+            "Worker name must match ^[A-Za-z0-9-_:]*$, and must be non-empty and shorter than "
+            f"{MAX_NAME_LENGTH} chars, but got {name}"
         )
     if not 0 <= id <= MAX_WORKER_ID:
         raise RuntimeError(f"RPC worker id {id} out of bound of int16_t.")

@@ -1,0 +1,56 @@
+# make run    the parameter server example on a simulated cluster
+# make test   the whole test suite
+# make bench  what is measured, side by side with stock PyTorch
+# make lint types layers   what else .ci/run asks of a change
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALLED := $(VENV)/.installed
+TORCH := torch==2.13.0
+
+# Processes that pytest runs the suite in.
+JOBS ?= auto
+# Passed on to pytest, for instance ARGS="-k rref -x".
+ARGS ?=
+
+.PHONY: run test lint types layers bench install format clean
+
+run: $(INSTALLED)
+	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+layers: $(INSTALLED)
+	$(BIN)/lint-imports
+
+bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+install: $(INSTALLED)
+
+# PyTorch first and alone, so that nothing else can choose another one.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt $(TORCH)
+	$(PIP) install -c constraints.txt setuptools
+	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .squall
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

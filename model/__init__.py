@@ -1,0 +1,1 @@
+"""What must be true, written independently of the system under test."""

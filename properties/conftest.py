@@ -1,0 +1,24 @@
+"""What every test shares: one torch thread, and how hard Hypothesis tries.
+
+``HYPOTHESIS_PROFILE`` picks a profile: ``dev`` (few examples, the default), ``ci`` (more, the
+same ones every time) or ``deep`` (a long search, printed as it goes).
+"""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from hypothesis import HealthCheck, Verbosity, settings
+
+# Tensors here are small; more threads only make the machine busier and the timings worse.
+torch.set_num_threads(1)
+
+# Real engines run in every example: time says nothing about a defect, and starting is slow.
+_COMMON = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.register_profile("dev", _COMMON, max_examples=25)
+settings.register_profile("ci", _COMMON, max_examples=100, derandomize=True, print_blob=True)
+settings.register_profile("deep", _COMMON, max_examples=5000, verbosity=Verbosity.verbose)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))

@@ -1,0 +1,187 @@
+"""DistAutogradContainer: the contexts of one worker
+(torch/csrc/distributed/autograd/context/container.cpp)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from real import tracing
+from real.autograd.context import DistAutogradContext
+from real.autograd.messages import CleanupAutogradContextReq
+from real.future import Future
+from real.ids import IdSource
+from real.rpc.constants import CLEANUP_MAX_RETRIES
+from real.runtime import NO_CONTEXT, current_task
+
+if TYPE_CHECKING:
+    from real.ids import AutogradMessageId, ContextId, WorkerId
+    from real.rpc.message import Message
+    from real.worker import Worker
+
+logger = logging.getLogger(__name__)
+
+#: how many released contexts are remembered; what comes later than that many others is too late
+_RELEASED_MAX = 1 << 16
+
+
+class DistAutogradContainer:
+    """Makes, finds and releases contexts. The current one is an attribute of the task."""
+
+    def __init__(self, worker: Worker, *, worker_id: WorkerId | None = None) -> None:
+        self._worker = worker
+        self.worker_id = worker.id if worker_id is None else worker_id
+        self._context_ids = IdSource(self.worker_id)
+        self._message_ids = IdSource(self.worker_id)
+        self._lock = worker.runtime.lock("autograd contexts")
+        self._contexts: dict[ContextId, DistAutogradContext] = {}
+        self._released: dict[ContextId, None] = {}
+
+    # -- making -------------------------------------------------------------------------
+
+    def new_context(self) -> DistAutogradContext:
+        """A new context, the current one of this task from here on.
+
+        Raises RuntimeError if the task has one.
+        """
+        task = current_task()
+        if task.autograd_context_id != NO_CONTEXT:
+            raise RuntimeError("Already have an autograd context id for this thread.")
+        context = DistAutogradContext(self._worker, self._context_ids.next())
+        with self._lock:
+            self._contexts[context.context_id] = context
+        task.autograd_context_id = context.context_id
+        self._created(context)
+        return context
+
+    def get_or_create_context(self, context_id: ContextId) -> DistAutogradContext | None:
+        """The context of that id, which another worker made. None if it was released here: a
+        released context does not come back to life."""
+        context = self._contexts.get(context_id)
+        if context is not None:
+            return context
+        with self._lock:
+            context = self._contexts.get(context_id)
+            if context is not None:
+                return context
+            if context_id in self._released:
+                return None
+            context = self._contexts[context_id] = DistAutogradContext(self._worker, context_id)
+        self._created(context)
+        return context
+
+    def _created(self, context: DistAutogradContext) -> None:
+        tracer = self._worker.tracer
+        if tracer.enabled:
+            tracer.emit(tracing.CONTEXT_CREATED, context.context_id)
+
+    def new_autograd_message_id(self) -> AutogradMessageId:
+        return self._message_ids.next()
+
+    # -- finding ------------------------------------------------------------------------
+
+    def retrieve_context(self, context_id: ContextId) -> DistAutogradContext:
+        """Raises RuntimeError if there is no such context."""
+        context = self._contexts.get(context_id)
+        if context is None:
+            raise RuntimeError(f"Could not find autograd context with id: {context_id}")
+        return context
+
+    def current_context(self) -> DistAutogradContext:
+        """The context of this task. Raises RuntimeError if there is none."""
+        context_id = current_task().autograd_context_id
+        if context_id == NO_CONTEXT:
+            raise RuntimeError(
+                "Current thread doesn't have a valid autograd context. Please wrap your code "
+                "using: `with torch.distributed.autograd.context() as context_id` to generate a "
+                "valid context"
+            )
+        context = self._contexts.get(context_id)
+        if context is None:
+            raise RuntimeError(
+                "Couldn't find autograd context data for current autograd context id"
+            )
+        return context
+
+    def has_valid_context(self) -> bool:
+        """Whether this task has a current context, released or not."""
+        return current_task().autograd_context_id != NO_CONTEXT
+
+    def is_valid_context(self, context_id: ContextId) -> None:
+        """Raises RuntimeError if there is no such context."""
+        self.retrieve_context(context_id)
+
+    def get_max_id(self) -> int:
+        return self._context_ids.max_id
+
+    def num_autograd_contexts(self) -> int:
+        return len(self._contexts)
+
+    # -- releasing ----------------------------------------------------------------------
+
+    def release_context(self, context_id: ContextId) -> None:
+        """Forget a context, here and on the workers that it knows.
+
+        Raises RuntimeError if there is no such context.
+        """
+        if not self._release(context_id):
+            raise RuntimeError(f"Could not find autograd context with id: {context_id}")
+
+    def release_context_if_present(self, context_id: ContextId) -> None:
+        """As :meth:`release_context`; does nothing if there is no such context."""
+        self._release(context_id)
+
+    def _release(self, context_id: ContextId) -> bool:
+        with self._lock:
+            context = self._contexts.pop(context_id, None)
+            released = self._released
+            released[context_id] = None
+            if len(released) > _RELEASED_MAX:
+                del released[next(iter(released))]
+        if context is None:
+            return False
+        task = current_task()
+        if task.autograd_context_id == context_id:
+            task.autograd_context_id = NO_CONTEXT
+        known_workers = context.get_known_worker_ids()
+        context.release()
+        tracer = self._worker.tracer
+        if tracer.enabled:
+            tracer.emit(tracing.CONTEXT_RELEASED, context_id)
+        if tracer.observer is not None:
+            tracer.observer.context_released(self._worker.id, context_id)
+        self._send_release_context_rpc(known_workers, context_id)
+        return True
+
+    def _send_release_context_rpc(
+        self, known_workers: list[WorkerId], context_id: ContextId
+    ) -> None:
+        """Tell the workers that were reached from here; they tell theirs. Never raises."""
+        agent = self._worker.agent
+        if agent is None:
+            return
+        for worker_id in known_workers:
+            request = CleanupAutogradContextReq(context_id).to_message()
+            try:
+                future = agent.send_with_retries(worker_id, request, CLEANUP_MAX_RETRIES)
+            except RuntimeError as error:
+                _could_not_release(worker_id, error)
+                continue
+            future.add_callback(_Reporter(worker_id))
+
+
+class _Reporter:
+    """Logs that a worker did not hear of a release; the context there leaks until it ends."""
+
+    __slots__ = ("_worker_id",)
+
+    def __init__(self, worker_id: WorkerId) -> None:
+        self._worker_id = worker_id
+
+    def __call__(self, future: Future[Message]) -> None:
+        if future.error is not None:
+            _could_not_release(self._worker_id, future.error)
+
+
+def _could_not_release(worker_id: WorkerId, error: BaseException) -> None:
+    logger.error("Could not release Dist Autograd Context on node %s: %s", worker_id, error)

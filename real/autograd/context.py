@@ -1,0 +1,272 @@
+"""DistAutogradContext: what one context keeps on one worker
+(torch/csrc/distributed/autograd/context/context.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from real import tracing
+from real.autograd.accumulate import accumulate_grad
+from real.autograd.messages import AutogradMetadata, PassId, PropagateGradientsReq
+from real.future import Future, collect_all
+from real.rpc.message import Message
+from real.runtime import current_task
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from real.autograd.functions import SendRpcBackward
+    from real.autograd.graph_task import GraphTask
+    from real.ids import AutogradMessageId, ContextId, WorkerId
+    from real.worker import Worker
+
+_CONTEXT_KEY = "dist autograd context of the hook that runs"
+
+
+class DistAutogradContext:
+    """Send and recv functions, known workers, gradients, and the pass that runs, if any.
+
+    Everything is guarded by one lock; user code never runs under it.
+    """
+
+    def __init__(self, worker: Worker, context_id: ContextId) -> None:
+        self.context_id = context_id
+        self._worker = worker
+        self._lock = worker.runtime.lock("autograd context")
+        self._known_workers: dict[WorkerId, None] = {}
+        self._sends: dict[AutogradMessageId, SendRpcBackward] = {}
+        self._recvs: dict[AutogradMessageId, Any] = {}
+        self._grads: dict[Tensor, Tensor] = {}
+        self._grad_ready_events: dict[torch.device, Any] = {}
+        self._graph_task: GraphTask | None = None
+        self._outstanding_rpcs: list[Future[Message]] = []
+        #: the context is on its way out: nothing is recorded or propagated any more
+        self.released = False
+        #: the pass that runs here, and the last one that this worker heard of
+        self.pass_id: PassId | None = None
+        self.latest_pass: PassId | None = None
+
+    # -- recording ----------------------------------------------------------------------
+
+    def add_known_worker_id(self, worker_id: WorkerId) -> None:
+        if worker_id in self._known_workers:
+            return
+        with self._lock:
+            self._known_workers[worker_id] = None
+        tracer = self._worker.tracer
+        if tracer.enabled:
+            tracer.emit(tracing.KNOWN_WORKER_ADDED, self.context_id, worker_id)
+
+    def get_known_worker_ids(self) -> list[WorkerId]:
+        """The workers that a message of this context went to, in the order of their ids."""
+        with self._lock:
+            return sorted(self._known_workers)
+
+    def add_send_function(self, function: SendRpcBackward, message_id: AutogradMessageId) -> None:
+        """Raises RuntimeError if the message has a send function already."""
+        with self._lock:
+            if message_id in self._sends:
+                raise RuntimeError(f"autograd message {message_id} has two send functions")
+            self._sends[message_id] = function
+
+    def add_recv_function(self, node: Any, message_id: AutogradMessageId) -> None:
+        """Raises RuntimeError if the message has a recv function already."""
+        with self._lock:
+            if message_id in self._recvs:
+                raise RuntimeError(f"autograd message {message_id} has two recv functions")
+            self._recvs[message_id] = node
+
+    def retrieve_send_function(self, message_id: AutogradMessageId) -> SendRpcBackward:
+        """Raises RuntimeError if there is none for this message."""
+        function = self._sends.get(message_id)
+        if function is None:
+            raise RuntimeError(
+                f"Could not find send function for autograd message id: {message_id}"
+            )
+        return function
+
+    def send_functions(self) -> dict[AutogradMessageId, SendRpcBackward]:
+        with self._lock:
+            return dict(self._sends)
+
+    def recv_functions(self) -> dict[AutogradMessageId, Any]:
+        with self._lock:
+            return dict(self._recvs)
+
+    # -- gradients ----------------------------------------------------------------------
+
+    def accumulate_grad(self, variable: Tensor, grad: list[Tensor]) -> None:
+        """Add ``grad[0]``; see :func:`real.autograd.accumulate.accumulate_grad`."""
+        with self._lock:
+            accumulate_grad(self._grads, variable, grad)
+            if variable.is_cuda:
+                self._record_grad_event(variable.device)
+
+    def _record_grad_event(self, device: torch.device) -> None:
+        event = torch.cuda.Event()
+        event.record(torch.cuda.current_stream(device))
+        self._grad_ready_events[device] = event
+
+    def get_gradients(self) -> dict[Tensor, Tensor]:
+        """The gradients so far, by variable. A CUDA stream that reads them waits for them."""
+        with self._lock:
+            for device, event in self._grad_ready_events.items():
+                event.wait(torch.cuda.current_stream(device))
+            return dict(self._grads)
+
+    def live_gradients(self) -> dict[Tensor, Tensor]:
+        """The map itself, for an observer, which may look at it later."""
+        return self._grads
+
+    def run_grad_callback_for_variable(
+        self, variable: Tensor, callback: Callable[[Tensor], Tensor | None]
+    ) -> None:
+        """Let ``callback`` look at the gradient of ``variable``, and replace it by what it
+        returns unless that is None. Raises RuntimeError if there is no gradient."""
+        with self._lock:
+            grad = self._grads.get(variable)
+        if grad is None:
+            raise RuntimeError("the autograd context has no gradient for this variable")
+        replaced = callback(grad)
+        if replaced is not None:
+            with self._lock:
+                self._grads[variable] = replaced
+
+    # -- the pass that runs -------------------------------------------------------------
+
+    def set_graph_task(self, graph_task: GraphTask) -> None:
+        """Raises RuntimeError if there is one."""
+        with self._lock:
+            if self._graph_task is not None:
+                raise RuntimeError(
+                    "Cannot set GraphTask multiple times for the same autograd context"
+                )
+            self._graph_task = graph_task
+
+    def retrieve_graph_task(self) -> GraphTask:
+        """Raises RuntimeError outside a pass."""
+        graph_task = self._graph_task
+        if graph_task is None:
+            raise RuntimeError("no backward pass runs in this autograd context")
+        return graph_task
+
+    def has_graph_task(self, graph_task: GraphTask) -> bool:
+        return self._graph_task is graph_task
+
+    def reset_graph_task(self) -> None:
+        with self._lock:
+            self._graph_task = None
+
+    def propagate_gradients(
+        self,
+        to: WorkerId,
+        message_id: AutogradMessageId,
+        grads: Sequence[Tensor],
+        retain_graph: bool,
+        device_map: dict[str, str],
+    ) -> None:
+        """Send gradients to the worker where a message came from, as a part of the pass."""
+        agent = self._worker.agent
+        pass_id = self.pass_id
+        if agent is None or pass_id is None:
+            raise RuntimeError("RPC is not running, or no backward pass is")
+        metadata = AutogradMetadata(self.context_id, message_id)
+        request = PropagateGradientsReq(metadata, grads, retain_graph, pass_id)
+        tracer = self._worker.tracer
+        if tracer.enabled:
+            tracer.emit(tracing.GRADIENTS_SENT, self.context_id, message_id, to)
+        self.add_outstanding_rpc(agent.send(to, request.to_message()))
+
+    def add_outstanding_rpc(self, future: Future[Message]) -> None:
+        """A pass is over only when its RPCs are; an error of one ends it at once."""
+        graph_task = self._graph_task
+
+        def failed_early(rpc: Future[Message]) -> None:
+            error = rpc.error
+            # The future refers to the pass, not the pass to the future: a late failure of an
+            # earlier pass must not touch the one that runs now.
+            if error is not None and graph_task is not None and graph_task is self._graph_task:
+                graph_task.set_exception(error)
+
+        with self._lock:
+            self._outstanding_rpcs.append(future)
+        future.add_callback(failed_early)
+
+    def clear_outstanding_rpcs(self) -> None:
+        with self._lock:
+            self._outstanding_rpcs = []
+
+    def clear_and_wait_for_outstanding_rpcs_async(self) -> Future[None]:
+        """Complete when all RPCs of the pass are, or failed with the first error."""
+        with self._lock:
+            rpcs, self._outstanding_rpcs = self._outstanding_rpcs, []
+        result: Future[None] = Future(runtime=self._worker.runtime, what="gradients sent")
+        for rpc in rpcs:
+            rpc.add_callback(lambda done: done.error is not None and result.try_fail(done.error))
+        if not rpcs:
+            result.try_complete(None)
+        else:
+            collect_all(rpcs).add_callback(lambda _: result.try_complete(None))
+        return result
+
+    def release(self) -> None:
+        """Called as the container drops the context: a pass that only waits is given up."""
+        self.released = True
+        graph_task = self._graph_task
+        if graph_task is not None and not graph_task.runners:
+            self.give_up_pass(graph_task)
+
+    def give_up_pass(self, graph_task: GraphTask) -> None:
+        """End a pass that waits for gradients which will not come any more."""
+        graph_task.set_exception(
+            RuntimeError(
+                f"autograd context {self.context_id} was released while worker "
+                f"{self._worker.id} waited for gradients of {graph_task.outstanding_tasks} "
+                "send functions"
+            )
+        )
+
+    # -- torch's names for users --------------------------------------------------------
+
+    def _context_id(self) -> ContextId:
+        return self.context_id
+
+    def _known_worker_ids(self) -> set[WorkerId]:
+        return set(self.get_known_worker_ids())
+
+    def _send_functions(self) -> dict[AutogradMessageId, SendRpcBackward]:
+        return self.send_functions()
+
+    def _recv_functions(self) -> dict[AutogradMessageId, Any]:
+        return self.recv_functions()
+
+
+class ThreadLocalDistAutogradContext:
+    """While hooks of an AccumulateGrad run, says which context the gradient belongs to."""
+
+    __slots__ = ("_context", "_last", "_locals")
+
+    def __init__(self, context: DistAutogradContext) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._locals = current_task().locals
+        self._last = self._locals.get(_CONTEXT_KEY)
+        self._locals[_CONTEXT_KEY] = self._context
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self._locals[_CONTEXT_KEY] = self._last
+
+    @staticmethod
+    def get_context_ptr() -> DistAutogradContext | None:
+        found: DistAutogradContext | None = current_task().locals.get(_CONTEXT_KEY)
+        return found

@@ -1,0 +1,491 @@
+"""DistEngine: backward passes over the graphs of many workers
+(torch/csrc/distributed/autograd/engine/dist_engine.cpp).
+
+Every worker runs its own part of a pass, from the root that the user gave or from the gradients
+that arrive. "FAST mode": each send function of a context is taken to receive gradients in every
+pass, so a pass in which one never does is not over before its context is released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
+
+from real import tracing
+from real.autograd.context import DistAutogradContext, ThreadLocalDistAutogradContext
+from real.autograd.device_threads import DeviceThreads
+from real.autograd.engine import ACCUMULATE, KINDS, RECV, Engine
+from real.autograd.functions import GraphRoot, SendRpcBackward
+from real.autograd.graph_task import CPU_DEVICE, GraphTask, GraphTaskGuard, Node
+from real.autograd.hooks import call_post_hooks, call_pre_hooks
+from real.autograd.input_buffer import InputBuffer
+from real.autograd.messages import PassId
+from real.autograd.node_abi import MEMORY, node_abi
+from real.autograd.ready_queue import NodeTask, ReadyQueue
+from real.future import Future, FutureError, completed
+from real.ids import ContextId
+
+if TYPE_CHECKING:
+    from real.autograd.graph_task import Edge
+    from real.worker import Worker
+
+
+class DistAccumulateGradCaptureHook:
+    """Adds a captured gradient to the context, between the hooks of its AccumulateGrad node."""
+
+    __slots__ = ("_accumulate_grad", "_context", "_number", "_pointer", "_tracer", "_variable")
+
+    def __init__(
+        self, accumulate_grad: Node, context: DistAutogradContext, number: int, tracer: tracing.Tracer
+    ) -> None:
+        self._accumulate_grad = accumulate_grad
+        self._pointer = node_abi().pointer(accumulate_grad)
+        self._variable = accumulate_grad.variable
+        self._context = context
+        self._number = number
+        self._tracer = tracer
+
+    def __call__(self, input_grads: list[Tensor | None]) -> Tensor | None:
+        _, *hooks = node_abi().read_node(MEMORY, self._pointer)
+        if not any(hooks):
+            self._accumulate(input_grads)
+            return input_grads[0]
+        with ThreadLocalDistAutogradContext(self._context):
+            # Called even without a gradient, as another entry may bring it.
+            input_grads[:] = call_pre_hooks(self._pointer, input_grads)
+            self._accumulate(input_grads)
+            call_post_hooks(self._pointer, [], input_grads)
+        return input_grads[0]
+
+    def _accumulate(self, input_grads: list[Tensor | None]) -> None:
+        if input_grads[0] is None:
+            return
+        self._context.accumulate_grad(self._variable, input_grads)
+        if self._tracer.enabled:
+            self._tracer.emit(
+                tracing.GRADIENT_ACCUMULATED, self._context.context_id, self._number
+            )
+
+
+class DistEngine:
+    """Runs the parts of backward passes that belong to one worker."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._runtime = worker.runtime
+        self._tracer = worker.tracer
+        self._engine = Engine(worker)
+        self._lock = worker.runtime.lock("contexts with a backward pass")
+        self._initialized_context_ids: dict[ContextId, None] = {}
+        self._devices = DeviceThreads(worker, self._engine, self._launch)
+
+    # -- a pass that starts here ----------------------------------------------------------
+
+    def execute(self, context_id: ContextId, roots: Sequence[Tensor], retain_graph: bool) -> None:
+        """Run a whole pass from ``roots`` and wait until all workers have done their parts.
+
+        Gradients are added to the context. Raises RuntimeError if there is no such context, if
+        the roots are unfit, if a pass runs in the context already, and if anything fails: then
+        with the text "Error on Node <id>: ..." for each worker that the error came through.
+        """
+        container = self._worker.container
+        if container is None:
+            raise RuntimeError("distributed autograd is not initialized")
+        context = container.retrieve_context(context_id)
+        roots = list(roots)
+        root_edges, grads = self.validate_roots_and_retrieve_edges(roots)
+        observer = self._tracer.observer
+        if observer is not None:
+            observer.backward_started(self._worker.id, context_id, roots, retain_graph)
+        error: BaseException | None = None
+        try:
+            self._execute(context, GraphRoot(root_edges, grads), retain_graph)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            if observer is not None:
+                observer.backward_ended(self._worker.id, context_id, error)
+
+    def _execute(
+        self, context: DistAutogradContext, graph_root: GraphRoot, retain_graph: bool
+    ) -> None:
+        with self._lock:
+            if context.context_id in self._initialized_context_ids:
+                raise RuntimeError(
+                    "A backward pass is already running in autograd context "
+                    f"{context.context_id} on worker {self._worker.id}"
+                )
+            latest = context.latest_pass
+            number = latest.number + 1 if latest is not None else 0
+            pass_id = PassId(self._runtime.now(), number, self._worker.id)
+            graph_task = self.compute_dependencies(context, graph_root, retain_graph)
+            self._begin(context, graph_task, pass_id)
+        error: BaseException | None = None
+        try:
+            self.run_engine_and_accumulate_gradients(context, graph_root).wait()
+            context.clear_and_wait_for_outstanding_rpcs_async().wait()
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self.cleanup_backward_pass(context, graph_task, error)
+
+    def validate_roots_and_retrieve_edges(
+        self, roots: Sequence[Tensor]
+    ) -> tuple[tuple[Edge, ...], list[Tensor]]:
+        """The gradient edges of the roots, and a one for each. Raises RuntimeError."""
+        if not roots:
+            raise RuntimeError("No tensors provided for gradient computation.")
+        edges = []
+        grads = []
+        for root in roots:
+            if not root.requires_grad:
+                raise RuntimeError("requires_grad not set on root")
+            if root.numel() != 1:
+                raise RuntimeError(
+                    f"{root.name or ''} is not a scalar, all roots need to be scalar"
+                )
+            if root.grad_fn is None:
+                raise RuntimeError(
+                    f"{root.name or ''} does not have a valid gradient function."
+                )
+            edge = get_gradient_edge(root)
+            edges.append((edge.node, edge.output_nr))
+            grads.append(torch.ones_like(root, memory_format=torch.contiguous_format))
+        return tuple(edges), grads
+
+    # -- a pass that another worker started -----------------------------------------------
+
+    def execute_send_function_async(
+        self,
+        context: DistAutogradContext,
+        send_function: SendRpcBackward,
+        retain_graph: bool,
+        *,
+        grads: Sequence[Tensor] | None = None,
+        pass_id: PassId | None = None,
+        message_id: int = -1,
+    ) -> Future[None]:
+        """Go on with a pass from the gradients of one message.
+
+        The first arrival on this worker starts its part of the pass: the future is complete
+        when all of that is done, here and beyond. Every later one is complete at once, since
+        whoever sent the first one waits already. ``grads`` are given to the send function once
+        it is clear that the pass ``pass_id`` is not over; None: it has them, and they belong to
+        the pass that runs or, without one, to a new one. Raises RuntimeError if it is over.
+        """
+        overtaken: GraphTask | None = None
+        with self._lock:
+            running = context.pass_id
+            if pass_id is None:
+                pass_id = running or PassId(self._runtime.now(), 0, self._worker.id)
+            first = running != pass_id
+            if first:
+                self._check_not_over(context, pass_id)
+                if running is not None:
+                    overtaken = self._end(context)
+                graph_task = self.compute_dependencies(context, GraphRoot(), retain_graph)
+                self._begin(context, graph_task, pass_id)
+            else:
+                graph_task = context.retrieve_graph_task()
+        if overtaken is not None:
+            overtaken.set_exception(
+                RuntimeError("a later backward pass has begun in this autograd context")
+            )
+        tracer = self._tracer
+        if tracer.enabled:
+            tracer.emit(tracing.GRADIENTS_RECEIVED, context.context_id, message_id, first)
+        if grads is not None:
+            send_function.set_grads(grads)
+        if graph_task.device_queue is not None:
+            self._devices.wait_for_grads(graph_task, send_function.get_grads())
+        if not first:
+            self._launch(NodeTask(graph_task, send_function, InputBuffer(0)), False)
+            return completed(None, runtime=self._runtime)
+        accumulated = self.run_engine_and_accumulate_gradients(
+            context, send_function, increment_outstanding_tasks=False
+        )
+        result: Future[None] = Future(runtime=self._runtime, what="backward pass")
+
+        def local_part_done(local: Future[None]) -> None:
+            if local.error is not None:
+                self.cleanup_backward_pass(context, graph_task, local.error)
+                result.try_fail(local.error)
+                return
+            context.clear_and_wait_for_outstanding_rpcs_async().add_callback(all_done)
+
+        def all_done(rpcs: Future[None]) -> None:
+            # The reply comes after the clean-up: who has it may start the next pass.
+            self.cleanup_backward_pass(context, graph_task, rpcs.error)
+            result.complete_like(rpcs)
+
+        accumulated.add_callback(local_part_done)
+        return result
+
+    def _check_not_over(self, context: DistAutogradContext, pass_id: PassId) -> None:
+        """Raises RuntimeError if this worker has seen ``pass_id``, or a later one, begin."""
+        latest = context.latest_pass
+        if latest is not None and pass_id <= latest:
+            raise RuntimeError(
+                f"The backward pass in autograd context {context.context_id} that these "
+                f"gradients belong to is over on worker {self._worker.id}"
+            )
+        running = context.pass_id
+        if running is not None and running.root == self._worker.id:
+            raise RuntimeError(
+                "Another backward pass is already running in autograd context "
+                f"{context.context_id} on worker {self._worker.id}"
+            )
+
+    # -- both -----------------------------------------------------------------------------
+
+    def compute_dependencies(
+        self, context: DistAutogradContext, graph_root: GraphRoot, retain_graph: bool
+    ) -> GraphTask:
+        """Count, for each node, the edges that lead to it, and find what has to be run.
+
+        Breadth first from the root and from all send functions of the context. Raises
+        RuntimeError if the graph ends in anything but AccumulateGrad and recv functions.
+        """
+        send_functions = list(context.send_functions().values())
+        roots = [graph_root, *send_functions]
+        graph_task = GraphTask(
+            self._runtime,
+            context,
+            keep_graph=retain_graph,
+            graph_roots=roots,
+            exit_on_error=True,
+        )
+        # One for each send function, since the pass has to wait for all of them.
+        graph_task.outstanding.extend([None] * len(send_functions))
+        devices = self._devices if self._devices.enabled else None
+
+        dependencies = graph_task.dependencies
+        inner: list[Node] = list(roots)  # grows while it is walked
+        output_edges: list[Edge] = []
+        recv_backward_edges: list[Edge] = []
+        dead_ends = False
+        for fn in inner:
+            edges = fn.next_functions
+            leads_on = False
+            for edge in edges:
+                following = edge[0]
+                if following is None:
+                    continue
+                leads_on = True
+                if following in dependencies:
+                    dependencies[following] += 1
+                    continue
+                dependencies[following] = 1
+                kind = KINDS[type(following)]
+                if kind == ACCUMULATE or kind == RECV:
+                    # Not run by this pass but captured (AccumulateGrad), or run as a leaf.
+                    output_edges.append(edge)
+                    if kind == RECV:
+                        recv_backward_edges.append(edge)
+                else:
+                    inner.append(following)
+            if not leads_on and fn is not graph_root:
+                if not edges:
+                    raise RuntimeError(
+                        f"{fn.name()} has no next functions but is neither AccumulateGrad nor "
+                        "RecvRpcBackward"
+                    )
+                dead_ends = True
+            if devices is not None and devices.uses(fn):
+                graph_task.device_queue = devices.queue
+                graph_task.cpu_ready_queue = devices.start()
+
+        graph_task.nodes_in_graph = {**dict.fromkeys(inner), **dict.fromkeys(dependencies)}
+        if graph_task.device_queue is not None:
+            graph_task.stash_current_streams()
+        if self._tracer.enabled:
+            graph_task.numbers = {node: i for i, node in enumerate((*roots, *dependencies))}
+        if output_edges:
+            self._find_needed(graph_task, output_edges, recv_backward_edges, dead_ends)
+        graph_task.owner = CPU_DEVICE
+        return graph_task
+
+    def _find_needed(
+        self,
+        graph_task: GraphTask,
+        output_edges: list[Edge],
+        recv_backward_edges: list[Edge],
+        dead_ends: bool,
+    ) -> None:
+        """Mark what leads to an output, from all roots, and have gradients of leaves kept."""
+        # Nodes that only a send function leads to are needed as well: hence one root over all.
+        dummy_root = GraphRoot(tuple((root, 0) for root in graph_task.graph_roots))
+        graph_task.init_to_execute(dummy_root, output_edges, dead_ends=dead_ends)
+        exec_info = graph_task.exec_info
+        numbers = graph_task.numbers
+        context = graph_task.context
+        for node, _ in output_edges:
+            if KINDS[type(node)] == ACCUMULATE:
+                hook = DistAccumulateGradCaptureHook(
+                    node, context, numbers.get(node, -1), self._tracer
+                )
+                for capture in exec_info[node].captures:
+                    capture.hooks.append(hook)
+        # A recv function ends the graph like a leaf, but it has to be run.
+        for node, _ in recv_backward_edges:
+            exec_info[node].needed = True
+
+    def _begin(
+        self, context: DistAutogradContext, graph_task: GraphTask, pass_id: PassId
+    ) -> None:
+        """Note that a pass runs. The engine's lock is held."""
+        context.set_graph_task(graph_task)
+        context.pass_id = context.latest_pass = pass_id
+        self._initialized_context_ids[context.context_id] = None
+        tracer = self._tracer
+        if tracer.enabled:
+            self._trace_beginning(context, graph_task)
+        if tracer.observer is not None:
+            tracer.observer.gradients(
+                self._worker.id, context.context_id, context.live_gradients()
+            )
+
+    def _trace_beginning(self, context: DistAutogradContext, graph_task: GraphTask) -> None:
+        exec_info = graph_task.exec_info
+        emit = self._tracer.emit
+        emit(
+            tracing.PASS_STARTED,
+            context.context_id,
+            len(graph_task.graph_roots[0].next_functions),
+            graph_task.keep_graph,
+            graph_task.outstanding_tasks,
+        )
+        nodes = tuple(
+            (
+                number,
+                node.name(),
+                graph_task.dependencies.get(node, 0),
+                not exec_info or exec_info[node].should_execute(),
+            )
+            for node, number in graph_task.numbers.items()
+        )
+        emit(tracing.DEPENDENCIES_COMPUTED, context.context_id, nodes)
+
+    def run_engine_and_accumulate_gradients(
+        self,
+        context: DistAutogradContext,
+        graph_root: GraphRoot | SendRpcBackward,
+        *,
+        increment_outstanding_tasks: bool = True,
+    ) -> Future[None]:
+        """Start the pass at one of its roots. The future is complete when the local part is
+        done; an error names this worker."""
+        # RPCs of an earlier pass that failed may linger.
+        context.clear_outstanding_rpcs()
+        graph_task = context.retrieve_graph_task()
+        accumulated: Future[None] = Future(
+            runtime=self._runtime, what=f"backward pass in context {context.context_id}"
+        )
+
+        def graph_done(grads: Future[list[Tensor | None]]) -> None:
+            error = grads.error
+            if error is None:
+                accumulated.mark_completed(None)
+            else:
+                text = str(error) or type(error).__name__
+                accumulated.set_error(FutureError(f"Error on Node {self._worker.id}: {text}"))
+
+        graph_task.future_result.add_callback(graph_done)
+        self._launch(
+            NodeTask(graph_task, graph_root, InputBuffer(0)), increment_outstanding_tasks
+        )
+        return accumulated
+
+    def _launch(self, node_task: NodeTask, increment_outstanding_tasks: bool) -> None:
+        self._runtime.spawn(
+            self.execute_graph_task_until_ready_queue_empty,
+            node_task,
+            increment_outstanding_tasks,
+            name="backward",
+            worker=self._worker,
+        )
+
+    def execute_graph_task_until_ready_queue_empty(
+        self, node_task: NodeTask, increment_outstanding_tasks: bool
+    ) -> None:
+        """Run a node and all that become ready through it, in the order of torch.
+
+        With a queue of its own, so that several tasks can run parts of one pass.
+        """
+        graph_task = node_task.base
+        assert graph_task is not None
+        queue = ReadyQueue()
+        queue.push(node_task, increment_outstanding_tasks)
+        del node_task  # it would keep gradients alive
+        evaluate_function = self._engine.evaluate_function
+        outstanding = graph_task.outstanding
+        recording = torch.is_grad_enabled()
+        graph_task.runners.append(None)
+        torch._C._set_grad_enabled(False)
+        try:
+            with GraphTaskGuard(graph_task):
+                while not queue.empty():
+                    task = queue.pop()
+                    if not graph_task.has_error:
+                        try:
+                            evaluate_function(graph_task, task.fn, task.inputs, queue)
+                        except Exception as error:
+                            # The count stays up: a failed task is complete in any case.
+                            graph_task.set_exception(error, task.fn)
+                            break
+                    outstanding.pop()
+        finally:
+            torch._C._set_grad_enabled(recording)
+            graph_task.runners.pop()
+        if graph_task.completed():
+            graph_task.mark_as_completed_and_run_post_processing()
+        elif graph_task.context.released and not graph_task.runners:
+            graph_task.context.give_up_pass(graph_task)
+
+    def cleanup_backward_pass(
+        self,
+        context: DistAutogradContext,
+        graph_task: GraphTask,
+        error: BaseException | None = None,
+    ) -> None:
+        """Forget a pass: the context is ready for another one. ``error``: what it died of."""
+        with self._lock:
+            if context.has_graph_task(graph_task):
+                self._end(context)
+        if self._tracer.enabled:
+            self._tracer.emit(
+                tracing.PASS_ENDED, context.context_id, None if error is None else str(error)
+            )
+
+    def _end(self, context: DistAutogradContext) -> GraphTask:
+        """Take the running pass away from its context. The engine's lock is held."""
+        graph_task = context.retrieve_graph_task()
+        context.reset_graph_task()
+        context.clear_outstanding_rpcs()
+        context.pass_id = None
+        self._initialized_context_ids.pop(context.context_id, None)
+        return graph_task
+
+    # -- looking --------------------------------------------------------------------------
+
+    def num_backward_passes(self) -> int:
+        return len(self._initialized_context_ids)
+
+    def get_debug_info(self) -> dict[str, int]:
+        container = self._worker.container
+        return {
+            "num_current_backward_passes": self.num_backward_passes(),
+            "num_autograd_contexts": (
+                container.num_autograd_contexts() if container is not None else 0
+            ),
+        }
+
+    def shutdown(self) -> None:
+        """Stop the tasks that serve devices, if any were started."""
+        self._devices.shutdown()

@@ -1,0 +1,263 @@
+"""What one backward pass keeps on one worker (torch/csrc/autograd/graph_task.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from real.future import Future
+from real.runtime import current_task
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from torch import Tensor
+
+    from real.autograd.context import DistAutogradContext
+    from real.autograd.input_buffer import InputBuffer
+    from real.autograd.ready_queue import ReadyQueue
+    from real.runtime import Runtime
+
+#: a node of the autograd graph: torch's own, or a SendRpcBackward or GraphRoot of ours
+Node = Any
+Edge = tuple[Node, int]
+#: replaces a captured gradient; is given the inputs of the captured node, which it may change
+GradCaptureHook = Callable[["list[Tensor | None]"], "Tensor | None"]
+
+NO_DEVICE = -2
+CPU_DEVICE = -1
+
+_TASK_KEY = "current graph task"
+
+
+class Capture:
+    """Input ``input_idx`` of a node is output ``output_idx`` of the pass."""
+
+    __slots__ = ("hooks", "input_idx", "output_idx")
+
+    def __init__(self, input_idx: int, output_idx: int) -> None:
+        self.input_idx = input_idx
+        self.output_idx = output_idx
+        self.hooks: list[GradCaptureHook] = []
+
+
+class ExecInfo:
+    """What a pass does with a node: ``needed`` runs it, ``captures`` take its inputs."""
+
+    __slots__ = ("captures", "needed")
+
+    def __init__(self, needed: bool = False) -> None:
+        self.needed = needed
+        self.captures: list[Capture] = []
+
+    def should_execute(self) -> bool:
+        return self.needed or bool(self.captures)
+
+
+#: the entry that all nodes share which are simply run; never changed
+NEEDED = ExecInfo(needed=True)
+_NOT_NEEDED = ExecInfo()
+
+
+class GraphTask:
+    """One pass on one worker, shared by all tasks that run parts of it.
+
+    ``lock`` guards ``not_ready``, ``dependencies``, ``captured_vars`` and ``leaf_streams``;
+    user code never runs under it. ``outstanding_tasks`` is changed by appending to and popping
+    from a list, which is atomic between threads.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        context: DistAutogradContext,
+        *,
+        keep_graph: bool,
+        reentrant_depth: int = 0,
+        cpu_ready_queue: ReadyQueue | None = None,
+        graph_roots: Iterable[Node] = (),
+        exit_on_error: bool = False,
+    ) -> None:
+        #: the autograd context that the pass belongs to
+        self.context = context
+        self.keep_graph = keep_graph
+        self.reentrant_depth = reentrant_depth
+        self.cpu_ready_queue = cpu_ready_queue
+        self.graph_roots = list(graph_roots)
+        self.exit_on_error = exit_on_error
+        self.lock = runtime.lock("graph task")
+        self.outstanding: list[None] = []
+        self.has_error = False
+        self.not_ready: dict[Node, InputBuffer] = {}
+        self.dependencies: dict[Node, int] = {}
+        #: keeps every node of the pass alive, so that a node's identity can be a key
+        self.nodes_in_graph: dict[Node, None] = {}
+        #: empty: every node is run. Else only nodes with an entry that should execute
+        self.exec_info: dict[Node, ExecInfo] = {}
+        self.captured_vars: list[Tensor | None] = []
+        #: shape, dtype and device of the inputs of the nodes seen so far
+        self.input_metadata: dict[Node, Any] = {}
+        self.leaf_streams: dict[Any, None] = {}
+        self.caller_current_streams: list[Any] = []
+        self.owner = NO_DEVICE
+        self.future_result: Future[list[Tensor | None]] = Future(
+            runtime=runtime, what="backward pass"
+        )
+        self.final_callbacks: list[Callable[[], object]] = []
+        #: breadth-first numbers of the nodes; only while somebody traces
+        self.numbers: dict[Node, int] = {}
+        #: the queue of a node's device, or None while all nodes are on the CPU
+        self.device_queue: Callable[[Node], ReadyQueue | None] | None = None
+        #: tasks that run a part of the pass right now
+        self.runners: list[None] = []
+        self._open = [True]
+
+    @property
+    def outstanding_tasks(self) -> int:
+        """Entries that are queued, running, or still to come from other workers."""
+        return len(self.outstanding)
+
+    @property
+    def future_completed(self) -> bool:
+        """Whether somebody has taken it on himself to complete ``future_result``."""
+        return not self._open
+
+    def init_to_execute(
+        self, graph_root: Node, outputs: list[Edge], *, dead_ends: bool = True
+    ) -> None:
+        """Fill ``exec_info``: capture ``outputs``, and need whatever lies on a way to one.
+
+        ``dead_ends`` False says that every way from ``graph_root`` through ``nodes_in_graph``
+        ends in an output, so that no search is called for.
+        """
+        exec_info = self.exec_info
+        self.captured_vars = [None] * len(outputs)
+        if not dead_ends:
+            exec_info.update(dict.fromkeys(self.nodes_in_graph, NEEDED))
+        for output_idx, (node, input_idx) in enumerate(outputs):
+            info = exec_info.get(node)
+            if info is None or info is NEEDED:
+                info = exec_info[node] = ExecInfo()
+            info.captures.append(Capture(input_idx, output_idx))
+        if dead_ends:
+            self._mark_needed(graph_root)
+
+    def _mark_needed(self, graph_root: Node) -> None:
+        """Depth first: a node is needed if something that it leads to is executed."""
+        exec_info = self.exec_info
+        seen = {graph_root: None}
+        stack = [(graph_root, iter(graph_root.next_functions))]
+        while stack:
+            node, edges = stack[-1]
+            for following, _ in edges:
+                if following is None or following in seen:
+                    continue
+                seen[following] = None
+                if following not in exec_info:  # an output is not searched beyond
+                    stack.append((following, iter(following.next_functions)))
+                    break
+            else:
+                stack.pop()
+                needed = any(
+                    following is not None and exec_info[following].should_execute()
+                    for following, _ in node.next_functions
+                )
+                exec_info[node] = NEEDED if needed else _NOT_NEEDED
+
+    def stash_current_streams(self) -> None:
+        """Remember the current stream of each CUDA device that is in use."""
+        self.caller_current_streams = [
+            torch.cuda.current_stream(i) for i in range(torch.cuda.device_count())
+        ]
+
+    def completed(self) -> bool:
+        return not self.outstanding or (self.exit_on_error and self.has_error)
+
+    def mark_as_completed_and_run_post_processing(self) -> None:
+        """Complete ``future_result``; whoever comes second finds it done or under way."""
+        try:
+            self._open.pop()
+        except IndexError:
+            return
+        try:
+            self.exec_post_processing()
+        except Exception as error:
+            self.future_result.try_fail(error)
+        else:
+            captured, self.captured_vars = self.captured_vars, []
+            self.future_result.try_complete(captured)
+
+    def exec_post_processing(self) -> None:
+        """Check that nothing is left, run the final callbacks, join the streams.
+
+        Raises RuntimeError if a node was reached but never ready.
+        """
+        if self.not_ready:
+            raise RuntimeError("could not compute gradients for some functions")
+        # A callback may install another one.
+        for callback in iter(self._next_callback, None):
+            callback()
+        for stream in self.leaf_streams:
+            caller = self.caller_current_streams[stream.device.index]
+            if stream != caller:
+                caller.wait_event(stream.record_event())
+
+    def _next_callback(self) -> Callable[[], object] | None:
+        return self.final_callbacks.pop(0) if self.final_callbacks else None
+
+    def set_exception_without_signal(self, node: Node | None = None) -> None:
+        """Stop every runner at its next node. ``future_result`` is left to the caller."""
+        self.has_error = True
+
+    def set_exception(self, error: BaseException, node: Node | None = None) -> None:
+        """Stop every runner and fail ``future_result``, unless it is completed already."""
+        self.set_exception_without_signal(node)
+        try:
+            self._open.pop()
+        except IndexError:
+            return
+        self.future_result.try_fail(error)
+
+
+class GraphTaskGuard:
+    """Makes a graph task the current one of the running task, and puts the last one back."""
+
+    __slots__ = ("_graph_task", "_last", "_locals")
+
+    def __init__(self, graph_task: GraphTask) -> None:
+        self._graph_task = graph_task
+
+    def __enter__(self) -> None:
+        self._locals = current_task().locals
+        self._last = self._locals.get(_TASK_KEY)
+        self._locals[_TASK_KEY] = self._graph_task
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.restore_current_graph_task()
+
+    def restore_current_graph_task(self) -> None:
+        self._locals[_TASK_KEY] = self._last
+
+
+def current_graph_task() -> GraphTask | None:
+    """The graph task of which the running task executes a node, or None."""
+    found: GraphTask | None = current_task().locals.get(_TASK_KEY)
+    return found
+
+
+def queue_callback(callback: Callable[[], object]) -> None:
+    """Run ``callback`` when the current pass has run its last node.
+
+    Raises RuntimeError outside a pass.
+    """
+    graph_task = current_graph_task()
+    if graph_task is None:
+        raise RuntimeError("Final callbacks can only be installed during backward pass.")
+    graph_task.final_callbacks.append(callback)

@@ -1,0 +1,94 @@
+"""Nodes that are ready to run, in the order torch runs them (torch/csrc/autograd/engine.h)."""
+
+from __future__ import annotations
+
+import itertools
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from real.autograd.graph_task import GraphTask, Node
+    from real.autograd.input_buffer import InputBuffer
+    from real.runtime import Runtime
+
+#: sorts before every depth
+_SHUTDOWN_DEPTH = 1 << 62
+
+
+class NodeTask:
+    """A node, its inputs, and the pass it belongs to."""
+
+    __slots__ = ("base", "fn", "inputs", "is_shutdown_task")
+
+    def __init__(
+        self,
+        base: GraphTask | None,
+        fn: Node,
+        inputs: InputBuffer | None,
+        is_shutdown_task: bool = False,
+    ) -> None:
+        self.base = base
+        self.fn = fn
+        self.inputs = inputs
+        self.is_shutdown_task = is_shutdown_task
+
+
+class ReadyQueue:
+    """A heap of node tasks for one runner: the deepest reentrant pass first, in it the node
+    created last. AccumulateGrad counts as created last of all. Ties go by insertion."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, int, NodeTask]] = []
+        self._insertions = itertools.count()
+
+    def push(self, item: NodeTask, increment_outstanding_tasks: bool = True) -> None:
+        graph_task = item.base
+        assert graph_task is not None
+        if increment_outstanding_tasks:
+            graph_task.outstanding.append(None)
+        sequence_nr = item.fn._sequence_nr()
+        heappush(
+            self._heap,
+            (-graph_task.reentrant_depth, -sequence_nr, next(self._insertions), item),
+        )
+
+    def push_shutdown_task(self) -> None:
+        """Tell whoever pops to end; it comes before everything else."""
+        task = NodeTask(None, None, None, is_shutdown_task=True)
+        heappush(self._heap, (-_SHUTDOWN_DEPTH, 0, next(self._insertions), task))
+
+    def pop(self) -> NodeTask:
+        """The first node task. Raises IndexError if there is none."""
+        return heappop(self._heap)[3]
+
+    def empty(self) -> bool:
+        return not self._heap
+
+    def size(self) -> int:
+        return len(self._heap)
+
+
+class SharedReadyQueue(ReadyQueue):
+    """A ready queue that several tasks push to and one waits at."""
+
+    def __init__(self, runtime: Runtime, what: str) -> None:
+        super().__init__()
+        self._lock = runtime.lock(what)
+        self._not_empty = runtime.condition(self._lock, what)
+
+    def push(self, item: NodeTask, increment_outstanding_tasks: bool = True) -> None:
+        with self._lock:
+            super().push(item, increment_outstanding_tasks)
+            self._not_empty.notify()
+
+    def push_shutdown_task(self) -> None:
+        with self._lock:
+            super().push_shutdown_task()
+            self._not_empty.notify()
+
+    def pop(self) -> NodeTask:
+        """Wait for a node task and take it."""
+        with self._lock:
+            while not self._heap:
+                self._not_empty.wait()
+            return super().pop()

@@ -1,0 +1,154 @@
+"""Wraps messages for the autograd context they belong to, and joins the graphs at both ends
+(torch/csrc/distributed/autograd/utils.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from real import tracing
+from real.autograd.functions import RecvRpcBackward, SendRpcBackward, set_history
+from real.autograd.messages import AutogradMetadata, RpcWithAutograd
+from real.rpc.constants import UNSET_RPC_TIMEOUT
+from real.rpc.message import Message, MessageType
+from real.runtime import NO_CONTEXT, current_task
+
+if TYPE_CHECKING:
+    from real.autograd.container import DistAutogradContainer
+    from real.autograd.context import DistAutogradContext
+    from real.future import Future
+    from real.ids import WorkerId
+    from real.worker import Worker
+
+
+def send_message_with_autograd(
+    worker: Worker,
+    dst: WorkerId,
+    message: Message,
+    *,
+    force_grad_recording: bool = False,
+    timeout_s: float = UNSET_RPC_TIMEOUT,
+) -> Future[Message]:
+    """Send a request, wrapped if the task has an autograd context and there is a reason to.
+
+    A reason is a tensor that requires grad, with grad mode on, or ``force_grad_recording``.
+    Raises RuntimeError as :meth:`RpcAgent.send` does, and if the current context is gone.
+    """
+    agent = worker.agent
+    if agent is None:
+        raise RuntimeError("RPC has not been initialized. Call init_rpc first.")
+    wrapped = get_message_with_autograd(
+        worker,
+        dst,
+        message,
+        MessageType.FORWARD_AUTOGRAD_REQ,
+        force_grad_recording=force_grad_recording,
+    )
+    return agent.send(dst, wrapped, timeout_s)
+
+
+def get_message_with_autograd(
+    worker: Worker,
+    dst: WorkerId,
+    message: Message,
+    message_type: MessageType,
+    *,
+    force_grad_recording: bool = False,
+    recorded: bool | None = None,
+) -> Message:
+    """``message`` wrapped as ``message_type`` for the context of this task, or as it is.
+
+    ``recorded``: whether tensors that require grad are to be joined to what they become at
+    ``dst``. None means: if grad mode is on. A response takes it from its request.
+    """
+    if current_task().autograd_context_id == NO_CONTEXT:
+        return message
+    if recorded is None:
+        recorded = torch.is_grad_enabled()
+    tensors = [t for t in message.tensors if t.requires_grad] if recorded else []
+    if not tensors and not force_grad_recording:
+        return message
+    container = _container(worker)
+    context = container.current_context()
+    metadata = AutogradMetadata(context.context_id, container.new_autograd_message_id())
+    if tensors:
+        add_send_rpc_backward(worker, context, metadata, tensors, dst)
+    context.add_known_worker_id(dst)
+    return RpcWithAutograd(
+        message_type, worker.id, metadata, message, recorded
+    ).to_message()
+
+
+def add_send_rpc_backward(
+    worker: Worker,
+    context: DistAutogradContext,
+    metadata: AutogradMetadata,
+    tensors: Sequence[Tensor],
+    dst: WorkerId,
+) -> None:
+    """Record that ``tensors``, all requiring grad, go to ``dst`` in one message."""
+    context.add_send_function(SendRpcBackward(tensors), metadata.message_id)
+    tracer = worker.tracer
+    if tracer.enabled:
+        tracer.emit(tracing.SEND_ATTACHED, *metadata, dst, len(tensors))
+    if tracer.observer is not None:
+        tracer.observer.sending(worker.id, *metadata, tensors)
+
+
+def add_recv_rpc_backward(
+    worker: Worker,
+    metadata: AutogradMetadata,
+    tensors: Sequence[Tensor],
+    from_worker_id: WorkerId,
+    *,
+    recorded: bool = True,
+    device_map: dict[str, str] | None = None,
+) -> DistAutogradContext | None:
+    """Join received tensors to those that were sent; the context that it happened in.
+
+    The context is made if this worker does not know it. None if it was released here: then
+    nothing is joined and the message belongs to no context. Tensors that do not require grad,
+    and all of them unless ``recorded``, stay as they are.
+    """
+    context = _container(worker).get_or_create_context(metadata.context_id)
+    if context is None:
+        return None
+    received = [t for t in tensors if t.requires_grad] if recorded else []
+    if received:
+        tracer = worker.tracer
+        observer = tracer.observer
+        anchors = observer.anchors(worker.id, *metadata) if observer is not None else ()
+        recv = RecvRpcBackward(metadata, context, from_worker_id, device_map or {})
+        context.add_recv_function(set_history(received, recv, anchors), metadata.message_id)
+        if tracer.enabled:
+            tracer.emit(tracing.RECV_ATTACHED, *metadata, from_worker_id, len(received))
+    return context
+
+
+def unwrap_forward_response(worker: Worker, message: Message) -> Message:
+    """The response inside a wrapper, its tensors joined to the sender's; any other message as
+    it is. A response that comes after the release of its context is not joined to anything."""
+    if message.type != MessageType.FORWARD_AUTOGRAD_RESP:
+        return message
+    wrapper = RpcWithAutograd.from_message(message)
+    add_recv_rpc_backward(
+        worker,
+        wrapper.metadata,
+        wrapper.message.tensors,
+        wrapper.from_worker_id,
+        recorded=wrapper.recorded,
+        device_map=wrapper.device_map,
+    )
+    return wrapper.message
+
+
+def _container(worker: Worker) -> DistAutogradContainer:
+    container = worker.container
+    if container is None:
+        raise RuntimeError(
+            "Need to initialize distributed autograd using torch.distributed.autograd.init()"
+        )
+    return container

@@ -1,0 +1,101 @@
+"""Checks the gradients that a node returned (``validate_outputs``, torch/csrc/autograd/engine.cpp,
+and InputMetadata, torch/csrc/autograd/input_metadata.cpp)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from real.autograd.graph_task import Edge, Node
+
+_strided = torch.strided
+
+class InputMetadata(Protocol):
+    """What torch tells of one input of a node."""
+
+    shape: list[int]
+    dtype: torch.dtype
+    device: torch.device
+    is_nested_tensor: bool
+
+
+def validate_outputs(
+    next_edges: tuple[Edge, ...],
+    grads: list[Tensor | None],
+    metadata: dict[Node, Any],
+    node: Node,
+) -> None:
+    """Make ``grads`` fit the inputs of the nodes that they go to, in place.
+
+    A gradient that was broadcast is summed to the input's shape, one of another dtype is
+    converted. ``metadata`` remembers what torch says of each node's inputs. Raises RuntimeError,
+    naming ``node``, if the number, shape, dtype or device cannot be right. (Torch also refuses a
+    compressed sparse gradient of a strided input, but does not tell Python an input's layout.)
+    """
+    if len(grads) != len(next_edges):
+        raise RuntimeError(
+            f"Function {node.name()} returned an invalid number of gradients - "
+            f"expected {len(next_edges)}, but got {len(grads)}"
+        )
+    i = 0
+    for following, input_nr in next_edges:
+        grad = grads[i]
+        if grad is not None and following is not None:
+            inputs = metadata.get(following)
+            if inputs is None:
+                inputs = metadata[following] = following._input_metadata
+            expected = inputs[input_nr]
+            if (
+                grad.shape != tuple(expected.shape)
+                or grad.dtype is not expected.dtype
+                or grad.layout is not _strided
+                or grad.device != expected.device
+            ):
+                grads[i] = make_fit(grad, expected, i, node)
+        i += 1
+
+
+def make_fit(grad: Tensor, expected: InputMetadata, index: int, node: Node) -> Tensor:
+    """``grad`` in the shape and dtype that is expected.
+
+    Raises RuntimeError if it cannot be made to fit.
+    """
+    if expected.is_nested_tensor or grad.is_nested:
+        return grad
+    shape = tuple(expected.shape)
+    if grad.shape != shape:
+        if not _is_expandable_to(shape, grad.shape):
+            raise RuntimeError(
+                f"{_invalid(node, index)} - got {list(grad.shape)} but expected shape "
+                f"compatible with {list(shape)}"
+            )
+        grad = grad.sum_to_size(shape)
+    if grad.is_complex() != expected.dtype.is_complex and not grad.is_floating_point():
+        raise RuntimeError(
+            f"{_invalid(node, index)} - expected type {expected.dtype} but got {grad.dtype}"
+        )
+    if grad.dtype is not expected.dtype:
+        grad = grad.to(expected.dtype)
+    if grad.device != expected.device:
+        if grad.dim() != 0:
+            raise RuntimeError(
+                f"{_invalid(node, index)} - expected device {expected.device} "
+                f"but got {grad.device}"
+            )
+        grad = grad.to(expected.device)
+    return grad
+
+
+def _invalid(node: Node, index: int) -> str:
+    return f"Function {node.name()} returned an invalid gradient at index {index}"
+
+
+def _is_expandable_to(shape: tuple[int, ...], desired: tuple[int, ...]) -> bool:
+    if len(shape) > len(desired):
+        return False
+    return all(
+        size in (1, other) for size, other in zip(reversed(shape), reversed(desired), strict=False)
+    )

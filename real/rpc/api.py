@@ -1,0 +1,178 @@
+"""The names of torch.distributed.rpc.api, and the life of RPC on a worker.
+
+What PyTorch keeps here in module globals belongs to the running worker: reading or setting
+``api._ignore_rref_leak`` and its like means that worker's.
+"""
+
+# ruff: noqa: F401 - most of what is imported here is imported to be found here
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from types import ModuleType
+from typing import Any
+
+from real.rpc.all_gather import (
+    AllGatherStates,
+    _all_gather,
+    _barrier,
+    _broadcast_to_followers,
+    _gather_to_leader,
+    _init_rpc_states,
+    _wait_all_workers,
+)
+from real.rpc.calls import (
+    _invoke_rpc,
+    _wait_all,
+    get_worker_info,
+    remote,
+    rpc_async,
+    rpc_sync,
+    to_worker_info,
+)
+from real.rpc.constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
+from real.rpc.current import (
+    get_current_rpc_agent,
+    get_rpc_timeout,
+    initialized,
+    is_current_rpc_agent_set,
+    require_initialized,
+    set_and_start_rpc_agent,
+    set_rpc_timeout,
+)
+from real.rpc.init import init_rpc as init_rpc
+from real.rpc.internal import PythonUDF, RPCExecMode, _internal_rpc_pickler
+from real.rpc.py_rref import RRef
+from real.rpc.state import rpc_state
+from real.rpc.worker_info import WorkerInfo
+from real.runtime import current_worker
+
+__all__ = [
+    "AllGatherStates",
+    "RRef",
+    "get_worker_info",
+    "method_factory",
+    "remote",
+    "rpc_async",
+    "rpc_sync",
+    "shutdown",
+]
+
+# The names that torch's own tests and other libraries use.
+PyRRef = RRef
+_get_current_rpc_agent = get_current_rpc_agent
+_is_current_rpc_agent_set = is_current_rpc_agent_set
+_require_initialized = require_initialized
+_set_and_start_rpc_agent = set_and_start_rpc_agent
+_set_rpc_timeout = set_rpc_timeout
+
+
+def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
+    """End RPC on this worker.
+
+    ``graceful``: first wait until all workers have come here and nothing is under way between
+    them; ``timeout`` in seconds limits each such wait, 0 means no limit. RPC is shut down on this
+    worker whatever is raised: RuntimeError when time is up, before ``init_rpc``, or for an RRef
+    leak if those are not ignored.
+    """
+    initialized()
+    if not graceful:
+        _finalize_shutdown()
+        return
+    try:
+        _wait_all_workers(timeout)
+        _delete_all_user_and_unforked_owner_rrefs()
+        get_current_rpc_agent().join(shutdown=True, timeout=timeout)
+    finally:
+        _finalize_shutdown()
+
+
+def _finalize_shutdown() -> None:
+    worker, agent = initialized()
+    try:
+        _destroy_rref_context(rpc_state(worker).ignore_rref_leak)
+    finally:
+        agent.shutdown()
+        _reset_current_rpc_agent()
+
+
+def _delete_all_user_and_unforked_owner_rrefs(
+    timeout: timedelta = timedelta(seconds=100),
+) -> None:
+    """Delete this worker's user RRefs and wait for the others to delete theirs."""
+    context = initialized()[0].rref_context
+    if context is not None:
+        context.del_all_users_and_unforked_owners(timeout.total_seconds())
+
+
+def _destroy_rref_context(ignore_rref_leak: bool) -> None:
+    """Forget all RRefs. Raises RuntimeError for a leak unless it is to be ignored."""
+    context = initialized()[0].rref_context
+    if context is not None:
+        context.destroy_instance(ignore_rref_leak)
+
+
+def _rref_context_get_debug_info() -> dict[str, str]:
+    """torch's counters of RRefs, as text; empty before ``init_rpc``."""
+    context = current_worker().rref_context
+    return context.get_debug_info() if context is not None else {}
+
+
+def _reset_current_rpc_agent() -> None:
+    current_worker().reset_agent()
+
+
+def _to_worker_info(to: Any) -> WorkerInfo:
+    return to_worker_info(get_current_rpc_agent(), to)
+
+
+@contextlib.contextmanager
+def _use_rpc_pickler(rpc_pickler: Any) -> Iterator[None]:
+    """Let ``rpc_pickler.serialize`` pickle this worker's calls inside."""
+    state = rpc_state(current_worker())
+    state.pickler = rpc_pickler
+    try:
+        yield
+    finally:
+        state.pickler = None
+
+
+def method_factory(method_name: str, docstring: str | None) -> Callable[..., Any]:
+    """A function that calls the method of that name of an RRef."""
+
+    def method(self: RRef[Any], *args: Any, **kwargs: Any) -> Any:
+        return getattr(self, method_name)(*args, **kwargs)
+
+    method.__name__ = method_name
+    method.__doc__ = docstring
+    return method
+
+
+class _PerWorker(ModuleType):
+    """This module, whose globals of this kind are the running worker's."""
+
+    @property
+    def _ignore_rref_leak(self) -> bool:
+        return rpc_state(current_worker()).ignore_rref_leak
+
+    @_ignore_rref_leak.setter
+    def _ignore_rref_leak(self, value: bool) -> None:
+        rpc_state(current_worker()).ignore_rref_leak = value
+
+    @property
+    def _default_pickler(self) -> Any:
+        return rpc_state(current_worker()).pickler or _internal_rpc_pickler
+
+    @property
+    def _ALL_WORKER_NAMES(self) -> set[str]:  # noqa: N802 - torch's name
+        return set(rpc_state(current_worker()).all_worker_names)
+
+    @property
+    def _all_gather_sequence_id_to_states(self) -> dict[Any, AllGatherStates]:
+        return rpc_state(current_worker()).gathers
+
+
+sys.modules[__name__].__class__ = _PerWorker

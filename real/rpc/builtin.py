@@ -1,0 +1,160 @@
+"""A torch operator called by name: matched at the caller, run at the callee.
+
+The first overload whose schema accepts the arguments is called, in the order in which torch
+registered them. (torch/csrc/distributed/rpc/python_functions.cpp, matchBuiltinOp)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from real.rpc.commands import ScriptCall, ScriptRemoteCall
+from real.rpc.serialization import serialize
+
+if TYPE_CHECKING:
+    from real.ids import ForkId, RRefId
+    from real.worker import Worker
+
+#: arguments of these types are accepted or not whatever their value
+_PLAIN = frozenset((int, float, bool, str, type(None)))
+
+
+class OperatorCall(NamedTuple):
+    """A call of one overload of an operator, as it travels."""
+
+    name: str
+    overload: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class BuiltinOp(NamedTuple):
+    """The overload that a call means. ``type_str``: TorchScript's name for its result."""
+
+    name: str
+    overload: str
+    type_str: str
+
+
+#: the outcome of matching depends on these alone: operator, kinds of arguments
+_matches: dict[tuple[Any, ...], BuiltinOp] = {}
+_MATCHES_MAX = 4096
+
+
+def match_builtin_op(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BuiltinOp:
+    """The overload of operator ``name`` (like ``aten::add``) that takes these arguments.
+
+    Raises RuntimeError with torch's text if none does.
+    """
+    key = _kinds(name, args, kwargs)
+    if key is not None:
+        known = _matches.get(key)
+        if known is not None:
+            return known
+    matched = _match(name, args, kwargs)
+    if key is not None and len(_matches) < _MATCHES_MAX:
+        _matches[key] = matched
+    return matched
+
+
+def _kinds(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+    kinds: list[Any] = [name]
+    for value in args:
+        kind = type(value)
+        if kind is Tensor:
+            # Only a tensor of one element may stand for a number.
+            kinds.append((Tensor, value.dim() == 0, value.requires_grad))
+        elif kind in _PLAIN:
+            kinds.append(kind)
+        else:
+            return None
+    for key, value in kwargs.items():
+        kind = type(value)
+        if kind is Tensor:
+            kinds.append((key, value.dim() == 0, value.requires_grad))
+        elif kind in _PLAIN:
+            kinds.append((key, kind))
+        else:
+            return None
+    return tuple(kinds)
+
+
+def _match(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BuiltinOp:
+    own, dispatched = _schemas(name)
+    errors: list[str] = []
+    for schema in own + dispatched:
+        try:
+            torch._C._check_schema_allow_fake_script_object(schema, *args, **kwargs)
+        except RuntimeError as error:
+            # As in torch, the text tells of TorchScript's own operators only.
+            if len(errors) < len(own):
+                errors.append(str(error))
+            continue
+        returns = schema.returns
+        type_str = returns[0].type.annotation_str if returns else "NoneType"
+        return BuiltinOp(name, schema.overload_name, type_str)
+    text = "".join(f"{error}\n\n" for error in errors)
+    raise RuntimeError(
+        f"Overloaded torch operator invoked from Python failed to match any schema:\n{text}"
+    )
+
+
+@lru_cache(maxsize=1024)
+def _schemas(name: str) -> tuple[list[Any], list[Any]]:
+    """The overloads that only TorchScript has, which are tried first, and the others."""
+    schemas: list[Any] = torch._C._jit_get_schemas_for_operator(name)
+    dispatched = set(torch._C._dispatch_get_all_op_names())
+    own = [s for s in schemas if _full_name(s) not in dispatched]
+    return own, [s for s in schemas if _full_name(s) in dispatched]
+
+
+def _full_name(schema: Any) -> str:
+    return f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+
+
+@lru_cache(maxsize=1024)
+def _operator(name: str, overload: str) -> tuple[Callable[..., Any], int]:
+    """The function of an overload, and how many values it returns."""
+    function = torch._C._get_operation_overload(name, overload)[0]
+    returns = len(torch._C._get_schema(name, overload).returns)
+    return function, returns
+
+
+def run_jit_operator(call: OperatorCall) -> Any:
+    """Run the operator. Raises what it raises, and RuntimeError if it returns several values."""
+    function, returns = _operator(call.name, call.overload)
+    result = function(*call.args, **call.kwargs)
+    if returns != 1:
+        raise RuntimeError(
+            "Return value of a builtin operator or a TorchScript function should be a single "
+            f"IValue, got a vector of size {returns}"
+        )
+    return result
+
+
+def make_script_call(
+    worker: Worker, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> ScriptCall:
+    """The command that has another worker run operator ``name``. Raises RuntimeError."""
+    op = match_builtin_op(name, args, kwargs)
+    call = OperatorCall(name, op.overload, args, kwargs)
+    return ScriptCall(*serialize(worker, tuple(call)))
+
+
+def make_script_remote_call(
+    worker: Worker,
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Callable[[RRefId, ForkId], ScriptRemoteCall]:
+    """What :func:`real.rpc.rref_context.remote` needs to run operator ``name`` elsewhere."""
+    op = match_builtin_op(name, args, kwargs)
+    payload, tensors = serialize(worker, (name, op.overload, args, kwargs))
+    return lambda rref_id, fork_id: ScriptRemoteCall(
+        payload, tensors, rref_id, fork_id, op.type_str
+    )

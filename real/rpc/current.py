@@ -1,0 +1,71 @@
+"""The agent of the running worker, or torch's error where there is none."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from real.runtime import current_task_or_none, current_worker
+
+if TYPE_CHECKING:
+    from real.rpc.agent import RpcAgent
+    from real.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NOT_INITIALIZED = "RPC has not been initialized. Call torch.distributed.rpc.init_rpc first."
+
+
+def initialized() -> tuple[Worker, RpcAgent]:
+    """The running worker and its agent. Raises RuntimeError before ``init_rpc``."""
+    task = current_task_or_none()
+    worker = task.worker if task is not None else None
+    if worker is None or worker.agent is None:
+        raise RuntimeError(_NOT_INITIALIZED)
+    return worker, worker.agent
+
+
+def require_initialized(func: Callable[P, R]) -> Callable[P, R]:
+    """Let ``func`` run only between ``init_rpc`` and ``shutdown``; else RuntimeError."""
+
+    @functools.wraps(func)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        initialized()
+        return func(*args, **kwargs)
+
+    return wrapper
+
+
+def is_current_rpc_agent_set() -> bool:
+    task = current_task_or_none()
+    return task is not None and task.worker is not None and task.worker.agent is not None
+
+
+def get_current_rpc_agent() -> RpcAgent:
+    """Raises RuntimeError before ``init_rpc``."""
+    task = current_task_or_none()
+    agent = task.worker.agent if task is not None and task.worker is not None else None
+    if agent is None:
+        raise RuntimeError(
+            "Current RPC agent is not set! Did you initialize the RPC framework "
+            "(e.g. by calling `rpc.init_rpc`)?"
+        )
+    return agent
+
+
+def set_and_start_rpc_agent(agent: RpcAgent) -> None:
+    """Make ``agent`` the running worker's and start it."""
+    current_worker().set_agent(agent)
+    agent.start()
+
+
+def get_rpc_timeout() -> float:
+    """The default timeout of calls, in seconds; 0 means none. Raises RuntimeError."""
+    return get_current_rpc_agent().rpc_timeout_s
+
+
+def set_rpc_timeout(timeout: float) -> None:
+    """Set the default timeout of calls made from now on, in seconds; 0 for none."""
+    get_current_rpc_agent().rpc_timeout_s = float(timeout)

@@ -1,0 +1,95 @@
+"""Checking the device maps of a group (torch/distributed/rpc/backend_registry.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from real.rpc.options import DeviceMap, TensorPipeRpcBackendOptions
+    from real.rpc.store import Store
+    from real.rpc.worker_info import WorkerInfo
+
+
+class DeviceInfo(NamedTuple):
+    """What one worker says of its devices."""
+
+    name: str
+    device_count: int
+    maps: dict[str, DeviceMap]
+    devices: list[torch.device]
+
+
+def check_device_maps(
+    store: Store, infos: list[WorkerInfo], rank: int, options: TensorPipeRpcBackendOptions
+) -> None:
+    """Check the maps of all workers against each other.
+
+    Raises ValueError on every worker if some map is invalid.
+    """
+    if options.device_maps or options.devices:
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        mine = DeviceInfo(infos[rank].name, count, options.device_maps, options.devices)
+        store.set(f"devices/{rank}", mine)
+        store.add("devices/some", 1)
+    store.barrier("devices", len(infos))
+    # Workers without devices say nothing, so that a group without any has nothing to read.
+    if store.peek("devices/some", 0) == 0:
+        return
+    every: list[DeviceInfo] = []
+    for info in infos:
+        said: DeviceInfo | None = store.peek(f"devices/{info.id}")
+        every.append(said if said is not None else DeviceInfo(info.name, 0, {}, []))
+    validate_device_maps(every)
+
+
+def _valid(devices: Iterable[torch.device], device_count: int) -> bool:
+    return all(
+        d.type == "cpu" or (d.type == "cuda" and 0 <= (d.index or 0) < device_count)
+        for d in devices
+    )
+
+
+def validate_device_maps(every: list[DeviceInfo]) -> None:
+    """Raises ValueError with torch's text for the first thing that is wrong."""
+    by_name = {info.name: info for info in every}
+    names = list(by_name)
+    for info in every:
+        if len(dict.fromkeys(info.devices)) != len(info.devices):
+            raise ValueError(f"Node {info.name} has duplicated devices\ndevices = {info.devices}")
+        if not _valid(info.devices, info.device_count):
+            raise ValueError(
+                f"Node {info.name} has devices with invalid indices\n"
+                f"devices = {info.devices}\ndevice count = {info.device_count}"
+            )
+    for info in every:
+        if not all(target in by_name for target in info.maps):
+            raise ValueError(
+                f"Node {info.name} has invalid target node names in its device maps\n"
+                f"device maps = {info.maps.keys()}\nnode names = {names}"
+            )
+        for target, map_ in info.maps.items():
+            _validate_map(info, by_name[target], map_)
+
+
+def _validate_map(source: DeviceInfo, target: DeviceInfo, map_: DeviceMap) -> None:
+    where = f"in its device map for {target.name}\ndevice map = {map_}"
+    if len(dict.fromkeys(map_.values())) != len(map_):
+        raise ValueError(f"Node {source.name} has duplicated target devices {where}")
+    for kind, used, owner in (
+        ("source", list(map_), source),
+        ("target", list(map_.values()), target),
+    ):
+        if owner.devices:
+            if not all(device in owner.devices for device in used):
+                raise ValueError(
+                    f"Node {source.name} has unexpected {kind} devices {where}\n"
+                    f"devices = {owner.devices}"
+                )
+        elif not _valid(used, owner.device_count):
+            raise ValueError(
+                f"Node {source.name} has {kind} devices with invalid indices {where}\n"
+                f"device count = {owner.device_count}"
+            )

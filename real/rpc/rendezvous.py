@@ -1,0 +1,128 @@
+"""Where workers meet: from an init method to a store, and from a store to a group.
+
+The forms of init methods and the errors are those of torch/distributed/rendezvous.py; the
+checks of the group those of ``init_backend`` and the TensorPipe agent's constructor.
+"""
+
+from __future__ import annotations
+
+import os
+from numbers import Integral
+from typing import Any
+from urllib.parse import parse_qsl, urlparse
+
+from torch.distributed import DistStoreError
+
+from real.rpc.store import Store, StoreTimeoutError
+from real.rpc.worker_info import WorkerInfo, check_worker_info
+
+#: how long the first worker waits for the last (torch/distributed/constants.py, 30 minutes)
+JOIN_TIMEOUT_S = 1800.0
+
+
+def store_key(url: Any, rank: Any, world_size: Any) -> str:
+    """What names the store that ``url`` stands for. Raises ValueError or RuntimeError."""
+    if not isinstance(url, str | bytes):
+        raise RuntimeError(f"`url` must be a string. {type(url)}: {url!r}")
+    if not isinstance(rank, Integral):
+        raise RuntimeError(f"`rank` must be an integer. {rank}")
+    if not isinstance(world_size, Integral):
+        raise RuntimeError(f"`world_size` must be an integer. {world_size}")
+    parsed = urlparse(os.fsdecode(url))
+    query = dict(parse_qsl(parsed.query))
+    if (rank != -1 or world_size != -1) and ("rank" in query or "world_size" in query):
+        raise AssertionError(
+            f"The url: {parsed.geturl()} has node-specific arguments(rank, world_size) already."
+        )
+    match parsed.scheme:
+        case "env":
+            if rank == -1:
+                _variable("RANK")
+            if world_size == -1:
+                _variable("WORLD_SIZE")
+            address = _variable("MASTER_ADDR")
+            port = int(_variable("MASTER_PORT"))
+            return f"tcp://{address}:{_checked_port(port)}"
+        case "tcp":
+            if parsed.port is None:
+                raise _error("tcp:// rendezvous: port number missing")
+            return f"tcp://{parsed.hostname}:{_checked_port(parsed.port)}"
+        case "file":
+            if not parsed.path:
+                raise _error("file:// rendezvous: path missing")
+            return f"file://{parsed.path}"
+        case "sim" | "queue":  # named by whoever made the world
+            return parsed.geturl()
+    raise RuntimeError(f"No rendezvous handler for {parsed.scheme}://")
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        raise _error(f"env:// rendezvous: environment variable {name} expected, but not set")
+    return value
+
+
+def _checked_port(port: int) -> int:
+    if not 0 <= port < 2**16:
+        raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
+    return port
+
+
+def _error(text: str) -> ValueError:
+    return ValueError(f"Error initializing torch.distributed using {text}")
+
+
+def gather_group(store: Store, name: str, rank: int, world_size: int) -> list[WorkerInfo]:
+    """Wait for all workers of a static group and give them, by id.
+
+    Raises RuntimeError, on every worker, if the group contradicts itself: two workers of one
+    name or rank, a rank out of range, different world sizes; DistStoreError if a worker is
+    missing after half an hour.
+    """
+    check_worker_info(name, rank)
+    if store.add("first", 1) == 1:
+        store.set("world_size", world_size)
+    size = store.get("world_size")
+    if size != world_size:
+        raise _reject(store, f"world_size argument {world_size} doesn't match pg size {size}")
+    if rank >= world_size:
+        raise _reject(store, f"rank argument out of range: rank < size. {rank} vs {world_size}")
+    if store.add(f"rank/{rank}", 1) > 1:
+        raise _reject(store, f"rank argument {rank} is taken by another worker of the group")
+    store.set(f"name/{rank}", name)
+    if store.add("joined", 1) == world_size:
+        # The last to come reads for all: a thousand workers need not read a thousand keys each.
+        store.set("group", [WorkerInfo(store.peek(f"name/{i}"), i) for i in range(world_size)])
+    try:
+        group = store.get("group", JOIN_TIMEOUT_S)
+    except StoreTimeoutError:
+        raise DistStoreError(
+            f"Timed out after {int(JOIN_TIMEOUT_S) + 1} seconds waiting for clients. "
+            f"{store.peek('joined', 0)}/{world_size} clients joined."
+        ) from None
+    if isinstance(group, str):
+        raise RuntimeError(group)
+    infos: list[WorkerInfo] = group
+    if len({info.name for info in infos}) != len(infos):
+        _raise_duplicate(infos, rank)
+    return infos
+
+
+def _reject(store: Store, why: str) -> RuntimeError:
+    """Fail whoever waits for the group, too: it cannot be completed any more."""
+    if store.peek("group") is None:
+        store.set("group", why)
+    return RuntimeError(why)
+
+
+def _raise_duplicate(infos: list[WorkerInfo], rank: int) -> None:
+    ids = {infos[rank].name: rank}
+    for info in infos:
+        if info.id != rank:
+            if info.name in ids:
+                raise RuntimeError(
+                    f"RPC worker name {info.name} is not unique. Workers {ids[info.name]} "
+                    f"and {info.id} share the same name."
+                )
+            ids[info.name] = info.id

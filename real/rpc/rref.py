@@ -1,0 +1,220 @@
+"""The two ends of a remote reference: the owner, which has the value, and its users.
+
+(torch/csrc/distributed/rpc/rref_impl.h)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from real.future import Future
+from real.ids import ForkId, GlobalUniqueId, RRefId, WorkerId
+from real.rpc.commands import PythonRRefFetchCall, ScriptRRefFetchCall
+from real.rpc.errors import RpcError, RpcErrorKind, rpc_error_kind
+from real.rpc.message import Message, MessageType
+from real.rpc.serialization import deserialize
+from real.tracing import OWNER_VALUE_SET
+
+if TYPE_CHECKING:
+    from real.rpc.rref_context import RRefContext
+
+#: the type of an RRef whose value may be any Python object
+PY_OBJECT = "PyObject"
+
+TIMED_OUT = (
+    "RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner "
+    "node does not exist."
+)
+
+
+class RRefForkData(NamedTuple):
+    """A fork on the wire: flat, as torch's ``_serialize`` gives it."""
+
+    owner: WorkerId
+    rref_created_on: WorkerId
+    rref_local_id: int
+    fork_created_on: WorkerId
+    fork_local_id: int
+    parent: WorkerId
+    type_str: str
+
+    @property
+    def rref_id(self) -> RRefId:
+        return GlobalUniqueId(self.rref_created_on, self.rref_local_id)
+
+    @property
+    def fork_id(self) -> ForkId:
+        return GlobalUniqueId(self.fork_created_on, self.fork_local_id)
+
+
+class _RRefBase:
+    """What owner and user have in common.
+
+    ``creation_future``: done when the creation by ``rpc.remote`` is, if it was made here.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_failure",
+        "context",
+        "creation_future",
+        "owner_id",
+        "rref_id",
+        "timed_out",
+        "type_str",
+    )
+
+    def __init__(
+        self, context: RRefContext, owner_id: WorkerId, rref_id: RRefId, type_str: str
+    ) -> None:
+        self.context = context
+        self.owner_id = owner_id
+        self.rref_id = rref_id
+        self.type_str = type_str
+        self.timed_out = False
+        self.creation_future: Future[None] | None = None
+        self._failure: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the creation is known to have failed."""
+        return self.timed_out or self._failure is not None
+
+    def handle_error(self, error: BaseException) -> None:
+        """Mark the RRef by what became of its creation; each later use then raises."""
+        if rpc_error_kind(error) is RpcErrorKind.UNKNOWN:
+            self._failure = str(error)
+        else:
+            self.timed_out = True
+
+    def check(self) -> None:
+        """Raises RuntimeError if the creation is known to have failed."""
+        if self.timed_out:
+            raise RuntimeError(TIMED_OUT)
+        if self._failure is not None:
+            raise RpcError(self._failure)
+
+
+class OwnerRRef(_RRefBase):
+    """The one instance that holds the value, or the error that came instead of it."""
+
+    __slots__ = ("created", "future")
+
+    def __init__(
+        self, context: RRefContext, owner_id: WorkerId, rref_id: RRefId, type_str: str
+    ) -> None:
+        super().__init__(context, owner_id, rref_id, type_str)
+        self.future: Future[Any] = Future(runtime=context.worker.runtime, what=self)
+        #: False while only users have told of it and the call that creates it has not come
+        self.created = False
+
+    def get_value(self) -> Any:
+        """Wait for the value. Raises the error that came instead."""
+        self.check()
+        self.future.block()
+        error = self.future.error
+        if error is not None:
+            # A new one each time: the stored one would collect the frames of every reader.
+            self.check()
+            raise RpcError(str(error))
+        return self.future.raw_value()
+
+    def has_value(self) -> bool:
+        return self.future.done()
+
+    def set_value(self, value: Any) -> bool:
+        """Set the value, once; False if value or error is there already."""
+        if not self.future.try_complete(value):
+            return False
+        tracer = self.context.worker.tracer
+        if tracer.enabled:
+            tracer.emit(OWNER_VALUE_SET, tuple(self.rref_id), None)
+        return True
+
+    def set_error(self, error: BaseException) -> bool:
+        """Set an error in the place of the value; False if either is there already."""
+        text = str(error)
+        if not self.future.try_fail(RpcError(text)):
+            return False
+        tracer = self.context.worker.tracer
+        if tracer.enabled:
+            tracer.emit(OWNER_VALUE_SET, tuple(self.rref_id), text)
+        return True
+
+    def __repr__(self) -> str:
+        return f"OwnerRRef(rref_id={self.rref_id!s})"
+
+
+class UserRRef(_RRefBase):
+    """A reference to a value elsewhere.
+
+    While it waits for the owner's confirmation or for that of a child, a table of the context
+    holds it; when the last reference goes, the owner is told.
+    """
+
+    __slots__ = ("abandoned", "confirmed", "deleted", "fork_id")
+
+    def __init__(
+        self,
+        context: RRefContext,
+        owner_id: WorkerId,
+        rref_id: RRefId,
+        fork_id: ForkId,
+        type_str: str,
+    ) -> None:
+        super().__init__(context, owner_id, rref_id, type_str)
+        self.fork_id = fork_id
+        self.confirmed = False
+        #: the owner has been told, or will be without anybody's doing, that it is gone
+        self.deleted = False
+        #: it is the creator, and the owner's answer to the creation has not come
+        self.abandoned = False
+
+    def to_here(self, timeout_s: float) -> Any:
+        """Fetch a copy of the value, blocking.
+
+        ``timeout_s``: -1 the default, 0 none. What was recorded for autograd comes along. Raises
+        RuntimeError after a failed creation or after deletion, and whatever the call raises.
+        """
+        from real.autograd.utils import send_message_with_autograd, unwrap_forward_response
+
+        self.check()
+        if self.deleted:
+            raise RuntimeError(
+                f"{self!r} has been deleted. Cannot call to_here() on it after deletion."
+            )
+        worker = self.context.worker
+        if self.type_str == PY_OBJECT:
+            request = PythonRRefFetchCall(worker.id, self.rref_id).to_message()
+        else:
+            request = ScriptRRefFetchCall(worker.id, self.rref_id).to_message()
+        future: Future[Message] | None = send_message_with_autograd(
+            worker, self.owner_id, request, force_grad_recording=True, timeout_s=timeout_s
+        )
+        try:
+            assert future is not None
+            reply = unwrap_forward_response(worker, future.wait())
+        finally:
+            # The error's frames would hold the future that holds the error.
+            future = None
+        if reply.type not in (
+            MessageType.SCRIPT_RREF_FETCH_RET,
+            MessageType.PYTHON_RREF_FETCH_RET,
+        ):
+            raise RuntimeError(f"{reply.type.name} is no answer to a fetch of an RRef")
+        return deserialize(worker, reply.payload, reply.tensors)
+
+    def try_del(self) -> None:
+        """Tell the owner that this user is gone, unless it has been told."""
+        if not self.deleted:
+            self.deleted = True
+            self.context.schedule_del_user(
+                self.owner_id, self.rref_id, self.fork_id, self.abandoned
+            )
+
+    def __del__(self) -> None:
+        # May run anywhere, even inside a section that holds a lock: it only makes a note.
+        self.try_del()
+
+    def __repr__(self) -> str:
+        return f"UserRRef(rref_id={self.rref_id!s}, fork_id={self.fork_id!s})"

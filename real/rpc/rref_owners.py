@@ -1,0 +1,226 @@
+"""The owner's tables: values, the forks that keep them, and those who ask too early.
+
+Beyond PyTorch: a delete that overtakes what introduces its fork is remembered, a late copy of
+a message registers nothing, and whoever waits for a value that can no longer come is told so.
+(torch/csrc/distributed/rpc/rref_context.cpp)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from real import tracing
+from real.future import Future, completed, failed
+from real.ids import ForkId, RRefId
+from real.rpc.errors import RpcError
+from real.rpc.rref import PY_OBJECT, TIMED_OUT, OwnerRRef
+from real.rpc.rref_tables import RRefTables
+
+if TYPE_CHECKING:
+    from real.rpc.rref_context import RRefContext
+    from real.worker import Worker
+
+#: how many deleted forks, and RRefs without a value any more, are remembered
+REMEMBERED_MAX = 65_536
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class OwnerTables(RRefTables):
+    """``owners``, ``pending_owners`` and ``forks`` of one worker."""
+
+    def __init__(self, worker: Worker) -> None:
+        super().__init__(worker)
+        self.owners: dict[RRefId, OwnerRRef] = {}
+        #: asked for before their creation came
+        self.pending_owners: dict[RRefId, Future[OwnerRRef]] = {}
+        self.forks: dict[RRefId, dict[ForkId, None]] = {}
+        #: forks that have been deleted, so that nothing late registers them (again)
+        self._deleted_forks: dict[ForkId, None] = {}
+        #: why an RRef of this owner has no value to give any more
+        self._ended: dict[RRefId, str] = {}
+        #: RRefs whose creating call is being handled
+        self._creating: dict[RRefId, None] = {}
+
+    # -- finding owners -----------------------------------------------------------------
+
+    def get_or_create_owner_rref(self, rref_id: RRefId, type_str: str = PY_OBJECT) -> OwnerRRef:
+        """The owner object, made now if a user told of the RRef before its creation came."""
+        waiting: Future[OwnerRRef] | None = None
+        with self._lock:
+            owner = self.owners.get(rref_id)
+            if owner is not None:
+                return owner
+            owner = OwnerRRef(cast("RRefContext", self), self.worker.id, rref_id, type_str)
+            ended = self._ended.get(rref_id)
+            if ended is None:
+                self._add_owner(owner)
+                waiting = self.pending_owners.pop(rref_id, None)
+        if ended is not None:
+            owner.set_error(RpcError(ended))
+        elif waiting is not None:
+            waiting.try_complete(owner)
+        return owner
+
+    def get_owner_rref(self, rref_id: RRefId, *, force_created: bool = False) -> Future[OwnerRRef]:
+        """A future of the owner object, which may not exist yet.
+
+        It fails if the RRef is known to have no value any more. With ``force_created`` the
+        object must exist, else RuntimeError is raised.
+        """
+        runtime = self.worker.runtime
+        with self._lock:
+            owner = self.owners.get(rref_id)
+            ended = None
+            if owner is None and not force_created:
+                ended = self._ended.get(rref_id)
+                waiting = self.pending_owners.get(rref_id)
+                if ended is None and waiting is None:
+                    waiting = Future(runtime=runtime, what=f"creation of RRef {rref_id}")
+                    self.pending_owners[rref_id] = waiting
+                    self._emit(tracing.OWNER_PENDING, rref_id)
+        if owner is not None:
+            return completed(owner, runtime=runtime)
+        if force_created:
+            raise RuntimeError(f"Expected OwnerRRef with id {rref_id} to be created.")
+        if ended is not None:
+            return failed(RpcError(ended), runtime=runtime)
+        assert waiting is not None
+        return waiting
+
+    # -- the owner's side of a creation ---------------------------------------------------
+
+    def creation_started(self, rref_id: RRefId) -> None:
+        """The call that creates the RRef is here; its function may take long."""
+        with self._lock:
+            self._creating[rref_id] = None
+
+    def create_owner_of_remote(self, rref_id: RRefId, fork_id: ForkId, type_str: str) -> OwnerRRef:
+        """The owner object for the result of a call; the creator's fork is registered.
+
+        If the creator is gone already and nobody else has a fork, the object is in no table.
+        Raises RuntimeError if the creator's fork is known: the call came twice.
+        """
+        with self._lock:
+            self._creating.pop(rref_id, None)
+            if fork_id in self.forks.get(rref_id, ()):
+                raise RuntimeError(f"Got fork notification twice on the same RRef {fork_id}")
+            ended = self._ended.get(rref_id)
+            waiting = None
+            owner = self.owners.get(rref_id)
+            if owner is None:
+                owner = OwnerRRef(cast("RRefContext", self), self.worker.id, rref_id, type_str)
+            owner.created = True
+            owner.type_str = type_str
+            if ended is None:
+                if fork_id not in self._deleted_forks:
+                    self._add_fork(rref_id, fork_id)
+                if rref_id in self.forks:
+                    self._add_owner(owner)
+                else:
+                    self._drop_owner(rref_id)
+                waiting = self.pending_owners.pop(rref_id, None)
+        if ended is not None:
+            owner.set_error(RpcError(ended))
+        elif waiting is not None:
+            waiting.try_complete(owner)
+        return owner
+
+    def creation_failed(self, rref_id: RRefId, error: str) -> None:
+        """The call that would have created the RRef failed, or its creator gave it up.
+
+        Whoever asks or has asked for the value gets the error. No effect once it exists.
+        """
+        with self._lock:
+            self._creating.pop(rref_id, None)
+            owner = self.owners.get(rref_id)
+            if (owner is not None and owner.created) or rref_id in self._ended:
+                return
+            self._drop_owner(rref_id)
+            self._remember(self._ended, rref_id, error)
+            waiting = self.pending_owners.pop(rref_id, None)
+        if owner is not None:
+            owner.set_error(RpcError(error))
+        if waiting is not None:
+            waiting.try_fail(RpcError(error))
+
+    # -- forks --------------------------------------------------------------------------
+
+    def add_self_as_fork(self, owner: OwnerRRef) -> None:
+        """Keep a creation on oneself in the table until its reply: its id serves as fork id."""
+        with self._lock:
+            self._add_owner(owner)
+            self._add_fork(owner.rref_id, owner.rref_id)
+
+    def add_fork_of_owner(self, rref_id: RRefId, fork_id: ForkId) -> None:
+        """Register a fork. Raises RuntimeError if it is registered."""
+        with self._lock:
+            if fork_id in self.forks.get(rref_id, ()):
+                raise RuntimeError(f"Got fork notification twice on the same RRef {fork_id}")
+            self._add_fork(rref_id, fork_id)
+
+    def add_fork_of_owner_if_not_present(self, rref_id: RRefId, fork_id: ForkId) -> None:
+        """Register a fork that a user told of, unless it is known, or deleted already."""
+        with self._lock:
+            if fork_id not in self.forks.get(rref_id, ()) and fork_id not in self._deleted_forks:
+                self._add_fork(rref_id, fork_id)
+
+    def del_fork_of_owner(self, rref_id: RRefId, fork_id: ForkId) -> OwnerRRef | None:
+        """Delete a fork, for good: nothing that comes later registers it.
+
+        Returns the owner object if this was its last fork, for the caller to let go.
+        """
+        with self._lock:
+            self._remember(self._deleted_forks, fork_id, None)
+            return self._del_fork(rref_id, fork_id)
+
+    def del_abandoned_fork(self, rref_id: RRefId, fork_id: ForkId) -> OwnerRRef | None:
+        """Delete the fork of a creator that never heard of the creation.
+
+        Unless the creating call has come, the RRef will have no value.
+        """
+        owner = self.del_fork_of_owner(rref_id, fork_id)
+        if rref_id not in self._creating:
+            self.creation_failed(rref_id, TIMED_OUT)
+        return owner
+
+    def _add_owner(self, owner: OwnerRRef) -> None:
+        if owner.rref_id not in self.owners:
+            self.owners[owner.rref_id] = owner
+            self._ended.pop(owner.rref_id, None)
+            self._emit(tracing.OWNER_CREATED, owner.rref_id)
+
+    def _drop_owner(self, rref_id: RRefId) -> OwnerRRef | None:
+        owner = self.owners.pop(rref_id, None)
+        if owner is not None:
+            self._emit(tracing.OWNER_DELETED, rref_id)
+            self._remember(
+                self._ended, rref_id, f"OwnerRRef with RRefId = {rref_id} has been deleted."
+            )
+            if not self.owners:
+                self._changed.notify_all()
+        return owner
+
+    def _add_fork(self, rref_id: RRefId, fork_id: ForkId) -> None:
+        self.forks.setdefault(rref_id, {})[fork_id] = None
+        self._emit(tracing.FORK_ADDED, rref_id, fork_id)
+
+    def _del_fork(self, rref_id: RRefId, fork_id: ForkId) -> OwnerRRef | None:
+        forks = self.forks.get(rref_id)
+        if forks is None or fork_id not in forks:
+            return None
+        del forks[fork_id]
+        self._emit(tracing.FORK_DELETED, rref_id, fork_id)
+        if forks:
+            return None
+        del self.forks[rref_id]
+        owner = self.owners.get(rref_id)
+        # Without its creation, which is under way, it was only told of: it stays for that.
+        return self._drop_owner(rref_id) if owner is not None and owner.created else None
+
+    @staticmethod
+    def _remember(table: dict[K, V], key: K, value: V) -> None:
+        table[key] = value
+        if len(table) > REMEMBERED_MAX:
+            del table[next(iter(table))]

@@ -1,0 +1,91 @@
+"""Calling methods of an RRef's value where it lives (torch/distributed/rpc/rref_proxy.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from real.future import Future
+from real.rpc.constants import UNSET_RPC_TIMEOUT
+from real.rpc.functions import async_execution
+
+if TYPE_CHECKING:
+    from real.rpc.py_rref import RRef
+
+
+_SCRIPT_MODULES = (torch.jit.ScriptModule, torch._C.ScriptModule)
+
+
+def local_invoke(rref: RRef[Any], func_name: str, args: Any, kwargs: Any) -> Any:
+    """Call a method of the value; runs on the owner."""
+    return getattr(rref.local_value(), func_name)(*args, **kwargs)
+
+
+@async_execution
+def local_invoke_async_execution(rref: RRef[Any], func_name: str, args: Any, kwargs: Any) -> Any:
+    """As :func:`local_invoke`, for a method that returns a future of its result."""
+    return getattr(rref.local_value(), func_name)(*args, **kwargs)
+
+
+def type_of_value(rref: RRef[Any]) -> type:
+    """The type of the value; runs on the owner."""
+    return type(rref.local_value())
+
+
+class RRefProxy:
+    """``proxy.method(*args)`` is one call of ``rpc_api`` to the owner of ``rref``."""
+
+    def __init__(self, rref: RRef[Any], rpc_api: Any, timeout: float = UNSET_RPC_TIMEOUT) -> None:
+        self.rref = rref
+        self.rpc_api = rpc_api
+        self.rpc_timeout = timeout
+
+    def __getattr__(self, func_name: str) -> Callable[..., Any]:
+        rref, rpc_api, timeout = self.rref, self.rpc_api, self.rpc_timeout
+
+        def invoke(*args: Any, **kwargs: Any) -> Any:
+            return _invoke_rpc(rref, rpc_api, func_name, timeout, args, kwargs)
+
+        return invoke
+
+
+def _invoke_rpc(
+    rref: RRef[Any], rpc_api: Any, func_name: str, timeout: float, args: Any, kwargs: Any
+) -> Any:
+    from real.rpc.calls import rpc_async
+
+    def call(rref_type: type) -> Any:
+        return rpc_api(
+            rref.owner(),
+            _invoker(rref_type, func_name),
+            args=(rref, func_name, args, kwargs),
+            timeout=timeout,
+        )
+
+    if rpc_api is not rpc_async:
+        return call(rref._get_type(timeout=timeout, blocking=True))
+    # The type comes in one future and the result in another: this one is the result's.
+    type_future: Future[type] = rref._get_type(timeout=timeout, blocking=False)
+    result: Future[Any] = Future(what=f"{func_name} of {rref!r}")
+
+    def then_call(done: Future[type]) -> None:
+        try:
+            outcome = call(done.value())
+        except Exception as error:
+            result.try_fail(error)
+            return
+        result.unwrap = outcome.unwrap
+        outcome.add_callback(result.complete_like)
+
+    type_future.add_callback(then_call)
+    return result
+
+
+def _invoker(rref_type: type, func_name: str) -> Any:
+    # A TorchScript module's methods are no attributes of its type.
+    if issubclass(rref_type, _SCRIPT_MODULES):
+        return local_invoke
+    is_async = hasattr(getattr(rref_type, func_name), "_wrapped_async_rpc_function")
+    return local_invoke_async_execution if is_async else local_invoke

@@ -1,0 +1,74 @@
+"""What the tables of one worker's RRefs share: the lock, the ids, and messages that are retried."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from typing import TYPE_CHECKING
+
+from real import tracing
+from real.future import Future
+from real.ids import GlobalUniqueId, WorkerId
+from real.rpc.commands import Command
+from real.rpc.constants import RREF_MAX_RETRIES
+
+if TYPE_CHECKING:
+    from real.rpc.message import Message
+    from real.worker import Worker
+
+logger = logging.getLogger(__name__)
+
+NO_AGENT = (
+    "Current RPC agent is not set! Did you initialize the RPC framework (e.g. by calling "
+    "`rpc.init_rpc`)?"
+)
+
+_IDS = "rref ids"
+
+
+class RRefTables:
+    """One lock guards all tables.
+
+    Nothing that could run other code (a destructor, a callback, a send) happens while it is
+    held: whatever leaves a table is let go after the lock.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        #: the end of RRefs on this worker: nothing is sent any more
+        self.destroyed = False
+        self.num_pending_futures = 0
+        self._lock = worker.runtime.lock("RRef tables")
+        self._changed = worker.runtime.condition(self._lock, "RRefs to be confirmed or deleted")
+        # Ids go on where an earlier RPC session of this process left off.
+        self._ids: itertools.count[int] = worker.locals.setdefault(_IDS, itertools.count())
+
+    def gen_globally_unique_id(self) -> GlobalUniqueId:
+        """An id for an RRef, a fork or a profiled call: one counter serves all three."""
+        return GlobalUniqueId(self.worker.id, next(self._ids))
+
+    def _emit(self, type: tracing.EventType, *ids: GlobalUniqueId | WorkerId) -> None:
+        tracer = self.worker.tracer
+        if tracer.enabled:
+            tracer.emit(type, *(tuple(i) if isinstance(i, tuple) else i for i in ids))
+
+    def _send_control(self, to: WorkerId, command: Command) -> Future[Message]:
+        """Send until it is heard. Raises RuntimeError if the agent does not run."""
+        agent = self.worker.agent
+        if agent is None:
+            raise RuntimeError(NO_AGENT)
+        with self._lock:
+            self.num_pending_futures += 1
+        try:
+            reply = agent.send_with_retries(to, command.to_message(), RREF_MAX_RETRIES)
+        except Exception:
+            self._one_answered(None)
+            raise
+        reply.add_callback(self._one_answered)
+        return reply
+
+    def _one_answered(self, reply: Future[Message] | None) -> None:
+        with self._lock:
+            self.num_pending_futures -= 1
+        if reply is not None and reply.error is not None and not self.destroyed:
+            logger.warning("%r was not heard: %s", reply.what, reply.error)

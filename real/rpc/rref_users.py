@@ -1,0 +1,191 @@
+"""The user's tables: who waits for the owner, whose children do, and who is gone.
+
+(torch/csrc/distributed/rpc/rref_context.cpp)
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING
+
+from real import tracing
+from real.future import Future, collect_all
+from real.ids import ForkId, RRefId, WorkerId
+from real.rpc.commands import RRefUserDelete
+from real.rpc.rref import UserRRef
+from real.rpc.rref_tables import RRefTables
+from real.runtime import current_task
+
+if TYPE_CHECKING:
+    from real.worker import Worker
+
+logger = logging.getLogger(__name__)
+
+
+class _PendingUser:
+    __slots__ = ("confirmation", "rref")
+
+    def __init__(self, rref: UserRRef, confirmation: Future[None] | None) -> None:
+        self.rref = rref
+        self.confirmation = confirmation
+
+
+class UserTables(RRefTables):
+    """``pending_users``, ``confirmed_users`` and ``pending_children`` of one worker."""
+
+    def __init__(self, worker: Worker) -> None:
+        super().__init__(worker)
+        self.pending_users: dict[ForkId, _PendingUser] = {}
+        self.confirmed_users: dict[ForkId, weakref.ref[UserRRef]] = {}
+        #: by the child's fork, the parent
+        self.pending_children: dict[ForkId, UserRRef] = {}
+        #: users that are gone and whose owners have not been told yet
+        self._doomed: deque[tuple[WorkerId, RRefId, ForkId, bool]] = deque()
+        self._deleter_due = False
+
+    # -- pending and confirmed ------------------------------------------------------------
+
+    def add_pending_child(self, fork_id: ForkId, rref: UserRRef) -> None:
+        """Keep ``rref`` until its child says that the owner knows it."""
+        with self._lock:
+            self.pending_children[fork_id] = rref
+            self._emit(tracing.CHILD_PENDING, rref.rref_id, rref.fork_id, fork_id)
+
+    def del_pending_child(self, fork_id: ForkId) -> None:
+        """No effect if the child is not pending: a copy of the message may have come first."""
+        with self._lock:
+            parent = self.pending_children.pop(fork_id, None)
+            if parent is not None:
+                self._emit(tracing.CHILD_ACCEPTED, fork_id)
+                self._notify_if_settled()
+        del parent  # not before the lock is free: the last reference may go
+
+    def add_pending_user(self, fork_id: ForkId, rref: UserRRef, *, record: bool = False) -> None:
+        """Keep ``rref`` until the owner knows it; with ``record``, the task's request waits."""
+        recorded = current_task().pending_rrefs if record else None
+        confirmation: Future[None] | None = None
+        if recorded is not None:
+            confirmation = Future(runtime=self.worker.runtime, what=f"confirmation of {rref!r}")
+            recorded.append(confirmation)
+        with self._lock:
+            if fork_id in self.pending_users:
+                raise RuntimeError("Inconsistent states: attempt to add the same UserRRef twice.")
+            self.pending_users[fork_id] = _PendingUser(rref, confirmation)
+            self._emit(tracing.USER_PENDING, rref.rref_id, fork_id)
+
+    def del_pending_user(self, fork_id: ForkId, error: BaseException | None = None) -> None:
+        """The owner has answered, or never will (``error``): the table lets the user go."""
+        confirmation = self._end_pending_user(fork_id, error)
+        if confirmation is not None:
+            if error is None:
+                confirmation.try_complete(None)
+            else:
+                confirmation.try_fail(error)
+
+    def discard_pending_user(self, fork_id: ForkId) -> None:
+        """Forget a user of which the owner was never told."""
+        with self._lock:
+            pending = self.pending_users.pop(fork_id, None)
+            self._notify_if_settled()
+        del pending
+
+    def _end_pending_user(
+        self, fork_id: ForkId, error: BaseException | None
+    ) -> Future[None] | None:
+        with self._lock:
+            pending = self.pending_users.pop(fork_id, None)
+            if pending is None:
+                return None
+            rref = pending.rref
+            if error is not None:
+                rref.handle_error(error)
+                self._emit(tracing.USER_TIMED_OUT, rref.rref_id, fork_id)
+            rref.confirmed = True
+            self.confirmed_users[fork_id] = weakref.ref(rref)
+            self._emit(tracing.USER_CONFIRMED, rref.rref_id, fork_id)
+            self._notify_if_settled()
+        return pending.confirmation
+
+    def add_confirmed_user(self, fork_id: ForkId, rref: UserRRef) -> None:
+        """A user that the owner knew before it existed."""
+        with self._lock:
+            rref.confirmed = True
+            self.confirmed_users[fork_id] = weakref.ref(rref)
+            self._emit(tracing.USER_CONFIRMED, rref.rref_id, fork_id)
+
+    def get_pending_user(self, fork_id: ForkId) -> UserRRef:
+        """Raises RuntimeError if the user is not pending (any more)."""
+        with self._lock:
+            pending = self.pending_users.get(fork_id)
+        if pending is None:
+            raise RuntimeError(f"Could not find UserRRef instance, {fork_id}")
+        return pending.rref
+
+    def _notify_if_settled(self) -> None:
+        if not self.pending_users and not self.pending_children:
+            self._changed.notify_all()
+
+    # -- seen while a request is unpickled -------------------------------------------------
+
+    def record_pending_rrefs(self) -> None:
+        """From here on, the task keeps the confirmations of the users it unpickles."""
+        current_task().pending_rrefs = []
+
+    def wait_for_pending_rrefs(self) -> Future[None] | None:
+        """Stop recording: a future of all confirmations so far, None if there are none."""
+        task = current_task()
+        confirmations, task.pending_rrefs = task.pending_rrefs, None
+        if not confirmations:
+            return None
+
+        def first_error(done: Future[list[Future[None]]]) -> None:
+            for confirmation in done.raw_value():
+                confirmation.raw_value()
+
+        return collect_all(confirmations).then(first_error)
+
+    def clear_pending_rrefs(self) -> None:
+        """Stop recording and forget: the request is answered with an error."""
+        current_task().pending_rrefs = None
+
+    # -- deletion -----------------------------------------------------------------------
+
+    def schedule_del_user(
+        self, owner: WorkerId, rref_id: RRefId, fork_id: ForkId, abandoned: bool
+    ) -> None:
+        """Have a task tell the owner soon. Safe anywhere, also in a destructor."""
+        if self.destroyed:
+            return
+        self._doomed.append((owner, rref_id, fork_id, abandoned))
+        if not self._deleter_due:
+            self._deleter_due = True
+            self.worker.runtime.call_later(0.0, self._wake_deleter)
+
+    def _wake_deleter(self) -> None:
+        self._deleter_due = False
+        if self._doomed and not self.destroyed:
+            self.worker.runtime.spawn(self._del_doomed, name="rref delete", worker=self.worker)
+
+    def _del_doomed(self) -> None:
+        while self._doomed:
+            try:
+                doomed = self._doomed.popleft()
+            except IndexError:  # another thread was faster
+                return
+            self.del_user(*doomed)
+
+    def del_user(
+        self, owner: WorkerId, rref_id: RRefId, fork_id: ForkId, abandoned: bool = False
+    ) -> None:
+        """Tell the owner that a user is gone, unless RRefs are over on this worker."""
+        with self._lock:
+            self.confirmed_users.pop(fork_id, None)
+            if self.destroyed:
+                return
+            self._emit(tracing.USER_DELETED, rref_id, fork_id)
+        try:
+            self._send_control(owner, RRefUserDelete(rref_id, fork_id, abandoned))
+        except RuntimeError as error:
+            logger.debug("the owner of %s was not told of a deletion: %s", rref_id, error)

@@ -1,0 +1,44 @@
+"""What ``torch.distributed.rpc`` keeps in module globals, kept here once a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from enum import Enum
+
+    from real.rpc.all_gather import AllGatherStates, SequenceId
+    from real.worker import Worker
+
+
+class RpcState:
+    """The public API's own state on one worker."""
+
+    def __init__(self, worker: Worker) -> None:
+        #: how often this worker has called ``init_rpc``: each time is a group of its own
+        self.init_count = 0
+        #: names of the workers of the group, sorted
+        self.all_worker_names: tuple[str, ...] = ()
+        #: an RRef leak at shutdown is logged if True, raised if False
+        self.ignore_rref_leak = True
+        #: what pickles calls instead of the built-in pickler; see ``api._use_rpc_pickler``
+        self.pickler: Any = None
+        #: how to reduce objects of a class, for ``_InternalRPCPickler._register_reducer``
+        self.class_reducers: dict[type, Callable[[Any], Any]] = {}
+        #: the enum of backends, once the worker has registered one of its own
+        self.backend_type: type[Enum] | None = None
+        self.gather_lock = worker.runtime.lock("all_gather")
+        #: how many gathers of these names have started here
+        self.gather_counts: dict[str, int] = {}
+        self.gathers: dict[SequenceId, AllGatherStates] = {}
+        #: steps of all optimizers of the worker are taken one at a time
+        self.optimizer_lock = worker.runtime.lock("optimizer")
+
+
+def rpc_state(worker: Worker) -> RpcState:
+    """The state of ``worker``, made at the first call."""
+    state: RpcState | None = worker.rpc_state
+    if state is None:
+        state = worker.rpc_state = RpcState(worker)
+    return state

@@ -1,0 +1,211 @@
+"""The command ``squall``.
+
+Exit codes: 0 all is well; 1 the run found a failure; 2 bad input, with one line that says what
+would be right; 3 a defect of squall itself; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sim.cli_input import DEFAULT_LATENCY, BadInput, read_run_options
+from sim.cli_report import bad_input_json, print_report, run_json
+
+FAILED, BAD_INPUT, DEFECT, INTERRUPTED = 1, 2, 3, 130
+
+RUN_EPILOG = """\
+[bold]Examples[/bold]
+
+squall run examples/parameter_server.py --workers 4 --seed 7
+
+squall run train.py --latency uniform:0.001:0.005 --epochs 2
+
+squall run train.py --json -- --seed 1     (after -- every option is the script's)
+"""
+
+app = typer.Typer(
+    name="squall",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+@app.callback(invoke_without_command=True)
+def squall(
+    ctx: typer.Context,
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Run distributed autograd on a simulated cluster, and check what comes out."""
+    if show_version:
+        typer.echo(f"squall {_version()}")
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+        raise typer.Exit
+
+
+@app.command(context_settings={"ignore_unknown_options": True}, epilog=RUN_EPILOG)
+def run(
+    script: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCRIPT", help="A script written for stock PyTorch.", show_default=False
+        ),
+    ],
+    args: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARGS", help="What the script gets in sys.argv."),
+    ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="World size: WORLD_SIZE in the script's environment.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[
+        str, typer.Option(metavar="S", help="What every random choice is drawn from.")
+    ] = "0",
+    latency: Annotated[
+        str,
+        typer.Option(
+            metavar="SPEC",
+            help="Of each message, in seconds: 0, constant:D, uniform:LEAST:MOST, "
+            "lognormal:MEDIAN:SIGMA or empirical:FILE (one a line).",
+        ),
+    ] = DEFAULT_LATENCY,
+    device: Annotated[
+        str, typer.Option(metavar="cpu|cuda", help="Default device of the script.")
+    ] = "cpu",
+    engine: Annotated[
+        str, typer.Option(metavar="port", help="Which engine runs the workers.")
+    ] = "port",
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object; what the script prints goes to stderr."
+        ),
+    ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check/--no-check", help="Compare every gradient with the single-process reference."
+        ),
+    ] = True,
+) -> None:
+    """Run SCRIPT, unmodified, with every worker of it on a simulated network in virtual time.
+
+    Options of squall may stand before or after SCRIPT; all others are passed on to it.
+    """
+    options = read_run_options(
+        script=script,
+        args=tuple(args or ()),
+        workers=workers,
+        seed=seed,
+        latency=latency,
+        device=device,
+        engine=engine,
+        check=check,
+    )
+    from sim.scenario import ScriptScenario
+    from sim.scenario import run as run_scenario
+
+    scenario = ScriptScenario(
+        script=options.script,
+        args=options.args,
+        workers=options.workers,
+        seed=options.seed,
+        latency=options.latency,
+        device=options.device,
+        check=options.check,
+        stdout=sys.stderr if json else sys.stdout,
+        stderr=sys.stderr,
+    )
+    if json:
+        with stdout_to_stderr():
+            report = run_scenario(scenario)
+        typer.echo(run_json(report, options))
+    else:
+        report = run_scenario(scenario)
+        sys.stdout.flush()
+        print_report(report, options, Console())
+    if report.outcome == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(0 if report.ok else FAILED)
+
+
+def _version() -> str:
+    try:
+        return version("squall")
+    except PackageNotFoundError:
+        return "(not installed: make install)"
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Send to standard error whatever is written to descriptor 1, be it by C++ or a child."""
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point of the command. Never lets a traceback of squall's own out."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = app(args=words, prog_name="squall", standalone_mode=False)
+    except BadInput as error:
+        code = _bad_input(error, words)
+    except typer.TyperException as error:
+        code = _bad_input(_usage(error), words)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has left; keep Python from noticing again as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = FAILED
+    except Exception as error:
+        if os.environ.get("SQUALL_DEBUG"):
+            raise
+        print(
+            f"squall: a defect of squall itself: {type(error).__name__}: {error} "
+            "(SQUALL_DEBUG=1 shows where)",
+            file=sys.stderr,
+        )
+        code = DEFECT
+    sys.exit(code)
+
+
+def _usage(error: typer.TyperException) -> BadInput:
+    problem = error.format_message().rstrip(".")
+    return BadInput("command line", "", f"{problem}; squall --help shows what there is")
+
+
+def _bad_input(error: BadInput, words: list[str]) -> int:
+    ours = words[: words.index("--")] if "--" in words else words
+    if "--json" in ours:
+        print(bad_input_json(error))
+    print(f"squall: {error}", file=sys.stderr)
+    return BAD_INPUT
+
+
+if __name__ == "__main__":
+    main()
