@@ -85,13 +85,19 @@ def walk(roots: Iterable[Tensor], *, runs_user_code: RunsUserCode | None = None)
             if user_code is None and variable._backward_hooks:
                 user_code = f"a hook on a leaf of shape {list(variable.shape)}"
         if user_code is None:
-            if issubclass(type(node), BackwardCFunction):
-                name = node.name()
-                if name != RECV_NAME and node._forward_cls is not Anchor:
-                    user_code = f"a custom function, {name}"
-            elif runs_user_code is not None and runs_user_code(node):
-                user_code = f"a hook on {node.name()}"
+            user_code = _user_code(node, runs_user_code)
     return JointGraph(leaves, leaf_nodes, user_code)
+
+
+def _user_code(node: Node, runs_user_code: RunsUserCode | None) -> str | None:
+    if issubclass(type(node), BackwardCFunction):
+        if node._forward_cls is Anchor:
+            return None
+        if node.name() != RECV_NAME:
+            return f"a custom function, {node.name()}"
+    if runs_user_code is not None and runs_user_code(node):
+        return f"a hook on {node.name()}"
+    return None
 
 
 def leaves_of(roots: Iterable[Tensor]) -> list[Tensor]:

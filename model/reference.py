@@ -114,8 +114,8 @@ class JointReference(Observer):
     ) -> None:
         self.fork_always = fork_always
         self._runs_user_code = runs_user_code
-        self._isolate = isolate
-        self._clock = clock
+        self.isolate = isolate
+        self.clock = clock
         self._exact = exact
         self._forks_left = max_forks
         self._max_forks = max_forks
@@ -228,6 +228,7 @@ class JointReference(Observer):
 
     def _compute(self, running: _Pass, roots: Sequence[Tensor]) -> None:
         graph = walk(roots, runs_user_code=self._runs_user_code)
+        self.walking = True
         try:
             if graph.user_code is not None or self.fork_always:
                 gradients = self._compute_in_child(graph, roots)
@@ -242,6 +243,8 @@ class JointReference(Observer):
             for leaf, gradient in zip(graph.leaves, gradients, strict=True):
                 if gradient is not None:
                     running.expected[leaf] = gradient
+        finally:
+            self.walking = False
 
     def _compute_in_child(
         self, graph: JointGraph, roots: Sequence[Tensor]
@@ -250,7 +253,7 @@ class JointReference(Observer):
             raise CannotForkError(f"more than {self._max_forks} passes run code of the user's")
         self._forks_left -= 1
         gradients: Sequence[Tensor | None] = call_in_child(
-            lambda: accumulated_gradients(roots, graph.leaves), isolate=self._isolate
+            lambda: accumulated_gradients(roots, graph.leaves), isolate=self.isolate
         )
         return gradients
 
@@ -298,7 +301,7 @@ class JointReference(Observer):
             self._mismatches.append(text)
 
     def _when(self) -> str:
-        return "" if self._clock is None else f" at {self._clock():.6f} s"
+        return "" if self.clock is None else f" at {self.clock():.6f} s"
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from real import tracing
 from real.rpc import api as rpc
 from real.rpc.functions import async_execution
 from real.rpc.py_rref import RRef
+from real.rpc.rref_context import rref_context
 from real.runtime import current_task, current_worker
 from sim.cluster import Cluster
 
@@ -85,7 +87,7 @@ def play(
         contexts: list[Any] = []
 
         def main(rank: int) -> Any:
-            contexts.append(current_worker().rref_context)
+            contexts.append(rref_context(current_worker()))
             return story() if rank == 0 else None
 
         result = cluster.run(main, shutdown=shutdown)[0]
@@ -123,7 +125,7 @@ def test_a_value_of_ones_own() -> None:
         assert rref.is_owner() and rref.confirmed_by_owner()
         assert rref.to_here() is rref.local_value()
         assert str(rref) == "OwnerRRef(GloballyUniqueId(created_on=0, local_id=0))"
-        assert current_worker().rref_context.get_debug_info() == {
+        assert rref_context(current_worker()).get_debug_info() == {
             "num_owner_rrefs": "0",
             "num_forks": "0",
             "num_pending_users": "0",
@@ -158,7 +160,9 @@ def test_references_travel_everywhere() -> None:
         assert rpc.rpc_sync("worker1", share, args=(mine, "worker2")) == 8
         assert rpc.rpc_sync("worker2", share, args=(theirs, "worker2")) == 7  # to itself
         assert rpc.rpc_sync("worker2", share, args=(theirs, "worker1")) == 7
-        assert rpc.rpc_sync("worker1", ident, args=({"deep": [theirs, mine]},))["deep"][1].is_owner()
+        assert rpc.rpc_sync("worker1", ident, args=({"deep": [theirs, mine]},))["deep"][
+            1
+        ].is_owner()
 
     play(story)
 
@@ -167,7 +171,7 @@ def test_references_come_back() -> None:
     def story() -> None:
         made = rpc.rpc_sync("worker1", make, args=(3,))
         assert made.owner_name() == "worker1" and made.to_here() == 3
-        with pytest.raises(RuntimeError, match="was not created by rpc.remote"):
+        with pytest.raises(RuntimeError, match="was not created by rpc"):
             made._get_future()
         nested = rpc.remote("worker1", make, args=(4,))
         assert nested.to_here().to_here() == 4
@@ -183,21 +187,14 @@ def test_what_the_function_raised_is_raised_at_each_use() -> None:
         for _ in range(2):
             with pytest.raises(KeyError, match="no such thing"):
                 rref.to_here()
-        with pytest.raises(KeyError):
-            rpc.rpc_sync("worker2", fetch_or_raise, args=(rref,))
+        with pytest.raises(RuntimeError, match=r"^KeyError: .*no such thing"):
+            rpc.rpc_sync("worker2", fetch, args=(rref,))
         broken = rpc.remote("worker1", torch.mm, args=(torch.ones(2, 3), torch.ones(2, 3)))
         with pytest.raises(RuntimeError, match="cannot be multiplied"):
             broken.to_here()
         assert broken.confirmed_by_owner()
 
-    def fetch_or_raise_here() -> None:
-        story()
-
-    play(fetch_or_raise_here)
-
-
-def fetch_or_raise(rref: RRef[Any]) -> Any:
-    return rref.to_here()
+    play(story)
 
 
 def test_methods_of_the_value() -> None:
@@ -235,7 +232,7 @@ def test_pickling_outside_a_call_is_refused() -> None:
 
 def test_a_dropped_reference_frees_the_value_at_once() -> None:
     def story() -> None:
-        context = current_worker().rref_context
+        context = rref_context(current_worker())
         mine = RRef(torch.ones(2))
         rpc.rpc_sync("worker1", keep, args=(mine,))
         assert len(context.owners) == 1
@@ -245,19 +242,49 @@ def test_a_dropped_reference_frees_the_value_at_once() -> None:
 
         def failing_use() -> None:
             theirs = rpc.remote("worker1", fail)
-            try:
+            with contextlib.suppress(KeyError):
                 theirs.to_here()
-            except KeyError:
-                pass
             unfit = rpc.remote("worker1", torch.mm, args=(torch.ones(2, 3), torch.ones(2, 3)))
-            try:
+            with contextlib.suppress(RuntimeError):
                 unfit.to_here()
-            except RuntimeError:
-                pass
+
+            failed = rpc.rpc_async("worker2", fetch, args=(theirs,))
+            for _ in range(2):
+                with contextlib.suppress(RuntimeError):
+                    failed.wait()
 
         failing_use()
         current_task().runtime.sleep(0.01)
         assert not context.confirmed_users  # no cycle through a traceback kept them
+        assert rpc.rpc_sync("worker1", count_owners) == 0
+
+    play(story)
+
+
+def count_owners() -> int:
+    return len(rref_context(current_worker()).owners)
+
+
+class Watched:
+    """A value that tells when it goes, with a reference inside."""
+
+    def __init__(self, inner: RRef[Any]) -> None:
+        self.inner = inner
+
+    def __del__(self) -> None:
+        kept["gone"] = True
+
+
+def test_a_value_goes_with_its_last_reference() -> None:
+    def story() -> None:
+        context = rref_context(current_worker())
+        rref = rpc.remote("worker1", Watched, args=(RRef(1),))
+        rpc.rpc_sync("worker2", ident, args=(rref,))
+        current_task().runtime.sleep(0.01)
+        assert len(context.owners) == 1 and "gone" not in kept
+        del rref
+        current_task().runtime.sleep(0.01)
+        assert kept["gone"] and not context.owners
 
     play(story)
 
@@ -270,7 +297,7 @@ def test_a_function_runs_after_its_references_are_confirmed() -> None:
     _, cluster = play(story)
     confirmed = [e for e in cluster.trace.of(tracing.USER_CONFIRMED) if e.worker == 2]
     started = [e for e in cluster.trace.of(tracing.UDF_STARTED) if e.worker == 2]
-    fetched = [e for e in started if e["name"] == "fetch"]
+    fetched = [e for e in started if e.fields["name"] == "fetch"]
     assert confirmed[0].number < fetched[0].number
 
 
@@ -289,7 +316,7 @@ def test_a_message_that_cannot_be_pickled_leaves_no_fork() -> None:
         for attempt in (rpc.rpc_sync, rpc.rpc_async, rpc.remote):
             with pytest.raises(Exception, match="pickle"):
                 attempt("worker1", ident, args=((mine, theirs, lambda: None),))
-        context = current_worker().rref_context
+        context = rref_context(current_worker())
         assert not context.forks and not context.pending_children
 
     play(story)
@@ -315,12 +342,13 @@ def test_a_creation_that_times_out() -> None:
         rref = rpc.remote("worker1", slow, args=(1, 1.0), timeout=0.2)
         current_task().runtime.sleep(0.5)
         assert rref.confirmed_by_owner()
-        for use in (
+        uses: tuple[Callable[[], Any], ...] = (
             rref.to_here,
             rref._get_type,
             lambda: rref.rpc_sync().anything(),
             lambda: rpc.rpc_sync("worker2", ident, args=(rref,)),
-        ):
+        )
+        for use in uses:
             with pytest.raises(RuntimeError, match=r"RRef creation via rpc.remote\(\) timed out"):
                 use()
         with pytest.raises(RuntimeError, match=r"RPCErr:1:RPC ran for more than set timeout \(200"):
@@ -377,7 +405,7 @@ def test_references_still_held_are_deleted_at_shutdown() -> None:
 
 def test_a_leak_is_told_of() -> None:
     def main(rank: int) -> Any:
-        context = current_worker().rref_context
+        context = rref_context(current_worker())
         if rank == 0:
             kept["mine"] = RRef(8)
             rpc.rpc_sync("worker1", keep, args=(kept["mine"],))
@@ -401,7 +429,7 @@ def test_after_shutdown_there_are_no_references() -> None:
         rref = rpc.remote(f"worker{1 - rank}", ident, args=(7,))
         rref.to_here()
         rpc.shutdown()
-        with pytest.raises(RuntimeError, match="has been deleted. Cannot call to_here"):
+        with pytest.raises(RuntimeError, match=r"has been deleted\. Cannot call to_here"):
             rref.to_here()
         with pytest.raises(RuntimeError, match="Current RPC agent is not set"):
             RRef(1)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from properties.test_rref import fetch, ident, keep, kept, play, share, slow
+from properties.test_rref import fetch, ident, keep, kept, play, slow
 from real.rpc import api as rpc
 from real.rpc.message import Message, MessageType
 from real.rpc.py_rref import RRef
@@ -65,15 +65,24 @@ def of(*types: MessageType, verdict: Verdict) -> Callable[[Message], Verdict]:
     return lambda message: verdict if message.type in types else ON_TIME
 
 
+def call(to: str, function: Callable[..., Any], *args: Any) -> Any:
+    return rpc.rpc_sync(to, function, args=args, timeout=0)
+
+
+def share(rref: RRef[Any], to: str) -> Any:
+    """Passed on before anything else happens, by a user that is not the creator."""
+    return call(to, fetch, rref)
+
+
 def user_story() -> None:
     """References through every path, dropped again."""
     theirs = rpc.remote("worker1", ident, args=(7,))
-    assert rpc.rpc_sync("worker2", share, args=(theirs, "worker1")) == 7
-    assert rpc.rpc_sync("worker2", share, args=(theirs, "worker0")) == 7
+    assert call("worker2", share, theirs, "worker1") == 7
+    assert call("worker2", share, theirs, "worker0") == 7
     del theirs
     mine = RRef(8)
-    assert rpc.rpc_sync("worker2", share, args=(mine, "worker1")) == 8
-    assert rpc.rpc_sync("worker2", ident, args=(mine,)).local_value() == 8
+    assert call("worker2", share, mine, "worker1") == 8
+    assert call("worker2", ident, mine).local_value() == 8
 
 
 @pytest.mark.parametrize("type", CONTROL)
@@ -100,9 +109,9 @@ def test_lost_control_messages_are_sent_again(type: MessageType) -> None:
 
         with rule(first_is_lost):
             user_story()
-            sleep(300.0)
+            sleep(100.0)
 
-    play(story, rpc_timeout_s=200.0)
+    play(story, rpc_timeout_s=5.0)
 
 
 def test_a_fork_request_copied_after_its_delete() -> None:
@@ -166,7 +175,11 @@ def test_a_creation_that_cannot_be_read() -> None:
         child = rpc.rpc_async("worker2", fetch, args=(rref,))
         with pytest.raises(RuntimeError, match="Error on Node 1: OSError: unreadable"):
             child.wait()
-        for use in (rref.to_here, lambda: rpc.rpc_sync("worker2", ident, args=(rref,))):
+        uses: tuple[Callable[[], Any], ...] = (
+            rref.to_here,
+            lambda: rpc.rpc_sync("worker2", ident, args=(rref,)),
+        )
+        for use in uses:
             with pytest.raises(RuntimeError, match="Error on Node 1: OSError: unreadable"):
                 use()
 
@@ -221,3 +234,30 @@ def test_any_order_and_any_copies(seed: int, copies: list[Verdict]) -> None:
             sleep(1.0)
 
     play(story, seed=seed, order="random", latency="uniform:0.001:0.02")
+
+
+def test_a_call_that_the_callee_does_not_know_leaves_no_fork() -> None:
+    def story() -> None:
+        mine, theirs = RRef(1), rpc.remote("worker1", ident, args=(2,))
+        for to in ("worker0", "worker1", "worker2"):
+            with pytest.raises(RuntimeError, match="OSError: unreadable"):
+                rpc.rpc_sync(to, ident, args=([mine, theirs, CannotBeRead(), mine, theirs],))
+        assert theirs.to_here() == 2
+
+    play(story)
+
+
+def test_a_reply_that_comes_too_late_leaves_no_fork() -> None:
+    def story() -> None:
+        with pytest.raises(RuntimeError, match="RPCErr:1"):
+            rpc.rpc_sync(
+                "worker1", slow_reference, args=(rpc.remote("worker2", ident, (1,)),), timeout=0.5
+            )
+        sleep(10.0)
+
+    play(story)
+
+
+def slow_reference(theirs: RRef[Any]) -> Any:
+    sleep(5.0)
+    return theirs, RRef(1)

@@ -97,6 +97,9 @@ class Observer:
     Each method is given the id of the worker where it happens.
     """
 
+    #: True while the observer itself runs ``torch.autograd`` over the joined graph
+    walking: bool = False
+
     def sending(
         self, worker: int, context: int, message: int, tensors: Sequence[Tensor]
     ) -> None:

@@ -38,6 +38,7 @@ class Worker:
         "container",
         "engine",
         "id",
+        "leaked_rrefs",
         "locals",
         "modules",
         "name",
@@ -45,6 +46,7 @@ class Worker:
         "rpc_state",
         "rref_context",
         "runtime",
+        "shut_down",
         "tracer",
         "world",
     )
@@ -71,6 +73,10 @@ class Worker:
         self.engine: DistEngine | None = None
         #: state of the public API (real/rpc/api.py), made on first use
         self.rpc_state: Any = None
+        #: whether the last group was left by a graceful shutdown, after which nothing may be left
+        self.shut_down = False
+        #: owners that graceful shutdowns found undeleted
+        self.leaked_rrefs = 0
         #: anything else that is private to a process, by key
         self.locals: dict[Any, Any] = {}
 
@@ -80,6 +86,7 @@ class Worker:
         from real.rpc.rref_context import RRefContext
 
         self.agent = agent
+        self.shut_down = False
         self.name = agent.info.name
         self.id = agent.info.id
         if self.rref_context is None:

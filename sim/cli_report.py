@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
-from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -55,7 +54,7 @@ def print_report(report: Report, options: RunOptions, console: Console) -> None:
     console.print(
         Panel(
             _summary(report, options),
-            title=Text(f" squall: {options.script} "),
+            title=Text(f"squall: {options.script}"),
             title_align="left",
             border_style="green" if report.ok else "red",
             padding=(1, 2),
@@ -91,7 +90,7 @@ def _gradients(report: Report, options: RunOptions) -> RenderableType:
     if summary is None:
         return Text("not checked" if not options.check else "nothing to compare", style="yellow")
     detail = f"{summary.compared:,} of {_count(summary.passes, 'backward pass', 'backward passes')}"
-    detail = f"{detail} compared, largest relative deviation {summary.max_deviation:.3g}"
+    detail = f"{detail} compared, deviation at most {summary.max_deviation:.3g}"
     for why in summary.not_comparable[:NOT_COMPARABLE_SHOWN]:
         detail += f"\nnot compared: {why}"
     if not summary.passes:
@@ -117,15 +116,19 @@ def _failures(report: Report) -> list[RenderableType]:
     parts: list[RenderableType] = [_error(error) for error in report.errors]
     if report.waits:
         parts.append(Text("nothing can happen any more, and these wait:", style="bold red"))
-        parts.append(Padding(Text("\n".join(report.waits)), (0, 0, 1, 2)))
+        parts.append(_indented(report.waits))
     mismatches: list[Any] = [] if report.gradients is None else list(report.gradients.mismatches)
     if mismatches:
         parts.append(Text("gradients that differ from the reference:", style="bold red"))
         lines = [str(mismatch) for mismatch in mismatches[:MISMATCHES_SHOWN]]
         if len(mismatches) > MISMATCHES_SHOWN:
             lines.append(f"and {len(mismatches) - MISMATCHES_SHOWN} more (--json has them all)")
-        parts.append(Padding(Text("\n".join(lines)), (0, 0, 1, 2)))
+        parts.append(_indented(lines))
     return parts
+
+
+def _indented(lines: list[str]) -> Text:
+    return Text("".join(f"  {line}\n" for line in lines))
 
 
 def _error(error: ProcessError) -> RenderableType:

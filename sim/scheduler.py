@@ -346,6 +346,10 @@ class SimRuntime(Runtime):
         """Make :meth:`run` raise ``error`` after the current event."""
         self._failure = error
 
+    def forbid_waiting(self) -> None:
+        """A task that would wait gets a RuntimeError from here on: for a copy of the process."""
+        self._hub = None
+
     def close(self) -> None:
         """Kill every task that is left."""
         self._hub = getcurrent()

@@ -43,9 +43,11 @@ def run(rank, world_size):
                 print("depth", depth, "loss", loss.item())
                 print("  x", dist_autograd.get_gradients(context_id)[x].tolist())
                 for other in range(world_size):
-                    grad = rpc.rpc_sync(f"worker{other}", gradient, args=(context_id,)) if (
-                        other <= depth
-                    ) else None
+                    grad = (
+                        rpc.rpc_sync(f"worker{other}", gradient, args=(context_id,))
+                        if (other <= depth)
+                        else None
+                    )
                     print(f"  worker{other}", None if grad is None else grad.tolist())
     rpc.shutdown()
 

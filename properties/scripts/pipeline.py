@@ -1,5 +1,6 @@
 """A model split over two workers by RRefs, micro-batches in flight together."""
 
+import itertools
 import os
 import threading
 
@@ -19,7 +20,7 @@ class Stage(nn.Module):
         self._lock = threading.Lock()
         torch.manual_seed(seed)
         layers = []
-        for a, b in zip(sizes, sizes[1:], strict=False):
+        for a, b in itertools.pairwise(sizes):
             layers += [nn.Linear(a, b), nn.ReLU()]
         self.seq = nn.Sequential(*layers).double()
 
@@ -79,9 +80,7 @@ def run_worker(rank, world_size):
         for split_size in (3, 4):
             run_master(split_size)
     else:
-        rpc.init_rpc(
-            f"worker{rank}", rank=rank, world_size=world_size, rpc_backend_options=options
-        )
+        rpc.init_rpc(f"worker{rank}", rank=rank, world_size=world_size, rpc_backend_options=options)
     rpc.shutdown()
 
 

@@ -86,8 +86,12 @@ def main(rank, world_size):
         sys.stdout.flush()
     rpc.shutdown()
 
-    dist.init_process_group("gloo", rank=rank, world_size=world_size,
-                            init_method=f"tcp://localhost:{int(os.environ['MASTER_PORT']) + 1}")
+    dist.init_process_group(
+        "gloo",
+        rank=rank,
+        world_size=world_size,
+        init_method=f"tcp://localhost:{int(os.environ['MASTER_PORT']) + 1}",
+    )
     dist.barrier()
     if rank == 0:
         print("rank", dist.get_rank(), "of", dist.get_world_size())

@@ -61,7 +61,9 @@ def run(rank, world_size):
         with dist_autograd.context() as cid:
             batch = Batch(x * 2, torch.tensor([[1, 0], [0, 1]]), {"k": x * 5, "n": 3, "s": "text"})
             out = rpc.rpc_sync("worker1", process, args=(batch,))
-            print(out["pair"].right, out["pair"].left.requires_grad, out["pair"].right.requires_grad)
+            print(
+                out["pair"].right, out["pair"].left.requires_grad, out["pair"].right.requires_grad
+            )
             print(type(out["pair"]).__name__, out["meta"]["shape"], out["meta"]["n"])
             loss = out["masked"].sum() + out["pair"].left + out["list"][1][0].sum()
             loss = loss + out["list"][2].prod()

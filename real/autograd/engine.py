@@ -87,21 +87,19 @@ class Engine:
                 self._capture(graph_task, func, info, inputs)
                 if not info.needed:
                     return
-        outputs = self.call_function(graph_task, func, inputs)
+        outputs, sizes = self.call_function(graph_task, func, inputs)
         tracer = self._tracer
         if tracer.enabled:
             number = graph_task.numbers.get(func, -1)
             tracer.emit(tracing.NODE_EXECUTED, graph_task.context.context_id, number)
         if not outputs:
             return
-        metadata = graph_task.input_metadata
         dependencies = graph_task.dependencies
         not_ready = graph_task.not_ready
         device_queue = graph_task.device_queue
-        i = 0
+        i = -1
         with graph_task.lock:
             for following, input_nr in func.next_functions:
-                output = outputs[i]
                 i += 1
                 if following is None:
                     continue
@@ -119,16 +117,13 @@ class Engine:
                         next_info = exec_info.get(following)
                         if next_info is None or not (next_info.needed or next_info.captures):
                             continue
-                    known = metadata.get(following)
-                    if known is None:
-                        known = metadata[following] = following._input_metadata
-                    buffer = InputBuffer(len(known))
-                    buffer.buffer[input_nr] = output
+                    buffer = InputBuffer(sizes[i] or len(following._input_metadata))
+                    buffer.buffer[input_nr] = outputs[i]
                     if left != 1:
                         not_ready[following] = buffer
                         continue
                 else:
-                    buffer.add(input_nr, output)
+                    buffer.add(input_nr, outputs[i])
                     if left != 1:
                         continue
                     del not_ready[following]
@@ -161,10 +156,11 @@ class Engine:
 
     def call_function(
         self, graph_task: GraphTask, func: Node, input_buffer: InputBuffer
-    ) -> list[Tensor | None]:
+    ) -> tuple[list[Tensor | None], list[int]]:
         """Run a node with its hooks, check what it returns, and free what it saved.
 
-        Returns the gradients for ``func.next_functions``; none for a node that ends there.
+        Returns the gradients for ``func.next_functions``, none for a node that ends there, and
+        how many inputs each of the nodes has that they go to (see ``validate_outputs``).
         """
         inputs = input_buffer.buffer
         kind = KINDS[type(func)]
@@ -172,8 +168,7 @@ class Engine:
             pointer = read_word(MEMORY, id(func) + self._cpp_offset)[0]
         elif kind == OURS:
             outputs = func.apply()
-            validate_outputs(func.next_functions, outputs, graph_task.input_metadata, func)
-            return outputs
+            return outputs, validate_outputs(func.next_functions, outputs, func)
         else:
             pointer = read_word(MEMORY, id(func) + self._python_offset)[0]
 
@@ -194,11 +189,10 @@ class Engine:
             outputs = apply_python_node(func, inputs)
             torch._C._set_grad_enabled(False)  # whatever the user's code left behind
 
-        if kind != RECV:
-            validate_outputs(func.next_functions, outputs, graph_task.input_metadata, func)
+        sizes = validate_outputs(func.next_functions, outputs, func) if kind != RECV else []
         if hooked:
             outputs = call_post_hooks(pointer, outputs, inputs)
             torch._C._set_grad_enabled(False)
         if not graph_task.keep_graph:
             self._release[vtable](pointer)
-        return outputs
+        return outputs, sizes

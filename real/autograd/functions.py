@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from real.autograd.graph_task import Edge
     from real.autograd.messages import AutogradMetadata
     from real.ids import WorkerId
+    from real.tracing import Observer
 
 _NAMESPACE = "torch::distributed::autograd"
 
@@ -124,22 +125,32 @@ class RecvRpcBackward:
 class _Received:
     """Tensors on their way into a graph; autograd does not look inside."""
 
-    __slots__ = ("recv", "tensors")
+    __slots__ = ("observer", "recv", "tensors")
 
-    def __init__(self, recv: RecvRpcBackward, tensors: Sequence[Tensor]) -> None:
+    def __init__(
+        self, recv: RecvRpcBackward, tensors: Sequence[Tensor], observer: Observer | None
+    ) -> None:
         self.recv = recv
         self.tensors = tensors
+        self.observer = observer
 
 
 def _forward(ctx: Any, received: _Received, *anchors: Tensor) -> tuple[Tensor, ...]:
     ctx.recv = received.recv
     ctx.anchored = len(anchors) == len(received.tensors) and anchors[0] is not _ANCHOR
+    ctx.observer = received.observer
     ctx.set_materialize_grads(False)
     return tuple(received.tensors)
 
 
 def _backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-    # Only plain torch.autograd comes here, walking a graph that an observer has joined.
+    # Only plain torch.autograd comes here; the engine calls RecvRpcBackward.apply.
+    observer: Observer | None = ctx.observer
+    if observer is None or not observer.walking:
+        raise RuntimeError(
+            "this graph came from another worker: its gradients are computed by "
+            "torch.distributed.autograd.backward, not by torch.autograd"
+        )
     return (None, *grads) if ctx.anchored else (None, None)
 
 
@@ -156,19 +167,23 @@ _ANCHOR = torch.zeros((), requires_grad=True)
 
 
 def set_history(
-    tensors: Sequence[Tensor], recv: RecvRpcBackward, anchors: Sequence[Tensor]
+    tensors: Sequence[Tensor],
+    recv: RecvRpcBackward,
+    anchors: Sequence[Tensor],
+    observer: Observer | None = None,
 ) -> Any:
     """Make received tensors, all requiring grad, outputs of one new recv node, and return it.
 
     The tensors are changed in place: they already sit in unpickled objects. ``anchors``: what
-    plain torch takes for the node's inputs, one for each tensor, or none.
+    plain torch takes for the node's inputs, one for each tensor, or none; only ``observer``
+    may then walk over it.
     """
     for tensor in tensors:
         tensor.requires_grad_(False)
     recording = torch.is_grad_enabled()
     torch._C._set_grad_enabled(True)
     try:
-        _RecvRpc.apply(_Received(recv, tensors), *(anchors or (_ANCHOR,)))
+        _RecvRpc.apply(_Received(recv, tensors, observer), *(anchors or (_ANCHOR,)))
     finally:
         torch._C._set_grad_enabled(recording)
     return tensors[0].grad_fn

@@ -97,8 +97,6 @@ class GraphTask:
         #: empty: every node is run. Else only nodes with an entry that should execute
         self.exec_info: dict[Node, ExecInfo] = {}
         self.captured_vars: list[Tensor | None] = []
-        #: shape, dtype and device of the inputs of the nodes seen so far
-        self.input_metadata: dict[Node, Any] = {}
         self.leaf_streams: dict[Any, None] = {}
         self.caller_current_streams: list[Any] = []
         self.owner = NO_DEVICE

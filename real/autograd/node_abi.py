@@ -24,7 +24,9 @@ from torch.autograd import Function
 
 _WORD = 8
 #: how many words of a node are looked at
-_NODE_WORDS = 64
+_NODE_WORDS = 40
+#: how many scratch nodes a search must agree on
+_SAMPLES = 8
 #: one readable view of the whole address space; unpack_from(MEMORY, address) reads a word of it
 MEMORY = memoryview((ctypes.c_ubyte * (1 << 62)).from_address(0)).cast("B")
 
@@ -66,18 +68,18 @@ class NodeAbi:
     # -- finding things -----------------------------------------------------------------
 
     def _find_pointers(self, scratch: torch.Tensor) -> None:
-        """Python object -> Node*: the word whose target holds the node's sequence number."""
-        magic = 0x5EC5_EED5_0BAD
-        node = _node(scratch * 2)
-        node._set_sequence_nr(magic)
-        cpp = _find_target(node, magic)
-        function = _node(_Scratch.apply(scratch))
-        function._set_sequence_nr(magic)
-        python = _find_target(function, magic)
-        if cpp is None or python is None or cpp[1] != python[1]:
+        """Python object -> Node*: the word whose target holds the node's sequence number.
+
+        What a word points to may lie beside a node by accident, so only a place that is right
+        for several nodes counts.
+        """
+        cpp = _common_targets([_node(scratch * 2) for _ in range(_SAMPLES)])
+        python = _common_targets([_node(_scratch(scratch)) for _ in range(_SAMPLES)])
+        found = [(c, p) for c, at in cpp for p, also_at in python if at == also_at]
+        if len(found) != 1:
             raise UnknownNodeLayoutError("the pointer to the C++ node")
-        self.cpp_offset = cpp[0] * _WORD
-        self.python_offset = python[0] * _WORD
+        self.cpp_offset = found[0][0] * _WORD
+        self.python_offset = found[0][1] * _WORD
 
     def _find_hooks(self, scratch: torch.Tensor) -> None:
         """The words of a node that are not zero while it has hooks of each kind."""
@@ -92,7 +94,7 @@ class NodeAbi:
         self._post = _new_vector(before, self._words(node), "post-hooks")
         self._post_type, *post = self._first_hook(node, self._post, 2)
         before = self._words(node)
-        second.register_hook(_no_hook)
+        cast(Any, second).register_hook(_no_hook)
         self._tensor_pre = _new_vector(before, self._words(node), "tensor pre-hooks")
         self._tensor_pre_type, *tensor_pre = self._first_hook(node, self._tensor_pre, 3)
         before = self._words(node)
@@ -126,7 +128,7 @@ class NodeAbi:
     def _find_function_fields(self, scratch: torch.Tensor) -> None:
         """materialize_grads and is_variable_input of a custom Function's node."""
         size = _FunctionBase.__basicsize__
-        function = _node(_Scratch.apply(scratch, 1, scratch))
+        function = _node(_scratch(scratch, 1, scratch))
         before = _safe_bytes(id(function), size)
         function.set_materialize_grads(False)
         after = _safe_bytes(id(function), size)
@@ -135,7 +137,7 @@ class NodeAbi:
             raise UnknownNodeLayoutError("materialize_grads")
         self.materialize_offset = changed[0]
         # std::vector<bool> is {begin, 0, end, length % 64, end of storage}: look for the length.
-        five = _safe_bytes(id(_node(_Scratch.apply(scratch, 1, scratch, 2, 3))), size)
+        five = _safe_bytes(id(_node(_scratch(scratch, 1, scratch, 2, 3))), size)
         places = [
             i
             for i in range(4 * _WORD, size - _WORD, _WORD)
@@ -170,11 +172,12 @@ class NodeAbi:
 
     def _check_release(self, scratch: torch.Tensor) -> None:
         node = _node(scratch.exp())
-        function = _node(_Scratch.apply(scratch))
-        for scratch_node, use in (
+        function = _node(_scratch(scratch))
+        uses: list[tuple[Any, Callable[[], object]]] = [
             (node, lambda: node(torch.ones(3))),
             (function, lambda: function.saved_tensors),
-        ):
+        ]
+        for scratch_node, use in uses:
             self.release_variables(scratch_node)
             try:
                 use()
@@ -285,6 +288,10 @@ class _Scratch(Function):
         return grads[0]
 
 
+def _scratch(*args: object) -> Any:
+    return cast(Any, _Scratch).apply(*args)
+
+
 def _no_hook(*_: object) -> None:
     pass
 
@@ -305,17 +312,23 @@ def _new_vector(before: tuple[int, ...], after: tuple[int, ...], what: str) -> i
     return first
 
 
-def _find_target(owner: Any, magic: int) -> tuple[int, int] | None:
-    """(word of ``owner``, word of what it points to) where the target's word is ``magic``."""
-    base = _FunctionBase if isinstance(owner, _FunctionBase) else type(owner)
-    for i, address in enumerate(_safe_words(id(owner), base.__basicsize__ // _WORD)):
-        try:
-            target = _safe_words(address, _NODE_WORDS)
-        except OSError:
-            continue
-        if magic in target:
-            return i, target.index(magic)
-    return None
+def _common_targets(owners: list[Any]) -> list[tuple[int, int]]:
+    """(word of an owner, word of what it points to) where the latter is the owner's sequence
+    number, for all of several nodes of one kind."""
+    common: dict[tuple[int, int], int] = {}
+    for number, owner in enumerate(owners):
+        magic = 0x5EC5_EED5_0000 + number
+        owner._set_sequence_nr(magic)
+        base = _FunctionBase if isinstance(owner, _FunctionBase) else type(owner)
+        for i, address in enumerate(_safe_words(id(owner), base.__basicsize__ // _WORD)):
+            try:
+                target = _safe_words(address, _NODE_WORDS)
+            except OSError:
+                continue
+            for j, word in enumerate(target):
+                if word == magic:
+                    common[i, j] = common.get((i, j), 0) + 1
+    return [place for place, count in common.items() if count == len(owners)]
 
 
 def _safe_words(address: int, count: int) -> tuple[int, ...]:

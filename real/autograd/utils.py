@@ -122,7 +122,7 @@ def add_recv_rpc_backward(
         observer = tracer.observer
         anchors = observer.anchors(worker.id, *metadata) if observer is not None else ()
         recv = RecvRpcBackward(metadata, context, from_worker_id, device_map or {})
-        context.add_recv_function(set_history(received, recv, anchors), metadata.message_id)
+        context.add_recv_function(set_history(received, recv, anchors, observer), metadata.message_id)
         if tracer.enabled:
             tracer.emit(tracing.RECV_ATTACHED, *metadata, from_worker_id, len(received))
     return context

@@ -3,7 +3,7 @@ and InputMetadata, torch/csrc/autograd/input_metadata.cpp)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
@@ -23,30 +23,29 @@ class InputMetadata(Protocol):
 
 
 def validate_outputs(
-    next_edges: tuple[Edge, ...],
-    grads: list[Tensor | None],
-    metadata: dict[Node, Any],
-    node: Node,
-) -> None:
+    next_edges: tuple[Edge, ...], grads: list[Tensor | None], node: Node
+) -> list[int]:
     """Make ``grads`` fit the inputs of the nodes that they go to, in place.
 
     A gradient that was broadcast is summed to the input's shape, one of another dtype is
-    converted. ``metadata`` remembers what torch says of each node's inputs. Raises RuntimeError,
-    naming ``node``, if the number, shape, dtype or device cannot be right. (Torch also refuses a
-    compressed sparse gradient of a strided input, but does not tell Python an input's layout.)
+    converted. Returns, for each gradient, how many inputs the node has that it goes to; 0 where
+    nobody looked. Raises RuntimeError, naming ``node``, if the number, shape, dtype or device
+    cannot be right. (Torch also refuses a compressed sparse gradient of a strided input, but
+    does not tell Python an input's layout.)
     """
     if len(grads) != len(next_edges):
         raise RuntimeError(
             f"Function {node.name()} returned an invalid number of gradients - "
             f"expected {len(next_edges)}, but got {len(grads)}"
         )
+    sizes = [0] * len(grads)
     i = 0
     for following, input_nr in next_edges:
         grad = grads[i]
         if grad is not None and following is not None:
-            inputs = metadata.get(following)
-            if inputs is None:
-                inputs = metadata[following] = following._input_metadata
+            # Not kept: a metadata object is cheap only while the last one is free to be reused.
+            inputs = following._input_metadata
+            sizes[i] = len(inputs)
             expected = inputs[input_nr]
             if (
                 grad.shape != tuple(expected.shape)
@@ -55,7 +54,9 @@ def validate_outputs(
                 or grad.device != expected.device
             ):
                 grads[i] = make_fit(grad, expected, i, node)
+            inputs = expected = None
         i += 1
+    return sizes
 
 
 def make_fit(grad: Tensor, expected: InputMetadata, index: int, node: Node) -> Tensor:

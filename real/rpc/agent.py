@@ -19,6 +19,7 @@ from real.rpc.constants import (
     RREF_MAX_RETRIES,
     UNSET_RPC_TIMEOUT,
 )
+from real.rpc.discard import carries_references, discard_message
 from real.rpc.errors import RpcError, timeout_error
 from real.rpc.message import RESPONSE_FLAG, Message, MessageType
 from real.rpc.task_pool import TaskPool
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _EXCEPTION = MessageType.EXCEPTION
+#: how many timed-out calls are remembered
+_EXPIRED_MAX = 65_536
 
 
 class _Call:
@@ -90,6 +93,8 @@ class RpcAgent:
         self._ids = itertools.count()
         self._join_rounds = itertools.count()
         self._calls: dict[int, _Call] = {}
+        #: calls whose time ran out and whose reply may yet come, with RRefs in it
+        self._expired: dict[int, bool] = {}
         self._retries: dict[_Retry, None] = {}
         self.pool = TaskPool(worker.runtime, worker, num_worker_threads)
         self._lock = worker.runtime.lock("agent")
@@ -292,8 +297,12 @@ class RpcAgent:
         """Take a message off the network; called by whatever carries it, never blocks."""
         if message.type & RESPONSE_FLAG:
             call = self._take(message.id)
-            if call is not None:  # else: the reply of a call that is over
+            if call is not None:
                 self.pool.submit(message.number, "reply", self._complete, call, message)
+            elif self._expired.pop(message.id, False) and carries_references(message.payload):
+                self.pool.submit(
+                    message.number, "late reply", discard_message, self.worker, message
+                )
             return
         if not self.is_running:
             return
@@ -351,6 +360,9 @@ class RpcAgent:
     def _expire(self, id: int) -> None:
         call = self._take(id)
         if call is not None:
+            self._expired[id] = True
+            if len(self._expired) > _EXPIRED_MAX:
+                del self._expired[next(iter(self._expired))]
             # Not through the pool: a pool full of waiters must not hold back their timeouts.
             self._runtime.spawn(
                 self._finish,

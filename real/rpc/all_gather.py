@@ -15,9 +15,8 @@ from real.rpc.constants import DEFAULT_SHUTDOWN_TIMEOUT_S, UNSET_RPC_TIMEOUT
 from real.rpc.current import (
     initialized,
     is_current_rpc_agent_set,
-    set_and_start_rpc_agent,
 )
-from real.rpc.state import RpcState, rpc_state
+from real.rpc.state import RpcState, replaceable, rpc_state
 from real.runtime import Runtime, current_worker
 
 if TYPE_CHECKING:
@@ -40,6 +39,12 @@ class AllGatherStates:
         self.proceed_signal = runtime.event(what)
 
 
+def _set_and_start_rpc_agent(agent: RpcAgent) -> None:
+    """Make ``agent`` the running worker's and start it."""
+    current_worker().set_agent(agent)
+    agent.start()
+
+
 def _init_rpc_states(agent: RpcAgent) -> None:
     """Take ``agent`` into use and start it, unless its backend has done so."""
     state = rpc_state(current_worker())
@@ -47,7 +52,7 @@ def _init_rpc_states(agent: RpcAgent) -> None:
     if not is_current_rpc_agent_set():
         state.gather_counts.clear()
         state.gathers.clear()
-        set_and_start_rpc_agent(agent)
+        replaceable(current_worker(), _set_and_start_rpc_agent)(agent)
 
 
 def _participants(state: RpcState, names: Iterable[str] | None) -> tuple[str, ...]:
@@ -91,6 +96,10 @@ def _broadcast_to_followers(sequence_id: SequenceId, objects_map: dict[str, Any]
             raise AssertionError(f"Termination signal sequence id {sequence_id} got set twice.")
         gather.gathered_objects = objects_map
     gather.proceed_signal.set()
+
+
+def _receive_broadcast(sequence_id: SequenceId, objects_map: dict[str, Any]) -> None:
+    replaceable(current_worker(), _broadcast_to_followers)(sequence_id, objects_map)
 
 
 def _all_gather(
@@ -160,7 +169,7 @@ def _broadcast(
     sequence_id: SequenceId, followers: tuple[str, ...], result: dict[str, Any], timeout: float
 ) -> None:
     calls = {
-        name: rpc_async(name, _broadcast_to_followers, args=(sequence_id, result), timeout=timeout)
+        name: rpc_async(name, _receive_broadcast, args=(sequence_id, result), timeout=timeout)
         for name in followers
     }
     errors: list[tuple[str, Exception]] = []

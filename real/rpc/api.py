@@ -15,6 +15,7 @@ from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
+from real.future import Future
 from real.rpc.all_gather import (
     AllGatherStates,
     _all_gather,
@@ -22,11 +23,13 @@ from real.rpc.all_gather import (
     _broadcast_to_followers,
     _gather_to_leader,
     _init_rpc_states,
+    _set_and_start_rpc_agent,
     _wait_all_workers,
 )
 from real.rpc.calls import (
     _invoke_rpc,
     _wait_all,
+    collected_futures,
     get_worker_info,
     remote,
     rpc_async,
@@ -40,15 +43,14 @@ from real.rpc.current import (
     initialized,
     is_current_rpc_agent_set,
     require_initialized,
-    set_and_start_rpc_agent,
     set_rpc_timeout,
 )
 from real.rpc.init import init_rpc as init_rpc
 from real.rpc.internal import PythonUDF, RPCExecMode, _internal_rpc_pickler
 from real.rpc.py_rref import RRef
-from real.rpc.state import rpc_state
+from real.rpc.state import RpcState, replaceable, rpc_state
 from real.rpc.worker_info import WorkerInfo
-from real.runtime import current_worker
+from real.runtime import current_task_or_none, current_worker
 
 __all__ = [
     "AllGatherStates",
@@ -66,7 +68,6 @@ PyRRef = RRef
 _get_current_rpc_agent = get_current_rpc_agent
 _is_current_rpc_agent_set = is_current_rpc_agent_set
 _require_initialized = require_initialized
-_set_and_start_rpc_agent = set_and_start_rpc_agent
 _set_rpc_timeout = set_rpc_timeout
 
 
@@ -78,14 +79,14 @@ def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -
     worker whatever is raised: RuntimeError when time is up, before ``init_rpc``, or for an RRef
     leak if those are not ignored.
     """
-    initialized()
+    worker, agent = initialized()
     if not graceful:
         _finalize_shutdown()
         return
     try:
-        _wait_all_workers(timeout)
-        _delete_all_user_and_unforked_owner_rrefs()
-        get_current_rpc_agent().join(shutdown=True, timeout=timeout)
+        replaceable(worker, _wait_all_workers)(timeout)
+        replaceable(worker, _delete_all_user_and_unforked_owner_rrefs)()
+        agent.join(shutdown=True, timeout=timeout)
     finally:
         _finalize_shutdown()
 
@@ -151,12 +152,60 @@ def method_factory(method_name: str, docstring: str | None) -> Callable[..., Any
     return method
 
 
+class _ThreadLocal:
+    """What the running task has collected for ``_wait_all``."""
+
+    @property
+    def future_list(self) -> list[Future[Any]]:
+        """Raises AttributeError outside ``_wait_all``."""
+        collected = collected_futures()
+        if collected is None:
+            raise AttributeError("future_list")
+        return collected
+
+
+_thread_local_var = _ThreadLocal()
+
+
+def _state() -> RpcState | None:
+    task = current_task_or_none()
+    return rpc_state(task.worker) if task is not None and task.worker is not None else None
+
+
+def _replaceable_attribute(function: Callable[..., Any]) -> Any:
+    """The attribute of this module that ``function`` is until the worker's script replaces it."""
+    name = function.__name__
+
+    def get(_: object) -> Callable[..., Any]:
+        state = _state()
+        return function if state is None else state.replaced.get(name, function)
+
+    def put(_: object, value: Callable[..., Any]) -> None:
+        replaced = rpc_state(current_worker()).replaced
+        replaced[name] = value
+        if value is function:
+            del replaced[name]
+
+    def restore(_: object) -> None:
+        rpc_state(current_worker()).replaced.pop(name, None)
+
+    return property(get, put, restore)
+
+
 class _PerWorker(ModuleType):
     """This module, whose globals of this kind are the running worker's."""
 
+    _broadcast_to_followers = _replaceable_attribute(_broadcast_to_followers)
+    _delete_all_user_and_unforked_owner_rrefs = _replaceable_attribute(
+        _delete_all_user_and_unforked_owner_rrefs
+    )
+    _set_and_start_rpc_agent = _replaceable_attribute(_set_and_start_rpc_agent)
+    _wait_all_workers = _replaceable_attribute(_wait_all_workers)
+
     @property
     def _ignore_rref_leak(self) -> bool:
-        return rpc_state(current_worker()).ignore_rref_leak
+        state = _state()
+        return True if state is None else state.ignore_rref_leak
 
     @_ignore_rref_leak.setter
     def _ignore_rref_leak(self, value: bool) -> None:
@@ -164,15 +213,19 @@ class _PerWorker(ModuleType):
 
     @property
     def _default_pickler(self) -> Any:
-        return rpc_state(current_worker()).pickler or _internal_rpc_pickler
+        state = _state()
+        pickler = None if state is None else state.pickler
+        return _internal_rpc_pickler if pickler is None else pickler
 
     @property
     def _ALL_WORKER_NAMES(self) -> set[str]:  # noqa: N802 - torch's name
-        return set(rpc_state(current_worker()).all_worker_names)
+        state = _state()
+        return set() if state is None else set(state.all_worker_names)
 
     @property
     def _all_gather_sequence_id_to_states(self) -> dict[Any, AllGatherStates]:
-        return rpc_state(current_worker()).gathers
+        state = _state()
+        return {} if state is None else state.gathers
 
 
 sys.modules[__name__].__class__ = _PerWorker

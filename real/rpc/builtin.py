@@ -64,23 +64,12 @@ def match_builtin_op(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 def _kinds(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
     kinds: list[Any] = [name]
-    for value in args:
+    for key, value in (*enumerate(args), *kwargs.items()):
         kind = type(value)
-        if kind is Tensor:
-            # Only a tensor of one element may stand for a number.
-            kinds.append((Tensor, value.dim() == 0, value.requires_grad))
-        elif kind in _PLAIN:
-            kinds.append(kind)
-        else:
+        # A tensor of one element may stand for a number, depending on its type and value.
+        if kind not in _PLAIN and (kind is not Tensor or value.numel() == 1):
             return None
-    for key, value in kwargs.items():
-        kind = type(value)
-        if kind is Tensor:
-            kinds.append((key, value.dim() == 0, value.requires_grad))
-        elif kind in _PLAIN:
-            kinds.append((key, kind))
-        else:
-            return None
+        kinds.append((key, kind))
     return tuple(kinds)
 
 

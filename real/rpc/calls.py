@@ -61,7 +61,7 @@ def rpc_async(
 ) -> Future[Any]:
     """As :func:`rpc_sync`, without waiting: the result, or what is raised, is in the future."""
     future = _invoke_rpc(to, func, args, kwargs, timeout)
-    collected = current_task().locals.get(_COLLECTED)
+    collected = collected_futures()
     if collected is not None:
         collected.append(future)
     return future
@@ -233,6 +233,11 @@ def raise_remote_exception(value: Any) -> Any:
             raise TypeError(text) from None
         raise RuntimeError(text) from None
     return None
+
+
+def collected_futures() -> list[Future[Any]] | None:
+    """The futures that ``_wait_all`` will wait for; None outside of it."""
+    return current_task().locals.get(_COLLECTED)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from real.runtime import current_task_or_none, current_worker
+from real.runtime import current_task_or_none
 
 if TYPE_CHECKING:
     from real.rpc.agent import RpcAgent
@@ -53,12 +53,6 @@ def get_current_rpc_agent() -> RpcAgent:
             "(e.g. by calling `rpc.init_rpc`)?"
         )
     return agent
-
-
-def set_and_start_rpc_agent(agent: RpcAgent) -> None:
-    """Make ``agent`` the running worker's and start it."""
-    current_worker().set_agent(agent)
-    agent.start()
 
 
 def get_rpc_timeout() -> float:

@@ -21,6 +21,10 @@ _TRANSPORTS = ("ibv", "shm", "uv")
 _CHANNELS = ("basic", "cma", "cuda_basic", "cuda_gdr", "cuda_ipc", "cuda_xth", "mpt_uv", "xth")
 
 
+def _incompatible(why: str) -> TypeError:
+    return TypeError(f"__init__(): incompatible constructor arguments: {why}")
+
+
 class RpcBackendOptions:
     """What every backend can be told: the default timeout (seconds) and where workers meet."""
 
@@ -28,9 +32,9 @@ class RpcBackendOptions:
         self, rpc_timeout: Any = DEFAULT_RPC_TIMEOUT_S, init_method: Any = DEFAULT_INIT_METHOD
     ) -> None:
         if isinstance(rpc_timeout, str) or not hasattr(rpc_timeout, "__float__"):
-            raise TypeError(f"rpc_timeout must be a number of seconds, got {rpc_timeout!r}")
+            raise _incompatible(f"rpc_timeout must be a number of seconds, got {rpc_timeout!r}")
         if not isinstance(init_method, str):
-            raise TypeError(f"init_method must be a string, got {init_method!r}")
+            raise _incompatible(f"init_method must be a string, got {init_method!r}")
         if not rpc_timeout >= 0:
             raise RuntimeError("RPC Timeout must be non-negative")
         self.rpc_timeout: float = float(rpc_timeout)
@@ -60,7 +64,9 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         device_list = _device_list(devices or [])
         super().__init__(rpc_timeout, init_method)
         if not hasattr(num_worker_threads, "__index__"):
-            raise TypeError(f"num_worker_threads must be an integer, got {num_worker_threads!r}")
+            raise _incompatible(
+                f"num_worker_threads must be an integer, got {num_worker_threads!r}"
+            )
         if num_worker_threads <= 0:
             raise RuntimeError(f"num_worker_threads must be positive, got {num_worker_threads}")
         for kind, names, known in (

@@ -11,7 +11,7 @@ from typing import Any
 
 from real.rpc import api, backend_registry, constants, functions, internal, options, rref_proxy
 from real.rpc.agent import RpcAgent
-from real.rpc.all_gather import AllGatherStates, _barrier
+from real.rpc.all_gather import AllGatherStates, _barrier, _set_and_start_rpc_agent
 from real.rpc.api import (
     _delete_all_user_and_unforked_owner_rrefs,
     _destroy_rref_context,
@@ -37,7 +37,6 @@ from real.rpc.current import (
     get_current_rpc_agent,
     get_rpc_timeout,
     is_current_rpc_agent_set,
-    set_and_start_rpc_agent,
     set_rpc_timeout,
 )
 from real.rpc.init import _get_debug_info, _init_rpc_backend, init_rpc
@@ -54,7 +53,6 @@ _UNSET_RPC_TIMEOUT = UNSET_RPC_TIMEOUT
 _get_current_rpc_agent = get_current_rpc_agent
 _is_current_rpc_agent_set = is_current_rpc_agent_set
 _is_tensorpipe_available = True
-_set_and_start_rpc_agent = set_and_start_rpc_agent
 _set_rpc_timeout = set_rpc_timeout
 
 #: submodules by the name that follows ``torch.distributed.rpc.``

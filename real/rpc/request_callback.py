@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from real import tracing
 from real.autograd.messages import (
@@ -16,12 +16,11 @@ from real.autograd.messages import (
     CleanupAutogradContextResp,
     PropagateGradientsReq,
     PropagateGradientsResp,
-    RpcWithAutograd,
     RRefBackwardReq,
     RRefBackwardResp,
 )
 from real.autograd.utils import add_recv_rpc_backward, get_message_with_autograd
-from real.future import Future, FutureError, completed, failed
+from real.future import Future, completed, failed
 from real.ids import ForkId, RRefId
 from real.rpc.builtin import OperatorCall, run_jit_operator
 from real.rpc.commands import (
@@ -47,62 +46,21 @@ from real.rpc.errors import RpcError
 from real.rpc.message import Message, MessageType
 from real.rpc.profiling import LegacyProfiler
 from real.rpc.py_rref import backward_owner_rref, error_of
+from real.rpc.replies import error_text, python_error_text, then
+from real.rpc.requests import (
+    ForwardRequest,
+    deserialize_python_rpc_command,
+    deserialize_request,
+)
 from real.rpc.rref import PY_OBJECT
 from real.rpc.rref_context import RRefContext, rref_context
-from real.rpc.serialization import RemoteException, deserialize, run_function, serialize
+from real.rpc.serialization import RemoteException, run_function, serialize
 from real.runtime import current_task
 
 if TYPE_CHECKING:
     from real.worker import Worker
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-S = TypeVar("S")
-
-#: requests that carry a pickled call
-_CALLS = (
-    MessageType.SCRIPT_CALL,
-    MessageType.PYTHON_CALL,
-    MessageType.SCRIPT_REMOTE_CALL,
-    MessageType.PYTHON_REMOTE_CALL,
-)
-
-_REMOTE_CALLS = (MessageType.SCRIPT_REMOTE_CALL, MessageType.PYTHON_REMOTE_CALL)
-_WRAPPERS = (MessageType.FORWARD_AUTOGRAD_REQ, MessageType.RUN_WITH_PROFILING_REQ)
-
-
-class _ForwardRequest:
-    """A message that travels in an autograd context, and the command inside it."""
-
-    __slots__ = ("rpc", "wrapped", "wrapped_command")
-
-    def __init__(self, rpc: RpcWithAutograd) -> None:
-        self.rpc = rpc
-        self.wrapped = rpc.wrapped_message
-        self.wrapped_command: Any = None
-
-    @classmethod
-    def from_message(cls, message: Message) -> _ForwardRequest:
-        return cls(RpcWithAutograd.from_message(message))
-
-
-_READERS: dict[MessageType, Callable[[Message], Any]] = {
-    MessageType.SCRIPT_CALL: ScriptCall.from_message,
-    MessageType.PYTHON_CALL: PythonCall.from_message,
-    MessageType.SCRIPT_REMOTE_CALL: ScriptRemoteCall.from_message,
-    MessageType.PYTHON_REMOTE_CALL: PythonRemoteCall.from_message,
-    MessageType.SCRIPT_RREF_FETCH_CALL: ScriptRRefFetchCall.from_message,
-    MessageType.PYTHON_RREF_FETCH_CALL: PythonRRefFetchCall.from_message,
-    MessageType.RREF_USER_DELETE: RRefUserDelete.from_message,
-    MessageType.RREF_FORK_REQUEST: RRefForkRequest.from_message,
-    MessageType.RREF_CHILD_ACCEPT: RRefChildAccept.from_message,
-    MessageType.FORWARD_AUTOGRAD_REQ: _ForwardRequest.from_message,
-    MessageType.BACKWARD_AUTOGRAD_REQ: PropagateGradientsReq.from_message,
-    MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ: CleanupAutogradContextReq.from_message,
-    MessageType.RUN_WITH_PROFILING_REQ: RunWithProfilingReq.from_message,
-    MessageType.RREF_BACKWARD_REQ: RRefBackwardReq.from_message,
-}
 
 
 class RequestCallback:
@@ -157,8 +115,8 @@ class RequestCallback:
         try:
             context = rref_context(self.worker)
             context.record_pending_rrefs()
-            command = self.deserialize_request(request)
-            self._deserialize_python_rpc_command(command, type)
+            command = deserialize_request(request)
+            deserialize_python_rpc_command(self.worker, command, type)
             confirmed = context.wait_for_pending_rrefs()
         except Exception as error:
             if context is not None:
@@ -174,24 +132,6 @@ class RequestCallback:
             return self.process_rpc_with_errors(command, type)
 
         return confirmed.then_async(run)
-
-    def deserialize_request(self, request: Message) -> Any:
-        """The command in a message. Raises RuntimeError for what is no request."""
-        reader = _READERS.get(request.type)
-        if reader is None:
-            raise RuntimeError(f"Request type {int(request.type)} not supported.")
-        return reader(request)
-
-    def _deserialize_python_rpc_command(self, command: Any, type: MessageType) -> None:
-        """Unpickle a call, also inside wrappers, which makes its RRefs and tells of them."""
-        if type in _CALLS:
-            if type in _REMOTE_CALLS:
-                rref_context(self.worker).creation_started(command.rref_id)
-            command.content = deserialize(self.worker, command.payload, command.tensors)
-        elif type in _WRAPPERS:
-            wrapped: Message = command.wrapped
-            command.wrapped_command = self.deserialize_request(wrapped)
-            self._deserialize_python_rpc_command(command.wrapped_command, wrapped.type)
 
     def _abandon(self, command: Any, reply: Future[Message]) -> Future[Message]:
         """The request ends here: if it was to create an RRef, that will have no value."""
@@ -274,7 +214,7 @@ class RequestCallback:
                 if error is None:
                     value.try_complete(result.raw_value())
                 else:
-                    value.try_fail(RpcError(_python_error_text(error)))
+                    value.try_fail(RpcError(python_error_text(error)))
 
             result.add_callback(done)
             return value
@@ -303,7 +243,7 @@ class RequestCallback:
             owner = context.get_owner_rref(rref_id, force_created=True).raw_value()
         else:
             owner = context.create_owner_of_remote(rref_id, fork_id, type_str)
-        reply: Future[Message] = Future(runtime=self.worker.runtime, what=owner)
+        reply: Future[Message] = Future(runtime=self.worker.runtime, what=rref_id)
 
         def assign(value_future: Future[Any]) -> None:
             error = value_future.error
@@ -366,7 +306,7 @@ class RequestCallback:
 
     # -- autograd -----------------------------------------------------------------------
 
-    def process_forward_autograd_req(self, request: _ForwardRequest) -> Future[Message]:
+    def process_forward_autograd_req(self, request: ForwardRequest) -> Future[Message]:
         """Run the call inside under its autograd context, and record the reply there too.
 
         A call that comes after its context was released runs without one.
@@ -457,39 +397,3 @@ class RequestCallback:
                 message, rpc.profiling_id, profiler.events
             ).to_message(),
         )
-
-
-def then(future: Future[T], fn: Callable[[T], S]) -> Future[S]:
-    """A future of ``fn(value)``; ``fn`` runs now if the value is there.
-
-    An error is passed on as text, and its kind with it: it goes into a reply.
-    """
-    result: Future[S] = Future(runtime=future._runtime, what=future.what)
-
-    def run(future: Future[T]) -> None:
-        error = future.error
-        if error is not None:
-            result.try_fail(error)
-            return
-        try:
-            value = fn(future.raw_value())
-        except Exception as failure:
-            result.try_fail(RpcError(error_text(failure)))
-        else:
-            result.try_complete(value)
-
-    future.add_callback(run)
-    return result
-
-
-def error_text(error: BaseException) -> str:
-    """As torch has it: the bare text of an error of the engine, a Python exception with its type."""
-    if type(error) is RuntimeError or isinstance(error, FutureError):
-        return str(error)
-    return _python_error_text(error)
-
-
-def _python_error_text(error: BaseException) -> str:
-    if isinstance(error, FutureError):
-        return str(error)
-    return f"{type(error).__name__}: {error}"

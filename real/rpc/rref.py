@@ -104,7 +104,11 @@ class OwnerRRef(_RRefBase):
         self, context: RRefContext, owner_id: WorkerId, rref_id: RRefId, type_str: str
     ) -> None:
         super().__init__(context, owner_id, rref_id, type_str)
-        self.future: Future[Any] = Future(runtime=context.worker.runtime, what=self)
+        self.future: Future[Any] = Future(
+            # Not the object itself: the two would keep each other.
+            runtime=context.worker.runtime,
+            what=("value of RRef", rref_id),
+        )
         #: False while only users have told of it and the call that creates it has not come
         self.created = False
 

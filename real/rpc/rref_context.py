@@ -105,6 +105,20 @@ class RRefContext(OwnerTables, UserTables):
         else:
             self.del_pending_child(data.fork_id)
 
+    def discard_fork(self, data: tuple[Any, ...]) -> None:
+        """Let go of a fork that came in a message nobody reads. Never raises."""
+        fork = RRefForkData(*data)
+        with self._lock:
+            known = self.confirmed_users.get(fork.fork_id)
+            taken_up = fork.fork_id in self.pending_users or (known is not None and known())
+        if self.destroyed or taken_up:
+            return
+        try:
+            rref = self.get_or_create_rref(fork)
+            self.notify_owner_and_parent_of_fork(fork.fork_id, fork.parent, rref)
+        except RuntimeError as error:
+            logger.warning("fork %s could not be discarded: %s", fork.fork_id, error)
+
     def notify_owner_and_parent_of_fork(
         self, fork_id: ForkId, parent: WorkerId, rref: OwnerRRef | UserRRef
     ) -> None:
@@ -178,6 +192,7 @@ class RRefContext(OwnerTables, UserTables):
             emptied = self._changed.wait_for(lambda: not self.owners, timeout_s)
         if not emptied:
             logger.error("Timed out waiting for pending OwnerRRefs to be deleted.")
+        self.worker.shut_down = True
 
     def destroy_instance(self, ignore_rref_leak: bool = True) -> None:
         """The end of RRefs on this worker: from here on nothing is sent.
@@ -192,6 +207,8 @@ class RRefContext(OwnerTables, UserTables):
                 for rref_id, forks in self.forks.items()
                 for fork_id in forks
             ]
+            if self.worker.shut_down:
+                self.worker.leaked_rrefs += len(self.owners)
             owners, self.owners = self.owners, {}
             waiting, self.pending_owners = list(self.pending_owners.values()), {}
             self._doomed.clear()

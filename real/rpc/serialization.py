@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from real.rpc.discard import discard_references
 from real.rpc.state import rpc_state
 from real.tracing import UDF_ENDED, UDF_STARTED
 
@@ -245,7 +246,10 @@ def deserialize(worker: Worker, payload: bytes, tensors: list[Tensor]) -> Any:
         file.seek(0)
     try:
         value = _Unpickler(worker, file, tensors).load()
-    except AttributeError as error:
+    except Exception as error:
+        discard_references(worker, payload)
+        if not isinstance(error, AttributeError):
+            raise
         explained = AttributeError(f"{error}{_HELP}")
         explained.__cause__ = error
         if kind == _OBJECT:
@@ -307,7 +311,10 @@ def handle_exception(value: Any) -> Any:
             f"Failed to create original exception type. Error msg was {why!s}"
             f" Original exception on remote side was {text}"
         ) from why
-    raise error
+    try:
+        raise error
+    finally:
+        del error  # its traceback refers to this frame: they would keep each other
 
 
 def _name_of(udf: Any) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from enum import Enum
 
     from real.rpc.all_gather import AllGatherStates, SequenceId
     from real.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class RpcState:
@@ -28,12 +31,22 @@ class RpcState:
         self.class_reducers: dict[type, Callable[[Any], Any]] = {}
         #: the enum of backends, once the worker has registered one of its own
         self.backend_type: type[Enum] | None = None
+        #: what a script has put in the place of functions of ``torch.distributed.rpc.api``
+        self.replaced: dict[str, Callable[..., Any]] = {}
         self.gather_lock = worker.runtime.lock("all_gather")
         #: how many gathers of these names have started here
         self.gather_counts: dict[str, int] = {}
         self.gathers: dict[SequenceId, AllGatherStates] = {}
         #: steps of all optimizers of the worker are taken one at a time
         self.optimizer_lock = worker.runtime.lock("optimizer")
+
+
+def replaceable(worker: Worker, function: Callable[P, R]) -> Callable[P, R]:
+    """``function`` of the API, or what the worker's script has put in its place."""
+    state: RpcState | None = worker.rpc_state
+    if state is None or not state.replaced:
+        return function
+    return state.replaced.get(function.__name__, function)
 
 
 def rpc_state(worker: Worker) -> RpcState:

@@ -24,14 +24,24 @@ class Facade(ModuleType):
     """
 
     def __init__(
-        self, space: ModuleSpace, real: ModuleType, replaced: Mapping[str, Any] | None = None
+        self,
+        space: ModuleSpace,
+        real: ModuleType,
+        replaced: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
     ) -> None:
-        super().__init__(real.__name__)
+        """``name``: under which the process knows it, if not the real one."""
+        super().__init__(name or real.__name__)
         own = self.__dict__
-        for name in _SPECIAL:
-            value = getattr(real, name, _MISSING)
+        for special in _SPECIAL:
+            value = getattr(real, special, _MISSING)
             if value is not _MISSING:
-                own[name] = value
+                own[special] = value
+        if name is not None:
+            # It need not be a package to have submodules.
+            own["__path__"] = getattr(real, "__path__", [])
+            own["__package__"] = name
         own["_facade_space"] = space
         own["_facade_real"] = real
         if replaced:
@@ -40,7 +50,7 @@ class Facade(ModuleType):
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
         real = own["_facade_real"]
-        submodule = own["_facade_space"].replaced_submodule(f"{real.__name__}.{name}")
+        submodule = own["_facade_space"].replaced_submodule(f"{own['__name__']}.{name}")
         if submodule is not None:
             return submodule
         try:
@@ -58,7 +68,7 @@ class Facade(ModuleType):
         return sorted(name for name in names if not name.startswith("_facade_"))
 
     def __repr__(self) -> str:
-        return repr(self.__dict__["_facade_real"])
+        return f"<module {self.__name__!r}>"
 
 
 class WriteThroughFacade(Facade):

@@ -170,10 +170,12 @@ class ModuleSpace:
         module = self.loaded.get(name)  # the parent may have imported it
         if module is None:
             module = self._load_new(name, parent)
-        if parent is not None and (parent_name in self.own or self._is_replaced(name)):
+        if parent is not None and (
+            parent_name in self.own
             # A name that the package gives to something else stays (torch.multiprocessing.spawn).
-            if parent_name in self.own or child not in vars(parent):
-                setattr(parent, child, module)
+            or (self._is_replaced(name) and child not in vars(parent))
+        ):
+            setattr(parent, child, module)
         return module
 
     def replaced_submodule(self, name: str) -> ModuleType | None:
@@ -244,7 +246,10 @@ class ModuleSpace:
         if name in (MAIN, CHILD_MAIN) or (self._is_private(name) and name.startswith("torch.")):
             return True
         head = name.partition(".")[0]
-        return head not in _OWN and name not in self.program.outside and not self._is_private(name)
+        if head in _OWN or self._is_private(name):
+            return False
+        # `model` is a name that users give to modules; squall's package of that name is loaded.
+        return head == "model" or name not in self.program.outside
 
     def _is_replaced(self, name: str) -> bool:
         return name in self._substitutes or self._is_private(name)

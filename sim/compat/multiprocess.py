@@ -174,7 +174,7 @@ def make_process_module(space: ModuleSpace) -> ModuleType:
 
 
 def make_queues(space: ModuleSpace) -> ModuleType:
-    names = {name: shared.Queue for name in ("JoinableQueue", "Queue", "SimpleQueue")}
+    names = dict.fromkeys(("JoinableQueue", "Queue", "SimpleQueue"), shared.Queue)
     return Facade(space, importlib.import_module("multiprocessing.queues"), names)
 
 

@@ -172,6 +172,9 @@ class SimProcess:
 
     def _uncaught(self, error: BaseException) -> int:
         """Note and print an error that ends the process; its exit code."""
+        if isinstance(error, KeyboardInterrupt):
+            self.group.runtime.fail(error)
+            return 130
         code = exit_code_of(error)
         if code is None:
             self.error = report(error)
@@ -185,6 +188,9 @@ class SimProcess:
 
     def _finish(self, code: int) -> int:
         """Wait for threads and children, then run what was registered to run at exit."""
+        if self.error is not None:
+            for child in self.children:
+                child.terminate()
         try:
             threading = self.space.loaded.get("threading")
             if threading is not None and self.threads is not None:
@@ -298,6 +304,8 @@ class ProcessTable:
     stdout: TextIO
     stderr: TextIO
     processes: list[SimProcess] = field(default_factory=list)
+    #: those that ended with an uncaught exception, in that order
+    failed: list[SimProcess] = field(default_factory=list)
     #: objects that several processes hold (queues, stores), by key
     shared: dict[Any, Any] = field(default_factory=dict)
     #: told of each process that has ended
@@ -318,6 +326,8 @@ class ProcessTable:
         return self.processes[index] if 0 <= index < len(self.processes) else None
 
     def process_ended(self, process: SimProcess) -> None:
+        if process.error is not None:
+            self.failed.append(process)
         if self.on_end is not None:
             self.on_end(process)
 

@@ -1,0 +1,478 @@
+"""Collectives of ``torch.distributed``, over the store that the processes meet at.
+
+They move copies of tensors and take no virtual time: only RPC crosses the simulated network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce as fold
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed import ReduceOp
+
+from real.future import Future
+from real.runtime import current_task
+from sim.compat import groups
+from sim.compat.carry import Parcel
+from sim.compat.groups import Group, resolve
+from sim.compat.process import current_process
+
+
+class Work:
+    """What an asynchronous collective returns."""
+
+    def __init__(self, future: Future[Any]) -> None:
+        self._future = future
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Blocks until done. Raises what went wrong."""
+        self._future.wait()
+        return True
+
+    def is_completed(self) -> bool:
+        # Whoever polls lets the others run.
+        current_task().runtime.sleep(1e-6)
+        return self._future.done()
+
+    def is_success(self) -> bool:
+        return self._future.done() and self._future.error is None
+
+    def exception(self) -> BaseException | None:
+        return self._future.error
+
+    def get_future(self) -> Future[Any]:
+        return self._future
+
+    def result(self) -> Any:
+        return self._future.value()
+
+
+def _collective(
+    group: Any, contribution: Any, finish: Callable[[Group, list[Any]], Any], async_op: bool
+) -> Work | None:
+    """Give ``contribution``, get everybody's, and let ``finish`` put the result in its place.
+
+    The number that members meet under is taken at the call, so that overlapping collectives
+    are matched in the order of the calls.
+    """
+    if group is not None and not isinstance(group, Group) and group == groups.NON_MEMBER:
+        return None
+    own = resolve(group)
+    number = own.next_number()
+    own.put(number, contribution)
+    if not async_op:
+        with torch.no_grad():
+            finish(own, own.take(number))
+        return None
+    return _in_background(lambda: finish(own, own.take(number)))
+
+
+def _in_background(action: Callable[[], Any]) -> Work:
+    future: Future[Any] = Future(what="a collective")
+
+    def run() -> None:
+        try:
+            with torch.no_grad():
+                result = action()
+        except Exception as error:
+            future.set_error(error)
+        else:
+            future.mark_completed(result)
+
+    current_task().runtime.spawn(run, name="collective")
+    return Work(future)
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(
+            "Invalid function argument. Expected parameter `tensor` of type torch.Tensor\n"
+            f"             but got {type(tensor)} instead."
+        )
+    return tensor.detach().clone()
+
+
+def _copies(tensors: list[Tensor]) -> list[Tensor]:
+    return [_copy(tensor) for tensor in tensors]
+
+
+_OPERATORS: list[tuple[Any, Callable[[Tensor, Tensor], Tensor]]] = [
+    (ReduceOp.SUM, torch.add),
+    (ReduceOp.AVG, torch.add),
+    (ReduceOp.PRODUCT, torch.mul),
+    (ReduceOp.MIN, torch.minimum),
+    (ReduceOp.MAX, torch.maximum),
+    (ReduceOp.BAND, torch.bitwise_and),
+    (ReduceOp.BOR, torch.bitwise_or),
+    (ReduceOp.BXOR, torch.bitwise_xor),
+]
+
+
+def _reduced(tensors: list[Tensor], op: Any) -> Tensor:
+    """All tensors by ``op``, in order of rank."""
+    for known, operator in _OPERATORS:
+        if op == known:
+            total = fold(operator, tensors)
+            return total / len(tensors) if known == ReduceOp.AVG else total
+    raise ValueError(f"reduce operation {op} is not supported")
+
+
+def _root(group: Any, rank: int | None, group_rank: int | None, default: int | None = None) -> int:
+    """The member meant by a global rank or by a rank within the group."""
+    if group_rank is not None:
+        return group_rank
+    if rank is None:
+        if default is None:
+            raise ValueError("Must specify src or group_src")
+        return default
+    return resolve(group).member(rank)
+
+
+# -- collectives of tensors ----------------------------------------------------------------------
+
+
+def all_reduce(
+    tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    def finish(_: Group, tensors: list[Tensor]) -> Tensor:
+        return tensor.detach().copy_(_reduced(tensors, op))
+
+    return _collective(group, _copy(tensor), finish, async_op)
+
+
+def broadcast(
+    tensor: Tensor,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
+    root = _root(group, src, group_src)
+
+    def finish(own: Group, tensors: list[Tensor | None]) -> Tensor:
+        sent = tensors[root]
+        return tensor.detach().copy_(sent) if own.rank() != root and sent is not None else tensor
+
+    contribution = _copy(tensor) if resolve(group).rank() == root else None
+    return _collective(group, contribution, finish, async_op)
+
+
+def reduce(
+    tensor: Tensor,
+    dst: int | None = None,
+    op: Any = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    root = _root(group, dst, group_dst)
+
+    def finish(own: Group, tensors: list[Tensor]) -> None:
+        if own.rank() == root:
+            tensor.detach().copy_(_reduced(tensors, op))
+
+    return _collective(group, _copy(tensor), finish, async_op)
+
+
+def all_gather(
+    tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
+) -> Work | None:
+    def finish(_: Group, tensors: list[Tensor]) -> None:
+        for into, value in zip(tensor_list, tensors, strict=True):
+            into.detach().copy_(value)
+
+    return _collective(group, _copy(tensor), finish, async_op)
+
+
+def all_gather_into_tensor(
+    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
+) -> Work | None:
+    def finish(_: Group, tensors: list[Tensor]) -> None:
+        output_tensor.detach().copy_(torch.stack(tensors).reshape(output_tensor.shape))
+
+    return _collective(group, _copy(input_tensor), finish, async_op)
+
+
+def gather(
+    tensor: Tensor,
+    gather_list: list[Tensor] | None = None,
+    dst: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    root = _root(group, dst, group_dst, default=0)
+    if resolve(group).rank() == root and gather_list is None:
+        raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
+
+    def finish(own: Group, tensors: list[Tensor]) -> None:
+        if own.rank() == root and gather_list is not None:
+            for into, value in zip(gather_list, tensors, strict=True):
+                into.detach().copy_(value)
+
+    return _collective(group, _copy(tensor), finish, async_op)
+
+
+def scatter(
+    tensor: Tensor,
+    scatter_list: list[Tensor] | None = None,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
+    root = _root(group, src, group_src, default=0)
+    is_root = resolve(group).rank() == root
+    if is_root and scatter_list is None:
+        raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
+
+    def finish(own: Group, lists: list[list[Tensor]]) -> None:
+        tensor.detach().copy_(lists[root][own.rank()])
+
+    contribution = _copies(scatter_list) if is_root and scatter_list else []
+    return _collective(group, contribution, finish, async_op)
+
+
+def reduce_scatter(
+    output: Tensor,
+    input_list: list[Tensor],
+    op: Any = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    def finish(own: Group, lists: list[list[Tensor]]) -> None:
+        output.detach().copy_(_reduced([each[own.rank()] for each in lists], op))
+
+    return _collective(group, _copies(input_list), finish, async_op)
+
+
+def reduce_scatter_tensor(
+    output: Tensor,
+    input: Tensor,
+    op: Any = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    parts = list(input.reshape(resolve(group).size(), *output.shape).unbind(0))
+    return reduce_scatter(output, parts, op, group, async_op)
+
+
+def all_to_all(
+    output_tensor_list: list[Tensor],
+    input_tensor_list: list[Tensor],
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    def finish(own: Group, lists: list[list[Tensor]]) -> None:
+        for into, sent in zip(output_tensor_list, lists, strict=True):
+            into.detach().copy_(sent[own.rank()])
+
+    return _collective(group, _copies(input_tensor_list), finish, async_op)
+
+
+def all_to_all_single(
+    output: Tensor,
+    input: Tensor,
+    output_split_sizes: list[int] | None = None,
+    input_split_sizes: list[int] | None = None,
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    size = resolve(group).size()
+    outs = output.split(output_split_sizes or output.size(0) // size)
+    ins = input.split(input_split_sizes or input.size(0) // size)
+    return all_to_all(list(outs), list(ins), group, async_op)
+
+
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
+    return _collective(group, True, lambda own, values: None, async_op)
+
+
+def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+    barrier(group)
+
+
+# -- from one to one -----------------------------------------------------------------------------
+
+
+def isend(
+    tensor: Tensor,
+    dst: int | None = None,
+    group: Any = None,
+    tag: int = 0,
+    group_dst: int | None = None,
+) -> Work:
+    own = resolve(group)
+    to = _root(group, dst, group_dst)
+    if to == own.rank():
+        raise ValueError(
+            "Invalid destination rank: destination rank should not be the same as the rank of the current process."
+        )
+    _post(own, to, tag, _copy(tensor))
+    sent: Future[Any] = Future(what="a send")
+    sent.mark_completed(None)
+    return Work(sent)
+
+
+def send(
+    tensor: Tensor,
+    dst: int | None = None,
+    group: Any = None,
+    tag: int = 0,
+    group_dst: int | None = None,
+) -> None:
+    isend(tensor, dst, group, tag, group_dst)
+
+
+def irecv(
+    tensor: Tensor,
+    src: int | None = None,
+    group: Any = None,
+    tag: int = 0,
+    group_src: int | None = None,
+) -> Work:
+    return _in_background(lambda: recv(tensor, src, group, tag, group_src))
+
+
+def recv(
+    tensor: Tensor,
+    src: int | None = None,
+    group: Any = None,
+    tag: int = 0,
+    group_src: int | None = None,
+) -> int:
+    """Receive into ``tensor``; the global rank of the sender. ``src`` None: from anybody."""
+    own = resolve(group)
+    source = None if src is None and group_src is None else _root(group, src, group_src)
+    sender, value = _collect(own, source, tag)
+    with torch.no_grad():
+        tensor.detach().copy_(value)
+    return own.ranks[sender]
+
+
+def _post(own: Group, to: int, tag: int, value: Any) -> None:
+    me = own.rank()
+    number = own.store.add(f"sent/{me}/{to}/{tag}", 1)
+    own.store.set(f"sent/{me}/{to}/{tag}/{number}", value)
+    place = own.store.add(f"arrived/{to}/{tag}", 1)
+    own.store.set(f"arrived/{to}/{tag}/{place}", me)
+
+
+def _collect(own: Group, source: int | None, tag: int) -> tuple[int, Any]:
+    me = own.rank()
+    if source is not None:
+        own.taken[source, tag] = own.taken.get((source, tag), 0) + 1
+        return source, _fetch(own, source, tag)
+    while True:
+        place = own.seen[tag] = own.seen.get(tag, 0) + 1
+        sender = own.store.get(f"arrived/{me}/{tag}/{place}", own.timeout_s)
+        if own.taken.get((sender, tag), 0) == 0:
+            return sender, _fetch(own, sender, tag)
+        own.taken[sender, tag] -= 1
+
+
+def _fetch(own: Group, source: int, tag: int) -> Any:
+    number = own.received[source, tag] = own.received.get((source, tag), 0) + 1
+    key = f"sent/{source}/{own.rank()}/{tag}/{number}"
+    value = own.store.get(key, own.timeout_s)
+    own.store.delete(key)
+    return value
+
+
+# -- collectives of objects ----------------------------------------------------------------------
+
+
+def _parcel(obj: Any) -> Parcel:
+    return Parcel(obj, current_process().space, share=False)
+
+
+def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+    def finish(_: Group, parcels: list[Parcel]) -> None:
+        object_list[:] = [parcel.open() for parcel in parcels]
+
+    _collective(group, _parcel(obj), finish, False)
+
+
+def gather_object(
+    obj: Any,
+    object_gather_list: list[Any] | None = None,
+    dst: int | None = None,
+    group: Any = None,
+    group_dst: int | None = None,
+) -> None:
+    root = _root(group, dst, group_dst, default=0)
+
+    def finish(own: Group, parcels: list[Parcel]) -> None:
+        if own.rank() == root and object_gather_list is not None:
+            object_gather_list[:] = [parcel.open() for parcel in parcels]
+
+    _collective(group, _parcel(obj), finish, False)
+
+
+def broadcast_object_list(
+    object_list: list[Any],
+    src: int | None = None,
+    group: Any = None,
+    device: Any = None,
+    group_src: int | None = None,
+    **_: Any,
+) -> None:
+    root = _root(group, src, group_src)
+
+    def finish(own: Group, parcels: list[Parcel | None]) -> None:
+        sent = parcels[root]
+        if own.rank() != root and sent is not None:
+            object_list[:] = sent.open()
+
+    is_root = resolve(group).rank() == root
+    _collective(group, _parcel(list(object_list)) if is_root else None, finish, False)
+
+
+def scatter_object_list(
+    scatter_object_output_list: list[Any],
+    scatter_object_input_list: list[Any] | None = None,
+    src: int | None = None,
+    group: Any = None,
+    group_src: int | None = None,
+) -> None:
+    root = _root(group, src, group_src, default=0)
+
+    def finish(own: Group, lists: list[list[Parcel]]) -> None:
+        scatter_object_output_list[0] = lists[root][own.rank()].open()
+
+    is_root = resolve(group).rank() == root
+    parcels = [_parcel(obj) for obj in scatter_object_input_list or ()] if is_root else []
+    _collective(group, parcels, finish, False)
+
+
+_PUBLIC: tuple[Callable[..., Any], ...] = (
+    all_gather,
+    all_gather_into_tensor,
+    all_gather_object,
+    all_reduce,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    broadcast,
+    broadcast_object_list,
+    gather,
+    gather_object,
+    irecv,
+    isend,
+    monitored_barrier,
+    recv,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_tensor,
+    scatter,
+    scatter_object_list,
+    send,
+)
+NAMES: dict[str, Any] = {
+    **groups.NAMES,
+    **{function.__name__: function for function in _PUBLIC},
+    "Work": Work,
+}

@@ -1,0 +1,136 @@
+"""``torch`` as a simulated process sees it: the real one, with this engine behind ``distributed``."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from real import future
+from real.autograd import api as dist_autograd
+from real.rpc import optimizer, public
+from sim.compat import collectives, multiprocess, stores
+from sim.compat.facades import Facade, WriteThroughFacade
+from sim.compat.process import current_process
+from sim.compat.substitutes import STANDARD, STANDARD_PRIVATE, front
+
+if TYPE_CHECKING:
+    from sim.compat.modules import ModuleSpace, Substitute
+
+#: library modules that build on torch.distributed.rpc and are executed per process
+PRIVATE = (
+    *STANDARD_PRIVATE,
+    "torch.distributed.nn",
+    "torch.testing._internal.dist_utils",
+    "torch.testing._internal.distributed.nn",
+    "torch.testing._internal.distributed.rpc",
+    "torch.testing._internal.distributed.rpc_utils",
+)
+
+
+def init_rpc(
+    name: Any,
+    backend: Any = None,
+    rank: Any = -1,
+    world_size: Any = None,
+    rpc_backend_options: Any = None,
+) -> None:
+    """``rpc.init_rpc``; the other ranks of a script that runs once a rank are started first."""
+    joining(rank, world_size)
+    public.init_rpc(name, backend, rank, world_size, rpc_backend_options)
+
+
+def joining(rank: Any, world_size: Any) -> None:
+    """The current process is about to wait for the others of its group."""
+    process = current_process()
+    if process.group.on_join is not None:
+        process.group.on_join(process, _number(rank), _number(world_size))
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else -1
+
+
+def collect_all(futures: list[Any]) -> Any:
+    """``torch.futures.collect_all``."""
+    if futures and all(isinstance(each, torch.futures.Future) for each in futures):
+        return torch.futures.collect_all(futures)
+    return future.collect_all(futures)
+
+
+def wait_all(futures: list[Any]) -> list[Any]:
+    """``torch.futures.wait_all``."""
+    if futures and all(isinstance(each, torch.futures.Future) for each in futures):
+        return torch.futures.wait_all(futures)
+    return future.wait_all(futures)
+
+
+def make_futures(space: ModuleSpace) -> ModuleType:
+    replaced = {"Future": future.Future, "collect_all": collect_all, "wait_all": wait_all}
+    return Facade(space, torch.futures, replaced)
+
+
+def make_distributed(space: ModuleSpace) -> ModuleType:
+    real = importlib.import_module("torch.distributed")
+    return Facade(space, real, {**collectives.NAMES, **stores.NAMES})
+
+
+def make_c10d(space: ModuleSpace) -> ModuleType:
+    real = importlib.import_module("torch.distributed.distributed_c10d")
+    return Facade(space, real, {**collectives.NAMES, **stores.NAMES})
+
+
+def make_optim(space: ModuleSpace) -> ModuleType:
+    real = importlib.import_module("torch.distributed.optim")
+    return Facade(space, real, {"DistributedOptimizer": optimizer.DistributedOptimizer})
+
+
+def make_optim_optimizer(space: ModuleSpace) -> ModuleType:
+    real = importlib.import_module("torch.distributed.optim.optimizer")
+    return Facade(space, real, {"DistributedOptimizer": optimizer.DistributedOptimizer})
+
+
+def make_rpc(space: ModuleSpace) -> ModuleType:
+    return Facade(space, public, {"init_rpc": init_rpc}, name="torch.distributed.rpc")
+
+
+def make_autograd(space: ModuleSpace) -> ModuleType:
+    return Facade(space, dist_autograd, name="torch.distributed.autograd")
+
+
+def _rpc_submodule(name: str) -> Substitute:
+    def make(space: ModuleSpace) -> ModuleType:
+        # What is set there (`rpc.api._ignore_rref_leak = False`) concerns the engine.
+        return WriteThroughFacade(
+            space, public.SUBMODULES[name], name=f"torch.distributed.rpc.{name}"
+        )
+
+    return make
+
+
+#: every replacement, by full module name
+SUBSTITUTES: dict[str, Substitute] = {
+    **STANDARD,
+    "multiprocessing": multiprocess.make_multiprocessing,
+    "multiprocessing.connection": multiprocess.make_connection,
+    "multiprocessing.context": multiprocess.make_context_module,
+    "multiprocessing.managers": multiprocess.make_managers,
+    "multiprocessing.process": multiprocess.make_process_module,
+    "multiprocessing.queues": multiprocess.make_queues,
+    "torch": front("torch"),
+    "torch.distributed": make_distributed,
+    "torch.distributed.autograd": make_autograd,
+    "torch.distributed.distributed_c10d": make_c10d,
+    "torch.distributed.optim": make_optim,
+    "torch.distributed.optim.optimizer": make_optim_optimizer,
+    "torch.distributed.rpc": make_rpc,
+    "torch.futures": make_futures,
+    "torch.multiprocessing": multiprocess.make_torch_multiprocessing,
+    "torch.multiprocessing.spawn": multiprocess.make_torch_spawn,
+    "torch.testing": front("torch.testing"),
+    "torch.testing._internal": front("torch.testing._internal"),
+    "torch.testing._internal.distributed": front("torch.testing._internal.distributed"),
+    **{f"torch.distributed.rpc.{name}": _rpc_submodule(name) for name in public.SUBMODULES},
+}

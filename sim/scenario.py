@@ -1,0 +1,189 @@
+"""A scenario is everything a run depends on; running it gives a report.
+
+Same scenario, same digest: in any process, on any day.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+import torch
+
+from model.reference import JointReference
+from real.worker import Worker
+from sim.compat.isolation import TorchIsolation
+from sim.compat.launcher import Launcher, ProcessResult
+from sim.garbage import deterministic_garbage
+from sim.latency import parse_latency
+from sim.network import Network
+from sim.oracle import attach, joint_reference
+from sim.report import Outcome, ProcessError, Report
+from sim.scheduler import Order, SimRuntime
+from sim.stuck import explain
+from sim.trace import Trace
+
+DEFAULT_LATENCY = "lognormal:0.001:0.5"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptScenario:
+    """A script written for stock PyTorch, and the world it is to run in.
+
+    ``workers`` None leaves their number to the script. ``latency`` is a spec
+    (:func:`sim.latency.parse_latency`), ``bandwidth_bytes_per_s`` None no limit. ``check``
+    compares every gradient with the single-process reference. What the processes print goes to
+    ``stdout`` and ``stderr``.
+    """
+
+    script: Path
+    args: tuple[str, ...] = ()
+    workers: int | None = None
+    seed: int = 0
+    latency: str = DEFAULT_LATENCY
+    bandwidth_bytes_per_s: float | None = None
+    order: Order = "fifo"
+    device: str = "cpu"
+    check: bool = True
+    stdout: TextIO = field(default_factory=lambda: sys.stdout)
+    stderr: TextIO = field(default_factory=lambda: sys.stderr)
+
+
+def run(scenario: ScriptScenario) -> Report:
+    """Run a script to its end.
+
+    Raises ValueError or OSError for a scenario that cannot be run. An interrupt ends the run and
+    gives what there is, with outcome ``interrupted``.
+    """
+    started = time.perf_counter()
+    reference = joint_reference() if scenario.check else None
+    runtime = SimRuntime(seed=scenario.seed, order=scenario.order, isolation=TorchIsolation())
+    trace = Trace(observer=reference)
+    runtime.tracer = trace.tracer(runtime)
+    if reference is not None:
+        attach(reference, runtime)
+    network = Network(
+        runtime,
+        latency=parse_latency(scenario.latency),
+        bandwidth_bytes_per_s=scenario.bandwidth_bytes_per_s,
+        tracer=runtime.tracer,
+    )
+    workers: list[Worker] = []
+
+    def new_worker(name: str) -> Worker:
+        worker = Worker(runtime, network, name=name)
+        worker.tracer = trace.tracer(runtime, worker)
+        workers.append(worker)
+        return worker
+
+    interrupted = False
+    waits: list[str] = []
+    with _quiet_torch(scenario.device), deterministic_garbage():
+        launcher = Launcher(
+            runtime,
+            scenario.script,
+            scenario.args,
+            new_worker=new_worker,
+            workers=scenario.workers,
+            stdout=scenario.stdout,
+            stderr=scenario.stderr,
+        )
+        with launcher:
+            launcher.start()
+            try:
+                runtime.run(until_idle=False)
+            except KeyboardInterrupt:
+                interrupted = True
+            if runtime.foreground and not interrupted:
+                waits = explain(runtime)
+            virtual_time_s = runtime.now()
+            digest = trace.digest()
+    return Report(
+        outcome=_outcome(launcher, workers, reference, bool(waits), interrupted),
+        seed=scenario.seed,
+        digest=digest,
+        workers=sum(worker.id >= 0 for worker in workers),
+        virtual_time_s=virtual_time_s,
+        wall_time_s=time.perf_counter() - started,
+        messages=trace.message_counts(),
+        events=len(trace),
+        gradients=reference.summary() if reference is not None else None,
+        leaked_rrefs=leaked_rrefs(workers),
+        leaked_contexts=leaked_contexts(workers),
+        errors=[_error(result) for result in launcher.errors()],
+        waits=waits,
+        exit_codes={
+            result.name: result.exit_code
+            for result in launcher.results()
+            if result.exit_code is not None
+        },
+        trace=trace,
+    )
+
+
+def leaked_rrefs(workers: list[Worker]) -> int:
+    """Owners that were still there after a graceful shutdown, on all workers."""
+    return sum(worker.leaked_rrefs for worker in workers)
+
+
+def leaked_contexts(workers: list[Worker]) -> int:
+    """Autograd contexts still there after a graceful shutdown, on all workers."""
+    return sum(
+        worker.container.num_autograd_contexts()
+        for worker in workers
+        if worker.container is not None and worker.shut_down
+    )
+
+
+def _outcome(
+    launcher: Launcher,
+    workers: list[Worker],
+    reference: JointReference | None,
+    stuck: bool,
+    interrupted: bool,
+) -> Outcome:
+    if interrupted:
+        return "interrupted"
+    if launcher.errors() or any(result.exit_code for result in launcher.results()):
+        return "error"
+    if stuck:
+        return "deadlock"
+    if reference is not None and not reference.summary().equal:
+        return "gradients differ"
+    if leaked_rrefs(workers) or leaked_contexts(workers):
+        return "leak"
+    return "ok"
+
+
+def _error(result: ProcessResult) -> ProcessError:
+    error = result.error
+    assert error is not None, "a process without an error is not among the failed"
+    hint = f" ({result.hint})" if result.hint else ""
+    return ProcessError(
+        worker=result.worker or result.name,
+        rank=result.rank,
+        type=error.type,
+        message=error.text + hint,
+        traceback=error.traceback,
+    )
+
+
+@contextmanager
+def _quiet_torch(device: str) -> Iterator[None]:
+    """One intra-op thread, for repeatable sums; and the default device of the run."""
+    threads = torch.get_num_threads()
+    before = torch.get_default_device()
+    torch.set_num_threads(1)
+    if device != "cpu":
+        torch.set_default_device(device)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        if device != "cpu":
+            torch.set_default_device(before)
