@@ -98,6 +98,10 @@ def write(path: Path, text: str, body: str = "pass") -> str:
             "command line: Option '--workers' requires an argument; "
             "squall --help shows what there is",
         ),
+        (
+            ["examples/pipeline.py", "--rank", "{rank}"],
+            "--workers: expected their number, since {rank} in the script's arguments needs it",
+        ),
         ([], "command line: Missing argument 'SCRIPT'; squall --help shows what there is"),
     ],
 )
@@ -190,7 +194,7 @@ def test_json_is_one_object_whatever_the_script_prints(tmp_path: Path) -> None:
     assert result["gradients_equal"] is True
     assert result["leaked"] == {"rrefs": 0, "contexts": 0}
     assert result["workers"] == 2
-    assert result["messages"]["BACKWARD_AUTOGRAD_REQ"] == 1
+    assert result["messages"]["BACKWARD_AUTOGRAD_REQ"] == 2
     assert "past Python" in ended.stderr
     assert "grad [2.0, 2.0, 2.0]" in ended.stderr
 
@@ -206,6 +210,16 @@ def test_the_command_shown_repeats_the_run(tmp_path: Path) -> None:
     assert again["digest"] == first["digest"]
     other = json.loads(squall("run", script, "--seed", "10", "--json").stdout)
     assert other["digest"] != first["digest"]
+
+
+def test_a_warning_that_every_worker_gives_is_shown_once(tmp_path: Path) -> None:
+    text = TWO_WORKERS.replace(
+        "    rpc.shutdown()", '    warnings.warn("mind the gap")\n    rpc.shutdown()'
+    )
+    script = write(tmp_path / "warns.py", "import warnings\n" + text)
+    ended = squall("run", script)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.count("mind the gap\n") == 1
 
 
 def test_no_check_compares_nothing(tmp_path: Path) -> None:

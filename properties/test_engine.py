@@ -179,7 +179,7 @@ class Custom(Function):
 
     @staticmethod
     def backward(ctx: Any, first: Tensor, second: Tensor, third: Tensor) -> Any:
-        a, b = ctx.saved_tensors
+        _, b = ctx.saved_tensors
         assert second.shape == b.shape
         assert third.shape == (2,)
         return None, first * ctx.scale, None, first + second * 2
@@ -469,7 +469,7 @@ def test_a_graph_serves_once_unless_it_is_retained() -> None:
             dist_autograd.backward(context_id, [loss])
             second = dist_autograd.get_gradients(context_id)[x]
             assert torch.equal(second, first * 2)
-            with pytest.raises(RuntimeError, match="Error on Node 0: .*backward through the graph"):
+            with pytest.raises(RuntimeError, match=r"Error on Node 0: .*backward through the graph"):
                 dist_autograd.backward(context_id, [loss])
 
     on_one_worker(main)

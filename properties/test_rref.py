@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from properties.test_thread_runtime import on_threads
 from real import tracing
 from real.rpc import api as rpc
 from real.rpc.functions import async_execution
@@ -437,3 +438,24 @@ def test_after_shutdown_there_are_no_references() -> None:
 
     with Cluster(2) as cluster:
         cluster.run(main, shutdown=False)
+
+
+# -- on real threads --------------------------------------------------------------------------
+
+
+def test_references_on_threads() -> None:
+    def main(rank: int) -> object:
+        near, far = f"worker{(rank + 1) % 3}", f"worker{(rank + 2) % 3}"
+        values = []
+        for n in range(20):
+            rref = rpc.remote(near, ident, args=(n,))
+            values.append(rpc.rpc_sync(far, fetch, args=(rref,)))
+            values.append(rpc.rpc_sync(near, share, args=(rref, far)))
+            values.append(rpc.rpc_sync(far, fetch, args=(RRef(n),)))
+        contexts[rank] = rref_context(current_worker())
+        return values
+
+    contexts: dict[int, Any] = {}
+    assert on_threads(3, main) == [[n for n in range(20) for _ in range(3)]] * 3
+    for context in contexts.values():
+        assert not context.forks and not context.pending_users and not context.pending_children

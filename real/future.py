@@ -8,6 +8,7 @@ callbacks nor the bookkeeping.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import logging
@@ -48,8 +49,8 @@ class Future(Generic[T]):
     is raised at the caller (torch/csrc/jit/python/pybind_utils.h, PythonFutureWrapper).
     """
 
-    __slots__ = ("__weakref__", "_callbacks", "_done", "_error", "_event", "_open", "_runtime", "_value",
-                 "unwrap", "what")  # fmt: skip
+    __slots__ = ("__weakref__", "_callbacks", "_done", "_error", "_open", "_runtime", "_value",
+                 "_waiting", "unwrap", "what")  # fmt: skip
 
     def __init__(
         self,
@@ -66,7 +67,8 @@ class Future(Generic[T]):
         self._value: Any = None
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Future[T]], object]] = []
-        self._event: Event | None = None
+        # An event of its own for each waiting task, let go when set: it refers to the future.
+        self._waiting: list[Event] = []
         self.what = what
         self.unwrap = unwrap
 
@@ -111,9 +113,9 @@ class Future(Generic[T]):
         self._value = value
         self._error = error
         self._done = True
-        event = self._event
-        if event is not None:
-            event.set()
+        waiting = self._waiting
+        while waiting:
+            waiting.pop(0).set()
         callbacks = self._callbacks
         while callbacks:
             self._run(callbacks.pop(0))
@@ -158,12 +160,14 @@ class Future(Generic[T]):
         """Block until complete; False if ``timeout`` seconds passed first."""
         if self._done:
             return True
-        event = self._event
-        if event is None:
-            event = self._event = self._runtime.event(self)
-            if self._done:  # completed by another thread before it could see the event
-                event.set()
-        return event.wait(timeout)
+        event = self._runtime.event(self)
+        self._waiting.append(event)
+        # Another thread may have completed it before it could see the event.
+        done = self._done or event.wait(timeout)
+        if not event.is_set() and event in self._waiting:
+            with contextlib.suppress(ValueError):
+                self._waiting.remove(event)
+        return done
 
     # -- chaining -----------------------------------------------------------------------
 

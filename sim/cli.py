@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from rich.console import Console
 
 from sim.cli_input import DEFAULT_LATENCY, BadInput, read_run_options
 from sim.cli_report import bad_input_json, print_report, run_json
+from sim.cli_streams import each_warning_once, stdout_to_stderr
 
 FAILED, BAD_INPUT, DEFECT, INTERRUPTED = 1, 2, 3, 130
 
@@ -134,11 +134,12 @@ def run(
         stderr=sys.stderr,
     )
     if json:
-        with stdout_to_stderr():
+        with stdout_to_stderr(), each_warning_once():
             report = run_scenario(scenario)
         typer.echo(run_json(report, options))
     else:
-        report = run_scenario(scenario)
+        with each_warning_once():
+            report = run_scenario(scenario)
         sys.stdout.flush()
         print_report(report, options, Console())
     if report.outcome == "interrupted":
@@ -151,20 +152,6 @@ def _version() -> str:
         return version("squall")
     except PackageNotFoundError:
         return "(not installed: make install)"
-
-
-@contextmanager
-def stdout_to_stderr() -> Iterator[None]:
-    """Send to standard error whatever is written to descriptor 1, be it by C++ or a child."""
-    sys.stdout.flush()
-    saved = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(saved, 1)
-        os.close(saved)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -15,6 +15,8 @@ MAX_SEED = 2**64 - 1
 DEFAULT_LATENCY = "lognormal:0.001:0.5"
 DEVICES = ("cpu", "cuda")
 ENGINES = ("port",)
+#: in an argument of the script: what each rank finds there is its own
+PLACEHOLDERS = ("{rank}", "{world_size}")
 
 
 class BadInput(Exception):  # noqa: N818 - it is the user's input that is bad
@@ -68,6 +70,10 @@ def read_run_options(
     check: bool,
 ) -> RunOptions:
     """Raises :class:`BadInput` for the first thing that is wrong."""
+    placeholder = next((name for name in PLACEHOLDERS for word in args if name in word), None)
+    if workers is None and placeholder is not None:
+        problem = f"expected their number, since {placeholder} in the script's arguments needs it"
+        raise BadInput("--workers", "", problem)
     return RunOptions(
         script=_script(script),
         args=args,

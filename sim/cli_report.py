@@ -29,7 +29,8 @@ def run_json(report: Report, options: RunOptions) -> str:
             "latency": options.latency,
             "device": options.device,
             "command": options.command(),
-        }
+        },
+        allow_nan=False,
     )
 
 
@@ -114,6 +115,8 @@ def _messages(messages: dict[str, int]) -> RenderableType:
 
 def _failures(report: Report) -> list[RenderableType]:
     parts: list[RenderableType] = [_error(error) for error in report.errors]
+    if report.outcome == "error" and not report.errors:
+        parts.extend(Text(line, style="bold red") for line in _exits(report.exit_codes))
     if report.waits:
         parts.append(Text("nothing can happen any more, and these wait:", style="bold red"))
         parts.append(_indented(report.waits))
@@ -133,12 +136,19 @@ def _indented(lines: list[str]) -> Text:
 
 def _error(error: ProcessError) -> RenderableType:
     rank = "" if error.rank is None else f" (rank {error.rank})"
+    first_line = error.message.partition("\n")[0]  # the traceback ends with all of it
     text = Text()
     text.append(f"worker {error.worker}{rank} raised {error.type}: ", style="bold red")
-    text.append(f"{error.message}\n")
+    text.append(f"{first_line}\n")
     if error.traceback:
         text.append(error.traceback.rstrip() + "\n", style="dim")
     return text
+
+
+def _exits(exit_codes: dict[str, int]) -> list[str]:
+    return [
+        f"process {name} ended with exit code {code}" for name, code in exit_codes.items() if code
+    ]
 
 
 def _count(number: int, one: str, many: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -59,7 +60,7 @@ class Report:
             "seed": self.seed,
             "digest": self.digest,
             "outcome": self.outcome,
-            "gradients_equal": None if gradients is None else gradients.equal,
+            "gradients_equal": None if gradients is None else gradients.verdict,
             "leaked": {"rrefs": self.leaked_rrefs, "contexts": self.leaked_contexts},
             "virtual_time_s": self.virtual_time_s,
             "wall_time_s": self.wall_time_s,
@@ -71,7 +72,11 @@ class Report:
             else {
                 "passes": gradients.passes,
                 "compared": gradients.compared,
-                "max_deviation": gradients.max_deviation,
+                "failed": gradients.failed,
+                # a gradient of another shape deviates infinitely, which JSON cannot say
+                "max_deviation": gradients.max_deviation
+                if math.isfinite(gradients.max_deviation)
+                else None,
                 "not_comparable": gradients.not_comparable,
                 "mismatches": gradients.mismatches,
             },

@@ -371,6 +371,8 @@ class SimRuntime(Runtime):
             for _ in range(100):  # a finally block that waits is thrown at again
                 if glet.dead:
                     break
+                if self.isolation is not None:
+                    self.isolation.enter(task)
                 glet.throw(GreenletExit)
         self.running = before
         self._ended(task, None)

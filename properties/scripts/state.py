@@ -82,7 +82,7 @@ def main(rank, world_size):
         print(rpc.rpc_sync(2, torch.add, args=(torch.ones(1), 2)))
         print(rpc.rpc_sync(rpc.get_worker_info("node:1"), max, args=(3, 4)))
         info = rpc._get_debug_info()
-        print("keys", "agent.num_pending_requests" in info, "num_owner_rrefs" in info)
+        print("info", sorted(info), info["num_owner_rrefs"], info["num_autograd_contexts"])
         sys.stdout.flush()
     rpc.shutdown()
 

@@ -55,7 +55,7 @@ def run(rank, world_size):
         f"worker{rank}",
         rank=rank,
         world_size=world_size,
-        rpc_backend_options=rpc.TensorPipeRpcBackendOptions(num_worker_threads=4),
+        rpc_backend_options=rpc.TensorPipeRpcBackendOptions(num_worker_threads=6),
     )
     if rank == 0:
         net = rpc.remote("worker1", Net)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from sys import getrefcount
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ _storage_use_count = torch._C._storage_Use_Count
 
 
 def accumulate_grad(
-    grads: MutableMapping[Tensor, Tensor], variable: Tensor, new_grad: list[Tensor]
+    grads: MutableMapping[Tensor, Tensor], variable: Tensor, new_grad: list[Any]
 ) -> None:
     """Add ``new_grad[0]`` to ``grads[variable]``. Grad mode must be off.
 
@@ -43,9 +44,9 @@ def accumulate_grad(
         old += new
 
 
-def is_stealable(holder: list[Tensor], variable: Tensor) -> bool:
+def is_stealable(holder: list[Any], variable: Tensor) -> bool:
     """Whether the one tensor in ``holder`` may become a gradient without being copied."""
-    if getrefcount(holder[0]) != _UNSHARED or holder[0]._use_count() != 1:  # type: ignore[attr-defined]
+    if getrefcount(holder[0]) != _UNSHARED or holder[0]._use_count() != 1:
         return False
     layout = holder[0].layout
     if layout is torch.strided:
@@ -58,7 +59,9 @@ def is_stealable(holder: list[Tensor], variable: Tensor) -> bool:
             and obeys_layout_contract(holder[0], variable)
         )
     if layout is torch.sparse_coo:
-        return holder[0]._indices().is_contiguous() and holder[0]._values().is_contiguous()
+        return bool(
+            holder[0]._indices().is_contiguous() and holder[0]._values().is_contiguous()
+        )
     return False
 
 

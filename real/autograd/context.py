@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -99,7 +99,7 @@ class DistAutogradContext:
 
     # -- gradients ----------------------------------------------------------------------
 
-    def accumulate_grad(self, variable: Tensor, grad: list[Tensor]) -> None:
+    def accumulate_grad(self, variable: Tensor, grad: list[Tensor | None]) -> None:
         """Add ``grad[0]``; see :func:`real.autograd.accumulate.accumulate_grad`."""
         with self._lock:
             accumulate_grad(self._grads, variable, grad)
@@ -107,7 +107,7 @@ class DistAutogradContext:
                 self._record_grad_event(variable.device)
 
     def _record_grad_event(self, device: torch.device) -> None:
-        event = torch.cuda.Event()
+        event: Any = cast(Any, torch.cuda.Event)()
         event.record(torch.cuda.current_stream(device))
         self._grad_ready_events[device] = event
 

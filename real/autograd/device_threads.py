@@ -103,7 +103,6 @@ class DeviceThreads:
     def _run(self, device: torch.device, task: NodeTask) -> None:
         graph_task = task.base
         assert graph_task is not None
-        assert task.inputs is not None
         assert graph_task.cpu_ready_queue is not None
         if not graph_task.has_error:
             try:

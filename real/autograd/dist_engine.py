@@ -148,11 +148,11 @@ class DistEngine:
                 raise RuntimeError("requires_grad not set on root")
             if root.numel() != 1:
                 raise RuntimeError(
-                    f"{root.name or ''} is not a scalar, all roots need to be scalar"
+                    f"{_name(root)} is not a scalar, all roots need to be scalar"
                 )
             if root.grad_fn is None:
                 raise RuntimeError(
-                    f"{root.name or ''} does not have a valid gradient function."
+                    f"{_name(root)} does not have a valid gradient function."
                 )
             edge = get_gradient_edge(root)
             edges.append((edge.node, edge.output_nr))
@@ -283,7 +283,7 @@ class DistEngine:
                     continue
                 dependencies[following] = 1
                 kind = KINDS[type(following)]
-                if kind == ACCUMULATE or kind == RECV:
+                if kind >= ACCUMULATE:
                     # Not run by this pass but captured (AccumulateGrad), or run as a leaf.
                     output_edges.append(edge)
                     if kind == RECV:

@@ -7,7 +7,7 @@ checks, accumulation, release of saved variables) is done here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -141,7 +141,7 @@ class Engine:
         grads = inputs.buffer
         if not info.needed:  # else the hooks are called as the function is
             if type(func) is AccumulateGrad:
-                call_leaf_hooks(func.variable, grads)
+                call_leaf_hooks(cast(Any, func).variable, grads)
             else:
                 grads = call_tensor_pre_hooks(func, self._abi.pointer(func), grads)
         for capture in info.captures:
@@ -163,6 +163,7 @@ class Engine:
         how many inputs each of the nodes has that they go to (see ``validate_outputs``).
         """
         inputs = input_buffer.buffer
+        outputs: list[Tensor | None]
         kind = KINDS[type(func)]
         if kind == CPP:
             pointer = read_word(MEMORY, id(func) + self._cpp_offset)[0]
@@ -172,13 +173,12 @@ class Engine:
         else:
             pointer = read_word(MEMORY, id(func) + self._python_offset)[0]
 
-        vtable, *hooks = self._read_node(MEMORY, pointer)
-        hooked = any(hooks)
+        vtable, first, second, third, fourth = self._read_node(MEMORY, pointer)
+        hooked = first or second or third or fourth
         if hooked:
             inputs = call_tensor_pre_hooks(func, pointer, inputs)
             inputs = call_pre_hooks(pointer, inputs)
 
-        outputs: list[Tensor | None]
         if kind == CPP:
             returned = func(*inputs)
             outputs = list(returned) if type(returned) is tuple else [returned]

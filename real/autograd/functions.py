@@ -155,7 +155,7 @@ def _backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
 
 
 # A node's name is that of its type, and users look for torch's.
-_RecvRpc: Any = FunctionMeta(
+_RecvRpc: Any = cast(Any, FunctionMeta)(
     f"{_NAMESPACE}::RecvRpc",
     (Function,),
     {"forward": staticmethod(_forward), "backward": staticmethod(_backward)},

@@ -29,10 +29,7 @@ def call_tensor_pre_hooks(func: Node, pointer: int, inputs: Grads) -> Grads:
         return _call_through_torch(func, inputs)
     outputs = list(inputs)
     for hook in hooks:
-        value = outputs[hook.index]
-        for call in list(hook.hooks.values()):
-            value = _check_single_result(value, call(value), call)
-        outputs[hook.index] = value
+        outputs[hook.index] = _call_tensor_hooks(hook.hooks, outputs[hook.index])
     if abi.retains_grad(pointer):
         # Torch keeps these to itself, so its engine calls them; ours have had their turn.
         saved = [(hook.hooks, dict(hook.hooks)) for hook in hooks]
@@ -48,10 +45,15 @@ def call_tensor_pre_hooks(func: Node, pointer: int, inputs: Grads) -> Grads:
 
 def call_leaf_hooks(variable: Tensor, inputs: Grads) -> None:
     """Hooks of a leaf, which live on the tensor; changes ``inputs[0]``."""
-    hooks = variable._backward_hooks
+    hooks: Any = variable._backward_hooks
     if hooks:
-        for call in list(hooks.values()):
-            inputs[0] = _check_single_result(inputs[0], call(inputs[0]), call)
+        inputs[0] = _call_tensor_hooks(hooks, inputs[0])
+
+
+def _call_tensor_hooks(hooks: dict[int, Callable[..., Any]], grad: Tensor | None) -> Tensor | None:
+    for call in list(hooks.values()):
+        grad = _check_single_result(grad, call(grad), call)
+    return grad
 
 
 def call_pre_hooks(pointer: int, inputs: Grads) -> Grads:

@@ -6,9 +6,10 @@ import itertools
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from real.autograd.input_buffer import InputBuffer
+
 if TYPE_CHECKING:
     from real.autograd.graph_task import GraphTask, Node
-    from real.autograd.input_buffer import InputBuffer
     from real.runtime import Runtime
 
 #: sorts before every depth
@@ -24,7 +25,7 @@ class NodeTask:
         self,
         base: GraphTask | None,
         fn: Node,
-        inputs: InputBuffer | None,
+        inputs: InputBuffer,
         is_shutdown_task: bool = False,
     ) -> None:
         self.base = base
@@ -54,7 +55,7 @@ class ReadyQueue:
 
     def push_shutdown_task(self) -> None:
         """Tell whoever pops to end; it comes before everything else."""
-        task = NodeTask(None, None, None, is_shutdown_task=True)
+        task = NodeTask(None, None, InputBuffer(0), is_shutdown_task=True)
         heappush(self._heap, (-_SHUTDOWN_DEPTH, 0, next(self._insertions), task))
 
     def pop(self) -> NodeTask:

@@ -39,8 +39,7 @@ def validate_outputs(
             f"expected {len(next_edges)}, but got {len(grads)}"
         )
     sizes = [0] * len(grads)
-    i = 0
-    for following, input_nr in next_edges:
+    for i, (following, input_nr) in enumerate(next_edges):
         grad = grads[i]
         if grad is not None and following is not None:
             # Not kept: a metadata object is cheap only while the last one is free to be reused.
@@ -54,8 +53,7 @@ def validate_outputs(
                 or grad.device != expected.device
             ):
                 grads[i] = make_fit(grad, expected, i, node)
-            inputs = expected = None
-        i += 1
+            del inputs, expected
     return sizes
 
 

@@ -212,7 +212,8 @@ class RpcAgent:
         if tracer.enabled:
             tracer.emit(tracing.CALL_STARTED, id, to, message.type._name_, timeout_s)
         if timeout_s != NO_RPC_TIMEOUT:
-            call.timer = self._runtime.call_later(timeout_s, lambda: self._expire(id))
+            # A negative limit is over at once, as in torch; time does not run backwards for it.
+            call.timer = self._runtime.call_later(max(timeout_s, 0.0), lambda: self._expire(id))
         try:
             self._world.send(self._group, message)
         except ConnectionError as error:
@@ -412,7 +413,6 @@ class RpcAgent:
 
     def get_metrics(self) -> dict[str, str]:
         return {
-            "agent.num_pending_requests": str(len(self._calls)),
             "agent.thread_pool_size": str(self.pool.size),
             "agent.num_idle_threads": str(self.pool.size - self.pool.busy),
             "agent.client_active_calls": str(self.client_active_calls),

@@ -74,20 +74,19 @@ def _kinds(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[An
 
 
 def _match(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BuiltinOp:
-    own, dispatched = _schemas(name)
+    dispatched, own = _schemas(name)
     errors: list[str] = []
-    for schema in own + dispatched:
+    for schema in dispatched + own:
         try:
             torch._C._check_schema_allow_fake_script_object(schema, *args, **kwargs)
         except RuntimeError as error:
-            # As in torch, the text tells of TorchScript's own operators only.
-            if len(errors) < len(own):
-                errors.append(str(error))
+            errors.append(str(error))
             continue
         returns = schema.returns
         type_str = returns[0].type.annotation_str if returns else "NoneType"
         return BuiltinOp(name, schema.overload_name, type_str)
-    text = "".join(f"{error}\n\n" for error in errors)
+    # As in torch, the text tells of TorchScript's own operators only.
+    text = "".join(f"{error}\n\n" for error in errors[len(dispatched) :])
     raise RuntimeError(
         f"Overloaded torch operator invoked from Python failed to match any schema:\n{text}"
     )
@@ -95,11 +94,12 @@ def _match(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BuiltinO
 
 @lru_cache(maxsize=1024)
 def _schemas(name: str) -> tuple[list[Any], list[Any]]:
-    """The overloads that only TorchScript has, which are tried first, and the others."""
+    """The overloads of the dispatcher, which are tried first, and TorchScript's own."""
     schemas: list[Any] = torch._C._jit_get_schemas_for_operator(name)
-    dispatched = set(torch._C._dispatch_get_all_op_names())
-    own = [s for s in schemas if _full_name(s) not in dispatched]
-    return own, [s for s in schemas if _full_name(s) in dispatched]
+    names = set(torch._C._dispatch_get_all_op_names())
+    # A tensor of one element passes for a number, so the order is more than a matter of speed.
+    dispatched = [s for s in schemas if _full_name(s) in names]
+    return dispatched, [s for s in schemas if _full_name(s) not in names]
 
 
 def _full_name(schema: Any) -> str:

@@ -192,7 +192,8 @@ def _python_future(worker: Worker, response: Future[Message]) -> Future[Any]:
     def convert(response: Future[Message]) -> None:
         error = response.error
         if error is not None:
-            result.try_fail(error)
+            # What kind of error it was stands in the text: callers know RuntimeError only.
+            result.try_fail(RuntimeError(str(error)))
             return
         try:
             here = torch.is_grad_enabled()

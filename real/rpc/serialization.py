@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from real.future import FutureError
 from real.rpc.discard import discard_references
 from real.rpc.state import rpc_state
 from real.tracing import UDF_ENDED, UDF_STARTED
@@ -69,6 +70,12 @@ def user_global(module: str, qualname: str) -> Any:
     raise RuntimeError("a reference of a message was read outside the message")
 
 
+def reduce_script_module(module: torch.jit.ScriptModule) -> Any:
+    saved = io.BytesIO()
+    torch.jit.save(module, saved)
+    return load_script_module, (saved.getvalue(),)
+
+
 def load_script_module(saved: bytes) -> torch.jit.ScriptModule:
     module: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(saved))  # type: ignore[no-untyped-call]
     return module
@@ -103,10 +110,6 @@ class _Pickler(pickle.Pickler):
                 return self._reduce_user_object(obj, module)
         if kind is torch.jit.ScriptFunction:
             return self._reduce_script_function(obj)
-        if isinstance(obj, torch.jit.ScriptModule):
-            saved = io.BytesIO()
-            torch.jit.save(obj, saved)
-            return load_script_module, (saved.getvalue(),)
         return NotImplemented
 
     def _reduce_script_function(self, obj: Any) -> Any:
@@ -204,6 +207,9 @@ def dump(worker: Worker, obj: Any) -> Pickled:
             file.write(_UDF)
             pickler.dump(tuple(obj))
         else:
+            if isinstance(obj, torch.jit.ScriptModule):
+                # As in torch: one that travels by itself makes way for those inside objects.
+                rpc_state(worker).class_reducers.setdefault(type(obj), reduce_script_module)
             file.write(_OBJECT)
             pickler.dump(obj)
     except BaseException:
@@ -259,23 +265,28 @@ def deserialize(worker: Worker, payload: bytes, tensors: list[Tensor]) -> Any:
 
 
 def run_function(worker: Worker, udf: Any) -> Any:
-    """Call the function of ``udf``: its result, or a :class:`RemoteException` if it raises."""
+    """Call the function of ``udf``: its result, or a :class:`RemoteException` if it raises.
+
+    Raises FutureError if the function wants to end the process.
+    """
     tracer = worker.tracer
     if tracer.enabled:
         tracer.emit(UDF_STARTED, _name_of(udf))
-    failure: RemoteException | None = None
-    result: Any = None
+    error_name: str | None = None
     try:
         if isinstance(udf, AttributeError):
             raise udf
-        result = udf.func(*udf.args, **udf.kwargs)
+        return udf.func(*udf.args, **udf.kwargs)
     except Exception as error:
-        failure = capture_exception(worker, error)
-    if tracer.enabled:
-        tracer.emit(
-            UDF_ENDED, _name_of(udf), None if failure is None else failure.exception_type.__name__
-        )
-    return result if failure is None else failure
+        error_name = type(error).__name__
+        return capture_exception(worker, error)
+    except (SystemExit, KeyboardInterrupt) as error:
+        # Only the call ends, not the thread that serves it: the caller gets an error of its own.
+        error_name = type(error).__name__
+        raise FutureError(f"{error_name}: {error}") from None
+    finally:
+        if tracer.enabled:
+            tracer.emit(UDF_ENDED, _name_of(udf), error_name)
 
 
 def capture_exception(worker: Worker, error: Exception) -> RemoteException:

@@ -269,6 +269,7 @@ def _start_child(child: BaseProcess, parent: SimProcess, method: str) -> SimProc
         path=parent.space.path,
         daemon=child.daemon,
     )
+    process.runs_exit_handlers = memory is None
 
     def body() -> None:
         _import_main(process, memory)

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
+import torch
+
 from sim.compat.children import OWN_RANK
 from sim.compat.errors import ProcessError
 from sim.compat.isolation import TorchIsolation
@@ -54,7 +56,7 @@ class ProcessResult:
 
 
 class Launcher:
-    """The processes of one script. A context manager: put ``runtime.run()`` inside.
+    """The processes of one script. A context manager; inside, :meth:`start` and :meth:`run`.
 
     ``new_worker(name)`` makes the worker that a process runs as. ``workers`` is the number of
     ranks, None if the script is to decide. Script output goes to ``stdout`` and ``stderr``. The
@@ -108,6 +110,13 @@ class Launcher:
         else:
             self._start(0)
 
+    def run(self) -> bool:
+        """Step the simulation until every process has ended; False if some wait for ever."""
+        self.runtime.run(until_idle=False)
+        # What the last process leaves to do at this instant: its tasks are killed, its end noted.
+        self.runtime.run(max_time_s=self.runtime.now())
+        return all(process.has_ended for process in self.table.processes)
+
     def results(self) -> list[ProcessResult]:
         """How each process ended, in order of start."""
         return [self._result(process) for process in self.table.processes]
@@ -120,6 +129,7 @@ class Launcher:
         self._outside = {name: getattr(sys, name) for name in _STREAMS}
         self._outside["environ"] = _REAL_ENVIRON._data
         self._outside["random"] = random.getstate()
+        self._outside["threads"] = torch.get_num_threads()
         self._outside["modules"] = self.table.program.outside
         # Library code that draws from Python's own shared state should do so repeatably.
         random.seed(self.runtime.random("shared random state").getrandbits(64))
@@ -138,6 +148,8 @@ class Launcher:
         for name in _STREAMS:
             setattr(sys, name, self._outside[name])
         _REAL_ENVIRON._data = self._outside["environ"]
+        if torch.get_num_threads() != self._outside["threads"]:
+            torch.set_num_threads(self._outside["threads"])
         random.setstate(self._outside["random"])
         for name, module in self._outside["modules"].items():
             sys.modules.setdefault(name, module)

@@ -96,6 +96,8 @@ class SimProcess:
         self.stderr: Any = Stream(self, group.stderr)
         self.excepthook: Any = sys.__excepthook__
         self.is_silent = False
+        #: False for a forked child, which ends without them
+        self.runs_exit_handlers = True
         self.exit_handlers: list[tuple[Callable[..., object], Any, Any]] = []
         self.children: list[SimProcess] = []
         self.threads: ThreadTable | None = None
@@ -178,6 +180,8 @@ class SimProcess:
         code = exit_code_of(error)
         if code is None:
             self.error = report(error)
+            if self.parent is not None:
+                sys.stderr.write(f"Process {self.name}:\n")
             # A program may have put its own in place of the default.
             if self.excepthook is sys.__excepthook__ and sys.excepthook is sys.__excepthook__:
                 sys.stderr.write(self.error.traceback)
@@ -200,7 +204,8 @@ class SimProcess:
                     child.terminate()
             for child in self.children:
                 child.ended.wait()
-            self.run_exit_handlers()
+            if self.runs_exit_handlers:
+                self.run_exit_handlers()
         except GreenletExit:
             raise
         except BaseException as error:

@@ -46,6 +46,8 @@ class Program:
         #: ``sys.modules`` outside the simulation
         self.outside = dict(sys.modules)
         self._codes: dict[str, CodeType] = {}
+        #: (name, user entries) of library modules that no user module stands in front of
+        self._elsewhere: set[tuple[str, tuple[str, ...]]] = set()
         self._user_entries: dict[str, bool] = {}
 
     def code(self, path: str) -> CodeType:
@@ -76,11 +78,16 @@ class Program:
 
         None if it is a library's, an extension module, or not there at all.
         """
-        entries = [entry for entry in path if self.is_user_entry(entry)]
-        if not entries:
+        entries = tuple(entry for entry in path if self.is_user_entry(entry))
+        if not entries or (name, entries) in self._elsewhere:
             return None
         spec = PathFinder.find_spec(name, entries)
-        if spec is None or isinstance(spec.loader, ExtensionFileLoader):
+        if spec is None:
+            if name in self.outside:
+                # A script may write a module and then import it, but not one of a library's.
+                self._elsewhere.add((name, entries))
+            return None
+        if isinstance(spec.loader, ExtensionFileLoader):
             return None
         places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
         if any(place.startswith(_OWN_PACKAGES) for place in places):
