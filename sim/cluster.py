@@ -45,7 +45,8 @@ class Cluster:
         rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S,
     ) -> None:
         self.size = workers
-        self.runtime = SimRuntime(seed=seed, order=order, isolation=TorchIsolation())
+        self._isolation = TorchIsolation()
+        self.runtime = SimRuntime(seed=seed, order=order, isolation=self._isolation)
         self.trace = Trace(observer=observer)
         tracer = self.trace.tracer(self.runtime) if trace else NULL_TRACER
         self.runtime.tracer = tracer
@@ -76,6 +77,7 @@ class Cluster:
         tb: TracebackType | None,
     ) -> None:
         self.runtime.close()
+        self._isolation.close()
         self._open.close()
 
     def init_rpc(self, rank: int) -> None:
@@ -100,6 +102,7 @@ class Cluster:
         """
         results: list[Any] = [None] * self.size
         errors: dict[int, BaseException] = {}
+        finished: list[int] = []
 
         def process(rank: int) -> None:
             try:
@@ -108,8 +111,10 @@ class Cluster:
                     results[rank] = main(rank)
                 elif rank < len(main):
                     results[rank] = main[rank]()
+                finished.append(rank)
+                if len(finished) == self.size:
+                    collect()  # what the workers dropped in cycles is theirs no more
                 if shutdown:
-                    collect()
                     api.shutdown()
             except Exception as error:
                 errors[rank] = error

@@ -21,6 +21,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from real import tracing
 from real.runtime import Event, Lock, Runtime, Task, Timer, current_task_or_none, enter_task
+from sim.garbage import collect
 
 if TYPE_CHECKING:
     from real.worker import Worker
@@ -29,6 +30,8 @@ Order = Literal["fifo", "random"]
 
 #: SimPy priority of everything that is ready in fifo order
 NORMAL = 1
+#: steps between two collections of cyclic garbage: a count, so that every run has the same
+COLLECT_EVERY = 50_000
 #: chance that a scheduling point lets another ready task in, in random order
 PREEMPTION = 0.1
 
@@ -187,6 +190,7 @@ class SimRuntime(Runtime):
         self.preemptive = order == "random"
         self._order_stream = self.random("schedule") if self.preemptive else None
         self._cancelled = 0
+        self._steps = 0
         self._ids = itertools.count()
         #: every task that has not ended, in order of creation
         self.tasks: dict[SimTask, None] = {}
@@ -322,6 +326,9 @@ class SimRuntime(Runtime):
         queue = self.env._queue
         try:
             while self.live > 0:
+                self._steps += 1
+                if self._steps % COLLECT_EVERY == 0:
+                    collect()
                 if not until_idle and self._foreground == 0:
                     break
                 if max_time_s is not None and queue[0][0] > max_time_s:

@@ -59,9 +59,7 @@ def is_stealable(holder: list[Any], variable: Tensor) -> bool:
             and obeys_layout_contract(holder[0], variable)
         )
     if layout is torch.sparse_coo:
-        return bool(
-            holder[0]._indices().is_contiguous() and holder[0]._values().is_contiguous()
-        )
+        return bool(holder[0]._indices().is_contiguous() and holder[0]._values().is_contiguous())
     return False
 
 

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DistAutogradContext", "backward", "context", "get_gradients", "is_available"]
 
-_NOT_INITIALIZED = (
-    "Need to initialize distributed autograd using torch.distributed.autograd.init()"
-)
+_NOT_INITIALIZED = "Need to initialize distributed autograd using torch.distributed.autograd.init()"
 
 
 def is_available() -> bool:

@@ -47,7 +47,9 @@ class DeviceThreads:
         """Whether nodes of this device have a task of their own."""
         return device.type == "cuda"
 
-    def on_stream(self, device: torch.device, graph_task: GraphTask) -> AbstractContextManager[object]:
+    def on_stream(
+        self, device: torch.device, graph_task: GraphTask
+    ) -> AbstractContextManager[object]:
         """Where the work of a node on ``device`` is queued."""
         stream = graph_task.caller_current_streams[device.index or 0]
         graph_task.leaf_streams[stream] = None

@@ -16,15 +16,14 @@ from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 
 from real import tracing
-from real.autograd.context import DistAutogradContext, ThreadLocalDistAutogradContext
+from real.autograd.capture_hook import DistAccumulateGradCaptureHook
+from real.autograd.context import DistAutogradContext
 from real.autograd.device_threads import DeviceThreads
 from real.autograd.engine import ACCUMULATE, KINDS, RECV, Engine
 from real.autograd.functions import GraphRoot, SendRpcBackward
 from real.autograd.graph_task import CPU_DEVICE, GraphTask, GraphTaskGuard, Node
-from real.autograd.hooks import call_post_hooks, call_pre_hooks
 from real.autograd.input_buffer import InputBuffer
 from real.autograd.messages import PassId
-from real.autograd.node_abi import MEMORY, node_abi
 from real.autograd.ready_queue import NodeTask, ReadyQueue
 from real.future import Future, FutureError, completed
 from real.ids import ContextId
@@ -32,43 +31,6 @@ from real.ids import ContextId
 if TYPE_CHECKING:
     from real.autograd.graph_task import Edge
     from real.worker import Worker
-
-
-class DistAccumulateGradCaptureHook:
-    """Adds a captured gradient to the context, between the hooks of its AccumulateGrad node."""
-
-    __slots__ = ("_accumulate_grad", "_context", "_number", "_pointer", "_tracer", "_variable")
-
-    def __init__(
-        self, accumulate_grad: Node, context: DistAutogradContext, number: int, tracer: tracing.Tracer
-    ) -> None:
-        self._accumulate_grad = accumulate_grad
-        self._pointer = node_abi().pointer(accumulate_grad)
-        self._variable = accumulate_grad.variable
-        self._context = context
-        self._number = number
-        self._tracer = tracer
-
-    def __call__(self, input_grads: list[Tensor | None]) -> Tensor | None:
-        _, *hooks = node_abi().read_node(MEMORY, self._pointer)
-        if not any(hooks):
-            self._accumulate(input_grads)
-            return input_grads[0]
-        with ThreadLocalDistAutogradContext(self._context):
-            # Called even without a gradient, as another entry may bring it.
-            input_grads[:] = call_pre_hooks(self._pointer, input_grads)
-            self._accumulate(input_grads)
-            call_post_hooks(self._pointer, [], input_grads)
-        return input_grads[0]
-
-    def _accumulate(self, input_grads: list[Tensor | None]) -> None:
-        if input_grads[0] is None:
-            return
-        self._context.accumulate_grad(self._variable, input_grads)
-        if self._tracer.enabled:
-            self._tracer.emit(
-                tracing.GRADIENT_ACCUMULATED, self._context.context_id, self._number
-            )
 
 
 class DistEngine:
@@ -138,7 +100,10 @@ class DistEngine:
     def validate_roots_and_retrieve_edges(
         self, roots: Sequence[Tensor]
     ) -> tuple[tuple[Edge, ...], list[Tensor]]:
-        """The gradient edges of the roots, and a one for each. Raises RuntimeError."""
+        """The gradient edges of the roots, and a one for each.
+
+        Raises RuntimeError; the texts begin with the name of a tensor, which is empty.
+        """
         if not roots:
             raise RuntimeError("No tensors provided for gradient computation.")
         edges = []
@@ -147,13 +112,9 @@ class DistEngine:
             if not root.requires_grad:
                 raise RuntimeError("requires_grad not set on root")
             if root.numel() != 1:
-                raise RuntimeError(
-                    f"{_name(root)} is not a scalar, all roots need to be scalar"
-                )
+                raise RuntimeError(" is not a scalar, all roots need to be scalar")
             if root.grad_fn is None:
-                raise RuntimeError(
-                    f"{_name(root)} does not have a valid gradient function."
-                )
+                raise RuntimeError(" does not have a valid gradient function.")
             edge = get_gradient_edge(root)
             edges.append((edge.node, edge.output_nr))
             grads.append(torch.ones_like(root, memory_format=torch.contiguous_format))
@@ -283,7 +244,7 @@ class DistEngine:
                     continue
                 dependencies[following] = 1
                 kind = KINDS[type(following)]
-                if kind >= ACCUMULATE:
+                if kind >= RECV:
                     # Not run by this pass but captured (AccumulateGrad), or run as a leaf.
                     output_edges.append(edge)
                     if kind == RECV:
@@ -336,9 +297,7 @@ class DistEngine:
         for node, _ in recv_backward_edges:
             exec_info[node].needed = True
 
-    def _begin(
-        self, context: DistAutogradContext, graph_task: GraphTask, pass_id: PassId
-    ) -> None:
+    def _begin(self, context: DistAutogradContext, graph_task: GraphTask, pass_id: PassId) -> None:
         """Note that a pass runs. The engine's lock is held."""
         context.set_graph_task(graph_task)
         context.pass_id = context.latest_pass = pass_id
@@ -347,9 +306,7 @@ class DistEngine:
         if tracer.enabled:
             self._trace_beginning(context, graph_task)
         if tracer.observer is not None:
-            tracer.observer.gradients(
-                self._worker.id, context.context_id, context.live_gradients()
-            )
+            tracer.observer.gradients(self._worker.id, context.context_id, context.live_gradients())
 
     def _trace_beginning(self, context: DistAutogradContext, graph_task: GraphTask) -> None:
         exec_info = graph_task.exec_info
@@ -361,14 +318,10 @@ class DistEngine:
             graph_task.keep_graph,
             graph_task.outstanding_tasks,
         )
+        counts = graph_task.dependencies
         nodes = tuple(
-            (
-                number,
-                node.name(),
-                graph_task.dependencies.get(node, 0),
-                not exec_info or exec_info[node].should_execute(),
-            )
-            for node, number in graph_task.numbers.items()
+            (n, node.name(), counts.get(node, 0), not exec_info or exec_info[node].should_execute())
+            for node, n in graph_task.numbers.items()
         )
         emit(tracing.DEPENDENCIES_COMPUTED, context.context_id, nodes)
 
@@ -397,9 +350,7 @@ class DistEngine:
                 accumulated.set_error(FutureError(f"Error on Node {self._worker.id}: {text}"))
 
         graph_task.future_result.add_callback(graph_done)
-        self._launch(
-            NodeTask(graph_task, graph_root, InputBuffer(0)), increment_outstanding_tasks
-        )
+        self._launch(NodeTask(graph_task, graph_root, InputBuffer(0)), increment_outstanding_tasks)
         return accumulated
 
     def _launch(self, node_task: NodeTask, increment_outstanding_tasks: bool) -> None:

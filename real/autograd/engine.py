@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from real.autograd.ready_queue import ReadyQueue
     from real.worker import Worker
 
-#: how a node is called, by its type
-CPP, PYTHON, RECV, OURS, ACCUMULATE = range(5)
+#: how a node is called, by its type; the last two are leaves of a worker's graph
+CPP, PYTHON, OURS, RECV, ACCUMULATE = range(5)
 
 
 class _Kinds(dict[type, int]):
@@ -51,9 +51,7 @@ def _accumulate_grad_type() -> type:
 
 
 AccumulateGrad = _accumulate_grad_type()
-KINDS = _Kinds(
-    {RecvNode: RECV, GraphRoot: OURS, SendRpcBackward: OURS, AccumulateGrad: ACCUMULATE}
-)
+KINDS = _Kinds({RecvNode: RECV, GraphRoot: OURS, SendRpcBackward: OURS, AccumulateGrad: ACCUMULATE})
 
 
 class Engine:

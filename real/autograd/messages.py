@@ -187,9 +187,7 @@ class RRefBackwardReq:
 
     def to_message(self) -> Message:
         payload = _RREF_BACKWARD.pack(*self.rref_id, self.autograd_context_id, self.retain_graph)
-        return Message(
-            self.type, payload, about=(self.autograd_context_id, tuple(self.rref_id))
-        )
+        return Message(self.type, payload, about=(self.autograd_context_id, tuple(self.rref_id)))
 
     @classmethod
     def from_message(cls, message: Message) -> RRefBackwardReq:

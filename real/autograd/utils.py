@@ -77,9 +77,7 @@ def get_message_with_autograd(
     if tensors:
         add_send_rpc_backward(worker, context, metadata, tensors, dst)
     context.add_known_worker_id(dst)
-    return RpcWithAutograd(
-        message_type, worker.id, metadata, message, recorded
-    ).to_message()
+    return RpcWithAutograd(message_type, worker.id, metadata, message, recorded).to_message()
 
 
 def add_send_rpc_backward(
@@ -122,7 +120,9 @@ def add_recv_rpc_backward(
         observer = tracer.observer
         anchors = observer.anchors(worker.id, *metadata) if observer is not None else ()
         recv = RecvRpcBackward(metadata, context, from_worker_id, device_map or {})
-        context.add_recv_function(set_history(received, recv, anchors, observer), metadata.message_id)
+        context.add_recv_function(
+            set_history(received, recv, anchors, observer), metadata.message_id
+        )
         if tracer.enabled:
             tracer.emit(tracing.RECV_ATTACHED, *metadata, from_worker_id, len(received))
     return context

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _strided = torch.strided
 
+
 class InputMetadata(Protocol):
     """What torch tells of one input of a node."""
 
@@ -81,8 +82,7 @@ def make_fit(grad: Tensor, expected: InputMetadata, index: int, node: Node) -> T
     if grad.device != expected.device:
         if grad.dim() != 0:
             raise RuntimeError(
-                f"{_invalid(node, index)} - expected device {expected.device} "
-                f"but got {grad.device}"
+                f"{_invalid(node, index)} - expected device {expected.device} but got {grad.device}"
             )
         grad = grad.to(expected.device)
     return grad

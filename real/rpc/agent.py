@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from real import tracing
 from real.future import Future
@@ -421,5 +421,4 @@ class RpcAgent:
         }
 
     def get_debug_info(self) -> dict[str, str]:
-        info: dict[str, Any] = self.get_metrics()
-        return info
+        return self.get_metrics()

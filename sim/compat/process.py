@@ -240,6 +240,8 @@ class SimProcess:
         if self.exit_code is not None:
             return
         self.exit_code = code
+        if self.error is not None:
+            self.group.failed.append(self)
         # Tasks are killed by the scheduler, never by one another: a `finally` may try to wait.
         self.group.runtime.call_later(0.0, self._clean_up)
 
@@ -331,8 +333,6 @@ class ProcessTable:
         return self.processes[index] if 0 <= index < len(self.processes) else None
 
     def process_ended(self, process: SimProcess) -> None:
-        if process.error is not None:
-            self.failed.append(process)
         if self.on_end is not None:
             self.on_end(process)
 

@@ -1,0 +1,55 @@
+"""What happens to a gradient that reaches a leaf in a distributed pass
+(torch/csrc/distributed/autograd/engine/dist_engine.cpp: DistAccumulateGradCaptureHook)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from real import tracing
+from real.autograd.context import DistAutogradContext, ThreadLocalDistAutogradContext
+from real.autograd.hooks import call_post_hooks, call_pre_hooks
+from real.autograd.node_abi import MEMORY, node_abi
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from real.autograd.graph_task import Node
+
+
+class DistAccumulateGradCaptureHook:
+    """Adds a captured gradient to the context, between the hooks of its AccumulateGrad node."""
+
+    __slots__ = ("_accumulate_grad", "_context", "_number", "_pointer", "_tracer", "_variable")
+
+    def __init__(
+        self,
+        accumulate_grad: Node,
+        context: DistAutogradContext,
+        number: int,
+        tracer: tracing.Tracer,
+    ) -> None:
+        self._accumulate_grad = accumulate_grad
+        self._pointer = node_abi().pointer(accumulate_grad)
+        self._variable = accumulate_grad.variable
+        self._context = context
+        self._number = number
+        self._tracer = tracer
+
+    def __call__(self, input_grads: list[Tensor | None]) -> Tensor | None:
+        _, *hooks = node_abi().read_node(MEMORY, self._pointer)
+        if not any(hooks):
+            self._accumulate(input_grads)
+            return input_grads[0]
+        with ThreadLocalDistAutogradContext(self._context):
+            # Called even without a gradient, as another entry may bring it.
+            input_grads[:] = call_pre_hooks(self._pointer, input_grads)
+            self._accumulate(input_grads)
+            call_post_hooks(self._pointer, [], input_grads)
+        return input_grads[0]
+
+    def _accumulate(self, input_grads: list[Tensor | None]) -> None:
+        if input_grads[0] is None:
+            return
+        self._context.accumulate_grad(self._variable, input_grads)
+        if self._tracer.enabled:
+            self._tracer.emit(tracing.GRADIENT_ACCUMULATED, self._context.context_id, self._number)
