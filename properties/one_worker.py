@@ -12,6 +12,7 @@ from real.autograd import api as dist_autograd
 from real.rpc.transport import QueueWorld
 from real.tracing import NULL_TRACER, Tracer
 from real.worker import Worker
+from sim.compat.isolation import TorchIsolation
 from sim.scheduler import SimRuntime
 
 T = TypeVar("T")
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 def on_one_worker(main: Callable[[], T], tracer: Tracer = NULL_TRACER) -> T:
     """What ``main()`` returns, run as the only task of a new worker."""
-    runtime = SimRuntime(seed=0)
+    runtime = SimRuntime(seed=0, isolation=TorchIsolation())
     worker = Worker(runtime, QueueWorld(runtime), tracer=tracer)
     worker.id = 0
     results: list[T] = []

@@ -48,7 +48,7 @@ def test_gradients_are_right_nothing_leaks_and_hash_seeds_do_not_matter(name: st
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-@pytest.mark.parametrize("workers", ["2", "3", "7"])
+@pytest.mark.parametrize("workers", ["2", "6"])
 def test_any_number_of_workers_will_do(name: str, workers: str) -> None:
     ended = squall("run", f"examples/{name}.py", "--workers", workers, "--json")
     assert ended.returncode == 0, ended.stderr

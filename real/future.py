@@ -13,7 +13,7 @@ import copy
 import itertools
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from real.runtime import Event, Runtime, current_task
 
@@ -235,6 +235,9 @@ class Future(Generic[T]):
             raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
         self.set_error(result)
 
+    def __reduce__(self) -> NoReturn:
+        raise RuntimeError("Can not pickle torch.futures.Future")
+
     def __class_getitem__(cls, item: object) -> Any:
         return cls
 
@@ -272,5 +275,20 @@ def collect_all(futures: list[Future[T]]) -> Future[list[Future[T]]]:
 
 
 def wait_all(futures: list[Future[T]]) -> list[T]:
-    """Wait for all, then give their values or raise the first error in list order."""
-    return [future.wait() for future in collect_all(futures).wait()]
+    """Wait for all and give their values; raise the first error as soon as it is there.
+
+    First in time: the futures that come after it are not waited for (torch.futures.wait_all).
+    """
+    ended: Future[Any] = Future(what="all of a list of futures, or one error")
+
+    def one_done(future: Future[T]) -> None:
+        try:
+            future.value()
+        except Exception as error:
+            ended.try_fail(error)
+
+    for future in futures:
+        future.add_callback(one_done)
+    collect_all(futures).add_callback(ended.try_complete)
+    ended.wait()
+    return [future.value() for future in futures]

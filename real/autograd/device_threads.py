@@ -98,7 +98,6 @@ class DeviceThreads:
             self._launch(task, False)
 
     def _device_thread(self, device: torch.device, queue: SharedReadyQueue) -> None:
-        torch._C._set_grad_enabled(False)
         while not (task := queue.pop()).is_shutdown_task:
             self._run(device, task)
 
@@ -108,7 +107,11 @@ class DeviceThreads:
         assert graph_task.cpu_ready_queue is not None
         if not graph_task.has_error:
             try:
-                with GraphTaskGuard(graph_task), self.on_stream(device, graph_task):
+                with (
+                    torch.no_grad(),
+                    GraphTaskGuard(graph_task),
+                    self.on_stream(device, graph_task),
+                ):
                     self._engine.evaluate_function(
                         graph_task, task.fn, task.inputs, graph_task.cpu_ready_queue
                     )

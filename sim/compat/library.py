@@ -50,7 +50,7 @@ def make_threading(space: ModuleSpace) -> ModuleType:
         module = space.execute_library("threading")
     finally:
         table.as_main = False
-    table.active = module._active  # type: ignore[attr-defined]
+    table.forget_dummies(module)
     return module
 
 

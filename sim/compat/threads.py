@@ -210,7 +210,6 @@ class ThreadTable:
         self.count = 0
         #: True while threading.py runs for the first time: its main thread is the process's
         self.as_main = False
-        self.active: dict[int, Any] | None = None
         names: dict[str, Any] = {"_runtime": runtime, "__module__": "_thread"}
         self.lock_type = type(
             "lock", (ThreadLock,), {**names, "_numbers": itertools.count(1), "__slots__": ()}
@@ -294,12 +293,20 @@ class ThreadTable:
         """A lock that is released when the calling thread has ended (3.11, 3.12)."""
         lock: ThreadLock = self.lock_type()
         if not self.as_main:
-            task = self.runtime.running
-            task.locals[_SENTINEL] = lock
-            if self.active is not None:
-                # Harmless for a thread of threading's own, which leaves by itself.
-                task.locals[_REAPER] = _DummyReaper(self.active, task.id)
+            self.runtime.running.locals[_SENTINEL] = lock
         return lock
+
+    def forget_dummies(self, threading: Any) -> None:
+        """Let the ``_DummyThread`` of a task that threading did not start go with the task."""
+        dummy = threading._DummyThread
+        init = dummy.__init__
+
+        def init_and_watch(thread: Any) -> None:
+            init(thread)
+            ident: int = thread.ident
+            self.runtime.running.locals[_REAPER] = _DummyReaper(threading._active, ident)
+
+        dummy.__init__ = init_and_watch
 
     def make_thread_handle(self, ident: int) -> ThreadHandle:
         handle: ThreadHandle = self.handle_type()
