@@ -18,7 +18,6 @@ import torch.distributed.rpc as rpc
 import torch.multiprocessing as mp
 from torch import optim
 from torch.distributed.optim import DistributedOptimizer
-from torch.distributed.rpc import RRef
 
 SAMPLES, FEATURES = 10, 5
 

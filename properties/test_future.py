@@ -39,11 +39,31 @@ def test_then_passes_on_what_the_callback_returns_or_raises() -> None:
     source: Future[int] = Future(runtime=SimRuntime())
     doubled = source.then(lambda f: f.value() * 2)
     broken = source.then(lambda f: {}[f.value()])
+    mapped = source.map(lambda f: {}[f.value()])
     source.mark_completed(21)
 
     assert doubled.value() == 42
-    with pytest.raises(KeyError):
+    with pytest.raises(RuntimeError, match="error when running the callback: KeyError: 21"):
         broken.value()
+    with pytest.raises(KeyError):
+        mapped.value()
+
+
+def test_asking_in_a_loop_lets_others_answer() -> None:
+    runtime = SimRuntime()
+    future: Future[int] = Future(runtime=runtime)
+    runtime.call_later(0.001, lambda: future.mark_completed(1))
+    log: list[float] = []
+
+    def impatient() -> None:
+        while not future.done():
+            pass
+        log.append(runtime.now())
+
+    runtime.spawn(impatient, name="impatient")
+    runtime.run()
+
+    assert log == [pytest.approx(0.001, abs=1e-5)]
 
 
 def test_waiting_tasks_get_the_value_when_it_comes() -> None:

@@ -92,7 +92,7 @@ class Future(Generic[T]):
         self._finish(None, error if error.__traceback__ is None else without_frames(error))
         return True
 
-    def mark_completed(self, value: T = cast(Any, None)) -> None:
+    def mark_completed(self, value: T = None) -> None:  # type: ignore[assignment]
         """Complete with a value. Raises RuntimeError if the future is complete."""
         if not self.try_complete(value):
             raise RuntimeError(
@@ -104,9 +104,8 @@ class Future(Generic[T]):
         """Complete with an error. Raises RuntimeError if the future is complete."""
         if not self.try_fail(error):
             raise RuntimeError(
-                f"Error already set on this Future: {self._error}, trying to set error: {error}"
-                if self._error is not None
-                else "Attempting to set an error on a completed Future."
+                "Attempting to mark a completed Future as complete again. Note that "
+                "a Future can only be marked completed once."
             )
 
     def _finish(self, value: Any, error: BaseException | None) -> None:
@@ -128,7 +127,14 @@ class Future(Generic[T]):
 
     # -- looking ------------------------------------------------------------------------
 
+    @property
+    def is_done(self) -> bool:
+        return self._done
+
     def done(self) -> bool:
+        """For users, who may ask in a loop: asking in vain takes a little time."""
+        if not self._done:
+            self._runtime.poll()  # who asks again and again must not keep others from answering
         return self._done
 
     @property
@@ -178,7 +184,7 @@ class Future(Generic[T]):
             return
         callbacks = self._callbacks
         callbacks.append(callback)
-        if self._done:  # completed by another thread meanwhile; list.remove is atomic
+        if self.is_done:  # completed by another thread meanwhile; list.remove is atomic
             try:
                 callbacks.remove(callback)
             except ValueError:
@@ -187,7 +193,7 @@ class Future(Generic[T]):
 
     add_done_callback = add_callback
 
-    def then(self, callback: Callable[[Future[T]], S]) -> Future[S]:
+    def map(self, callback: Callable[[Future[T]], S]) -> Future[S]:
         """A future of what ``callback(self)`` returns or raises."""
         child: Future[S] = Future(runtime=self._runtime, what=self.what)
 
@@ -234,6 +240,25 @@ class Future(Generic[T]):
         if not isinstance(result, Exception):
             raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
         self.set_error(result)
+
+    def then(self, callback: Callable[[Future[T]], S]) -> Future[S]:
+        """A future of what ``callback(self)`` returns; it fails with torch's text if that raises.
+
+        Raises TypeError if ``callback`` cannot be called.
+        """
+        if not callable(callback):
+            raise TypeError(f"then(): callback must be callable, got {callback!r}")
+
+        def called(future: Future[T]) -> S:
+            try:
+                return callback(future)
+            except Exception as error:
+                raise RuntimeError(
+                    "Got the following error when running the callback: "
+                    f"{type(error).__name__}: {error}"
+                ) from None
+
+        return self.map(called)
 
     def __reduce__(self) -> NoReturn:
         raise RuntimeError("Can not pickle torch.futures.Future")

@@ -151,6 +151,9 @@ class Runtime(ABC):
     def checkpoint(self) -> None:  # noqa: B027 - a hook, not a duty
         """A point at which another task may run; a thread needs no such point."""
 
+    def poll(self) -> None:  # noqa: B027 - a hook, not a duty
+        """The running task looked whether something has happened, and it has not."""
+
     def condition(self, lock: Lock, what: object = "") -> Condition:
         return Condition(self, lock, what)
 

@@ -100,9 +100,7 @@ class Observer:
     #: True while the observer itself runs ``torch.autograd`` over the joined graph
     walking: bool = False
 
-    def sending(
-        self, worker: int, context: int, message: int, tensors: Sequence[Tensor]
-    ) -> None:
+    def sending(self, worker: int, context: int, message: int, tensors: Sequence[Tensor]) -> None:
         """``tensors``, all requiring grad, leave in autograd message ``message``."""
 
     def anchors(self, worker: int, context: int, message: int) -> Sequence[Tensor]:

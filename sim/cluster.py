@@ -1,7 +1,7 @@
 """N workers on one simulated network: what tests, benchmarks and notebooks start from.
 
-    with Cluster(2, seed=7, latency="lognormal:0.001:0.5") as cluster:
-        results = cluster.run(main)        # main(rank) on every worker, between init and shutdown
+with Cluster(2, seed=7, latency="lognormal:0.001:0.5") as cluster:
+    results = cluster.run(main)        # main(rank) on every worker, between init and shutdown
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ class Cluster:
                     api.shutdown()
             except Exception as error:
                 errors[rank] = error
-                api.shutdown(graceful=False)
+                if self.workers[rank].agent is not None:
+                    api.shutdown(graceful=False)
 
         for rank, worker in enumerate(self.workers):
             self.runtime.spawn(process, rank, name="main", worker=worker, daemon=False)

@@ -200,6 +200,8 @@ class SimRuntime(Runtime):
         self.running: SimTask = self.hub_task
         self._hub: greenlet | None = None
         self._failure: BaseException | None = None
+        #: the task that is being killed: it may not wait any more
+        self._dying: SimTask | None = None
 
     # -- Runtime ------------------------------------------------------------------------
 
@@ -210,6 +212,8 @@ class SimRuntime(Runtime):
         task = self.running
         if task is self.hub_task:
             raise RuntimeError("a scheduler callback would sleep")
+        if task is self._dying:
+            raise GreenletExit
         task.waiting_on = "sleep"
         task.waiting_since = self.env._now
         self.schedule(task, task.resume, seconds)
@@ -259,10 +263,14 @@ class SimRuntime(Runtime):
 
     def checkpoint(self) -> None:
         stream = self._order_stream
-        if stream is None or self.running is self.hub_task:
+        if stream is None or self.running is self.hub_task or self.running is self._dying:
             return
         if stream.random() < PREEMPTION:
             self.sleep(0.0)
+
+    def poll(self) -> None:
+        if self.running is not self.hub_task and self._hub is not None:
+            self.tick()
 
     # -- for primitives and the network ---------------------------------------------------
 
@@ -277,6 +285,11 @@ class SimRuntime(Runtime):
 
         False if ``timeout`` seconds passed first.
         """
+        if task is self._dying:
+            # Its last wake-up may still be queued, and a task is queued once at a time.
+            if task in waiters:
+                waiters.remove(task)
+            raise GreenletExit
         task.waiting_on = on
         task.waiting_since = self.env._now
         if timeout is None:
@@ -306,8 +319,8 @@ class SimRuntime(Runtime):
         queue = self.env._queue
         if self._cancelled > 256 and self._cancelled * 2 > len(queue):
             # SimPy cannot unschedule; without this, a minute's worth of timeouts piles up.
-            kept = [e for e in queue if not (type(e[3]) is SimTimer and e[3].fn is None)]  # type: ignore[comparison-overlap]
-            queue[:] = sorted(kept)
+            events: list[Any] = list(queue)
+            queue[:] = sorted(e for e in events if type(e[3]) is not SimTimer or e[3].fn)
             self._cancelled = 0
 
     # -- running --------------------------------------------------------------------------
@@ -373,6 +386,7 @@ class SimRuntime(Runtime):
             return
         glet = task.glet
         before, self.running = self.running, task
+        self._dying = task
         if glet is not None and glet:
             glet.parent = getcurrent()
             for _ in range(100):  # a finally block that waits is thrown at again
@@ -381,6 +395,7 @@ class SimRuntime(Runtime):
                 if self.isolation is not None:
                     self.isolation.enter(task)
                 glet.throw(GreenletExit)
+        self._dying = None
         self.running = before
         self._ended(task, None)
 
@@ -405,7 +420,8 @@ class SimRuntime(Runtime):
         self.live -= 1
         if task not in self.tasks:
             return
-        fn, args = task.waiting_on  # type: ignore[misc]
+        start: Any = task.waiting_on
+        fn, args = start
         task.waiting_on = None
         self._switch(task, task, fn, args)
 

@@ -100,9 +100,14 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, tuple | list):
         return tuple(_plain(v) for v in value)
-    for type in (int, float, str, bytes):
-        if isinstance(value, type):
-            return type(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bytes):
+        return bytes(value)
     return repr(value)
 
 

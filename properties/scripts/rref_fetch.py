@@ -1,6 +1,7 @@
 """RRefs made, shared, fetched and used in the forward pass."""
 
 import os
+import time
 
 import torch
 import torch.distributed.autograd as dist_autograd
@@ -55,7 +56,9 @@ def run(rank, world_size):
             print("worker0", gradients_here(context_id))
             for other in ("worker1", "worker2"):
                 print(other, rpc.rpc_sync(other, gradients_here, args=(context_id,)))
-        print("confirmed", rref1.confirmed_by_owner())
+        while not rref1.confirmed_by_owner():
+            time.sleep(0.01)
+        print("confirmed")
         print("helper", rref1.rpc_sync().size(), rref1.remote().sum().to_here().item())
         print("helper", rref1.rpc_async().add(1).wait().tolist())
         print("type", rref2._get_type().__name__)

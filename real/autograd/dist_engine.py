@@ -299,6 +299,9 @@ class DistEngine:
 
     def _begin(self, context: DistAutogradContext, graph_task: GraphTask, pass_id: PassId) -> None:
         """Note that a pass runs. The engine's lock is held."""
+        # RPCs of an earlier pass that failed may linger. Once the lock is free, the gradients of
+        # another message may send RPCs of this pass, which has to wait for them.
+        context.clear_outstanding_rpcs()
         context.set_graph_task(graph_task)
         context.pass_id = context.latest_pass = pass_id
         self._initialized_context_ids[context.context_id] = None
@@ -334,8 +337,6 @@ class DistEngine:
     ) -> Future[None]:
         """Start the pass at one of its roots. The future is complete when the local part is
         done; an error names this worker."""
-        # RPCs of an earlier pass that failed may linger.
-        context.clear_outstanding_rpcs()
         graph_task = context.retrieve_graph_task()
         accumulated: Future[None] = Future(
             runtime=self._runtime, what=f"backward pass in context {context.context_id}"

@@ -23,7 +23,7 @@ from real.rpc.discard import carries_references, discard_message
 from real.rpc.errors import RpcError, timeout_error
 from real.rpc.message import RESPONSE_FLAG, Message, MessageType
 from real.rpc.task_pool import TaskPool
-from real.rpc.worker_info import WorkerInfo
+from real.rpc.worker_info import Membership, WorkerInfo
 from real.runtime import Timer
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class _Retry:
 class RpcAgent:
     """One worker's end of the network.
 
-    ``infos`` are all workers of the group, this one among them. Nothing is sent before
+    ``members`` are all workers of the group, this one among them. Nothing is sent before
     :meth:`start` and after :meth:`shutdown`.
     """
 
@@ -75,7 +75,7 @@ class RpcAgent:
         *,
         info: WorkerInfo,
         store: Store,
-        infos: list[WorkerInfo],
+        members: Membership,
         num_worker_threads: int,
         rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S,
         group: Store | None = None,
@@ -88,8 +88,7 @@ class RpcAgent:
         self._runtime = worker.runtime
         self._world = worker.world
         self._group = group if group is not None else store
-        self._by_name = {i.name: i for i in infos}
-        self._by_id = {i.id: i for i in infos}
+        self.members = members
         self._ids = itertools.count()
         self._join_rounds = itertools.count()
         self._calls: dict[int, _Call] = {}
@@ -113,10 +112,10 @@ class RpcAgent:
         if isinstance(to, WorkerInfo):
             return to
         if isinstance(to, str):
-            found = self._by_name.get(to)
+            found = self.members.by_name.get(to)
             what: object = f"name {to}"
         else:
-            found = self._by_id.get(to)
+            found = self.members.by_id.get(to)
             what = f"id {to}"
         if found is None:
             raise RuntimeError(
@@ -126,7 +125,7 @@ class RpcAgent:
 
     def get_worker_infos(self) -> list[WorkerInfo]:
         """All workers of the group, by id."""
-        return [self._by_id[id] for id in sorted(self._by_id)]
+        return list(self.members.infos)
 
     # -- life ---------------------------------------------------------------------------
 
@@ -161,7 +160,7 @@ class RpcAgent:
         only a sum of zero ends it. Raises StoreTimeoutError.
         """
         limit = timeout or None
-        members = len(self._by_id)
+        members = len(self.members)
         while True:
             with self._lock:
                 if not self._quiet.wait_for(self._is_quiet, limit):
@@ -377,9 +376,7 @@ class RpcAgent:
     def _fail(self, call: _Call, error: RpcError) -> None:
         if call.timer is not None:
             call.timer.cancel()
-        self._runtime.spawn(
-            self._finish, call, None, error, name="failed call", worker=self.worker
-        )
+        self._runtime.spawn(self._finish, call, None, error, name="failed call", worker=self.worker)
 
     def peer_lost(self, peer: WorkerId, reason: str) -> None:
         """Fail every call to a worker whose connection broke."""

@@ -84,13 +84,13 @@ def _init_backend(
             f"`rpc_backend_options` must be a `TensorPipeRpcBackendOptions`. {rpc_backend_options}"
         )
     worker = current_worker()
-    infos = gather_group(store, name, rank, world_size)
-    check_device_maps(store, infos, rank, rpc_backend_options)
+    members = gather_group(store, name, rank, world_size)
+    check_device_maps(store, members.infos, rank, rpc_backend_options)
     agent = RpcAgent(
         worker,
-        info=infos[rank],
+        info=members.infos[rank],
         store=store,
-        infos=infos,
+        members=members,
         num_worker_threads=rpc_backend_options.num_worker_threads,
         rpc_timeout_s=rpc_backend_options.rpc_timeout,
     )

@@ -23,7 +23,7 @@ class DeviceInfo(NamedTuple):
 
 
 def check_device_maps(
-    store: Store, infos: list[WorkerInfo], rank: int, options: TensorPipeRpcBackendOptions
+    store: Store, infos: tuple[WorkerInfo, ...], rank: int, options: TensorPipeRpcBackendOptions
 ) -> None:
     """Check the maps of all workers against each other.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+import torch
 from torch import Tensor
 
 REQUEST_FLAG = 0x100
@@ -80,7 +81,10 @@ class Message:
     @property
     def size_bytes(self) -> int:
         """Bytes on the wire: the payload and the elements of the tensors."""
-        return len(self.payload) + sum(t.nbytes for t in self.tensors)
+        size = len(self.payload)
+        for tensor in self.tensors:
+            size += tensor_bytes(tensor)
+        return size
 
     def copy(self) -> Message:
         """The message as it comes out at the other end: the same bytes, tensors of its own."""
@@ -98,9 +102,45 @@ class Message:
         return f"<{self.type.name} {self.id} {self.src}->{self.dst} {self.about}>"
 
 
+#: a view is sent with its gaps, unless its storage is large and mostly gaps
+#: (torch/csrc/distributed/rpc/utils.cpp, cloneSparseTensors)
+_RECOPY_BYTES = 8 * 1024
+_RECOPY_FACTOR = 2
+
+
+def tensor_bytes(tensor: Tensor) -> int:
+    """Bytes of the elements; for a sparse tensor, of its indices and values."""
+    layout = tensor.layout
+    if layout is torch.strided:
+        return tensor.nbytes
+    if layout is torch.sparse_coo:
+        return tensor._indices().nbytes + tensor._values().nbytes
+    if layout in (torch.sparse_csr, torch.sparse_bsr):
+        return sum(t.nbytes for t in (tensor.crow_indices(), tensor.col_indices(), tensor.values()))
+    if layout in (torch.sparse_csc, torch.sparse_bsc):
+        return sum(t.nbytes for t in (tensor.ccol_indices(), tensor.row_indices(), tensor.values()))
+    return tensor.numel() * tensor.element_size()
+
+
 def copy_tensor(tensor: Tensor) -> Tensor:
     """A tensor with the same elements, layout and ``requires_grad`` and no history."""
-    copied = tensor.detach().clone()
+    detached = tensor.detach()
+    if detached.layout is torch.strided and not detached.is_contiguous():
+        copied = _copy_with_strides(detached)
+    else:
+        copied = detached.clone()
     if tensor.requires_grad:
         copied.requires_grad_()
     return copied
+
+
+def _copy_with_strides(tensor: Tensor) -> Tensor:
+    size, strides = tensor.size(), tensor.stride()
+    if 0 in size:
+        return tensor.clone()
+    storage_bytes = tensor.untyped_storage().nbytes()
+    if storage_bytes >= _RECOPY_BYTES and storage_bytes >= _RECOPY_FACTOR * tensor.nbytes:
+        return tensor.clone()
+    extent = 1 + sum((n - 1) * stride for n, stride in zip(size, strides, strict=True))
+    elements = tensor.as_strided((extent,), (1,)).clone()
+    return elements.as_strided(size, strides, 0)

@@ -150,7 +150,7 @@ class RRef(Generic[T]):
         future: Future[Any]
         if isinstance(rref, OwnerRRef):
             rref.check()
-            future = rref.future.then(_type_of)
+            future = rref.future.map(_type_of)
         else:
             from real.rpc.calls import rpc_async
             from real.rpc.rref_proxy import type_of_value
@@ -168,7 +168,7 @@ class RRef(Generic[T]):
             self._type = done.value()
             return self._type
 
-        return future.then(remember)
+        return future.map(remember)
 
     # -- autograd -----------------------------------------------------------------------
 

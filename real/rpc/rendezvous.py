@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlparse
 from torch.distributed import DistStoreError
 
 from real.rpc.store import Store, StoreTimeoutError
-from real.rpc.worker_info import WorkerInfo, check_worker_info
+from real.rpc.worker_info import Membership, WorkerInfo, check_worker_info
 
 #: how long the first worker waits for the last (torch/distributed/constants.py, 30 minutes)
 JOIN_TIMEOUT_S = 1800.0
@@ -73,8 +73,8 @@ def _error(text: str) -> ValueError:
     return ValueError(f"Error initializing torch.distributed using {text}")
 
 
-def gather_group(store: Store, name: str, rank: int, world_size: int) -> list[WorkerInfo]:
-    """Wait for all workers of a static group and give them, by id.
+def gather_group(store: Store, name: str, rank: int, world_size: int) -> Membership:
+    """Wait for all workers of a static group and give them.
 
     Raises RuntimeError, on every worker, if the group contradicts itself: two workers of one
     name or rank, a rank out of range, different world sizes; DistStoreError if a worker is
@@ -93,7 +93,8 @@ def gather_group(store: Store, name: str, rank: int, world_size: int) -> list[Wo
     store.set(f"name/{rank}", name)
     if store.add("joined", 1) == world_size:
         # The last to come reads for all: a thousand workers need not read a thousand keys each.
-        store.set("group", [WorkerInfo(store.peek(f"name/{i}"), i) for i in range(world_size)])
+        infos = [WorkerInfo(store.peek(f"name/{i}"), i) for i in range(world_size)]
+        store.set("group", Membership(infos))
     try:
         group = store.get("group", JOIN_TIMEOUT_S)
     except StoreTimeoutError:
@@ -103,10 +104,10 @@ def gather_group(store: Store, name: str, rank: int, world_size: int) -> list[Wo
         ) from None
     if isinstance(group, str):
         raise RuntimeError(group)
-    infos: list[WorkerInfo] = group
-    if len({info.name for info in infos}) != len(infos):
-        _raise_duplicate(infos, rank)
-    return infos
+    members: Membership = group
+    if len(members.names) != len(members):
+        _raise_duplicate(members.infos, rank)
+    return members
 
 
 def _reject(store: Store, why: str) -> RuntimeError:
@@ -116,7 +117,7 @@ def _reject(store: Store, why: str) -> RuntimeError:
     return RuntimeError(why)
 
 
-def _raise_duplicate(infos: list[WorkerInfo], rank: int) -> None:
+def _raise_duplicate(infos: tuple[WorkerInfo, ...], rank: int) -> None:
     ids = {infos[rank].name: rank}
     for info in infos:
         if info.id != rank:

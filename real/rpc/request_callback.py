@@ -259,7 +259,7 @@ class RequestCallback:
     def retrieve_owner_rref(self, rref_id: RRefId) -> Future[Any]:
         """A future of the value of an RRef, which need not have been created yet."""
         owner = rref_context(self.worker).get_owner_rref(rref_id)
-        if owner.done() and owner.error is None:
+        if owner.is_done and owner.error is None:
             return owner.raw_value().future
         return owner.then_async(lambda owner: owner.raw_value().future)
 

@@ -124,7 +124,7 @@ class OwnerRRef(_RRefBase):
         return self.future.raw_value()
 
     def has_value(self) -> bool:
-        return self.future.done()
+        return self.future.is_done
 
     def set_value(self, value: Any) -> bool:
         """Set the value, once; False if value or error is there already."""

@@ -270,7 +270,7 @@ def remote(
         context.discard_pending_user(user.fork_id)
         raise
     _watch_creation(context, user.rref_id, user.fork_id, reply)
-    user.creation_future = reply.then(_nothing)
+    user.creation_future = reply.map(_nothing)
     from real.rpc.py_rref import RRef
 
     return RRef._wrap(user)
@@ -292,7 +292,7 @@ def _remote_to_self(
         raise
     rref_id = owner.rref_id
     reply.add_callback(lambda reply: finish_creating_owner_rref(context, rref_id, reply))
-    owner.creation_future = reply.then(_nothing)
+    owner.creation_future = reply.map(_nothing)
     from real.rpc.py_rref import RRef
 
     return RRef._wrap(owner)

@@ -144,7 +144,7 @@ class UserTables(RRefTables):
             for confirmation in done.raw_value():
                 confirmation.raw_value()
 
-        return collect_all(confirmations).then(first_error)
+        return collect_all(confirmations).map(first_error)
 
     def clear_pending_rrefs(self) -> None:
         """Stop recording and forget: the request is answered with an error."""

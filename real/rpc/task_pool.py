@@ -41,7 +41,9 @@ class TaskPool:
             self.busy += 1
         self._start(cause, name, fn, args)
 
-    def _start(self, cause: int, name: str, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
+    def _start(
+        self, cause: int, name: str, fn: Callable[..., object], args: tuple[Any, ...]
+    ) -> None:
         self._runtime.spawn(self._run, cause, fn, args, name=name, worker=self._worker)
 
     def _run(self, cause: int, fn: Callable[..., object], args: tuple[Any, ...]) -> None:

@@ -26,9 +26,7 @@ class World(ABC):
         """The store behind an init method: the same for everybody who names the same."""
 
     @abstractmethod
-    def attach(
-        self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost
-    ) -> None:
+    def attach(self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost) -> None:
         """Deliver messages for ``worker_id`` to ``receive``, which must not block.
 
         ``store`` names the group that the worker belongs to: ids count within a group.
@@ -64,9 +62,7 @@ class QueueWorld(World):
                 self._stores[init_method] = Store(self._runtime)
             return self._stores[init_method]
 
-    def attach(
-        self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost
-    ) -> None:
+    def attach(self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost) -> None:
         self._lost[store, worker_id] = peer_lost
         queue: SimpleQueue[Message | None] = SimpleQueue()
         self._queues[store, worker_id] = queue

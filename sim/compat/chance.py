@@ -28,7 +28,7 @@ def entropy() -> real_random.Random:
         process = worker.locals.get("process")
         name = process.pid if process is not None else worker.name
         stream = worker.locals[_STREAM] = worker.runtime.random("entropy", name)
-    return stream  # type: ignore[no-any-return]
+    return stream
 
 
 @builtin
@@ -67,7 +67,7 @@ def make_random(space: ModuleSpace) -> ModuleType:
     replaced: dict[str, Any] = {"Random": Random, "SystemRandom": SystemRandom, "_inst": inst}
     replaced["_urandom"] = urandom
     for name in real_random.__all__:
-        if getattr(getattr(real_random, name), "__self__", None) is real_random._inst:  # type: ignore[attr-defined]
+        if getattr(getattr(real_random, name), "__self__", None) is real_random._inst:
             replaced[name] = getattr(inst, name)
     return Facade(space, real_random, replaced)
 

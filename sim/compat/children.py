@@ -188,6 +188,13 @@ class Sentinel:
 
     def __init__(self, process: SimProcess) -> None:
         self.process = process
+        self.watchers = process.watchers
+
+    def is_ready(self) -> bool:
+        return self.process.is_ready()
+
+    def __str__(self) -> str:
+        return f"the end of {self.process}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sentinel) and other.process is self.process
@@ -234,23 +241,6 @@ def check_start_method(method: str) -> None:
 def start_method(process: SimProcess) -> str:
     """The default start method, Linux's unless the process has chosen one."""
     return str(process.locals.get(_START_METHOD, START_METHODS[0]))
-
-
-def wait_for_any(processes: Sequence[SimProcess], timeout: float | None) -> list[SimProcess]:
-    """Those that have ended, once at least one has; none if ``timeout`` seconds pass first."""
-    done = [process for process in processes if process.ended.is_set()]
-    if done or not processes:
-        return done
-    runtime = processes[0].group.runtime
-    deadline = None if timeout is None else runtime.now() + timeout
-    any_ended = runtime.event("the end of one of " + ", ".join(p.name for p in processes))
-    for process in processes:
-        process.watchers.append(any_ended)
-    any_ended.wait(None if deadline is None else max(0.0, deadline - runtime.now()))
-    for process in processes:
-        if any_ended in process.watchers:
-            process.watchers.remove(any_ended)
-    return [process for process in processes if process.ended.is_set()]
 
 
 def _start_child(child: BaseProcess, parent: SimProcess, method: str) -> SimProcess:

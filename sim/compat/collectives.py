@@ -282,8 +282,8 @@ def all_to_all_single(
     async_op: bool = False,
 ) -> Work | None:
     size = resolve(group).size()
-    outs = output.split(output_split_sizes or output.size(0) // size)
-    ins = input.split(input_split_sizes or input.size(0) // size)
+    outs = torch.split(output, output_split_sizes or output.size(0) // size)
+    ins = torch.split(input, input_split_sizes or input.size(0) // size)
     return all_to_all(list(outs), list(ins), group, async_op)
 
 

@@ -30,7 +30,8 @@ _function_modes = _C._len_torch_function_stack
 _dispatch_modes = _C._len_torch_dispatch_stack
 _top_hooks: Any = _autograd._top_saved_tensors_default_hooks
 _hooks_enabled: Any = _autograd._saved_tensors_hooks_is_enabled
-_function_state: Any = _C._get_torch_function_state
+_untyped: Any = _C
+_function_state = _untyped._get_torch_function_state
 _FUNCTION_STATE = _function_state()
 _functions_enabled = _C._is_torch_function_enabled
 _get_generator_state = torch.default_generator.get_state
@@ -63,7 +64,7 @@ class _ThreadState:
         """Capture the settings and put the defaults in their place."""
         self.function_state = _function_state()
         if not _functions_enabled():
-            _C._set_torch_function_state(_FUNCTION_STATE)
+            _untyped._set_torch_function_state(_FUNCTION_STATE)
         # Modes first: the calls below should not go through them.
         self.function_modes = [_C._pop_torch_function_stack() for _ in range(_function_modes())]
         self.dispatch_modes = _pop_dispatch_modes()
@@ -107,7 +108,7 @@ class _ThreadState:
         while self.function_modes:
             _C._push_on_torch_function_stack(self.function_modes.pop())
         if self.function_state != _FUNCTION_STATE:
-            _C._set_torch_function_state(self.function_state)
+            _untyped._set_torch_function_state(self.function_state)
 
 
 class TorchIsolation:

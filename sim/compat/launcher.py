@@ -43,13 +43,15 @@ class ProcessResult:
     """How one process ended.
 
     ``worker`` is its name in the RPC group, ``rank`` its rank if it had one. ``exit_code`` is None
-    if it had not ended when the simulation did, negative if it was terminated.
+    if it had not ended when the simulation did, negative if it was terminated. ``parent`` is the
+    process id of the one that started it; None if that was the launcher.
     """
 
     name: str
     worker: str
     rank: int | None
     pid: int
+    parent: int | None
     exit_code: int | None
     error: ProcessError | None
     hint: str | None
@@ -214,6 +216,7 @@ class Launcher:
             worker=worker.name,
             rank=rank,
             pid=process.pid,
+            parent=process.parent.pid if process.parent is not None else None,
             exit_code=process.exit_code,
             error=process.error,
             hint=self._hint(process.error),

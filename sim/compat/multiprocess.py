@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import multiprocessing as real_multiprocessing
 import multiprocessing.connection as real_connection
@@ -16,10 +17,11 @@ import torch.multiprocessing as real_torch_multiprocessing
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from sim.compat import children, shared
-from sim.compat.children import Sentinel, process_object, wait_for_any
+from sim.compat.children import process_object
 from sim.compat.errors import report
 from sim.compat.facades import Facade
 from sim.compat.process import current_process
+from sim.compat.waiting import wait_for_any
 
 if TYPE_CHECKING:
     from sim.compat.modules import ModuleSpace
@@ -41,6 +43,7 @@ class Context:
             "forkserver": children.ForkServerProcess,
         }[method]
         self.__dict__.update(_SHARED)
+        self.Pool = functools.partial(make_pool, context=self)
 
     def get_start_method(self, allow_none: bool = False) -> str | None:
         if self._method is not None:
@@ -76,11 +79,18 @@ def _synchronizer(kind: str) -> Callable[..., Any]:
     return make
 
 
-def _no_pool(*_: Any, **__: Any) -> Any:
-    raise NotImplementedError(
-        "multiprocessing.Pool is not available in a simulated process; "
-        "use torch.multiprocessing.spawn or multiprocessing.Process"
-    )
+def make_pool(
+    processes: int | None = None,
+    initializer: Callable[..., object] | None = None,
+    initargs: Iterable[Any] = (),
+    maxtasksperchild: int | None = None,
+    *,
+    context: Context | None = None,
+) -> Any:
+    """``multiprocessing.Pool``: the standard library's, over simulated processes."""
+    pool: Any = current_process().space.load("multiprocessing.pool")
+    own = context or Context()
+    return pool.Pool(processes, initializer, initargs, maxtasksperchild, context=own)
 
 
 def current_process_object() -> children.BaseProcess:
@@ -123,7 +133,7 @@ _SHARED: dict[str, Any] = {
     "Lock": _synchronizer("Lock"),
     "Manager": shared.Manager,
     "Pipe": shared.pipe,
-    "Pool": _no_pool,
+    "Pool": make_pool,
     "Queue": shared.Queue,
     "RLock": _synchronizer("RLock"),
     "RawArray": shared.make_array,
@@ -194,25 +204,8 @@ def make_context_module(space: ModuleSpace) -> ModuleType:
 
 
 def wait(object_list: Iterable[Any], timeout: float | None = None) -> list[Any]:
-    """``multiprocessing.connection.wait``, for sentinels and connections."""
-    things = list(object_list)
-    sentinels = [thing for thing in things if isinstance(thing, Sentinel)]
-    if len(sentinels) == len(things):
-        done = wait_for_any([sentinel.process for sentinel in sentinels], timeout)
-        return [sentinel for sentinel in sentinels if sentinel.process in done]
-    runtime = current_process().group.runtime
-    deadline = None if timeout is None else runtime.now() + timeout
-    while True:
-        ready = [thing for thing in things if _is_ready(thing)]
-        if ready or (deadline is not None and runtime.now() >= deadline):
-            return ready
-        runtime.sleep(1e-4)
-
-
-def _is_ready(thing: Any) -> bool:
-    if isinstance(thing, Sentinel):
-        return thing.process.ended.is_set()
-    return bool(thing._has_news())
+    """``multiprocessing.connection.wait``, for sentinels, connections and readers of queues."""
+    return wait_for_any(list(object_list), timeout)
 
 
 # -- torch.multiprocessing -----------------------------------------------------------------------

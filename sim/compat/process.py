@@ -134,6 +134,10 @@ class SimProcess:
     def has_ended(self) -> bool:
         return self.exit_code is not None
 
+    def is_ready(self) -> bool:
+        """Whether it has ended, for :func:`~.waiting.wait_for_any`."""
+        return self.ended.is_set()
+
     def start(self, body: Callable[[], object]) -> None:
         """Run ``body`` on the main task; the process ends after it."""
         self.main_task = self.group.runtime.spawn(
@@ -191,21 +195,21 @@ class SimProcess:
         return code
 
     def _finish(self, code: int) -> int:
-        """Wait for threads and children, then run what was registered to run at exit."""
+        """Wait for threads, run what was registered to run at exit, then wait for children."""
         if self.error is not None:
             for child in self.children:
                 child.terminate()
         try:
             threading = self.space.loaded.get("threading")
             if threading is not None and self.threads is not None:
-                threading._shutdown()  # type: ignore[attr-defined]
+                threading._shutdown()
+            if self.runs_exit_handlers:
+                self.run_exit_handlers()
             for child in self.children:
                 if child.daemon:
                     child.terminate()
             for child in self.children:
                 child.ended.wait()
-            if self.runs_exit_handlers:
-                self.run_exit_handlers()
         except GreenletExit:
             raise
         except BaseException as error:
@@ -293,7 +297,7 @@ class SimProcess:
         self.space.hide()
 
     def __repr__(self) -> str:
-        return f"<process {self.pid} {self.name}>"
+        return f"process {self.name}"
 
 
 @dataclass

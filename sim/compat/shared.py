@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Iterator, MutableMapping, MutableSequence
 from typing import Any
 
-from real.runtime import Condition, current_task
+from real.runtime import Condition, Event, current_task, current_task_or_none
 from sim.compat.carry import Parcel
 from sim.compat.process import SimProcess, current_process
+from sim.compat.waiting import wait_for_any
 
 
 class Shared:
@@ -46,13 +47,16 @@ class Queue(Shared):
         self._items: deque[Parcel] = deque()
         self._unfinished = 0
         self._lock, self._changed = _condition("a queue between processes")
-        self._closed = False
+        # What multiprocessing.pool and connection.wait reach for.
+        self._reader = QueueReader(self)
+        self._writer = QueueWriter(self)
+        self._rlock = Synchronizer("Lock")
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Raises ``queue.Full`` if there is no room in time, ValueError once closed."""
+        """Raises ``queue.Full`` if there is no room in time."""
+        if current_task_or_none() is None:
+            return  # a destructor, after the last process has ended
         process = current_process()
-        if self._closed:
-            raise ValueError(f"Queue {self!r} is closed")
         parcel = Parcel(obj, process.space)
         with self._lock:
             if self._maxsize > 0 and not self._changed.wait_for(
@@ -62,6 +66,8 @@ class Queue(Shared):
             self._items.append(parcel)
             self._unfinished += 1
             self._changed.notify_all()
+        for watcher in self._reader.watchers:
+            watcher.set()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Raises ``queue.Empty`` if nothing is there in time."""
@@ -110,6 +116,39 @@ class Queue(Shared):
         """There is no feeder thread to wait for."""
 
 
+class QueueReader:
+    """The reading end of a queue, as far as anybody asks for it."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self.watchers: list[Event] = []
+
+    def is_ready(self) -> bool:
+        return self._queue.qsize() > 0
+
+    def recv(self) -> Any:
+        return self._queue.get()
+
+    def poll(self, timeout: float | None = 0.0) -> bool:
+        return bool(wait_for_any([self], timeout))
+
+    def close(self) -> None:
+        """Nothing: other processes go on reading."""
+
+    def __str__(self) -> str:
+        return "a queue between processes"
+
+
+class QueueWriter:
+    """The writing end of a queue."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.send = queue.put
+
+    def close(self) -> None:
+        """Nothing: other processes go on writing."""
+
+
 def _standard_queue(process: SimProcess) -> Any:
     return process.space.load("queue")
 
@@ -125,8 +164,7 @@ class Connection(Shared):
         self.other: Connection | None = None
         self.closed = False
         self.readable = self.writable = True
-        #: processes that hold this end, by what they said when they got it
-        self._is_open = True
+        self.watchers: list[Event] = []
 
     def send(self, obj: Any) -> None:
         """Raises BrokenPipeError if the other end is closed."""
@@ -141,6 +179,8 @@ class Connection(Shared):
                 raise BrokenPipeError(32, "Broken pipe")
             other._inbox.append(parcel)
             self._changed.notify_all()
+        for watcher in other.watchers:
+            watcher.set()
 
     def recv(self) -> Any:
         """Raises EOFError if nothing is left and the other end is closed."""
@@ -149,7 +189,7 @@ class Connection(Shared):
         if not self.readable:
             raise OSError("connection is write-only")
         with self._lock:
-            self._changed.wait_for(self._has_news)
+            self._changed.wait_for(self.is_ready)
             if not self._inbox:
                 raise EOFError
             parcel = self._inbox.popleft()
@@ -162,13 +202,16 @@ class Connection(Shared):
         if not timeout:
             current_task().runtime.sleep(1e-6)
         with self._lock:
-            return self._changed.wait_for(self._has_news, timeout)
+            return self._changed.wait_for(self.is_ready, timeout)
 
-    def _has_news(self) -> bool:
+    def is_ready(self) -> bool:
         return bool(self._inbox) or self.other is None or self.other.closed
 
     def close(self) -> None:
         """Nothing: another process may hold the same end, and goes on with it."""
+
+    def __str__(self) -> str:
+        return "a pipe between processes"
 
     def fileno(self) -> int:
         return self._key

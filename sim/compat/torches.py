@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: library modules that build on torch.distributed.rpc and are executed per process
 PRIVATE = (
     *STANDARD_PRIVATE,
+    "multiprocessing.dummy",
+    "multiprocessing.pool",
+    "multiprocessing.util",
     "torch.distributed.nn",
     "torch.testing._internal.dist_utils",
     "torch.testing._internal.distributed.nn",
