@@ -13,28 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from real import tracing
 from real.autograd import api
 from real.rpc.transport import QueueWorld
 from real.worker import Worker
 from sim.scheduler import SimRuntime
+from sim.trace import Trace
 
 CHAIN_NODES = 2_000
 DAG_NODES = 2_000
 DAG_WIDTH = 64
 REPEATS = 15
-
-
-class _Counting(tracing.Tracer):
-    """Costs what building and handing over the events costs, and keeps nothing."""
-
-    enabled = True
-
-    def __init__(self) -> None:
-        self.events = 0
-
-    def emit(self, type: tracing.EventType, *values: object) -> None:
-        self.events += 1
 
 
 def chain(nodes: int = CHAIN_NODES) -> Tensor:
@@ -63,8 +51,8 @@ def measure(repeats: int = REPEATS) -> dict[str, Any]:
         ratios, plain, ours, traced = [], [], [], []
         for _ in range(repeats):
             plain.append(_time(lambda loss: loss.backward(), build()))
-            ours.append(_timed_port(build(), tracing.NULL_TRACER))
-            traced.append(_timed_port(build(), _Counting()))
+            ours.append(_timed_port(build(), trace=False))
+            traced.append(_timed_port(build(), trace=True))
             ratios.append(ours[-1] / plain[-1])
         torch_s, port_s, traced_s = map(statistics.median, (plain, ours, traced))
         results[name] = {
@@ -83,10 +71,12 @@ def _time(run: Callable[[Tensor], object], loss: Tensor) -> float:
     return time.perf_counter() - started
 
 
-def _timed_port(loss: Tensor, tracer: tracing.Tracer) -> float:
+def _timed_port(loss: Tensor, *, trace: bool) -> float:
     """Seconds of one distributed backward on a worker of its own, in a new simulation."""
     runtime = SimRuntime(seed=0)
-    worker = Worker(runtime, QueueWorld(runtime), tracer=tracer)
+    worker = Worker(runtime, QueueWorld(runtime))
+    if trace:
+        worker.tracer = Trace().tracer(runtime, worker)
     worker.id = 0
     seconds: list[float] = []
 

@@ -125,9 +125,9 @@ class Op:
 class Backward:
     """``times`` backward passes from the same roots, given as how far back from the last op.
 
-    ``where``: on the trainer; in a function on ``worker``, to which the roots are sent; or by
-    ``RRef.backward`` of the one root, a reference. All but the very last pass of a step keep
-    the graph in any case; ``retain_graph`` says whether this one's last does.
+    All but the last of them keep the graph, and the last does if ``retain_graph``. ``where``: on
+    the trainer; in a function on ``worker``, to which the roots are sent; or by
+    ``RRef.backward`` of the one root, a reference.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from properties.playing import play, write
+from properties.playing import play, stock, write
+from sim.scheduler import Order
 
 RANK_STYLE = """
     import os, sys
@@ -440,3 +442,131 @@ def test_collectives(tmp_path: Path) -> None:
         "1 3.0 2.0 [0.0, 1.0, 2.0] 2.0 10.0 None [1.0, 11.0, 21.0] [0, 1, 2] [0, 'x'] 0.0 0 1.0 -1 -",
         "2 3.0 2.0 [0.0, 1.0, 2.0] 2.0 20.0 None [2.0, 12.0, 22.0] [0, 1, 2] [0, 'x'] 1.0 1 2.0 1 -",
     ], played.err
+
+
+def test_pools_of_processes_and_of_threads(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import time
+        import torch.multiprocessing as mp
+        from multiprocessing.pool import ThreadPool
+
+        def square(x):
+            time.sleep(0.1 * (5 - x))
+            return x * x
+
+        def refuse(x):
+            raise ValueError(f"not {x}")
+
+        if __name__ == "__main__":
+            with ThreadPool(3) as pool:
+                print(pool.map(square, range(5)))
+            with mp.Pool(2) as pool:
+                print(pool.map(square, range(5)), list(pool.imap_unordered(square, [1, 4])))
+                try:
+                    pool.apply(refuse, (1,))
+                except ValueError as error:
+                    print("ValueError", error)
+        """,
+    )
+    played = play(script)
+    assert played.lines == ["[0, 1, 4, 9, 16]", "[0, 1, 4, 9, 16] [16, 1]", "ValueError not 1"], (
+        played.err
+    )
+
+
+@pytest.mark.parametrize("order", ["fifo", "random"])
+def test_a_process_ends_though_its_threads_refuse_to(tmp_path: Path, order: Order) -> None:
+    script = write(
+        tmp_path,
+        """
+        import queue, threading, time
+        box = queue.Queue()
+        def stubborn():
+            while True:
+                try:
+                    box.get(timeout=1)
+                except:
+                    continue
+        def sleepy():
+            while True:
+                try:
+                    time.sleep(1)
+                except BaseException:
+                    pass
+        for target in (stubborn, sleepy):
+            threading.Thread(target=target, daemon=True).start()
+        time.sleep(3.5)
+        print("bye")
+        """,
+    )
+    played = play(script, order=order)
+    assert played.lines == ["bye"] and played.exit_codes == [0] and played.err == ""
+
+
+SEVERAL_THINGS = """
+    import os, queue, threading, time
+    import torch
+    import torch.distributed.autograd as dist_autograd
+    import torch.distributed.rpc as rpc
+    from torch import nn, optim
+    from torch.distributed.optim import DistributedOptimizer
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    calls = []
+
+    class Half(nn.Module):
+        def __init__(self, inputs, outputs):
+            super().__init__()
+            torch.manual_seed(inputs)
+            self.layer = nn.Linear(inputs, outputs)
+        def forward(self, x):
+            calls.append(threading.current_thread() is threading.main_thread())
+            return torch.relu(self.layer(x))
+        def parameter_rrefs(self):
+            return [rpc.RRef(p) for p in self.parameters()]
+
+    def report():
+        return rank, len(calls), any(calls), torch.is_grad_enabled()
+
+    if __name__ == "__main__":
+        rpc.init_rpc(f"w{rank}", rank=rank, world_size=size)
+        if rank == 0:
+            first, second = (rpc.remote(f"w{1 + i}", Half, args=shape) for i, shape in enumerate([(4, 6), (6, 2)]))
+            parameters = first.rpc_sync().parameter_rrefs() + second.rpc_sync().parameter_rrefs()
+            optimizer = DistributedOptimizer(optim.SGD, parameters, lr=0.1, momentum=0.9)
+            torch.manual_seed(11)
+            for step in range(4):
+                x = torch.randn(8, 4)
+                with dist_autograd.context() as context:
+                    y = second.rpc_sync().forward(first.rpc_sync().forward(x))
+                    loss = (y - 1).pow(2).mean()
+                    dist_autograd.backward(context, [loss])
+                    optimizer.step(context)
+                print(f"{loss.item():.9f}")
+            done = queue.Queue()
+            def ask(name):
+                with torch.no_grad():
+                    done.put(rpc.rpc_async(name, report).wait())
+            threads = [threading.Thread(target=ask, args=(f"w{r}",)) for r in (1, 2)]
+            for thread in threads:
+                thread.start()
+            future = rpc.rpc_async("w1", time.sleep, args=(0.05,))
+            while not future.done():
+                time.sleep(0.005)
+            for thread in threads:
+                thread.join()
+            print(sorted(done.get() for _ in threads))
+        rpc.shutdown()
+"""
+
+
+def test_the_numbers_are_those_of_stock_pytorch(tmp_path: Path) -> None:
+    script = write(tmp_path, SEVERAL_THINGS)
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    expected = stock(script, ranks=3, port=port)
+    played = play(script, workers=3)
+    assert played.lines == expected, played.err
+    assert play(script, workers=3, order="random", seed=4).lines == expected

@@ -15,9 +15,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from sim.cli_input import DEFAULT_LATENCY, BadInput, read_run_options
+from sim.cli_input import BadInput, read_run_options
 from sim.cli_report import bad_input_json, print_report, run_json
 from sim.cli_streams import each_warning_once, stdout_to_stderr
+from sim.latency import DEFAULT_LATENCY
 
 FAILED, BAD_INPUT, DEFECT, INTERRUPTED = 1, 2, 3, 130
 

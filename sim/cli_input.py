@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from real.ids import MAX_WORKER_ID
+from sim.latency import DEFAULT_LATENCY
 
 MAX_WORKERS = MAX_WORKER_ID + 1
 MAX_SEED = 2**64 - 1
-DEFAULT_LATENCY = "lognormal:0.001:0.5"
 DEVICES = ("cpu", "cuda")
 ENGINES = ("port",)
 #: in an argument of the script: what each rank finds there is its own

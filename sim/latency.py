@@ -22,6 +22,9 @@ FORMS = (
     "empirical:FILE (one duration a line)",
 )
 
+#: what a run takes unless it is told otherwise: a millisecond, now and then three
+DEFAULT_LATENCY = "lognormal:0.001:0.5"
+
 #: beyond it a log-normal model gives now and then the age of the universe
 MAX_SIGMA = 10.0
 

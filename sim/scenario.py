@@ -20,15 +20,13 @@ from real.worker import Worker
 from sim.compat.isolation import TorchIsolation
 from sim.compat.launcher import Launcher, ProcessResult
 from sim.garbage import deterministic_garbage
-from sim.latency import parse_latency
+from sim.latency import DEFAULT_LATENCY, parse_latency
 from sim.network import Network
 from sim.oracle import attach, joint_reference
 from sim.report import Outcome, ProcessError, Report
 from sim.scheduler import Order, SimRuntime
 from sim.stuck import explain
 from sim.trace import Trace
-
-DEFAULT_LATENCY = "lognormal:0.001:0.5"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +95,8 @@ def run(scenario: ScriptScenario) -> Report:
             launcher.start()
             try:
                 runtime.run(until_idle=False)
+                # The last process has ended; what its end sets off at this instant belongs to it.
+                runtime.run(max_time_s=runtime.now())
             except KeyboardInterrupt:
                 interrupted = True
             if runtime.foreground and not interrupted:

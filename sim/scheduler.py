@@ -202,6 +202,7 @@ class SimRuntime(Runtime):
         self._failure: BaseException | None = None
         #: the task that is being killed: it may not wait any more
         self._dying: SimTask | None = None
+        self._undead: list[greenlet] = []
 
     # -- Runtime ------------------------------------------------------------------------
 
@@ -213,7 +214,7 @@ class SimRuntime(Runtime):
         if task is self.hub_task:
             raise RuntimeError("a scheduler callback would sleep")
         if task is self._dying:
-            raise GreenletExit
+            self._switch_to_hub(task)  # which throws again
         task.waiting_on = "sleep"
         task.waiting_since = self.env._now
         self.schedule(task, task.resume, seconds)
@@ -289,7 +290,7 @@ class SimRuntime(Runtime):
             # Its last wake-up may still be queued, and a task is queued once at a time.
             if task in waiters:
                 waiters.remove(task)
-            raise GreenletExit
+            self._switch_to_hub(task)  # which throws again
         task.waiting_on = on
         task.waiting_since = self.env._now
         if timeout is None:
@@ -395,6 +396,9 @@ class SimRuntime(Runtime):
                 if self.isolation is not None:
                     self.isolation.enter(task)
                 glet.throw(GreenletExit)
+            if not glet.dead:
+                # It will not die. Were it freed, it would be asked once more, outside of all this.
+                self._undead.append(glet)
         self._dying = None
         self.running = before
         self._ended(task, None)

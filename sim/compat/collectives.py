@@ -13,41 +13,11 @@ import torch
 from torch import Tensor
 from torch.distributed import ReduceOp
 
-from real.future import Future
-from real.runtime import current_task
-from sim.compat import groups
+from sim.compat import groups, point_to_point
 from sim.compat.carry import Parcel
 from sim.compat.groups import Group, resolve
 from sim.compat.process import current_process
-
-
-class Work:
-    """What an asynchronous collective returns."""
-
-    def __init__(self, future: Future[Any]) -> None:
-        self._future = future
-
-    def wait(self, timeout: Any = None) -> bool:
-        """Blocks until done. Raises what went wrong."""
-        self._future.wait()
-        return True
-
-    def is_completed(self) -> bool:
-        # Whoever polls lets the others run.
-        current_task().runtime.sleep(1e-6)
-        return self._future.done()
-
-    def is_success(self) -> bool:
-        return self._future.done() and self._future.error is None
-
-    def exception(self) -> BaseException | None:
-        return self._future.error
-
-    def get_future(self) -> Future[Any]:
-        return self._future
-
-    def result(self) -> Any:
-        return self._future.value()
+from sim.compat.work import Work, copy, in_background, member_meant
 
 
 def _collective(
@@ -67,36 +37,11 @@ def _collective(
         with torch.no_grad():
             finish(own, own.take(number))
         return None
-    return _in_background(lambda: finish(own, own.take(number)))
-
-
-def _in_background(action: Callable[[], Any]) -> Work:
-    future: Future[Any] = Future(what="a collective")
-
-    def run() -> None:
-        try:
-            with torch.no_grad():
-                result = action()
-        except Exception as error:
-            future.set_error(error)
-        else:
-            future.mark_completed(result)
-
-    current_task().runtime.spawn(run, name="collective")
-    return Work(future)
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    if not isinstance(tensor, Tensor):
-        raise TypeError(
-            "Invalid function argument. Expected parameter `tensor` of type torch.Tensor\n"
-            f"             but got {type(tensor)} instead."
-        )
-    return tensor.detach().clone()
+    return in_background(lambda: finish(own, own.take(number)))
 
 
 def _copies(tensors: list[Tensor]) -> list[Tensor]:
-    return [_copy(tensor) for tensor in tensors]
+    return [copy(tensor) for tensor in tensors]
 
 
 _OPERATORS: list[tuple[Any, Callable[[Tensor, Tensor], Tensor]]] = [
@@ -120,17 +65,6 @@ def _reduced(tensors: list[Tensor], op: Any) -> Tensor:
     raise ValueError(f"reduce operation {op} is not supported")
 
 
-def _root(group: Any, rank: int | None, group_rank: int | None, default: int | None = None) -> int:
-    """The member meant by a global rank or by a rank within the group."""
-    if group_rank is not None:
-        return group_rank
-    if rank is None:
-        if default is None:
-            raise ValueError("Must specify src or group_src")
-        return default
-    return resolve(group).member(rank)
-
-
 # -- collectives of tensors ----------------------------------------------------------------------
 
 
@@ -140,7 +74,7 @@ def all_reduce(
     def finish(_: Group, tensors: list[Tensor]) -> Tensor:
         return tensor.detach().copy_(_reduced(tensors, op))
 
-    return _collective(group, _copy(tensor), finish, async_op)
+    return _collective(group, copy(tensor), finish, async_op)
 
 
 def broadcast(
@@ -150,13 +84,13 @@ def broadcast(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:
-    root = _root(group, src, group_src)
+    root = member_meant(group, src, group_src)
 
     def finish(own: Group, tensors: list[Tensor | None]) -> Tensor:
         sent = tensors[root]
         return tensor.detach().copy_(sent) if own.rank() != root and sent is not None else tensor
 
-    contribution = _copy(tensor) if resolve(group).rank() == root else None
+    contribution = copy(tensor) if resolve(group).rank() == root else None
     return _collective(group, contribution, finish, async_op)
 
 
@@ -168,13 +102,13 @@ def reduce(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    root = _root(group, dst, group_dst)
+    root = member_meant(group, dst, group_dst)
 
     def finish(own: Group, tensors: list[Tensor]) -> None:
         if own.rank() == root:
             tensor.detach().copy_(_reduced(tensors, op))
 
-    return _collective(group, _copy(tensor), finish, async_op)
+    return _collective(group, copy(tensor), finish, async_op)
 
 
 def all_gather(
@@ -184,7 +118,7 @@ def all_gather(
         for into, value in zip(tensor_list, tensors, strict=True):
             into.detach().copy_(value)
 
-    return _collective(group, _copy(tensor), finish, async_op)
+    return _collective(group, copy(tensor), finish, async_op)
 
 
 def all_gather_into_tensor(
@@ -193,7 +127,7 @@ def all_gather_into_tensor(
     def finish(_: Group, tensors: list[Tensor]) -> None:
         output_tensor.detach().copy_(torch.stack(tensors).reshape(output_tensor.shape))
 
-    return _collective(group, _copy(input_tensor), finish, async_op)
+    return _collective(group, copy(input_tensor), finish, async_op)
 
 
 def gather(
@@ -204,7 +138,7 @@ def gather(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    root = _root(group, dst, group_dst, default=0)
+    root = member_meant(group, dst, group_dst, default=0)
     if resolve(group).rank() == root and gather_list is None:
         raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
 
@@ -213,7 +147,7 @@ def gather(
             for into, value in zip(gather_list, tensors, strict=True):
                 into.detach().copy_(value)
 
-    return _collective(group, _copy(tensor), finish, async_op)
+    return _collective(group, copy(tensor), finish, async_op)
 
 
 def scatter(
@@ -224,7 +158,7 @@ def scatter(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:
-    root = _root(group, src, group_src, default=0)
+    root = member_meant(group, src, group_src, default=0)
     is_root = resolve(group).rank() == root
     if is_root and scatter_list is None:
         raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
@@ -295,93 +229,6 @@ def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bo
     barrier(group)
 
 
-# -- from one to one -----------------------------------------------------------------------------
-
-
-def isend(
-    tensor: Tensor,
-    dst: int | None = None,
-    group: Any = None,
-    tag: int = 0,
-    group_dst: int | None = None,
-) -> Work:
-    own = resolve(group)
-    to = _root(group, dst, group_dst)
-    if to == own.rank():
-        raise ValueError(
-            "Invalid destination rank: destination rank should not be the same as the rank of the current process."
-        )
-    _post(own, to, tag, _copy(tensor))
-    sent: Future[Any] = Future(what="a send")
-    sent.mark_completed(None)
-    return Work(sent)
-
-
-def send(
-    tensor: Tensor,
-    dst: int | None = None,
-    group: Any = None,
-    tag: int = 0,
-    group_dst: int | None = None,
-) -> None:
-    isend(tensor, dst, group, tag, group_dst)
-
-
-def irecv(
-    tensor: Tensor,
-    src: int | None = None,
-    group: Any = None,
-    tag: int = 0,
-    group_src: int | None = None,
-) -> Work:
-    return _in_background(lambda: recv(tensor, src, group, tag, group_src))
-
-
-def recv(
-    tensor: Tensor,
-    src: int | None = None,
-    group: Any = None,
-    tag: int = 0,
-    group_src: int | None = None,
-) -> int:
-    """Receive into ``tensor``; the global rank of the sender. ``src`` None: from anybody."""
-    own = resolve(group)
-    source = None if src is None and group_src is None else _root(group, src, group_src)
-    sender, value = _collect(own, source, tag)
-    with torch.no_grad():
-        tensor.detach().copy_(value)
-    return own.ranks[sender]
-
-
-def _post(own: Group, to: int, tag: int, value: Any) -> None:
-    me = own.rank()
-    number = own.store.add(f"sent/{me}/{to}/{tag}", 1)
-    own.store.set(f"sent/{me}/{to}/{tag}/{number}", value)
-    place = own.store.add(f"arrived/{to}/{tag}", 1)
-    own.store.set(f"arrived/{to}/{tag}/{place}", me)
-
-
-def _collect(own: Group, source: int | None, tag: int) -> tuple[int, Any]:
-    me = own.rank()
-    if source is not None:
-        own.taken[source, tag] = own.taken.get((source, tag), 0) + 1
-        return source, _fetch(own, source, tag)
-    while True:
-        place = own.seen[tag] = own.seen.get(tag, 0) + 1
-        sender = own.store.get(f"arrived/{me}/{tag}/{place}", own.timeout_s)
-        if own.taken.get((sender, tag), 0) == 0:
-            return sender, _fetch(own, sender, tag)
-        own.taken[sender, tag] -= 1
-
-
-def _fetch(own: Group, source: int, tag: int) -> Any:
-    number = own.received[source, tag] = own.received.get((source, tag), 0) + 1
-    key = f"sent/{source}/{own.rank()}/{tag}/{number}"
-    value = own.store.get(key, own.timeout_s)
-    own.store.delete(key)
-    return value
-
-
 # -- collectives of objects ----------------------------------------------------------------------
 
 
@@ -403,7 +250,7 @@ def gather_object(
     group: Any = None,
     group_dst: int | None = None,
 ) -> None:
-    root = _root(group, dst, group_dst, default=0)
+    root = member_meant(group, dst, group_dst, default=0)
 
     def finish(own: Group, parcels: list[Parcel]) -> None:
         if own.rank() == root and object_gather_list is not None:
@@ -420,7 +267,7 @@ def broadcast_object_list(
     group_src: int | None = None,
     **_: Any,
 ) -> None:
-    root = _root(group, src, group_src)
+    root = member_meant(group, src, group_src)
 
     def finish(own: Group, parcels: list[Parcel | None]) -> None:
         sent = parcels[root]
@@ -438,7 +285,7 @@ def scatter_object_list(
     group: Any = None,
     group_src: int | None = None,
 ) -> None:
-    root = _root(group, src, group_src, default=0)
+    root = member_meant(group, src, group_src, default=0)
 
     def finish(own: Group, lists: list[list[Parcel]]) -> None:
         scatter_object_output_list[0] = lists[root][own.rank()].open()
@@ -460,19 +307,16 @@ _PUBLIC: tuple[Callable[..., Any], ...] = (
     broadcast_object_list,
     gather,
     gather_object,
-    irecv,
-    isend,
     monitored_barrier,
-    recv,
     reduce,
     reduce_scatter,
     reduce_scatter_tensor,
     scatter,
     scatter_object_list,
-    send,
 )
 NAMES: dict[str, Any] = {
     **groups.NAMES,
+    **point_to_point.NAMES,
     **{function.__name__: function for function in _PUBLIC},
     "Work": Work,
 }

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch.multiprocessing as real_torch_multiprocessing
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
-from sim.compat import children, shared
+from sim.compat import children, managers, shared
 from sim.compat.children import process_object
 from sim.compat.errors import report
 from sim.compat.facades import Facade
@@ -131,7 +131,7 @@ _SHARED: dict[str, Any] = {
     "Event": _synchronizer("Event"),
     "JoinableQueue": shared.Queue,
     "Lock": _synchronizer("Lock"),
-    "Manager": shared.Manager,
+    "Manager": managers.Manager,
     "Pipe": shared.pipe,
     "Pool": make_pool,
     "Queue": shared.Queue,
@@ -189,7 +189,7 @@ def make_queues(space: ModuleSpace) -> ModuleType:
 
 
 def make_managers(space: ModuleSpace) -> ModuleType:
-    names = {"BaseManager": shared.Manager, "SyncManager": shared.Manager}
+    names = {"BaseManager": managers.Manager, "SyncManager": managers.Manager}
     return Facade(space, importlib.import_module("multiprocessing.managers"), names)
 
 

@@ -103,6 +103,25 @@ def make_autograd(space: ModuleSpace) -> ModuleType:
     return Facade(space, dist_autograd, name="torch.distributed.autograd")
 
 
+class DistributedDataParallel:
+    """Not available: says so."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise NotImplementedError(
+            "torch.nn.parallel.DistributedDataParallel is not simulated: its reducer is compiled "
+            "code that waits for real processes. Average the gradients with "
+            "torch.distributed.all_reduce instead."
+        )
+
+
+def _with_no_ddp(name: str) -> Substitute:
+    def make(space: ModuleSpace) -> ModuleType:
+        replaced = {"DistributedDataParallel": DistributedDataParallel}
+        return Facade(space, importlib.import_module(name), replaced)
+
+    return make
+
+
 def _rpc_submodule(name: str) -> Substitute:
     def make(space: ModuleSpace) -> ModuleType:
         # What is set there (`rpc.api._ignore_rref_leak = False`) concerns the engine.
@@ -132,6 +151,9 @@ SUBSTITUTES: dict[str, Substitute] = {
     "torch.futures": make_futures,
     "torch.multiprocessing": multiprocess.make_torch_multiprocessing,
     "torch.multiprocessing.spawn": multiprocess.make_torch_spawn,
+    "torch.nn": front("torch.nn"),
+    "torch.nn.parallel": _with_no_ddp("torch.nn.parallel"),
+    "torch.nn.parallel.distributed": _with_no_ddp("torch.nn.parallel.distributed"),
     "torch.testing": front("torch.testing"),
     "torch.testing._internal": front("torch.testing._internal"),
     "torch.testing._internal.distributed": front("torch.testing._internal.distributed"),
