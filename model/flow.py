@@ -1,0 +1,293 @@
+"""Which messages a step records, and which of their send functions a backward pass feeds.
+
+A symbolic run of a step, without tensors. For each tensor it knows the set of messages whose recv
+functions a gradient of that tensor reaches; as a send function is fed when its message's recv
+function is reached, this tells the send functions that a pass leaves unfed. A worker that takes
+part in a pass and has such a send function waits for it for ever: "FAST mode" counts on every
+send function of the context.
+
+The protocol is protocol.md's: a call sends its tensors in one message per hop, its result in one
+per hop back; fetching the value of a reference sends one from its owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from model.operations import KINDS, planted
+from model.program import REFERENCE_CALLS, Backward, Input, Op, Program, Step
+
+#: the state of a tensor: NO_GRAD, or a set of marks as the bits of an integer
+State = int
+NO_GRAD: State = -1
+
+
+class Sent(NamedTuple):
+    """A recorded message: a send function on ``src`` and a recv function on ``dst``.
+
+    ``op``: the operation of the step it belongs to; -1 for the roots sent to a backward pass.
+    """
+
+    src: int
+    dst: int
+    what: str
+    op: int
+
+    def __str__(self) -> str:
+        return f"{self.what} of ops[{self.op}], from worker {self.src} to {self.dst}"
+
+
+class Planted(NamedTuple):
+    """A place where a gradient that arrives raises the fault of an operation."""
+
+    op: int
+
+
+class Pass(NamedTuple):
+    """What a backward pass comes to: on which worker it starts, what it feeds and what not."""
+
+    worker: int
+    #: operations whose faults it sets off
+    faults: list[int]
+    #: messages never fed whose sender takes part in the pass, which therefore does not end
+    unfed: list[Sent]
+
+
+class Made:
+    """The value of an operation: where it is, and the states of its outputs there and here."""
+
+    __slots__ = ("carried", "here", "here_carried", "place", "states")
+
+    def __init__(self, place: int, states: list[State], here: list[State] | None) -> None:
+        self.place = place
+        self.states = states
+        #: as the trainer has it; None: it has not fetched it
+        self.here = here
+        #: outputs that some operation takes gradients to, by reference and as the trainer has it
+        self.carried: set[int] = set()
+        self.here_carried: set[int] = set()
+
+
+class Flow:
+    """The symbolic run of one step. Feed it the operations in order."""
+
+    def __init__(self, home: int, leaves: Sequence[tuple[int, bool]]) -> None:
+        """``leaves``: owner and requires_grad of each; ``home``: the trainer's worker."""
+        self.home = home
+        #: leaves first, then what the operations made
+        self.values = [
+            Made(owner, [0 if grad else NO_GRAD], [0 if grad else NO_GRAD] if owner == home else None)
+            for owner, grad in leaves
+        ]
+        self.leaves = len(leaves)
+        #: what each bit stands for
+        self.marks: list[Sent | Planted] = []
+
+    # -- operations -----------------------------------------------------------------------
+
+    def add(self, op: Op) -> State:
+        """Run ``op`` next. Returns the messages that none of its results depends on."""
+        values = self.values
+        index = len(values) - self.leaves
+        home, worker, call = self.home, op.worker, op.call
+        kind = KINDS[op.kind]
+        by_call = call != "local" and not (call == "rref" and worker == home and not op.via)
+        silent = op.grad == "off_at_caller"
+        recorded = not silent
+        computed = op.grad == "on" or (by_call and silent)
+
+        sources = [values[len(values) - input.back] for input in op.inputs]
+        sent: list[State] = []
+        for made, input in zip(sources, op.inputs, strict=True):
+            if input.how == "value" and not self._is_direct(op, input, made):
+                sent.append(self._here(made, input)[input.output])
+        first = len(self.marks)
+
+        relays: list[State] = []
+        path = (home, *op.via, worker)
+        if by_call:
+            for hop in range(len(path) - 1):
+                sent = self._send(path[hop], path[hop + 1], sent, recorded, "arguments", index)
+                recorded = True
+                relays.append(sent[0] if sent else NO_GRAD)
+        arguments = iter(sent)
+        states: list[State] = []
+        for made, input in zip(sources, op.inputs, strict=True):
+            if input.how != "value":
+                state = made.states[input.output]
+                if made.place != worker:
+                    fetched = self._send(
+                        made.place, worker, made.states, computed, "fetched value", index
+                    )
+                    state = fetched[input.output]
+            elif self._is_direct(op, input, made):
+                state = made.states[0]
+            else:
+                state = next(arguments)
+            states.append(state if computed else NO_GRAD)
+        results = [self._combine(states, kind.cuts, output) for output in range(kind.outputs)]
+        if op.fault in ("backward", "hook") and results[0] != NO_GRAD:
+            results[0] |= self._mark(Planted(index))
+
+        if call in REFERENCE_CALLS:
+            new = Made(worker, results, results if worker == home else None)
+        else:
+            if by_call:
+                for hop in range(len(path) - 1, 0, -1):
+                    results = self._send(
+                        path[hop], path[hop - 1], results, hop > 1 or not silent, "result", index
+                    )
+                    if hop > 1 and op.relay == "join" and sent:
+                        results[0] = _union((results[0], relays[hop - 2]))
+            new = Made(home, results, results)
+        values.append(new)
+        if any(state != NO_GRAD for state in results):
+            for made, input, state in zip(sources, op.inputs, states, strict=True):
+                if state != NO_GRAD and not self._is_cut(kind.cuts, kind.outputs, op, input):
+                    carried = made.here_carried if input.how == "value" else made.carried
+                    carried.add(input.output)
+        created = (1 << len(self.marks)) - (1 << first)
+        return created & ~max(_union(results), 0)
+
+    def _is_direct(self, op: Op, input: Input, made: Made) -> bool:
+        return (
+            input.back > len(self.values) - self.leaves
+            and made.place == op.worker
+            and not op.builtin
+        )
+
+    def _here(self, made: Made, input: Input) -> list[State]:
+        """The trainer's own copy of a value, fetched now if it has none yet."""
+        if made.here is None:
+            number = self.values.index(made) - self.leaves
+            made.here = self._send(made.place, self.home, made.states, True, "fetched value", number)
+        return made.here
+
+    def _send(
+        self, src: int, dst: int, states: list[State], recorded: bool, what: str, index: int
+    ) -> list[State]:
+        """What tensors in these states are when they have arrived."""
+        if not recorded:
+            return [NO_GRAD] * len(states)
+        union = _union(states)
+        if union == NO_GRAD:
+            return list(states)
+        union |= self._mark(Sent(src, dst, what, index))
+        return [NO_GRAD if state == NO_GRAD else union for state in states]
+
+    def _mark(self, mark: Sent | Planted) -> State:
+        self.marks.append(mark)
+        return 1 << (len(self.marks) - 1)
+
+    @staticmethod
+    def _combine(states: list[State], cuts: frozenset[tuple[int, int]], output: int) -> State:
+        if cuts:
+            return _union(s for i, s in enumerate(states) if (output, i) not in cuts)
+        return _union(states)
+
+    @staticmethod
+    def _is_cut(
+        cuts: frozenset[tuple[int, int]], outputs: int, op: Op, input: Input
+    ) -> bool:
+        if not cuts:
+            return False
+        at = next(i for i, other in enumerate(op.inputs) if other is input)
+        return all((output, at) in cuts for output in range(outputs))
+
+    # -- backward -------------------------------------------------------------------------
+
+    def backward(self, backward: Backward) -> Pass:
+        """What one pass from these roots comes to."""
+        roots = [self.values[len(self.values) - back] for back in backward.roots]
+        if backward.where == "rref":
+            worker = roots[0].place
+            fed = roots[0].states[0]
+        else:
+            worker = self.home
+            states = [self._here(root, _FIRST)[0] for root in roots]
+            if backward.where == "udf":
+                worker = backward.worker
+                states = self._send(self.home, worker, states, True, "roots", -1)
+            fed = _union(states)
+        fed = max(fed, 0)
+        faults: list[int] = []
+        senders = {worker: None}
+        unfed: list[Sent] = []
+        for bit, mark in enumerate(self.marks):
+            reached = fed >> bit & 1
+            if isinstance(mark, Planted):
+                if reached:
+                    faults.append(mark.op)
+            elif reached:
+                senders[mark.src] = None
+            else:
+                unfed.append(mark)
+        return Pass(worker, faults, [sent for sent in unfed if sent.src in senders])
+
+
+def _union(states: Iterable[State]) -> State:
+    union = NO_GRAD
+    for state in states:
+        if state != NO_GRAD:
+            union = state if union == NO_GRAD else union | state
+    return union
+
+
+_FIRST = Input(0)
+
+
+class Forecast(NamedTuple):
+    """What a step comes to. Errors are given by the texts of which one surfaces."""
+
+    #: errors that its operations raise, before any backward
+    forward: list[str]
+    passes: list[Pass]
+    #: for each pass: the errors that it raises
+    backward: list[list[str]]
+
+    @property
+    def errors(self) -> list[str]:
+        """The texts one of which the step fails with; none if it succeeds."""
+        if self.forward:
+            return self.forward
+        return next((texts for texts in self.backward if texts), [])
+
+    @property
+    def unfed(self) -> list[Sent]:
+        """Send functions that the first pass that does not end waits for; none if all end."""
+        return next((each.unfed for each in self.passes if each.unfed), [])
+
+
+def forecast(program: Program, trainer: int, number: int) -> Forecast:
+    """What step ``number`` of a trainer comes to on its first attempt."""
+    step = program.trainers[trainer].steps[number]
+    flow = flow_of(program, trainer, step)
+    forward = [
+        planted("udf", trainer, number, index)
+        for index, op in enumerate(step.ops)
+        if op.fault == "udf"
+    ]
+    passes = []
+    for backward in step.backwards:
+        if backward.where == "udf":
+            # The roots are sent once for all of its passes.
+            passes += [flow.backward(backward)] * backward.times
+        else:
+            passes += [flow.backward(backward) for _ in range(backward.times)]
+    texts = [
+        [planted(str(step.ops[op].fault), trainer, number, op) for op in each.faults]
+        for each in passes
+    ]
+    return Forecast(forward, passes, texts)
+
+
+def flow_of(program: Program, trainer: int, step: Step) -> Flow:
+    """The flow of a step, all operations run."""
+    flow = Flow(
+        program.trainers[trainer].worker,
+        [(leaf.owner, leaf.requires_grad) for leaf in program.leaves],
+    )
+    for op in step.ops:
+        flow.add(op)
+    return flow
