@@ -141,12 +141,12 @@ class Flow:
                     if hop > 1 and op.relay == "join" and sent:
                         results[0] = _union((results[0], relays[hop - 2]))
             new = Made(home, results, results)
-        values.append(new)
         if any(state != NO_GRAD for state in results):
             for made, input, state in zip(sources, op.inputs, states, strict=True):
                 if state != NO_GRAD and not self._is_cut(kind.cuts, kind.outputs, op, input):
-                    carried = made.here_carried if input.how == "value" else made.carried
-                    carried.add(input.output)
+                    used = input.how == "value" and not self._is_direct(op, input, made)
+                    (made.here_carried if used else made.carried).add(input.output)
+        values.append(new)
         created = (1 << len(self.marks)) - (1 << first)
         return created & ~max(_union(results), 0)
 

@@ -74,8 +74,8 @@ def expands_to(a: Sequence[int], b: Sequence[int]) -> bool:
 
 
 def real(x: Tensor) -> Tensor:
-    """A real tensor with the same elements; a complex one has two for each."""
-    return torch.view_as_real(x) if x.is_complex() else x
+    """A real tensor of the same shape; of a complex number the sum of its parts."""
+    return x.real + x.imag if x.is_complex() else x
 
 
 def fit(x: Tensor, other: Tensor) -> Tensor:
@@ -250,7 +250,7 @@ def lookups(factor: int, rows: int) -> list[int]:
 def _cast(op: Op, x: Sequence[Tensor]) -> Tensor:
     dtype = DTYPES[op.dtype]
     if x[0].is_complex() and not dtype.is_complex:
-        return torch.view_as_real(x[0]).sum(-1).to(dtype)
+        return real(x[0]).to(dtype)
     return x[0].to(dtype) if x[0].dtype != dtype else x[0].view_as(x[0])
 
 
@@ -317,6 +317,9 @@ def compute(op: Op, inputs: Sequence[Tensor], *, text: str | None = None) -> Val
     if text is not None and op.fault == "udf":
         raise PlantedError(text)
     out = KINDS[op.kind].run(op, inputs)
+    if not torch.is_grad_enabled():
+        # A view that is made under no_grad still claims to require grad.
+        return tuple(x.detach() for x in out) if isinstance(out, tuple) else out.detach()
     if text is None and not op.hooks:
         return out
     if isinstance(out, tuple):
@@ -332,7 +335,7 @@ def _with_hooks(op: Op, out: Tensor, text: str | None) -> Tensor:
     if text is not None and op.fault == "backward":
         out = raise_in_backward(out, text)
     if text is not None and op.fault == "hook":
-        out.register_hook(lambda grad: _raise(text))
+        out.register_hook(lambda grad: None if grad is None else _raise(text))
     for hook in op.hooks:
         add_hook(out, hook)
     return out
@@ -344,9 +347,10 @@ def _raise(text: str) -> None:
 
 # -- hooks ----------------------------------------------------------------------------------------
 
-TENSOR_HOOKS: dict[str, Callable[[Tensor], Tensor | None]] = {
-    "double": lambda grad: grad * 2,
-    "increment": lambda grad: grad + 1,
+#: They are called without a gradient too, where only another output of the node has one.
+TENSOR_HOOKS: dict[str, Callable[[Tensor | None], Tensor | None]] = {
+    "double": lambda grad: None if grad is None else grad * 2,
+    "increment": lambda grad: None if grad is None else grad + 1,
     "look": lambda grad: None,
 }
 

@@ -13,7 +13,7 @@ import copy
 import itertools
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, NoReturn, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar
 
 from real.runtime import Event, Runtime, current_task
 
@@ -49,8 +49,8 @@ class Future(Generic[T]):
     is raised at the caller (torch/csrc/jit/python/pybind_utils.h, PythonFutureWrapper).
     """
 
-    __slots__ = ("__weakref__", "_callbacks", "_done", "_error", "_open", "_runtime", "_value",
-                 "_waiting", "unwrap", "what")  # fmt: skip
+    __slots__ = ("__weakref__", "_callbacks", "_open", "_runtime", "_value", "_waiting", "error",
+                 "is_done", "unwrap", "what")  # fmt: skip
 
     def __init__(
         self,
@@ -61,11 +61,13 @@ class Future(Generic[T]):
         devices: Iterable[object] | None = None,
     ) -> None:
         self._runtime = runtime if runtime is not None else current_task().runtime
-        self._done = False
+        #: whether it is complete; see ``done`` for users
+        self.is_done = False
+        #: what it failed with, or None
+        self.error: BaseException | None = None
         # Popping the only element is atomic between threads too: whoever gets it completes.
         self._open = [True]
         self._value: Any = None
-        self._error: BaseException | None = None
         self._callbacks: list[Callable[[Future[T]], object]] = []
         # An event of its own for each waiting task, let go when set: it refers to the future.
         self._waiting: list[Event] = []
@@ -110,14 +112,18 @@ class Future(Generic[T]):
 
     def _finish(self, value: Any, error: BaseException | None) -> None:
         self._value = value
-        self._error = error
-        self._done = True
+        self.error = error
+        self.is_done = True
         waiting = self._waiting
         while waiting:
             waiting.pop(0).set()
         callbacks = self._callbacks
         while callbacks:
-            self._run(callbacks.pop(0))
+            callback = callbacks.pop(0)
+            try:
+                callback(self)
+            except Exception:
+                logger.exception("a callback of %r raised", self)
 
     def _run(self, callback: Callable[[Future[T]], object]) -> None:
         try:
@@ -127,35 +133,31 @@ class Future(Generic[T]):
 
     # -- looking ------------------------------------------------------------------------
 
-    @property
-    def is_done(self) -> bool:
-        return self._done
-
     def done(self) -> bool:
         """For users, who may ask in a loop: asking in vain takes a little time."""
-        if not self._done:
+        if not self.is_done:
             self._runtime.poll()  # who asks again and again must not keep others from answering
-        return self._done
-
-    @property
-    def error(self) -> BaseException | None:
-        return self._error
+        return self.is_done
 
     def has_error(self) -> bool:
-        return self._error is not None
+        return self.error is not None
 
     def raw_value(self) -> T:
         """The value as stored, without ``unwrap``. Raises the error if there is one."""
-        if not self._done:
+        if not self.is_done:
             raise RuntimeError("the future is not complete")
-        if self._error is not None:
-            raise without_frames(self._error)
-        return cast(T, self._value)
+        if self.error is not None:
+            raise without_frames(self.error)
+        value: T = self._value
+        return value
 
     def value(self) -> T:
         """The value. Raises the error, or whatever ``unwrap`` raises; RuntimeError if not done."""
         value = self.raw_value()
-        return value if self.unwrap is None else cast(T, self.unwrap(value))
+        if self.unwrap is None:
+            return value
+        unwrapped: T = self.unwrap(value)
+        return unwrapped
 
     def wait(self) -> T:
         """Block until complete, then give the value or raise the error."""
@@ -164,12 +166,12 @@ class Future(Generic[T]):
 
     def block(self, timeout: float | None = None) -> bool:
         """Block until complete; False if ``timeout`` seconds passed first."""
-        if self._done:
+        if self.is_done:
             return True
         event = self._runtime.event(self)
         self._waiting.append(event)
         # Another thread may have completed it before it could see the event.
-        done = self._done or event.wait(timeout)
+        done = self.is_done or event.wait(timeout)
         if not event.is_set() and event in self._waiting:
             with contextlib.suppress(ValueError):
                 self._waiting.remove(event)
@@ -179,7 +181,7 @@ class Future(Generic[T]):
 
     def add_callback(self, callback: Callable[[Future[T]], object]) -> None:
         """Call ``callback(self)`` once complete; now, if it already is."""
-        if self._done:
+        if self.is_done:
             self._run(callback)
             return
         callbacks = self._callbacks
@@ -225,8 +227,8 @@ class Future(Generic[T]):
 
     def complete_like(self, other: Future[T]) -> None:
         """Take over the outcome of a completed future, unless complete already."""
-        if other._error is not None:
-            self.try_fail(other._error)
+        if other.error is not None:
+            self.try_fail(other.error)
         else:
             self.try_complete(other._value)
 
@@ -267,7 +269,7 @@ class Future(Generic[T]):
         return cls
 
     def __repr__(self) -> str:
-        state = "failed" if self._error is not None else "done" if self._done else "pending"
+        state = "failed" if self.error is not None else "done" if self.is_done else "pending"
         return f"<future {state}: {self.what}>" if self.what != "" else f"<future {state}>"
 
 

@@ -52,6 +52,7 @@ CALL_ENDED = EventType("call_ended", "id dst outcome")  # ok | error | timeout
 CALL_RETRIED = EventType("call_retried", "dst type attempt delay_s")
 HANDLER_STARTED = EventType("handler_started", "src type id")
 HANDLER_ENDED = EventType("handler_ended", "src type id error")  # error: text or None
+HANDLER_RESUMED = EventType("handler_resumed", "src type id")  # its RRef arguments are confirmed
 UDF_STARTED = EventType("udf_started", "name")
 UDF_ENDED = EventType("udf_ended", "name error")
 
@@ -61,15 +62,22 @@ USER_PENDING = EventType("user_pending", "rref fork")
 USER_CONFIRMED = EventType("user_confirmed", "rref fork")
 USER_TIMED_OUT = EventType("user_timed_out", "rref fork")
 USER_DELETED = EventType("user_deleted", "rref fork")
+USER_DISCARDED = EventType("user_discarded", "rref fork")  # its owner was never told of it
 CHILD_PENDING = EventType("child_pending", "rref fork child")
 CHILD_ACCEPTED = EventType("child_accepted", "child")
 OWNER_CREATED = EventType("owner_created", "rref")
 OWNER_PENDING = EventType("owner_pending", "rref")  # asked for before its creation
 OWNER_VALUE_SET = EventType("owner_value_set", "rref error")
 OWNER_DELETED = EventType("owner_deleted", "rref")
+OWNER_FAILED = EventType("owner_failed", "rref error")  # it will have no value
 FORK_ADDED = EventType("fork_added", "rref fork")
 FORK_DELETED = EventType("fork_deleted", "rref fork")
 RREF_FETCHED = EventType("rref_fetched", "rref error")
+# What a worker's tables hold, counted by whoever runs it when nothing is under way any more.
+TABLES_COUNTED = EventType(
+    "tables_counted",
+    "owners forks pending_users pending_children pending_owners confirmed_users contexts passes",
+)
 
 # -- autograd contexts --------------------------------------------------------------------------
 CONTEXT_CREATED = EventType("context_created", "context")
@@ -78,16 +86,19 @@ KNOWN_WORKER_ADDED = EventType("known_worker_added", "context known")
 SEND_ATTACHED = EventType("send_attached", "context message to tensors")
 RECV_ATTACHED = EventType("recv_attached", "context message sender tensors")
 
-# -- backward passes; number: of the node in this pass, in breadth-first order --------------------
+# -- backward passes; number: of the node in this pass, the roots first ---------------------------
 # roots: how many roots the caller gave (0 on a worker that was reached by a gradient)
 PASS_STARTED = EventType("pass_started", "context roots retain_graph outstanding")
-# per node: (number, name, dependency count, needed)
-DEPENDENCIES_COMPUTED = EventType("dependencies_computed", "context nodes")
-NODE_EXECUTED = EventType("node_executed", "context number")
+# nodes: what the engine found, per node (number, name, dependency count, needed). graph: what
+# there is, by another walk, per node (number, edges, shapes of its inputs, message): an edge is
+# (number, which input of that node), or None; message: of a send or recv function, else -1
+DEPENDENCIES_COMPUTED = EventType("dependencies_computed", "context nodes graph")
+NODE_EXECUTED = EventType("node_executed", "context number")  # for a leaf: its gradient captured
 GRADIENTS_SENT = EventType("gradients_sent", "context message to")
 GRADIENTS_RECEIVED = EventType("gradients_received", "context message first")
 GRADIENT_ACCUMULATED = EventType("gradient_accumulated", "context number")
-PASS_ENDED = EventType("pass_ended", "context error")
+# what is left then: entries still to come, nodes half fed, nodes with dependencies
+PASS_ENDED = EventType("pass_ended", "context error outstanding not_ready dependencies")
 # fmt: on
 
 

@@ -14,6 +14,8 @@ import itertools
 import random as _random
 from collections import deque
 from collections.abc import Callable
+from heapq import heappush
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import simpy
@@ -46,7 +48,7 @@ class Isolation(Protocol):
 class SimTask(Task):
     """A greenlet, and what it waits for."""
 
-    __slots__ = ("callbacks", "glet", "isolated", "parent", "resume", "waiting_on", "waiting_since")
+    __slots__ = ("callbacks", "glet", "isolated", "parent", "waiting_on", "waiting_since")
 
     # A task is the SimPy event of its own wake-up: it is queued at most once at a time.
     _ok = True
@@ -60,7 +62,6 @@ class SimTask(Task):
         super().__init__(runtime, id, name, worker, daemon)
         self.callbacks: list[Callable[[Any], None]] | None = None
         self.glet: greenlet | None = None
-        self.resume: list[Callable[[Any], None]] = []
         #: id of the task that started this one, or -1
         self.parent = -1
         #: what it waits for (an object to print), or None while it runs or is ready
@@ -124,12 +125,25 @@ class SimLock(Lock):
         else:
             self._owner = None
 
+    # With-blocks are the hot path of locks: the uncontended cases, without further calls.
+
     def __enter__(self) -> None:
-        # The uncontended case of acquire, without its call.
-        if self._owner is None and not self._runtime.preemptive:
-            self._owner = self._runtime.running
+        runtime = self._runtime
+        if self._owner is None and not runtime.preemptive:
+            self._owner = runtime.running
         else:
             self.acquire()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        if self._waiters:
+            self.release()
+        else:
+            self._owner = None
 
     def __repr__(self) -> str:
         return f"<lock {self.what} held by {self._owner}>"
@@ -203,6 +217,11 @@ class SimRuntime(Runtime):
         #: the task that is being killed: it may not wait any more
         self._dying: SimTask | None = None
         self._undead: list[greenlet] = []
+        #: greenlets whose task has ended, for the next ones: making one costs more than a switch
+        self._idle: list[greenlet] = []
+        # One callback serves all; SimPy forgets the list of an event, not what is in it.
+        self._start_callbacks = [self._start]
+        self._resume_callbacks = [self._resume]
 
     # -- Runtime ------------------------------------------------------------------------
 
@@ -217,7 +236,7 @@ class SimRuntime(Runtime):
             self._switch_to_hub(task)  # which throws again
         task.waiting_on = "sleep"
         task.waiting_since = self.env._now
-        self.schedule(task, task.resume, seconds)
+        self.schedule(task, self._resume_callbacks, seconds)
         self._switch_to_hub(task)
 
     def spawn(
@@ -235,14 +254,12 @@ class SimRuntime(Runtime):
         if here is not None:
             task.parent = here.id
             task.cause = here.cause
-        task.resume = [self._resume]
-        task.glet = greenlet(self._body)
-        # The arguments travel with the first switch; see _body.
+        # What to run travels here until the task starts.
         task.waiting_on = (fn, args)
         self.tasks[task] = None
         if not daemon:
             self._foreground += 1
-        self.schedule(task, [self._start], 0.0)
+        self.schedule(task, self._start_callbacks, 0.0)
         if self.preemptive:
             self.checkpoint()
         return task
@@ -277,7 +294,7 @@ class SimRuntime(Runtime):
 
     def ready(self, task: SimTask) -> None:
         """Let a waiting task go on, at this instant."""
-        self.schedule(task, task.resume, 0.0)
+        self.schedule(task, self._resume_callbacks, 0.0)
 
     def block(
         self, task: SimTask, on: object, waiters: deque[SimTask], timeout: float | None
@@ -378,6 +395,9 @@ class SimRuntime(Runtime):
             while self.tasks:
                 for task in list(self.tasks):
                     self.kill(task)
+            for glet in self._idle:
+                glet.throw(GreenletExit)
+            self._idle.clear()
         finally:
             self._hub = None
 
@@ -388,15 +408,15 @@ class SimRuntime(Runtime):
         glet = task.glet
         before, self.running = self.running, task
         self._dying = task
-        if glet is not None and glet:
+        if glet is not None:
             glet.parent = getcurrent()
             for _ in range(100):  # a finally block that waits is thrown at again
-                if glet.dead:
+                if task.glet is None:
                     break
                 if self.isolation is not None:
                     self.isolation.enter(task)
                 glet.throw(GreenletExit)
-            if not glet.dead:
+            if task.glet is not None:
                 # It will not die. Were it freed, it would be asked once more, outside of all this.
                 self._undead.append(glet)
         self._dying = None
@@ -415,38 +435,44 @@ class SimRuntime(Runtime):
         event.callbacks = callbacks
         self.live += 1
         stream = self._order_stream
-        if stream is None:
-            self.env.schedule(event, NORMAL, delay_s)  # type: ignore[arg-type]
-        else:
-            self.env.schedule(event, NORMAL + stream.random(), delay_s)  # type: ignore[arg-type]
+        priority = NORMAL if stream is None else NORMAL + stream.random()
+        env = self.env
+        # What env.schedule does: (time, priority, count, event) is the whole order of a run.
+        heappush(env._queue, (env._now + delay_s, priority, next(env._eid), event))  # type: ignore[misc]
 
     def _start(self, task: SimTask) -> None:
         self.live -= 1
-        if task not in self.tasks:
+        if task not in self.tasks:  # killed meanwhile
             return
         start: Any = task.waiting_on
-        fn, args = start
         task.waiting_on = None
-        self._switch(task, task, fn, args)
+        self.running = task
+        if self.isolation is not None:
+            self.isolation.enter(task)
+        if self._idle:
+            glet = self._idle.pop()
+            glet.gr_context = None  # context variables are the last task's own
+        else:
+            glet = greenlet(self._run_tasks)
+        task.glet = glet
+        if glet.parent is not self._hub:
+            glet.parent = getcurrent()
+        glet.switch(task, *start)
+        self.running = self.hub_task
 
     def _resume(self, task: SimTask) -> None:
         self.live -= 1
-        if task not in self.tasks:
-            return
-        task.waiting_on = None
-        self._switch(task)
-
-    def _switch(self, task: SimTask, *args: Any) -> None:
         glet = task.glet
         if glet is None:
             return
-        before, self.running = self.running, task
-        isolation = self.isolation
-        if isolation is not None:
-            isolation.enter(task)
-        glet.parent = getcurrent()
-        glet.switch(*args)
-        self.running = before
+        task.waiting_on = None
+        self.running = task
+        if self.isolation is not None:
+            self.isolation.enter(task)
+        if glet.parent is not self._hub:
+            glet.parent = getcurrent()
+        glet.switch()
+        self.running = self.hub_task
 
     def _switch_to_hub(self, task: SimTask) -> None:
         isolation = self.isolation
@@ -456,6 +482,16 @@ class SimRuntime(Runtime):
         if hub is None:
             raise RuntimeError("a task waits, but nobody runs the simulation")
         hub.switch()
+
+    def _run_tasks(self, *work: Any) -> None:
+        """The life of a greenlet: one task after the other."""
+        me = getcurrent()
+        while True:
+            self._body(*work)
+            work = ()  # an idle greenlet keeps nothing of its last task alive
+            self._idle.append(me)
+            assert me.parent is not None
+            work = me.parent.switch()
 
     def _body(self, task: SimTask, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
         enter_task(task)

@@ -133,12 +133,14 @@ def _parts() -> tuple[DistAutogradContainer, DistEngine]:
 
 
 def _is_int(value: object) -> bool:
+    if type(value) is int:  # a protocol takes its time
+        return True
     return isinstance(value, SupportsInt | SupportsIndex) and not isinstance(value, str | float)
 
 
 def _is_tensors(roots: object) -> bool:
     return (
-        isinstance(roots, Sequence)
+        (type(roots) is list or isinstance(roots, Sequence))
         and not isinstance(roots, str | bytes)
         and all(isinstance(root, Tensor) for root in roots)
     )

@@ -1,0 +1,89 @@
+"""A backward pass as its trace tells it: what the engine found, and what there was to find.
+
+The second part is a walk of its own over the graph, so that whoever reads the trace can tell
+whether the engine's walk was right.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from real import tracing
+from real.autograd.engine import ACCUMULATE, KINDS, OURS, RECV
+
+if TYPE_CHECKING:
+    from real.autograd.graph_task import GraphTask, Node
+
+_NO_MESSAGE = -1
+
+
+def trace_beginning(tracer: tracing.Tracer, graph_task: GraphTask) -> None:
+    """Report that a pass starts, and over which graph."""
+    context_id = graph_task.context.context_id
+    tracer.emit(
+        tracing.PASS_STARTED,
+        context_id,
+        len(graph_task.graph_roots[0].next_functions),
+        graph_task.keep_graph,
+        graph_task.outstanding_tasks,
+    )
+    exec_info = graph_task.exec_info
+    counts = graph_task.dependencies
+    nodes = []
+    for node, number in graph_task.numbers.items():
+        info = exec_info.get(node)
+        needed = not exec_info or (info is not None and info.should_execute())
+        nodes.append((number, node.name(), counts.get(node, 0), needed))
+    tracer.emit(
+        tracing.DEPENDENCIES_COMPUTED, context_id, tuple(nodes), describe_graph(graph_task)
+    )
+
+
+def trace_end(tracer: tracing.Tracer, graph_task: GraphTask, error: str | None) -> None:
+    """Report that a pass is over, and what is left of it."""
+    numbers = graph_task.numbers
+    tracer.emit(
+        tracing.PASS_ENDED,
+        graph_task.context.context_id,
+        error,
+        graph_task.outstanding_tasks,
+        tuple(numbers.get(node, -1) for node in graph_task.not_ready),
+        tuple(numbers.get(node, -1) for node in graph_task.dependencies),
+    )
+
+
+def describe_graph(graph_task: GraphTask) -> tuple[tuple[Any, ...], ...]:
+    """Every node under the root and the send functions of the context; see
+    ``DEPENDENCIES_COMPUTED``. A node that the engine did not find gets a number of its own."""
+    sends = graph_task.context.send_functions()
+    messages: dict[Node, int] = {send: message for message, send in sends.items()}
+    numbers = dict(graph_task.numbers)
+    found: dict[Node, None] = {graph_task.graph_roots[0]: None, **dict.fromkeys(messages)}
+    queue = list(found)
+    described = []
+    for node in queue:  # grows while it is walked
+        kind = KINDS[type(node)]
+        edges: list[tuple[int, int] | None] = []
+        message = messages.get(node, _NO_MESSAGE)
+        if kind < RECV:
+            for following, position in node.next_functions:
+                if following is None:
+                    edges.append(None)
+                    continue
+                if following not in found:
+                    found[following] = None
+                    queue.append(following)
+                edges.append((numbers.setdefault(following, len(numbers)), position))
+        elif kind == RECV:
+            message = node.recv.metadata.message_id
+        number = numbers.setdefault(node, len(numbers))
+        described.append((number, tuple(edges), _shapes(node, kind), message))
+    return tuple(described)
+
+
+def _shapes(node: Node, kind: int) -> tuple[tuple[int, ...], ...]:
+    if kind == OURS:
+        return ()
+    if kind == ACCUMULATE:
+        return (tuple(node.variable.shape),)
+    return tuple(tuple(metadata.shape) for metadata in node._input_metadata)
