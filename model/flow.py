@@ -77,7 +77,9 @@ class Flow:
         self.home = home
         #: leaves first, then what the operations made
         self.values = [
-            Made(owner, [0 if grad else NO_GRAD], [0 if grad else NO_GRAD] if owner == home else None)
+            Made(
+                owner, [0 if grad else NO_GRAD], [0 if grad else NO_GRAD] if owner == home else None
+            )
             for owner, grad in leaves
         ]
         self.leaves = len(leaves)
@@ -161,7 +163,9 @@ class Flow:
         """The trainer's own copy of a value, fetched now if it has none yet."""
         if made.here is None:
             number = self.values.index(made) - self.leaves
-            made.here = self._send(made.place, self.home, made.states, True, "fetched value", number)
+            made.here = self._send(
+                made.place, self.home, made.states, True, "fetched value", number
+            )
         return made.here
 
     def _send(
@@ -187,9 +191,7 @@ class Flow:
         return _union(states)
 
     @staticmethod
-    def _is_cut(
-        cuts: frozenset[tuple[int, int]], outputs: int, op: Op, input: Input
-    ) -> bool:
+    def _is_cut(cuts: frozenset[tuple[int, int]], outputs: int, op: Op, input: Input) -> bool:
         if not cuts:
             return False
         at = next(i for i, other in enumerate(op.inputs) if other is input)

@@ -162,9 +162,7 @@ def _draw_trainer(
         )
         if optimize:
             for leaf in own:
-                sizes[leaf] = sizes[leaf]._replace(
-                    most=sizes[leaf].most + lr * drawing.steepest
-                )
+                sizes[leaf] = sizes[leaf]._replace(most=sizes[leaf].most + lr * drawing.steepest)
         faulty = any(op.fault for op in drawing.ops)
         steps.append(
             Step(
@@ -287,9 +285,7 @@ class _StepDrawing:
             keep = choices.choice("keep", _KEEPS)
             if keep == "program" and self._optimizing:
                 keep = "step"
-            if keep == "now" and (
-                worker == home or self._records(places, hows, worker, builtin)
-            ):
+            if keep == "now" and (worker == home or self._records(places, hows, worker, builtin)):
                 keep = "use"
         dtype: Dtype = "float64"
         if kind == "cast":
@@ -402,9 +398,7 @@ class _StepDrawing:
         (a, i), (b, j) = places
         return broadcastable(self.sizes[a][i].shape, self.sizes[b][j].shape)
 
-    def _sizes_of(
-        self, op: Op, places: list[tuple[int, int]], hows: list[How]
-    ) -> list[Size]:
+    def _sizes_of(self, op: Op, places: list[tuple[int, int]], hows: list[How]) -> list[Size]:
         inputs = [self.sizes[place][output] for place, output in places]
         if op.relay == "double" and op.via:
             factor = 2.0 ** len(op.via)
@@ -426,9 +420,7 @@ class _StepDrawing:
     def _too_large(self, results: list[Size]) -> bool:
         mode = self.profile.mode
         most, steepest = _MOST[mode], _STEEPEST[mode]
-        return any(
-            x.count > _MOST_ELEMENTS or x.most > most or x.slope > steepest for x in results
-        )
+        return any(x.count > _MOST_ELEMENTS or x.most > most or x.slope > steepest for x in results)
 
     # -- roots ----------------------------------------------------------------------------
 
@@ -458,7 +450,9 @@ class _StepDrawing:
             # The roots come from anywhere too, but not silently and not of operators.
             call = choices.choice("call", profile.calls)
             if call != "local":
-                worker = (home + choices.integer("worker", 0, profile.workers - 1)) % profile.workers
+                worker = (
+                    home + choices.integer("worker", 0, profile.workers - 1)
+                ) % profile.workers
             if any(
                 place < len(self.leaves) and self.leaves[place].owner == worker
                 for place, _, _ in ends
@@ -533,9 +527,7 @@ class _StepDrawing:
         choices, profile, flow = self.choices, self.profile, self.flow
         index = len(self.sizes)
         roots = tuple(index - root for root in self._roots)
-        by_reference = (
-            len(roots) == 1 and self.ops[-roots[0]].call in REFERENCE_CALLS
-        )
+        by_reference = len(roots) == 1 and self.ops[-roots[0]].call in REFERENCE_CALLS
         count = 1
         if profile.passes and not self._unused:
             count = choices.integer("backwards", 1, 3)
@@ -563,9 +555,7 @@ class _StepDrawing:
             )
             if flow.backward(backward).unfed and not self._unused:
                 # Some send function would be left without a gradient.
-                backward = Backward(
-                    roots=roots, times=times, retain_graph=backward.retain_graph
-                )
+                backward = Backward(roots=roots, times=times, retain_graph=backward.retain_graph)
                 flow.backward(backward)
             self.backwards.append(backward)
             passes += times
@@ -573,7 +563,9 @@ class _StepDrawing:
         self.steepest = passes * (slope + self._added * len(self._roots))
 
 
-def _replace(op: Op, kind: str, inputs: tuple[Input, ...], via: tuple[int, ...] | None = None) -> Op:
+def _replace(
+    op: Op, kind: str, inputs: tuple[Input, ...], via: tuple[int, ...] | None = None
+) -> Op:
     """The same call of another operation."""
     return Op(
         kind=kind,

@@ -103,7 +103,7 @@ def engine_counts(events: Iterable[TraceEvent]) -> list[tuple[int, int, dict[int
     found = []
     for event in events:
         if event.type is tracing.DEPENDENCIES_COMPUTED:
-            context, nodes = event.values
+            context, nodes, _ = event.values
             found.append((event.worker, context, {number: count for number, _, count, _ in nodes}))
     return found
 

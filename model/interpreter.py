@@ -107,12 +107,11 @@ class _Interpreter:
 
     def _backward(self, step: Step, values: list[Value], outcome: StepOutcome) -> None:
         for backward in step.backwards:
-            for back in backward.roots:
-                root = values[-back]
-                assert isinstance(root, Tensor)
-                outcome.roots[len(values) - back] = root.detach().clone()
-        for backward in step.backwards:
             roots = [values[-back] for back in backward.roots]
+            if backward.where != "rref":  # the trainer does not see that one
+                for back, root in zip(backward.roots, roots, strict=True):
+                    assert isinstance(root, Tensor)
+                    outcome.roots[len(values) - back] = root.detach().clone()
             for time in range(backward.times):
                 torch.autograd.backward(
                     roots,  # type: ignore[arg-type]

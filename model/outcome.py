@@ -93,8 +93,10 @@ def _step_differences(expected: StepOutcome, got: StepOutcome, exact: bool) -> l
     if found or expected.error is not None:
         return found
     for op, value in expected.roots.items():
-        complaint = compare(got.roots[op], value, exact=exact).complaint if op in got.roots else (
-            "is missing"
+        complaint = (
+            compare(got.roots[op], value, exact=exact).complaint
+            if op in got.roots
+            else ("is missing")
         )
         if complaint is not None:
             found.append(f"root ops[{op}] {complaint}")

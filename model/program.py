@@ -192,7 +192,9 @@ class Program:
     @property
     def steps(self) -> list[tuple[int, int, Step]]:
         """(trainer, step number, step) of every step."""
-        return [(t, s, step) for t, tr in enumerate(self.trainers) for s, step in enumerate(tr.steps)]
+        return [
+            (t, s, step) for t, tr in enumerate(self.trainers) for s, step in enumerate(tr.steps)
+        ]
 
 
 def source(program: Program, index: int, input: Input) -> tuple[bool, int]:

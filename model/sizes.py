@@ -139,9 +139,7 @@ def _in_place(factor: int, x: Sequence[Size]) -> list[Size]:
     if not expands_to(b.shape, a.shape):
         b = _sum(b)
     f = abs(factor)
-    return [
-        Size(a.shape, a.count, 2 * (f * a.most + b.most), 2 * (f * a.slope + b.slope) + 1)
-    ]
+    return [Size(a.shape, a.count, 2 * (f * a.most + b.most), 2 * (f * a.slope + b.slope) + 1)]
 
 
 def _two(factor: int, x: Sequence[Size]) -> list[Size]:
@@ -157,9 +155,7 @@ def _squashed(factor: int, x: Sequence[Size]) -> list[Size]:
 
 
 def _total(factor: int, x: Sequence[Size]) -> list[Size]:
-    return [
-        Size((), 1, sum(a.most * a.count for a in x), sum(a.slope * a.count for a in x) + 1)
-    ]
+    return [Size((), 1, sum(a.most * a.count for a in x), sum(a.slope * a.count for a in x) + 1)]
 
 
 #: for each operation: the sizes of its results from its factor and the sizes of its inputs

@@ -64,7 +64,11 @@ TWO_WORKERS = [
     Event(0, tracing.RECV_ATTACHED, (5, 2, 1, 1)),
     Event(0, tracing.SEND_ATTACHED, (5, 3, 1, 2)),
     Event(0, tracing.SEND_ATTACHED, (6, 4, 1, 1)),
-    Event(0, tracing.DEPENDENCIES_COMPUTED, (5, ((0, "GraphRoot", 0, True), (1, "Mul", 2, True)))),
+    Event(
+        0,
+        tracing.DEPENDENCIES_COMPUTED,
+        (5, ((0, "GraphRoot", 0, True), (1, "Mul", 2, True)), ()),
+    ),
     Event(1, tracing.GRADIENTS_RECEIVED, (5, 2, True)),
     Event(0, tracing.GRADIENTS_RECEIVED, (5, 1, False)),
 ]

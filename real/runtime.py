@@ -202,7 +202,8 @@ class Condition:
             self._waiters.popleft().set()
 
 
-_current_task: ContextVar[Task] = ContextVar("current_task")
+#: the running task; for runtimes, everybody else asks :func:`current_task`
+current_task_variable: ContextVar[Task] = ContextVar("current_task")
 
 
 def current_task() -> Task:
@@ -211,13 +212,13 @@ def current_task() -> Task:
     Raises RuntimeError outside any task (use :func:`run_as` to stand in for one).
     """
     try:
-        return _current_task.get()
+        return current_task_variable.get()
     except LookupError:
         raise RuntimeError("this code runs outside every task of a runtime") from None
 
 
 def current_task_or_none() -> Task | None:
-    return _current_task.get(None)
+    return current_task_variable.get(None)
 
 
 def current_worker() -> Worker:
@@ -230,14 +231,14 @@ def current_worker() -> Worker:
 
 def enter_task(task: Task) -> None:
     """Make ``task`` the current one for the rest of this thread or greenlet."""
-    _current_task.set(task)
+    current_task_variable.set(task)
 
 
 @contextmanager
 def run_as(task: Task) -> Iterator[Task]:
     """Let the calling thread stand in for ``task``: for tests, notebooks and main programs."""
-    token = _current_task.set(task)
+    token = current_task_variable.set(task)
     try:
         yield task
     finally:
-        _current_task.reset(token)
+        current_task_variable.reset(token)

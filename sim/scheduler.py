@@ -22,7 +22,7 @@ import simpy
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from real import tracing
-from real.runtime import Event, Lock, Runtime, Task, Timer, current_task_or_none, enter_task
+from real.runtime import NO_CONTEXT, Event, Lock, Runtime, Task, Timer, current_task_variable
 from sim.garbage import collect
 
 if TYPE_CHECKING:
@@ -59,7 +59,16 @@ class SimTask(Task):
     def __init__(
         self, runtime: SimRuntime, id: int, name: str, worker: Worker | None, daemon: bool
     ) -> None:
-        super().__init__(runtime, id, name, worker, daemon)
+        # Task.__init__, without the call.
+        self.runtime = runtime
+        self.id = id
+        self.name = name
+        self.worker = worker
+        self.daemon = daemon
+        self.cause = -1
+        self.autograd_context_id = NO_CONTEXT
+        self.pending_rrefs = None
+        self.locals = {}
         self.callbacks: list[Callable[[Any], None]] | None = None
         self.glet: greenlet | None = None
         #: id of the task that started this one, or -1
@@ -247,7 +256,7 @@ class SimRuntime(Runtime):
         worker: Worker | None = None,
         daemon: bool = True,
     ) -> SimTask:
-        here = current_task_or_none()
+        here = current_task_variable.get(None)
         if worker is None and here is not None:
             worker = here.worker
         task = SimTask(self, next(self._ids), name, worker, daemon)
@@ -494,7 +503,7 @@ class SimRuntime(Runtime):
             work = me.parent.switch()
 
     def _body(self, task: SimTask, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
-        enter_task(task)
+        current_task_variable.set(task)
         tracer = task.worker.tracer if task.worker is not None else self.tracer
         if tracer.enabled:
             tracer.emit(tracing.TASK_STARTED, task.name, task.parent, task.cause)
@@ -517,4 +526,5 @@ class SimRuntime(Runtime):
         if self.tasks.pop(task, self) is None and not task.daemon:
             self._foreground -= 1
         task.glet = None
-        task.locals.clear()
+        if task.locals:
+            task.locals.clear()

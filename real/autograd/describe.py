@@ -34,9 +34,7 @@ def trace_beginning(tracer: tracing.Tracer, graph_task: GraphTask) -> None:
         info = exec_info.get(node)
         needed = not exec_info or (info is not None and info.should_execute())
         nodes.append((number, node.name(), counts.get(node, 0), needed))
-    tracer.emit(
-        tracing.DEPENDENCIES_COMPUTED, context_id, tuple(nodes), describe_graph(graph_task)
-    )
+    tracer.emit(tracing.DEPENDENCIES_COMPUTED, context_id, tuple(nodes), describe_graph(graph_task))
 
 
 def trace_end(tracer: tracing.Tracer, graph_task: GraphTask, error: str | None) -> None:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import get_gradient_edge
 
 from real import tracing
 from real.autograd.capture_hook import DistAccumulateGradCaptureHook
 from real.autograd.context import DistAutogradContext
+from real.autograd.describe import trace_beginning, trace_end
 from real.autograd.device_threads import DeviceThreads
 from real.autograd.engine import ACCUMULATE, KINDS, RECV, Engine
-from real.autograd.functions import GraphRoot, SendRpcBackward
+from real.autograd.functions import GraphRoot, SendRpcBackward, gradient_edge
 from real.autograd.graph_task import CPU_DEVICE, GraphTask, GraphTaskGuard, Node
 from real.autograd.input_buffer import InputBuffer
 from real.autograd.messages import PassId
@@ -115,8 +115,7 @@ class DistEngine:
                 raise RuntimeError(" is not a scalar, all roots need to be scalar")
             if root.grad_fn is None:
                 raise RuntimeError(" does not have a valid gradient function.")
-            edge = get_gradient_edge(root)
-            edges.append((edge.node, edge.output_nr))
+            edges.append(gradient_edge(root))
             grads.append(torch.ones_like(root, memory_format=torch.contiguous_format))
         return tuple(edges), grads
 
@@ -307,26 +306,9 @@ class DistEngine:
         self._initialized_context_ids[context.context_id] = None
         tracer = self._tracer
         if tracer.enabled:
-            self._trace_beginning(context, graph_task)
+            trace_beginning(tracer, graph_task)
         if tracer.observer is not None:
             tracer.observer.gradients(self._worker.id, context.context_id, context.live_gradients())
-
-    def _trace_beginning(self, context: DistAutogradContext, graph_task: GraphTask) -> None:
-        exec_info = graph_task.exec_info
-        emit = self._tracer.emit
-        emit(
-            tracing.PASS_STARTED,
-            context.context_id,
-            len(graph_task.graph_roots[0].next_functions),
-            graph_task.keep_graph,
-            graph_task.outstanding_tasks,
-        )
-        counts = graph_task.dependencies
-        nodes = tuple(
-            (n, node.name(), counts.get(node, 0), not exec_info or exec_info[node].should_execute())
-            for node, n in graph_task.numbers.items()
-        )
-        emit(tracing.DEPENDENCIES_COMPUTED, context.context_id, nodes)
 
     def run_engine_and_accumulate_gradients(
         self,
@@ -411,9 +393,7 @@ class DistEngine:
             if context.has_graph_task(graph_task):
                 self._end(context)
         if self._tracer.enabled:
-            self._tracer.emit(
-                tracing.PASS_ENDED, context.context_id, None if error is None else str(error)
-            )
+            trace_end(self._tracer, graph_task, None if error is None else str(error))
 
     def _end(self, context: DistAutogradContext) -> GraphTask:
         """Take the running pass away from its context. The engine's lock is held."""

@@ -84,12 +84,12 @@ class Engine:
             if info is not NEEDED:
                 self._capture(graph_task, func, info, inputs)
                 if not info.needed:
+                    if info.captures:
+                        self._trace(graph_task, func)
                     return
         outputs, sizes = self.call_function(graph_task, func, inputs)
-        tracer = self._tracer
-        if tracer.enabled:
-            number = graph_task.numbers.get(func, -1)
-            tracer.emit(tracing.NODE_EXECUTED, graph_task.context.context_id, number)
+        if self._tracer.enabled:
+            self._trace(graph_task, func)
         if not outputs:
             return
         dependencies = graph_task.dependencies
@@ -129,6 +129,12 @@ class Engine:
                 if device_queue is not None:
                     queue = device_queue(following) or cpu_ready_queue
                 queue.push(NodeTask(graph_task, following, buffer))
+
+    def _trace(self, graph_task: GraphTask, func: Node) -> None:
+        tracer = self._tracer
+        if tracer.enabled:
+            number = graph_task.numbers.get(func, -1)
+            tracer.emit(tracing.NODE_EXECUTED, graph_task.context.context_id, number)
 
     def _capture(
         self, graph_task: GraphTask, func: Node, info: ExecInfo, inputs: InputBuffer

@@ -46,6 +46,24 @@ class GraphRoot:
         return 1 << 62
 
 
+def gradient_edge(tensor: Tensor) -> Edge:
+    """Where a gradient of ``tensor``, which requires grad, goes: its node or that of the leaf.
+
+    Also for a sparse leaf, of which ``torch.autograd.graph.get_gradient_edge`` knows nothing.
+    """
+    node: Any = tensor.grad_fn
+    if node is not None:
+        return node, tensor.output_nr
+    recording = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(True)
+    try:
+        used = tensor.view_as(tensor) if tensor.layout == torch.strided else tensor.clone()
+    finally:
+        torch._C._set_grad_enabled(recording)
+    above: Any = used.grad_fn
+    return above.next_functions[0][0], 0
+
+
 class SendRpcBackward:
     """Stands in a graph for the tensors that were sent to another worker.
 
@@ -55,10 +73,7 @@ class SendRpcBackward:
     __slots__ = ("__weakref__", "_grads", "input_metadata", "next_functions")
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
-        from torch.autograd.graph import get_gradient_edge
-
-        edges = [get_gradient_edge(tensor) for tensor in tensors]
-        self.next_functions: tuple[Edge, ...] = tuple((e.node, e.output_nr) for e in edges)
+        self.next_functions: tuple[Edge, ...] = tuple(map(gradient_edge, tensors))
         self.input_metadata = tuple((t.shape, t.dtype, t.device) for t in tensors)
         self._grads: list[Tensor] = []
 
@@ -160,6 +175,8 @@ _RecvRpc: Any = cast(Any, FunctionMeta)(
     (Function,),
     {"forward": staticmethod(_forward), "backward": staticmethod(_backward)},
 )
+# Function.apply first asks for functorch transforms, which no message goes through.
+_apply: Any = super(Function, _RecvRpc).apply
 #: the type of recv nodes
 RecvNode: type = _RecvRpc._backward_cls
 #: a graph needs some input that requires grad; used when no observer names better ones
@@ -183,7 +200,7 @@ def set_history(
     recording = torch.is_grad_enabled()
     torch._C._set_grad_enabled(True)
     try:
-        _RecvRpc.apply(_Received(recv, tensors, observer), *(anchors or (_ANCHOR,)))
+        _apply(_Received(recv, tensors, observer), *(anchors or (_ANCHOR,)))
     finally:
         torch._C._set_grad_enabled(recording)
     return tensors[0].grad_fn

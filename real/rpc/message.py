@@ -48,6 +48,9 @@ class MessageType(IntEnum):
         return bool(self & RESPONSE_FLAG)
 
 
+_new = object.__new__
+
+
 class Message:
     """What crosses the network: bytes, tensors beside them, and an id that pairs reply and call.
 
@@ -88,15 +91,16 @@ class Message:
 
     def copy(self) -> Message:
         """The message as it comes out at the other end: the same bytes, tensors of its own."""
-        return Message(
-            self.type,
-            self.payload,
-            [copy_tensor(t) for t in self.tensors],
-            id=self.id,
-            src=self.src,
-            dst=self.dst,
-            about=self.about,
-        )
+        copy = _new(Message)
+        copy.type = self.type
+        copy.payload = self.payload
+        copy.tensors = [copy_tensor(t) for t in self.tensors] if self.tensors else []
+        copy.id = self.id
+        copy.src = self.src
+        copy.dst = self.dst
+        copy.about = self.about
+        copy.number = -1
+        return copy
 
     def __repr__(self) -> str:
         return f"<{self.type.name} {self.id} {self.src}->{self.dst} {self.about}>"
@@ -124,13 +128,12 @@ def tensor_bytes(tensor: Tensor) -> int:
 
 def copy_tensor(tensor: Tensor) -> Tensor:
     """A tensor with the same elements, layout and ``requires_grad`` and no history."""
-    detached = tensor.detach()
-    if detached.layout is torch.strided and not detached.is_contiguous():
-        copied = _copy_with_strides(detached)
-    else:
-        copied = detached.clone()
-    if tensor.requires_grad:
-        copied.requires_grad_()
+    if not tensor.requires_grad:
+        if tensor.layout is torch.strided and not tensor.is_contiguous():
+            return _copy_with_strides(tensor)
+        return tensor.clone()
+    copied = copy_tensor(tensor.detach())
+    copied.requires_grad_()
     return copied
 
 

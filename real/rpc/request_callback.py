@@ -96,7 +96,7 @@ class RequestCallback:
         tracer = self.worker.tracer
         if not tracer.enabled:
             return self._process(request)
-        src, type, id = request.src, request.type.name, request.id
+        src, type, id = request.src, request.type._name_, request.id
         tracer.emit(tracing.HANDLER_STARTED, src, type, id)
         reply = self._process(request)
 
@@ -129,6 +129,9 @@ class RequestCallback:
             error = confirmed.error
             if error is not None:
                 return self._abandon(command, failed(error, runtime=self.worker.runtime))
+            tracer = self.worker.tracer
+            if tracer.enabled:
+                tracer.emit(tracing.HANDLER_RESUMED, request.src, type.name, request.id)
             return self.process_rpc_with_errors(command, type)
 
         return confirmed.then_async(run)

@@ -139,6 +139,7 @@ class OwnerTables(RRefTables):
                 return
             self._drop_owner(rref_id)
             self._remember(self._ended, rref_id, error)
+            self._emit(tracing.OWNER_FAILED, rref_id, error)
             waiting = self.pending_owners.pop(rref_id, None)
         if owner is not None:
             owner.set_error(RpcError(error))

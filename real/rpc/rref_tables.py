@@ -47,10 +47,10 @@ class RRefTables:
         """An id for an RRef, a fork or a profiled call: one counter serves all three."""
         return GlobalUniqueId(self.worker.id, next(self._ids))
 
-    def _emit(self, type: tracing.EventType, *ids: GlobalUniqueId | WorkerId) -> None:
+    def _emit(self, type: tracing.EventType, *values: GlobalUniqueId | WorkerId | str) -> None:
         tracer = self.worker.tracer
         if tracer.enabled:
-            tracer.emit(type, *(tuple(i) if isinstance(i, tuple) else i for i in ids))
+            tracer.emit(type, *(tuple(v) if isinstance(v, tuple) else v for v in values))
 
     def _send_control(self, to: WorkerId, command: Command) -> Future[Message]:
         """Send until it is heard. Raises RuntimeError if the agent does not run."""

@@ -88,6 +88,8 @@ class UserTables(RRefTables):
         """Forget a user of which the owner was never told."""
         with self._lock:
             pending = self.pending_users.pop(fork_id, None)
+            if pending is not None:
+                self._emit(tracing.USER_DISCARDED, pending.rref.rref_id, fork_id)
             self._notify_if_settled()
         del pending
 

@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from real.runtime import current_task
-
 if TYPE_CHECKING:
     from real.runtime import Runtime
     from real.worker import Worker
@@ -27,7 +25,6 @@ class TaskPool:
         self.busy = 0
         self.waiting: deque[tuple[int, str, Callable[..., object], tuple[Any, ...]]] = deque()
         self._lock = runtime.lock("RPC thread pool")
-        self._idle: list[Callable[[], None]] = []
 
     def submit(self, cause: int, name: str, fn: Callable[..., object], *args: Any) -> None:
         """Run ``fn(*args)`` on a task of its own as soon as there is a place for it.
@@ -44,10 +41,10 @@ class TaskPool:
     def _start(
         self, cause: int, name: str, fn: Callable[..., object], args: tuple[Any, ...]
     ) -> None:
-        self._runtime.spawn(self._run, cause, fn, args, name=name, worker=self._worker)
+        task = self._runtime.spawn(self._run, fn, args, name=name, worker=self._worker)
+        task.cause = cause
 
-    def _run(self, cause: int, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
-        current_task().cause = cause
+    def _run(self, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
         try:
             fn(*args)
         finally:
