@@ -150,4 +150,5 @@ def accumulated_gradients(roots: Sequence[Tensor], leaves: Sequence[Tensor]) -> 
 
 
 def _leaf_node(leaf: Tensor) -> Node:
-    return torch.autograd.graph.get_gradient_edge(leaf).node
+    above: Node = anchor(leaf).grad_fn  # unlike a view, there is one of a sparse tensor too
+    return above.next_functions[0][0]

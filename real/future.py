@@ -181,7 +181,8 @@ class Future(Generic[T]):
 
     def add_callback(self, callback: Callable[[Future[T]], object]) -> None:
         """Call ``callback(self)`` once complete; now, if it already is."""
-        if self.is_done:
+        done = self.is_done
+        if done:
             self._run(callback)
             return
         callbacks = self._callbacks

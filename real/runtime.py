@@ -127,10 +127,11 @@ class Runtime(ABC):
         name: str,
         worker: Worker | None = None,
         daemon: bool = True,
+        cause: int | None = None,
     ) -> Task:
         """Run ``fn(*args)`` as a task of its own.
 
-        ``worker`` None means the worker of the calling task. A daemon task that still waits
+        ``worker`` None means the worker of the calling task, ``cause`` None what caused that. A daemon task that still waits
         when nothing else can happen is no deadlock.
         """
 

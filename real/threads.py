@@ -80,11 +80,16 @@ class ThreadRuntime(Runtime):
         name: str,
         worker: Worker | None = None,
         daemon: bool = True,
+        cause: int | None = None,
     ) -> Task:
+        here = current_task_or_none()
         if worker is None:
-            here = current_task_or_none()
             worker = here.worker if here is not None else None
         task = Task(self, next(self._ids), name, worker, daemon)
+        if here is not None:
+            task.cause = here.cause
+        if cause is not None:
+            task.cause = cause
 
         def run() -> None:
             enter_task(task)

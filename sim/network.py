@@ -14,6 +14,7 @@ from real.rpc.message import RESPONSE_FLAG, Message
 from real.rpc.store import Store
 from real.rpc.transport import PeerLost, Receive, World
 from sim.latency import LatencyModel, parse_latency
+from sim.rules import Delay, Drop, Fail, Rule, Verdict
 from sim.scheduler import SimRuntime
 from sim.streams import NamedStream
 
@@ -62,7 +63,30 @@ class Network(World):
         self._free_at: dict[tuple[int, int], float] = {}
         #: who has sent to a worker, and so has a connection to lose
         self._peers: dict[tuple[Store, int], dict[int, None]] = {}
+        #: each with the group whose messages it judges, or None for all
+        self._rules: list[tuple[Rule, Store | None]] = []
         self._arrive_callbacks = self._arrive
+
+    # -- faults -------------------------------------------------------------------------
+
+    def add_rule(self, rule: Rule, *, group: Store | None = None) -> None:
+        """Let ``rule`` judge every message of ``group`` (None: of all) from now on."""
+        self._rules.append((rule, group))
+
+    def remove_rule(self, rule: Rule) -> None:
+        """Take a rule away again. Raises ValueError if there is no such rule."""
+        kept = [(other, group) for other, group in self._rules if other is not rule]
+        if len(kept) == len(self._rules):
+            raise ValueError(f"no such rule: {rule!r}")
+        self._rules = kept
+
+    def _judge(self, store: Store, message: Message) -> Verdict:
+        for rule, group in self._rules:
+            if group is None or group is store:
+                verdict = rule(message)
+                if verdict is not None:
+                    return verdict
+        return None
 
     # -- World --------------------------------------------------------------------------
 
@@ -88,6 +112,9 @@ class Network(World):
         src, dst = message.src, message.dst
         if (store, dst) not in self._receivers:
             raise ConnectionError(f"worker {dst} is not connected")
+        verdict = self._judge(store, message) if self._rules else None
+        if type(verdict) is Fail:
+            raise ConnectionError(verdict.error)
         runtime = self.runtime
         now = runtime.env._now
         copy = message.copy()

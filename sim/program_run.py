@@ -268,13 +268,14 @@ class _StepRun:
             else:
                 result = self._call(index, op, inputs)
             self.values.append(result)
+            if op.grad == "off_at_caller" and not isinstance(result, Future):
+                self.values[index] = _detached(result)
             # The last references to what is dropped now must not be in this frame.
             del inputs, result
             for dropped in last_uses.get(index, ()):
                 self.values[dropped] = None
-        for index, value in enumerate(self.values):
-            if isinstance(value, Future):
-                self.values[index] = value.wait()
+        for index in range(len(self.values)):
+            self._await(index)
 
     def _last_uses(self) -> dict[int, list[int]]:
         """After which operations the references to which others are dropped."""
@@ -321,15 +322,23 @@ class _StepRun:
 
     def _value(self, number: int) -> Value:
         """The value of an operation, here: awaited, or fetched, once."""
-        value = self.values[number]
-        if isinstance(value, Future):
-            value = self.values[number] = value.wait()
-        elif self.step.ops[number].call in REFERENCE_CALLS:
+        value = self._await(number)
+        if self.step.ops[number].call in REFERENCE_CALLS:
             if number not in self.fetched:
                 self.fetched[number] = value.to_here()
             value = self.fetched[number]
         found: Value = value
         return found
+
+    def _await(self, number: int) -> Any:
+        """What an operation made, once it is there."""
+        value = self.values[number]
+        if isinstance(value, Future):
+            value = value.wait()
+            if self.step.ops[number].grad == "off_at_caller":
+                value = _detached(value)
+            self.values[number] = value
+        return value
 
     def _call(self, index: int, op: Op, inputs: list[Any]) -> Any:
         address: Address = (self.trainer.number, self.number, index, self.faults)
@@ -389,3 +398,10 @@ class _StepRun:
             rpc.rpc_sync(backward.worker, run_backward, args=args)
         else:
             run_backward(*args)
+
+
+def _detached(value: Value) -> Value:
+    """What came from a call under ``no_grad``: torch leaves ``requires_grad`` as it was there."""
+    if isinstance(value, tuple):
+        return tuple(each.detach() for each in value)
+    return value.detach()

@@ -255,6 +255,7 @@ class SimRuntime(Runtime):
         name: str,
         worker: Worker | None = None,
         daemon: bool = True,
+        cause: int | None = None,
     ) -> SimTask:
         here = current_task_variable.get(None)
         if worker is None and here is not None:
@@ -263,6 +264,8 @@ class SimRuntime(Runtime):
         if here is not None:
             task.parent = here.id
             task.cause = here.cause
+        if cause is not None:
+            task.cause = cause
         # What to run travels here until the task starts.
         task.waiting_on = (fn, args)
         self.tasks[task] = None
@@ -434,9 +437,7 @@ class SimRuntime(Runtime):
 
     # -- inside ---------------------------------------------------------------------------
 
-    def schedule(
-        self, event: Any, callbacks: list[Callable[[Any], None]] | None, delay_s: float
-    ) -> None:
+    def schedule(self, event: Any, callbacks: list[Any] | None, delay_s: float) -> None:
         """Queue a SimPy event (anything with ``callbacks``, ``_ok`` and ``_value``).
 
         Its first callback must count :attr:`live` down.

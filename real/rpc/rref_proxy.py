@@ -10,6 +10,7 @@ import torch
 from real.future import Future
 from real.rpc.constants import UNSET_RPC_TIMEOUT
 from real.rpc.functions import async_execution
+from real.runtime import current_task
 
 if TYPE_CHECKING:
     from real.rpc.py_rref import RRef
@@ -69,13 +70,21 @@ def _invoke_rpc(
     # The type comes in one future and the result in another: this one is the result's.
     type_future: Future[type] = rref._get_type(timeout=timeout, blocking=False)
     result: Future[Any] = Future(what=f"{func_name} of {rref!r}")
+    context_id, grad_enabled = current_task().autograd_context_id, torch.is_grad_enabled()
 
     def then_call(done: Future[type]) -> None:
+        # Often on the task that brought the type. In torch a call made there belongs to no
+        # autograd context, and its gradients are lost.
+        task = current_task()
+        before, task.autograd_context_id = task.autograd_context_id, context_id
         try:
-            outcome = call(done.value())
+            with torch.set_grad_enabled(grad_enabled):
+                outcome = call(done.value())
         except Exception as error:
             result.try_fail(error)
             return
+        finally:
+            task.autograd_context_id = before
         result.unwrap = outcome.unwrap
         outcome.add_callback(result.complete_like)
 

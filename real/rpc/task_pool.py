@@ -41,8 +41,7 @@ class TaskPool:
     def _start(
         self, cause: int, name: str, fn: Callable[..., object], args: tuple[Any, ...]
     ) -> None:
-        task = self._runtime.spawn(self._run, fn, args, name=name, worker=self._worker)
-        task.cause = cause
+        self._runtime.spawn(self._run, fn, args, name=name, worker=self._worker, cause=cause)
 
     def _run(self, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
         try:

@@ -1,0 +1,223 @@
+"""What must hold for each worker's part of a backward pass: dependency counts, and execution."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import networkx as nx
+
+from model.passes import Node, Part, passes_of
+from model.run import Property, Run, Violation, named
+
+#: stands for all outputs of a graph
+_SINK = -1
+
+
+class Counts(NamedTuple):
+    """What networkx makes of a graph."""
+
+    in_degree: dict[int, int]
+    needed: set[int]
+
+
+def count(graph: dict[int, Node], outputs: Iterable[int]) -> Counts:
+    """The edges into each node, parallel ones counted, and the nodes on a way to an output.
+
+    Without any output all nodes are run.
+    """
+    edges = Counter(
+        (number, edge[0]) for number, node in graph.items() for edge in node.edges if edge
+    )
+    whole = nx.DiGraph()
+    whole.add_nodes_from(graph)
+    whole.add_weighted_edges_from((a, b, n) for (a, b), n in edges.items())
+    in_degree: dict[int, int] = dict(whole.in_degree(weight="weight"))
+    outputs = list(outputs)
+    if not outputs:
+        return Counts(in_degree, set(graph))
+    whole.add_edges_from((output, _SINK) for output in outputs)
+    return Counts(in_degree, set(nx.ancestors(whole, _SINK)))
+
+
+@named("dependencies")
+def DEPENDENCIES(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """What ``compute_dependencies`` finds on a worker is what networkx finds in the graph under
+    the root and all send functions of the context: the nodes, for each of them the number of
+    edges that lead to it, and which of them lie on a way to an output (a leaf, or a recv
+    function). The pass starts with one outstanding task for each send function that the worker
+    had attached in the context.
+    """
+    counted: dict[tuple[object, ...], Counts] = {}
+    for part in passes_of(run).parts:
+        if part.computed < 0:
+            continue
+        counts = counted.get(part.described)
+        if counts is None:
+            outputs = [number for number in part.graph if part.is_leaf(number)]
+            counts = counted[part.described] = count(part.graph, outputs)
+        yield from _wrong_counts(run, part, counts)
+
+
+def _wrong_counts(run: Run, part: Part, counts: Counts) -> Iterator[Violation]:
+    def wrong(what: str, expected: object, seen: object) -> Violation:
+        return run.violation("dependencies", what, expected, seen, part.started, part.computed)
+
+    sends = {node.message for n, node in part.graph.items() if _is_send(part, n)}
+    if sends != part.sends.keys():
+        yield wrong(
+            "send functions of the context",
+            f"messages {sorted(part.sends)}",
+            f"messages {sorted(sends)}",
+        )
+    if part.outstanding != len(part.sends):
+        yield wrong("outstanding tasks at the start", len(part.sends), part.outstanding)
+    found = part.found
+    for number in part.graph:
+        seen = found.get(number)
+        if seen is None:
+            yield wrong("a node was not found", f"node {number} in the graph", "no such node")
+            return
+        if counts.in_degree[number] != seen.dependencies:
+            expected = f"{counts.in_degree[number]} for {part.name(number)}"
+            yield wrong("dependency count", expected, seen.dependencies)
+        # The root of a worker that gradients reach has no edges and is not run.
+        if (number in counts.needed) != seen.needed and (number or part.roots):
+            words = ("is not needed", "is needed")
+            yield wrong(
+                "nodes to execute",
+                f"{part.name(number)} {words[number in counts.needed]}",
+                words[seen.needed],
+            )
+    for number in found:
+        if number not in part.graph:
+            yield wrong("a node too many", "nodes of the graph only", part.name(number))
+
+
+def _is_send(part: Part, number: int) -> bool:
+    return part.graph[number].message >= 0 and not part.is_recv(number)
+
+
+@named("execution")
+def EXECUTION(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """Each needed node is run once in a pass (a leaf: its gradient captured), after everything
+    that leads to it; nothing else is run. A send function is run once its gradients are there,
+    a recv function sends gradients once, and both for their own message. When a pass has ended
+    without error, nothing is half fed, no needed node has dependencies left, nothing is
+    outstanding; and nothing of it happens later.
+    """
+    passes = passes_of(run)
+    for n in passes.stray:
+        name = run.records[n][3].name
+        yield run.violation("execution", f"{name} outside a pass", "a pass that runs", "none", n)
+    for part in passes.parts:
+        if part.computed >= 0:
+            yield from _wrong_order(run, part)
+            if part.ok:
+                yield from _incomplete(run, part)
+
+
+def _wrong_order(run: Run, part: Part) -> Iterator[Violation]:
+    position: dict[int, int] = {}
+    for n, number in part.executed:
+        if number in position:
+            yield run.violation(
+                "execution",
+                "a node was run twice",
+                f"{part.name(number)} once",
+                "another time",
+                position[number],
+                n,
+            )
+        position[number] = n
+    needed = part.found
+    for number, node in part.graph.items():
+        before = position.get(number)
+        for edge in node.edges:
+            if edge is None or edge[0] not in position:
+                continue
+            after = position[edge[0]]
+            if before is None:
+                before_needed = needed.get(number)
+                if before_needed is not None and before_needed.needed:
+                    yield run.violation(
+                        "execution",
+                        "a node was run before what leads to it",
+                        f"{part.name(number)} before {part.name(edge[0])}",
+                        "it was not run",
+                        after,
+                    )
+            elif before > after:
+                yield run.violation(
+                    "execution",
+                    "a node was run before what leads to it",
+                    f"{part.name(number)} before {part.name(edge[0])}",
+                    "the other way round",
+                    after,
+                    before,
+                )
+    received = {message: n for n, message in reversed(part.received)}
+    for number, node in part.graph.items():
+        if number in position and _is_send(part, number):
+            came = received.get(node.message)
+            if came is None or came > position[number]:
+                yield run.violation(
+                    "execution",
+                    "a send function was run without gradients",
+                    f"gradients for message {node.message} first",
+                    "none",
+                    position[number],
+                )
+
+
+def _incomplete(run: Run, part: Part) -> Iterator[Violation]:
+    def wrong(what: str, expected: object, seen: object) -> Violation:
+        return run.violation("execution", what, expected, seen, part.started, part.ended)
+
+    executed = {number for _, number in part.executed}
+    first = 0 if part.roots else 1
+    for number, found in part.found.items():
+        if found.needed and number not in executed and number >= first:
+            yield wrong("a needed node was not run", f"{part.name(number)} to run", "it did not")
+    for n, number in part.executed:
+        seen = part.found.get(number)
+        if seen is None or not seen.needed:
+            yield run.violation(
+                "execution",
+                "a node was run that is not needed",
+                "needed nodes only",
+                part.name(number),
+                n,
+            )
+    sends = Counter(m.message for n, m in part.graph.items() if _is_send(part, n))
+    recvs = Counter(m.message for n, m in part.graph.items() if part.is_recv(n))
+    for what, wanted, events in (
+        ("gradients received", sends, part.received),
+        ("gradients sent", recvs, part.sent),
+    ):
+        seen_messages = Counter(message for _, message in events)
+        if seen_messages != wanted:
+            yield wrong(
+                what, f"once for each of {sorted(wanted)}", f"for {sorted(seen_messages.elements())}"
+            )
+    leaves = Counter(number for _, number in part.accumulated)
+    for number, times in leaves.items():
+        if times > 1 or not part.is_leaf(number):
+            yield wrong("accumulations of a leaf", f"one for {part.name(number)}", times)
+    if part.left_outstanding:
+        yield wrong("outstanding tasks at the end", 0, part.left_outstanding)
+    if part.left_not_ready:
+        names = ", ".join(part.name(number) for number in part.left_not_ready)
+        yield wrong("half-fed nodes at the end", "none", names)
+    left = [n for n in part.left_dependencies if n not in part.found or part.found[n].needed]
+    if left:
+        names = ", ".join(part.name(number) for number in left)
+        yield wrong("dependencies left at the end", "none of a needed node", names)
+    if part.late:
+        n = part.late[0]
+        what = f"{run.records[n][3].name} after the end of the pass"
+        yield run.violation("execution", what, "nothing more", "one", part.ended, n)
+
+
+PROPERTIES: tuple[Property, ...] = (DEPENDENCIES, EXECUTION)

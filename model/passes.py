@@ -1,0 +1,205 @@
+"""Backward passes, put together from the events of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from model.joint import ACCUMULATE_NAME, RECV_NAME
+from model.run import Run
+from real import tracing
+
+Edge = tuple[int, int] | None
+
+
+class Node(NamedTuple):
+    """A node of one worker's graph: edges as (number, input), or None; message of a send or
+    recv function, else -1."""
+
+    edges: tuple[Edge, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    message: int
+
+
+class Found(NamedTuple):
+    """What the engine found out about a node."""
+
+    name: str
+    dependencies: int
+    needed: bool
+
+
+@dataclass
+class Part:
+    """What one worker did of one pass: numbers of events, and what they said."""
+
+    worker: int
+    context: int
+    started: int
+    roots: int
+    outstanding: int
+    #: send functions that the worker had attached in the context by then, by message
+    sends: dict[int, int]
+    computed: int = -1
+    found: dict[int, Found] = field(default_factory=dict)
+    graph: dict[int, Node] = field(default_factory=dict)
+    #: the graph as the event has it: equal ones are shared by the passes of a context
+    described: tuple[object, ...] = ()
+    #: (event, node) in order
+    executed: list[tuple[int, int]] = field(default_factory=list)
+    accumulated: list[tuple[int, int]] = field(default_factory=list)
+    #: (event, message)
+    sent: list[tuple[int, int]] = field(default_factory=list)
+    received: list[tuple[int, int]] = field(default_factory=list)
+    ended: int = -1
+    error: str | None = None
+    left_outstanding: int = 0
+    left_not_ready: tuple[int, ...] = ()
+    left_dependencies: tuple[int, ...] = ()
+    #: what happened although the part was over
+    late: list[int] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return self.ended >= 0 and self.error is None
+
+    def name(self, number: int) -> str:
+        """A node for readers."""
+        found = self.found.get(number)
+        if found is None:
+            return f"node {number}"
+        return f"node {number} ({found.name.removeprefix('torch::')})"
+
+    def is_leaf(self, number: int) -> bool:
+        """Whether the worker's graph ends here: a leaf of autograd or a recv function."""
+        found = self.found.get(number)
+        return found is not None and found.name in (ACCUMULATE_NAME, RECV_NAME)
+
+    def is_recv(self, number: int) -> bool:
+        found = self.found.get(number)
+        return found is not None and found.name == RECV_NAME
+
+
+@dataclass
+class Passes:
+    """All parts, in the order of their start, and what belongs to none."""
+
+    parts: list[Part]
+    #: events of passes where no pass runs, or where one starts while another runs
+    stray: list[int]
+
+    def of_context(self, context: int) -> list[Part]:
+        return [part for part in self.parts if part.context == context]
+
+
+def passes_of(run: Run) -> Passes:
+    """Read the passes of a run, once."""
+    known: Passes | None = run.__dict__.get("_passes")
+    if known is None:
+        known = run.__dict__["_passes"] = _read(run)
+    return known
+
+
+_TYPES = (
+    tracing.SEND_ATTACHED,
+    tracing.PASS_STARTED,
+    tracing.DEPENDENCIES_COMPUTED,
+    tracing.NODE_EXECUTED,
+    tracing.GRADIENTS_SENT,
+    tracing.GRADIENTS_RECEIVED,
+    tracing.GRADIENT_ACCUMULATED,
+    tracing.PASS_ENDED,
+)
+
+
+def _read(run: Run) -> Passes:
+    records = run.records
+    parts: list[Part] = []
+    stray: list[int] = []
+    running: dict[tuple[int, int], Part] = {}
+    last: dict[tuple[int, int], Part] = {}
+    sends: dict[tuple[int, int], dict[int, int]] = {}
+    graphs: dict[object, dict[int, Node]] = {}
+    executed_type = tracing.NODE_EXECUTED
+    for n in run.of(*_TYPES):
+        _, worker, _, type, values = records[n]
+        key = (worker, values[0])
+        if type is executed_type:
+            part = running.get(key) or last.get(key)
+            if part is None:
+                stray.append(n)
+            else:
+                part.executed.append((n, values[1]))
+                if part.ended >= 0:
+                    part.late.append(n)
+            continue
+        if type is tracing.SEND_ATTACHED:
+            sends.setdefault(key, {})[values[1]] = values[3]
+            continue
+        if type is tracing.PASS_STARTED:
+            if key in running:
+                stray.append(n)
+            attached = dict(sends.get(key, ()))
+            part = Part(worker, values[0], n, values[1], values[3], attached)
+            running[key] = last[key] = part
+            parts.append(part)
+            continue
+        part = running.get(key)
+        if part is None:
+            part = last.get(key)
+            if part is None:
+                stray.append(n)
+                continue
+            part.late.append(n)
+        if type is tracing.DEPENDENCIES_COMPUTED:
+            part.computed = n
+            part.found = {
+                number: Found(name, count, needed) for number, name, count, needed in values[1]
+            }
+            part.described = described = values[2]
+            graph = graphs.get(described)
+            if graph is None:
+                graph = graphs[described] = {
+                    number: Node(edges, shapes, message)
+                    for number, edges, shapes, message in described
+                }
+            part.graph = graph
+        elif type is tracing.GRADIENTS_SENT:
+            part.sent.append((n, values[1]))
+        elif type is tracing.GRADIENTS_RECEIVED:
+            part.received.append((n, values[1]))
+        elif type is tracing.GRADIENT_ACCUMULATED:
+            part.accumulated.append((n, values[1]))
+        elif part.ended >= 0:
+            stray.append(n)
+        else:
+            part.ended = n
+            _, part.error, part.left_outstanding, part.left_not_ready, part.left_dependencies = (
+                values
+            )
+            running.pop(key, None)
+    return Passes(parts, stray)
+
+
+def joint_passes(run: Run) -> list[tuple[Part, dict[int, Part]]]:
+    """Each pass that a user started: the root's part, and all parts by worker."""
+    found: list[tuple[Part, dict[int, Part]]] = []
+    by_context: dict[int, list[Part]] = {}
+    for part in passes_of(run).parts:
+        by_context.setdefault(part.context, []).append(part)
+    for parts in by_context.values():
+        for index, root in enumerate(parts):
+            if root.roots:
+                found.append((root, _parts_of_pass(root, parts[index:])))
+    found.sort(key=lambda each: each[0].started)
+    return found
+
+
+def _parts_of_pass(root: Part, later: Sequence[Part]) -> dict[int, Part]:
+    parts = {root.worker: root}
+    for part in later:
+        if part is not root and part.roots:
+            break
+        parts.setdefault(part.worker, part)
+    return parts

@@ -1,0 +1,120 @@
+"""A finished run of a program, as the checks see it, and what a check finds.
+
+A run is what was to happen (the program and its single-process outcome), what came of it (the
+outcome on workers) and how (the events). Checks read these and nothing else.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from model.outcome import Outcome
+from model.program import Program
+from real.tracing import EventType
+
+#: time in seconds, worker, task, type, values; the event's number is its place in the list
+Record = tuple[float, int, int, EventType, tuple[Any, ...]]
+
+
+class Violation(NamedTuple):
+    """One thing that should hold and does not.
+
+    ``what`` names the kind of thing that broke, without ids, so that equal ones can be counted.
+    ``events`` are the numbers of the events that show it.
+    """
+
+    property: str
+    what: str
+    expected: str
+    seen: str
+    worker: int | None = None
+    time_s: float | None = None
+    events: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        where = "" if self.worker is None else f" on worker {self.worker}"
+        when = "" if self.time_s is None else f" at t={self.time_s:.6f}"
+        cited = "".join(f" #{number}" for number in self.events)
+        text = f"{self.property}: {self.what}{where}{when}: expected {self.expected}, "
+        return f"{text}seen {self.seen}" + (f" (events{cited})" if cited else "")
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "events": list(self.events)}
+
+
+@dataclass
+class Run:
+    """A finished run.
+
+    ``records`` are its events. ``expected`` and ``got`` are the outcomes in one process and on
+    workers; without a program, only what the events tell can be checked. ``ended_s`` is the
+    virtual time at the end, ``waits`` has a line for each task that waited when nothing could
+    happen any more, ``crash`` is an error that left the run itself, and ``digests`` are those of
+    this run and of repetitions of it.
+    """
+
+    records: Sequence[Record]
+    program: Program | None = None
+    expected: Outcome | None = None
+    got: Outcome | None = None
+    ended_s: float = 0.0
+    waits: list[str] = field(default_factory=list)
+    crash: str | None = None
+    digests: tuple[str, ...] = ()
+
+    @cached_property
+    def _numbers(self) -> dict[EventType, list[int]]:
+        found: dict[EventType, list[int]] = {}
+        for number, record in enumerate(self.records):
+            type = record[3]
+            if type in found:
+                found[type].append(number)
+            else:
+                found[type] = [number]
+        return found
+
+    def of(self, *types: EventType) -> list[int]:
+        """The numbers of the events of these types, in order."""
+        numbers = self._numbers
+        if len(types) == 1:
+            return numbers.get(types[0], [])
+        # Sorting what is made of a few sorted parts is linear.
+        return sorted([n for type in types for n in numbers.get(type, ())])
+
+    def violation(
+        self, property: str, what: str, expected: object, seen: object, *events: int
+    ) -> Violation:
+        """A violation that shows at the last of ``events``."""
+        if not events:
+            return Violation(property, what, str(expected), str(seen))
+        time_s, worker, *_ = self.records[events[-1]]
+        return Violation(property, what, str(expected), str(seen), worker, time_s, events)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether somebody waited when nothing could happen any more."""
+        return bool(self.waits)
+
+
+Check = Callable[[Run], Iterable[Violation]]
+
+
+class Property(NamedTuple):
+    """Something that must hold for every run: a name, what it says, and its check."""
+
+    name: str
+    description: str
+    check: Check
+
+
+def named(name: str) -> Callable[[Check], Property]:
+    """Makes a property of a check, whose docstring says what must hold."""
+
+    def decorate(check: Check) -> Property:
+        return Property(name, " ".join((inspect.getdoc(check) or "").split()), check)
+
+    return decorate
