@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import NamedTuple
 
 import networkx as nx
@@ -134,11 +135,7 @@ def _compare(joint: Stitched, root: Part, reference: Graph) -> _Difference | Non
     queue = [(root.worker, root.graph[0].edges, reference.roots, "the roots")]
     try:
         for worker, edges, others, where in queue:  # grows while it is walked
-            if len(edges) != len(others):
-                return _Difference(
-                    "number of edges", f"{len(others)} from {where}", str(len(edges))
-                )
-            for i, (edge, other) in enumerate(zip(edges, others, strict=True)):
+            for i, (edge, other) in enumerate(zip_longest(edges, others)):
                 led = joint.follow(worker, edge)
                 if led is None or other is None:
                     if led is not None or other is not None:
@@ -151,7 +148,7 @@ def _compare(joint: Stitched, root: Part, reference: Graph) -> _Difference | Non
                 expected = reference.nodes[number]
                 name = joint.name(place)
                 node = joint.node(place)
-                if (name, position) != (expected.name, input):
+                if (_operation(name), position) != (_operation(expected.name), input):
                     return _Difference(
                         "operation",
                         f"edge {i} from {where} to input {input} of {expected.name}",
@@ -166,15 +163,18 @@ def _compare(joint: Stitched, root: Part, reference: Graph) -> _Difference | Non
                         )
                     continue
                 if node.shapes != expected.shapes:
-                    return _Difference(
-                        "shapes", f"{expected.shapes} into {name}", str(node.shapes)
-                    )
+                    return _Difference("shapes", f"{expected.shapes} into {name}", str(node.shapes))
                 matched[place] = number
                 taken[number] = place
                 queue.append((place[0], node.edges, expected.edges, name))
     except MissingSendError as missing:
         return _Difference("a recv function without its send function", str(missing), "none")
     return None
+
+
+def _operation(name: str) -> str:
+    """The name without the number of an overload: a factor may be a number or a tensor."""
+    return name.rstrip("0123456789")
 
 
 PROPERTIES: tuple[Property, ...] = (JOINT_GRAPH,)

@@ -199,7 +199,9 @@ def _incomplete(run: Run, part: Part) -> Iterator[Violation]:
         seen_messages = Counter(message for _, message in events)
         if seen_messages != wanted:
             yield wrong(
-                what, f"once for each of {sorted(wanted)}", f"for {sorted(seen_messages.elements())}"
+                what,
+                f"once for each of {sorted(wanted)}",
+                f"for {sorted(seen_messages.elements())}",
             )
     leaves = Counter(number for _, number in part.accumulated)
     for number, times in leaves.items():

@@ -8,6 +8,7 @@ NaN equals NaN, and an infinity equals itself.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -47,8 +48,20 @@ class Comparison(NamedTuple):
 SAME = Comparison(0.0, None)
 
 
-def compare(got: Tensor, expected: Tensor, *, exact: bool = False) -> Comparison:
-    """Compare two gradients of any layout. ``exact``: without the tolerance of the dtype."""
+def coarsest(dtypes: Iterable[torch.dtype]) -> Tolerance:
+    """The tolerance of what is computed from numbers of all these dtypes, rounded to each."""
+    known = [TOLERANCES[dtype] for dtype in dtypes if dtype in TOLERANCES]
+    return max(known, default=EXACT)
+
+
+def compare(
+    got: Tensor, expected: Tensor, *, exact: bool = False, tolerance: Tolerance | None = None
+) -> Comparison:
+    """Compare two gradients of any layout.
+
+    ``exact``: without any tolerance. ``tolerance``: instead of that of the dtype, for what was
+    computed from numbers that are less precise.
+    """
     if got.shape != expected.shape:
         return _differs(f"has shape {list(got.shape)}, expected {list(expected.shape)}")
     if got.dtype != expected.dtype:
@@ -61,7 +74,10 @@ def compare(got: Tensor, expected: Tensor, *, exact: bool = False) -> Comparison
     got, expected = to_dense(got), to_dense(expected)
     if torch.equal(got, expected) or expected.numel() == 0:
         return SAME
-    tolerance = EXACT if exact else TOLERANCES.get(got.dtype, EXACT)
+    if exact:
+        tolerance = EXACT
+    elif tolerance is None:
+        tolerance = TOLERANCES.get(got.dtype, EXACT)
     return _compare_dense(got, expected, tolerance)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from model.operations import KINDS, planted
-from model.program import REFERENCE_CALLS, Backward, Input, Op, Program, Step
+from model.program import LAZY_CALLS, REFERENCE_CALLS, Backward, Input, Op, Program, Step
 
 #: the state of a tensor: NO_GRAD, or a set of marks as the bits of an integer
 State = int
@@ -268,7 +268,7 @@ def forecast(program: Program, trainer: int, number: int) -> Forecast:
     forward = [
         planted("udf", trainer, number, index)
         for index, op in enumerate(step.ops)
-        if op.fault == "udf"
+        if op.fault == "udf" and surfaces(program, step, index)
     ]
     passes = []
     for backward in step.backwards:
@@ -282,6 +282,26 @@ def forecast(program: Program, trainer: int, number: int) -> Forecast:
         for each in passes
     ]
     return Forecast(forward, passes, texts)
+
+
+def surfaces(program: Program, step: Step, faulty: int) -> bool:
+    """Whether the trainer hears that operation ``faulty`` raised.
+
+    What ``remote`` calls raises where the value is asked for, if it is.
+    """
+    failed = {faulty}
+    for index in range(faulty, len(step.ops)):
+        op = step.ops[index]
+        if index != faulty:
+            used = [x for x in op.inputs if index - x.back in failed]
+            if not used:
+                continue
+            if any(x.how == "value" for x in used):
+                return True
+        if op.call not in LAZY_CALLS:
+            return True
+        failed.add(index)
+    return any(len(step.ops) - back in failed for b in step.backwards for back in b.roots)
 
 
 def flow_of(program: Program, trainer: int, step: Step) -> Flow:

@@ -13,6 +13,7 @@ from model.operations import KINDS, broadcastable
 from model.profiles import Limits, Profile, draw_profile, draw_steps
 from model.program import (
     HELPER_CALLS,
+    LAZY_CALLS,
     REFERENCE_CALLS,
     Backward,
     Call,
@@ -54,6 +55,14 @@ _TIMES = (1, 1, 1, 2, 3)
 _BUILTIN_CALLS = frozenset({"sync", "async", "remote"})
 _SLOPING_HOOKS = frozenset({"double", "node_pre", "node_post"})
 
+#: operations that take no gradient to some input at all
+_CUTTING = frozenset({"detach", "mixed"})
+#: how many gradients one operand gets from one operation, where that is not one
+_CONTRIBUTIONS = {("square", 0): 2, ("pair", 1): 2}
+_BITS: dict[Dtype, int] = {"bfloat16": 8, "float32": 24, "complex64": 24, "float64": 53}
+#: how many of them may meet where the sum is rounded to fewer bits: two have no order
+_MOST_CONTRIBUTIONS = 2
+
 #: what one value may have at most: elements, and in each mode magnitude and slope
 _MOST_ELEMENTS = 24
 _MOST = {"exact": 2.0**20, "float": 2.0**6}
@@ -78,8 +87,11 @@ def generate(choices: Choices, limits: Limits | None = None) -> Program:
     #: leaves that one trainer alone may use, because it changes them
     private: dict[int, int] = {}
     if profile.optimizer:
+        bits = max(_BITS[leaf.dtype] for leaf in leaves)
         for number, leaf in enumerate(leaves):
-            if number and leaf.requires_grad and choices.chance("optimized", 0.6):
+            # What is rounded to fewer bits would not be the same in the next step.
+            usable = number and leaf.requires_grad and _BITS[leaf.dtype] == bits
+            if usable and choices.chance("optimized", 0.6):
                 private[number] = choices.integer("optimized by", 0, len(homes) - 1)
     trainers = []
     for number, home in enumerate(homes):
@@ -157,6 +169,7 @@ def _draw_trainer(
         drawing.draw_backwards()
         optimize = (
             bool(own)
+            and not unused
             and drawing.steepest <= _MOST_STEPPED
             and choices.chance("optimizer step", 0.7)
         )
@@ -209,6 +222,10 @@ class _StepDrawing:
         self._optimizing = optimizing
         self._faulty = profile.faults and choices.chance("fault in step", 0.6)
         self._roots: list[int] = []
+        #: whether a value may have fewer bits than some leaf, and how many gradients it gets
+        self._bits = max(_BITS[leaf.dtype] for leaf in leaves)
+        self._narrow = [_BITS[leaf.dtype] < self._bits for leaf in leaves]
+        self._gradients = [0] * len(leaves)
         #: what hooks may add to a gradient
         self._added = 0.0
         #: bound of a leaf's gradients
@@ -229,6 +246,9 @@ class _StepDrawing:
         else:
             for _ in range(spec.least):
                 places.append(self._draw_value())
+        if self._is_rounded(kind, places):
+            kind, places = "scale", places[:1]
+            spec = KINDS[kind]
         call: Call = choices.choice("call", profile.calls)
         home, workers = self.home, profile.workers
         worker = home
@@ -247,6 +267,8 @@ class _StepDrawing:
                 relay = choices.choice("relay", _RELAYS)
                 if kind == "embedding" and relay == "double":
                     relay = "pass"
+                if relay == "join" and any(self._narrow[place] for place, _ in places):
+                    relay = "pass"
         if grad == "off_at_caller" and (via or call in REFERENCE_CALLS):
             grad = "off"
         factor = 1
@@ -256,12 +278,14 @@ class _StepDrawing:
         if kind == "embedding":
             factor = abs(factor)
         # What would cut a gradient off behind a message stays at home.
-        if (spec.cuts or grad != "on") and not (self._unused and choices.chance("cut", 0.5)):
+        if (kind in _CUTTING or grad != "on") and not (self._unused and choices.chance("cut", 0.5)):
             cut_off = self._cuts_off_a_message(kind, places, hows, worker, grad)
             if cut_off and call != "local":
                 call, worker, via, relay = "local", home, (), "pass"
             if cut_off:
                 hows = ["value"] * len(hows)
+        elif self._unused and call in LAZY_CALLS and kind in _CUTTING:
+            hows = ["value"] * len(hows)
         hooks: tuple[Hook, ...] = ()
         if profile.hooks and choices.chance("hook", 0.3):
             hooks = (choices.choice("hook", profile.hooks),)
@@ -326,12 +350,39 @@ class _StepDrawing:
         self.ops.append(op)
         self.sizes.append(results)
         self._usable.append(True)
+        index = len(self._narrow)
+        narrow = False
+        for at, input in enumerate(op.inputs):
+            place = index - input.back
+            self._gradients[place] += _CONTRIBUTIONS.get((op.kind, at), 1)
+            narrow = narrow or self._narrow[place]
+        self._narrow.append(_BITS[op.dtype] < self._bits if op.kind == "cast" else narrow)
+        self._gradients.append(0)
+
+    def _is_rounded(self, kind: str, places: list[tuple[int, int]]) -> bool:
+        """Whether the operation would let many gradients meet in few bits.
+
+        Of three numbers the rounded sum depends on the order, and a tolerance for the leaf
+        behind it knows nothing of that.
+        """
+        leaves = len(self.leaves)
+        more: dict[int, int] = {}
+        for at, (place, _) in enumerate(places):
+            if place >= leaves and self._narrow[place]:
+                more[place] = more.get(place, 0) + _CONTRIBUTIONS.get((kind, at), 1)
+        return any(
+            self._gradients[place] + count > _MOST_CONTRIBUTIONS for place, count in more.items()
+        )
 
     def _draw_value(self) -> tuple[int, int]:
         """The place of an earlier value (leaves first) and one of its outputs."""
         here = len(self.sizes)
         place = here - self.choices.integer("back", 1, here)
-        while not self._usable[place]:
+        while not self._usable[place] or (
+            self._narrow[place]
+            and place >= len(self.leaves)
+            and self._gradients[place] >= _MOST_CONTRIBUTIONS
+        ):
             place -= 1
         outputs = len(self.sizes[place])
         return place, self.choices.integer("output", 0, outputs - 1) if outputs > 1 else 0
@@ -433,7 +484,10 @@ class _StepDrawing:
             self._append(op, RULES["scale"](1, self.sizes[0]))
             ends = self._ends()
         if self._unused and len(ends) > 1:
-            del ends[choices.integer("unused end", 0, len(ends) - 1)]
+            # One that is there: of what nobody asks for, nobody knows when it is done.
+            there = [number for number, (_, _, fetched) in enumerate(ends) if fetched]
+            if there:
+                del ends[choices.choice("unused end", there)]
         groups = 1
         if profile.passes and len(ends) > 1:
             groups = choices.integer("roots", 1, min(3, len(ends)))
@@ -543,7 +597,14 @@ class _StepDrawing:
             where = choices.choice("where", wheres)
             by_reference = by_reference and where == "rref"
             chosen = roots
-            if len(roots) > 1 and not last and where == "here" and choices.chance("subset", 0.5):
+            if (
+                len(roots) > 1
+                and not last
+                and where == "here"
+                # It would make some gradients undefined, which a hook could tell from zeros.
+                and "increment" not in profile.hooks
+                and choices.chance("subset", 0.5)
+            ):
                 chosen = roots[:1]
             times = 1 if self._unused or not profile.passes else choices.choice("times", _TIMES)
             backward = Backward(

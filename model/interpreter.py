@@ -12,6 +12,7 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
+from model.flow import surfaces
 from model.operations import (
     PlantedError,
     Value,
@@ -23,6 +24,11 @@ from model.operations import (
 )
 from model.outcome import Gradients, Outcome, StepOutcome
 from model.program import REFERENCE_CALLS, Op, Program, Step, source, travels
+from model.shape_graph import graph_of
+
+
+#: stands for a value that could not be made, of which nobody hears
+FAILED: Value = ()
 
 
 def interpret(program: Program) -> Outcome:
@@ -67,6 +73,8 @@ class _Interpreter:
             for index, op in enumerate(step.ops):
                 if op.call in REFERENCE_CALLS and op.keep == "program":
                     value = values[index]
+                    if value is FAILED:
+                        continue
                     outputs = value if isinstance(value, tuple) else (value,)
                     self.outcome.kept[trainer, number, index] = tuple(
                         output.detach().clone() for output in outputs
@@ -80,6 +88,15 @@ class _Interpreter:
             text = None
             if faults and op.fault is not None:
                 text = planted(op.fault, trainer, number, index)
+                if op.fault == "udf" and not surfaces(self.program, step, index):
+                    values.append(FAILED)
+                    continue
+            if any(value is FAILED for value in values) and any(
+                index >= input.back and values[index - input.back] is FAILED
+                for input in op.inputs
+            ):
+                values.append(FAILED)
+                continue
             values.append(self._compute(op, index, values, text))
         return values
 
@@ -112,6 +129,7 @@ class _Interpreter:
                 for back, root in zip(backward.roots, roots, strict=True):
                     assert isinstance(root, Tensor)
                     outcome.roots[len(values) - back] = root.detach().clone()
+            outcome.graphs += [graph_of(roots)] * backward.times  # type: ignore[arg-type]
             for time in range(backward.times):
                 torch.autograd.backward(
                     roots,  # type: ignore[arg-type]

@@ -283,7 +283,7 @@ KINDS: dict[str, Kind] = {
     "expand": Kind(_expand),
     "cat": Kind(_cat, 2, 2),
     "split": Kind(_split, outputs=2),
-    "pair": Kind(_pair, 2, 2, outputs=2),
+    "pair": Kind(_pair, 2, 2, outputs=2, cuts=frozenset({(1, 0)})),
     "mixed": Kind(_mixed, 2, 2, outputs=2, cuts=frozenset({(0, 1), (1, 0), (1, 1)})),
     "detach": Kind(lambda op, x: x[0].detach().clone(), cuts=frozenset({(0, 0)})),
     "in_place": Kind(_in_place, 2, 2),

@@ -39,8 +39,10 @@ class Part:
     started: int
     roots: int
     outstanding: int
-    #: send functions that the worker had attached in the context by then, by message
+    #: tensors of each send function that the worker had attached in the context, by message
     sends: dict[int, int]
+    #: the workers that these messages went to
+    sends_to: dict[int, int]
     computed: int = -1
     found: dict[int, Found] = field(default_factory=dict)
     graph: dict[int, Node] = field(default_factory=dict)
@@ -120,6 +122,7 @@ def _read(run: Run) -> Passes:
     running: dict[tuple[int, int], Part] = {}
     last: dict[tuple[int, int], Part] = {}
     sends: dict[tuple[int, int], dict[int, int]] = {}
+    sends_to: dict[tuple[int, int], dict[int, int]] = {}
     graphs: dict[object, dict[int, Node]] = {}
     executed_type = tracing.NODE_EXECUTED
     for n in run.of(*_TYPES):
@@ -136,12 +139,13 @@ def _read(run: Run) -> Passes:
             continue
         if type is tracing.SEND_ATTACHED:
             sends.setdefault(key, {})[values[1]] = values[3]
+            sends_to.setdefault(key, {})[values[1]] = values[2]
             continue
         if type is tracing.PASS_STARTED:
             if key in running:
                 stray.append(n)
-            attached = dict(sends.get(key, ()))
-            part = Part(worker, values[0], n, values[1], values[3], attached)
+            attached, to = dict(sends.get(key, ())), dict(sends_to.get(key, ()))
+            part = Part(worker, values[0], n, values[1], values[3], attached, to)
             running[key] = last[key] = part
             parts.append(part)
             continue
@@ -184,6 +188,9 @@ def _read(run: Run) -> Passes:
 
 def joint_passes(run: Run) -> list[tuple[Part, dict[int, Part]]]:
     """Each pass that a user started: the root's part, and all parts by worker."""
+    known: list[tuple[Part, dict[int, Part]]] | None = run.__dict__.get("_joint_passes")
+    if known is not None:
+        return known
     found: list[tuple[Part, dict[int, Part]]] = []
     by_context: dict[int, list[Part]] = {}
     for part in passes_of(run).parts:
@@ -193,6 +200,7 @@ def joint_passes(run: Run) -> list[tuple[Part, dict[int, Part]]]:
             if root.roots:
                 found.append((root, _parts_of_pass(root, parts[index:])))
     found.sort(key=lambda each: each[0].started)
+    run.__dict__["_joint_passes"] = found
     return found
 
 

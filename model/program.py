@@ -60,6 +60,8 @@ Where = Literal["here", "udf", "rref"]
 
 #: calls that leave the result where it was made
 REFERENCE_CALLS = frozenset({"remote", "rref", "helper_remote"})
+#: of these, calls whose errors come with the value
+LAZY_CALLS = frozenset({"remote", "helper_remote"})
 HELPER_CALLS = frozenset({"helper_sync", "helper_async", "helper_remote"})
 
 _STRICT = ConfigDict(extra="forbid", strict=True)

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from model.compare import EXACT, Tolerance, coarsest
+from model.flow import Forecast, forecast
+from model.operations import DTYPES
 from model.outcome import Outcome
 from model.program import Program
 from real.tracing import EventType
@@ -65,6 +68,7 @@ class Run:
     waits: list[str] = field(default_factory=list)
     crash: str | None = None
     digests: tuple[str, ...] = ()
+    _forecasts: dict[tuple[int, int], Forecast] = field(default_factory=dict)
 
     @cached_property
     def _numbers(self) -> dict[EventType, list[int]]:
@@ -93,6 +97,33 @@ class Run:
             return Violation(property, what, str(expected), str(seen))
         time_s, worker, *_ = self.records[events[-1]]
         return Violation(property, what, str(expected), str(seen), worker, time_s, events)
+
+    def forecast(self, trainer: int, step: int) -> Forecast:
+        """What the program itself says of a step, worked out once."""
+        key = (trainer, step)
+        known = self._forecasts.get(key)
+        if known is None:
+            assert self.program is not None, "only a program's steps can be forecast"
+            known = self._forecasts[key] = forecast(self.program, trainer, step)
+        return known
+
+    @cached_property
+    def tolerance(self) -> Tolerance:
+        """How far values may be from those of one process: not at all in mode exact, else as
+        far as the least precise dtype in the program allows."""
+        program = self.program
+        if program is None or program.mode == "exact":
+            return EXACT
+        names = {leaf.dtype for leaf in program.leaves}
+        names.update(op.dtype for _, _, step in program.steps for op in step.ops)
+        return coarsest(DTYPES[name] for name in names)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether some step is not to end."""
+        return self.program is not None and any(
+            self.forecast(trainer, number).unfed for trainer, number, _ in self.program.steps
+        )
 
     @property
     def stuck(self) -> bool:

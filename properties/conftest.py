@@ -7,7 +7,9 @@ same ones every time) or ``deep`` (a long search, printed as it goes).
 from __future__ import annotations
 
 import os
+import socket
 
+import pytest
 import torch
 from hypothesis import HealthCheck, Verbosity, settings
 
@@ -22,3 +24,11 @@ settings.register_profile("dev", _COMMON, max_examples=25)
 settings.register_profile("ci", _COMMON, max_examples=100, derandomize=True, print_blob=True)
 settings.register_profile("deep", _COMMON, max_examples=5000, verbosity=Verbosity.verbose)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A TCP port of this machine that nobody listens on, for real processes to meet at."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])

@@ -13,6 +13,7 @@ import copy
 import itertools
 import logging
 from collections.abc import Callable, Iterable
+from types import TracebackType
 from typing import Any, Generic, NoReturn, TypeVar
 
 from real.runtime import Event, Runtime, current_task
@@ -26,6 +27,25 @@ logger = logging.getLogger(__name__)
 
 class FutureError(RuntimeError):
     """An error that travelled as text. torch raises RuntimeError; so does this, by descent."""
+
+
+class plain_errors:  # noqa: N801 - reads as a word of the with statement
+    """Turns a :class:`FutureError` of the block into the plain RuntimeError that users know.
+
+    What kind of error it was stands in the text.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        if isinstance(exc, FutureError):
+            raise RuntimeError(str(exc)) from None
 
 
 def without_frames(error: E) -> E:
@@ -250,7 +270,10 @@ class Future(Generic[T]):
         Raises TypeError if ``callback`` cannot be called.
         """
         if not callable(callback):
-            raise TypeError(f"then(): callback must be callable, got {callback!r}")
+            raise TypeError(
+                "then(): incompatible function arguments. "
+                f"callback must be callable, got {callback!r}"
+            )
 
         def called(future: Future[T]) -> S:
             try:

@@ -32,6 +32,18 @@ squall run train.py --latency uniform:0.001:0.005 --epochs 2
 squall run train.py --json -- --seed 1     (after -- every option is the script's)
 """
 
+CONFORMANCE_EPILOG = """\
+[bold]Suites[/bold]
+
+dist_autograd, dist_optimizer, faulty_agent, examples, rpc, tensorpipe_rpc
+
+[bold]Examples[/bold]
+
+squall conformance
+
+squall conformance dist_autograd -k nested --jobs 1
+"""
+
 app = typer.Typer(
     name="squall",
     add_completion=False,
@@ -146,6 +158,43 @@ def run(
     if report.outcome == "interrupted":
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if report.ok else FAILED)
+
+
+@app.command(epilog=CONFORMANCE_EPILOG)
+def conformance(
+    suites: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SUITE]...", help="Suites to run; all of them if none is named."
+        ),
+    ] = None,
+    pattern: Annotated[
+        str, typer.Option("-k", metavar="PATTERN", help="Only tests with this in their name.")
+    ] = "",
+    engine: Annotated[
+        str, typer.Option(metavar="port", help="Which engine runs the workers.")
+    ] = "port",
+    jobs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="J", help="Tests at a time; by default one a core.", show_default=False
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object; progress goes to stderr.")
+    ] = False,
+) -> None:
+    """Run PyTorch's own tests of RPC and distributed autograd, unmodified, in the simulator."""
+    from sim.conformance_cli import print_conformance, read_options, run_conformance
+
+    options = read_options(suites=suites or [], pattern=pattern, engine=engine, jobs=jobs)
+    console = Console(stderr=json, highlight=False)
+    outcome = run_conformance(options, console)
+    if json:
+        typer.echo(outcome.to_json())
+    else:
+        print_conformance(outcome, console)
+    raise typer.Exit(0 if outcome.ok else FAILED)
 
 
 def _version() -> str:

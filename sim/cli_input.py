@@ -77,16 +77,17 @@ def read_run_options(
     return RunOptions(
         script=_script(script),
         args=args,
-        workers=None if workers is None else _integer("--workers", workers, 1, MAX_WORKERS),
-        seed=_integer("--seed", seed, 0, MAX_SEED),
+        workers=None if workers is None else integer("--workers", workers, 1, MAX_WORKERS),
+        seed=integer("--seed", seed, 0, MAX_SEED),
         latency=_latency(latency),
-        engine=_one_of("--engine", engine, ENGINES),
+        engine=one_of("--engine", engine, ENGINES),
         device=_device(device),
         check=check,
     )
 
 
-def _integer(field: str, text: str, least: int, most: int) -> int:
+def integer(field: str, text: str, least: int, most: int) -> int:
+    """Raises :class:`BadInput` unless ``text`` is an integer within these limits."""
     try:
         value = int(text)
     except ValueError:
@@ -97,7 +98,8 @@ def _integer(field: str, text: str, least: int, most: int) -> int:
     return value
 
 
-def _one_of(field: str, text: str, known: tuple[str, ...]) -> str:
+def one_of(field: str, text: str, known: tuple[str, ...]) -> str:
+    """Raises :class:`BadInput` unless ``text`` is one of ``known``."""
     if text not in known:
         raise BadInput(field, text, f"expected {' or '.join(known)}, got {text!r}")
     return text
@@ -114,7 +116,7 @@ def _latency(text: str) -> str:
 
 
 def _device(text: str) -> str:
-    _one_of("--device", text, DEVICES)
+    one_of("--device", text, DEVICES)
     if text == "cuda":
         import torch
 

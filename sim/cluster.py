@@ -13,7 +13,7 @@ from typing import Any
 
 from real.rpc import api, options
 from real.rpc.constants import DEFAULT_NUM_WORKER_THREADS, DEFAULT_RPC_TIMEOUT_S
-from real.tracing import NULL_TRACER, Observer
+from real.tracing import NULL_TRACER, TABLES_COUNTED, Observer
 from real.worker import Worker
 from sim.compat.isolation import TorchIsolation
 from sim.garbage import collect, deterministic_garbage
@@ -43,10 +43,12 @@ class Cluster:
         observer: Observer | None = None,
         num_worker_threads: int = DEFAULT_NUM_WORKER_THREADS,
         rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S,
+        max_steps: int | None = None,
     ) -> None:
         self.size = workers
         self._isolation = TorchIsolation()
         self.runtime = SimRuntime(seed=seed, order=order, isolation=self._isolation)
+        self.runtime.max_steps = max_steps
         self.trace = Trace(observer=observer)
         tracer = self.trace.tracer(self.runtime) if trace else NULL_TRACER
         self.runtime.tracer = tracer
@@ -129,3 +131,33 @@ class Cluster:
         if self.runtime.foreground:
             raise Deadlock(explain(self.runtime))
         return results
+
+    def settle(self) -> None:
+        """Let everything end that is under way, after a :meth:`run` without shutdown, and count
+        what the workers' tables hold then: nothing, unless somebody keeps a reference."""
+        collect()  # what the workers dropped in cycles is theirs no more
+        self.runtime.run()
+        for worker in self.workers:
+            rrefs, container, engine = worker.rref_context, worker.container, worker.engine
+            if rrefs is None or container is None or engine is None or not worker.tracer.enabled:
+                continue
+            users = [user for user in list(rrefs.confirmed_users.values()) if user() is not None]
+            worker.tracer.emit(
+                TABLES_COUNTED,
+                len(rrefs.owners),
+                sum(len(forks) for forks in rrefs.forks.values()),
+                len(rrefs.pending_users),
+                len(rrefs.pending_children),
+                len(rrefs.pending_owners),
+                len(users),
+                container.num_autograd_contexts(),
+                engine.num_backward_passes(),
+            )
+
+    def shutdown(self) -> None:
+        """Shut RPC down on every worker, gracefully. Raises :class:`Deadlock`."""
+        for worker in self.workers:
+            self.runtime.spawn(api.shutdown, name="shutdown", worker=worker, daemon=False)
+        self.runtime.run()
+        if self.runtime.foreground:
+            raise Deadlock(explain(self.runtime))

@@ -95,15 +95,19 @@ class _Rank:
         space = current_process().space
         common: Any = space.load("torch.testing._internal.common_distributed")
         fixture_module, fixture = test.owner.fixture
+        module = space.load(test.owner.module)
+        name = f"Simulated{test.owner.name}"
         case_class: Any = type(
-            test.owner.name,
+            name,
             (
-                getattr(space.load(test.owner.module), test.owner.name),
+                getattr(module, test.owner.name),
                 getattr(space.load(fixture_module), fixture),
                 common.MultiProcessTestCase,
             ),
             {"__module__": test.owner.module},
         )
+        # Some tests pickle their own methods.
+        setattr(module, name, case_class)
         case = case_class(test.method)
         case.rank = self.rank
         case.file_name = str(self.directory / "rendezvous")

@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from real import tracing
 from real.rpc.message import RESPONSE_FLAG, Message
 from real.rpc.store import Store
 from real.rpc.transport import PeerLost, Receive, World
 from sim.latency import LatencyModel, parse_latency
-from sim.rules import Delay, Drop, Fail, Rule, Verdict
+from sim.rules import Drop, Fail, Rule, Verdict
 from sim.scheduler import SimRuntime
 from sim.streams import NamedStream
+
+if TYPE_CHECKING:
+    from real.worker import Worker
+
+
+#: how long after the last message the end of a connection is seen
+_CLOSE_S = 1e-9
 
 
 class _Delivery:
@@ -57,6 +65,8 @@ class Network(World):
         self._stream = NamedStream(runtime.seed)
         self._numbers = itertools.count()
         self._stores: dict[str, Store] = {}
+        #: the workers that have been at a store; it ends with the last of their processes
+        self._visitors: dict[str, dict[Worker, None]] = {}
         self._receivers: dict[tuple[Store, int], tuple[Receive, PeerLost]] = {}
         # How many messages of a type a link has carried: what names the draws of the next.
         self._carried: dict[tuple[int, int, int], int] = {}
@@ -94,7 +104,15 @@ class Network(World):
         store = self._stores.get(init_method)
         if store is None:
             store = self._stores[init_method] = Store(self.runtime)
+        worker = self.runtime.running.worker
+        if worker is not None:
+            self._visitors.setdefault(init_method, {})[worker] = None
         return store
+
+    def leave(self, worker: Worker) -> None:
+        for init_method, visitors in list(self._visitors.items()):
+            if visitors.pop(worker, self) is None and not visitors:
+                del self._visitors[init_method], self._stores[init_method]
 
     def attach(self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost) -> None:
         self._receivers[store, worker_id] = (receive, peer_lost)
@@ -103,10 +121,18 @@ class Network(World):
         if self._receivers.pop((store, worker_id), None) is None:
             return
         reason = f"the connection to worker {worker_id} was closed"
-        for peer in self._peers.pop((store, worker_id), ()):
-            receiver = self._receivers.get((store, peer))
-            if receiver is not None:
-                receiver[1](worker_id, reason)
+        peers = self._peers.pop((store, worker_id), None)
+        if peers is None:
+            return
+        runtime = self.runtime
+        sent = self._last_arrivals_s(store, worker_id)
+        for peer in peers:
+            if peer in sent:
+                # Whoever reads to the end finds what was sent before the connection was closed.
+                after_s = sent[peer] - runtime.now() + _CLOSE_S
+                runtime.call_later(after_s, partial(self._lose, store, peer, worker_id, reason))
+            else:
+                self._lose(store, peer, worker_id, reason)
 
     def send(self, store: Store, message: Message) -> None:
         src, dst = message.src, message.dst
@@ -137,9 +163,28 @@ class Network(World):
                 copy.size_bytes,
                 copy.about,
             )
+        if verdict is not None:
+            if type(verdict) is Drop:
+                self._dropped(copy, verdict.reason)
+                return
+            delay_s += verdict.seconds
         runtime.schedule(_Delivery(store, copy, now), [self._arrive_callbacks], delay_s)
 
     # -- inside -------------------------------------------------------------------------
+
+    def _lose(self, store: Store, peer: int, lost: int, reason: str) -> None:
+        receiver = self._receivers.get((store, peer))
+        if receiver is not None:
+            receiver[1](lost, reason)
+
+    def _last_arrivals_s(self, store: Store, src: int) -> dict[int, float]:
+        """When the last message from ``src`` that is under way arrives, by its destination."""
+        last: dict[int, float] = {}
+        for at, _, _, event in self.runtime.env._queue:
+            if type(event) is _Delivery and event.store is store and event.message.src == src:
+                dst = event.message.dst
+                last[dst] = max(at, last.get(dst, at))
+        return last
 
     def _delay_s(self, message: Message, now: float) -> float:
         src, dst = message.src, message.dst
@@ -166,16 +211,7 @@ class Network(World):
         receiver = self._receivers.get((delivery.store, message.dst))
         tracer = self.tracer
         if receiver is None:
-            if tracer.enabled:
-                tracer.emit(
-                    tracing.MESSAGE_DROPPED,
-                    message.number,
-                    message.src,
-                    message.dst,
-                    message.type._name_,
-                    message.id,
-                    "not connected",
-                )
+            self._dropped(message, "not connected")
             return
         if tracer.enabled:
             tracer.emit(
@@ -188,3 +224,15 @@ class Network(World):
                 runtime.env._now - delivery.sent_at,
             )
         receiver[0](message)
+
+    def _dropped(self, message: Message, reason: str) -> None:
+        if self.tracer.enabled:
+            self.tracer.emit(
+                tracing.MESSAGE_DROPPED,
+                message.number,
+                message.src,
+                message.dst,
+                message.type._name_,
+                message.id,
+                reason,
+            )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch.autograd.graph import saved_tensors_hooks
+
 from model.reference import JointReference
 from real.autograd.node_abi import MEMORY, node_abi
 from sim.scheduler import SimRuntime
@@ -16,7 +18,13 @@ def joint_reference(
 
     Give it the runtime now, or with :func:`attach` once there is one.
     """
-    reference = JointReference(runs_user_code=has_hooks, exact=exact, fork_always=fork_always)
+    before = _SavedTensorsHooks.entered
+
+    def runs_user_code(node: Any) -> bool:
+        # Nothing tells which nodes saved tensors under hooks: once there are any, all may have.
+        return _SavedTensorsHooks.entered != before or has_hooks(node)
+
+    reference = JointReference(runs_user_code=runs_user_code, exact=exact, fork_always=fork_always)
     if runtime is not None:
         attach(reference, runtime)
     return reference
@@ -26,6 +34,21 @@ def attach(reference: JointReference, runtime: SimRuntime) -> None:
     """Let ``reference`` name virtual times, and not wait where nothing can happen any more."""
     reference.clock = runtime.now
     reference.isolate = runtime.forbid_waiting
+
+
+class _SavedTensorsHooks:
+    """Counts how often anybody began to save tensors under hooks, as checkpointing does."""
+
+    entered = 0
+    enter = saved_tensors_hooks.__enter__
+
+    @staticmethod
+    def count(hooks: saved_tensors_hooks) -> None:
+        _SavedTensorsHooks.entered += 1
+        _SavedTensorsHooks.enter(hooks)
+
+
+saved_tensors_hooks.__enter__ = _SavedTensorsHooks.count  # type: ignore[method-assign]
 
 
 def has_hooks(node: Any) -> bool:

@@ -77,11 +77,13 @@ def run_program(program: Program, *, quiet: bool = True, **options: Any) -> Prog
     silence = contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext()
     with cluster, silence:
         try:
-            cluster.run(lambda rank: _main(hosts[rank], run.outcome))
+            cluster.run(lambda rank: _main(hosts[rank], run.outcome), shutdown=False)
+            for host in hosts:
+                host.kept.clear()
+            cluster.settle()
+            cluster.shutdown()
         except Deadlock as deadlock:
             run.waits = deadlock.waits
-        for host in hosts:
-            host.kept.clear()
     run.outcome.leaves = [
         hosts[leaf.owner].leaves[number].detach().clone()
         for number, leaf in enumerate(program.leaves)
@@ -171,7 +173,10 @@ class _TrainerRun:
                 step.run()
         del steps
         for key, rref in self.kept.items():
-            value = rref.to_here()
+            try:
+                value = rref.to_here()
+            except RuntimeError:  # it could not be made, and nobody asked for it before
+                continue
             outputs = value if isinstance(value, tuple) else (value,)
             self.outcome.kept[key] = tuple(output.detach().clone() for output in outputs)
         self.kept.clear()
@@ -228,6 +233,7 @@ class _StepRun:
         try:
             with self._fresh(faults):
                 with autograd.context() as context_id:
+                    outcome.context = context_id
                     self._forward()
                     for backward in self.step.backwards:
                         self._backward(context_id, backward, outcome)

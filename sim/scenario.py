@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
-
-import torch
 
 from model.reference import JointReference
 from real.worker import Worker
 from sim.compat.isolation import TorchIsolation
 from sim.compat.launcher import Launcher, ProcessResult
+from sim.device import quiet_torch
 from sim.garbage import deterministic_garbage
 from sim.latency import DEFAULT_LATENCY, parse_latency
 from sim.network import Network
@@ -81,7 +78,7 @@ def run(scenario: ScriptScenario) -> Report:
 
     interrupted = False
     waits: list[str] = []
-    with _quiet_torch(scenario.device), deterministic_garbage():
+    with quiet_torch(scenario.device), deterministic_garbage():
         launcher = Launcher(
             runtime,
             scenario.script,
@@ -149,7 +146,9 @@ def _outcome(
 ) -> Outcome:
     if interrupted:
         return "interrupted"
-    if launcher.errors() or any(result.exit_code for result in launcher.results()):
+    # What a child's exit code means is for its parent to say: a pool terminates its workers.
+    ranks = [result for result in launcher.results() if result.parent is None]
+    if launcher.errors() or any(rank.exit_code for rank in ranks):
         return "error"
     if stuck:
         return "deadlock"
@@ -171,19 +170,3 @@ def _error(result: ProcessResult) -> ProcessError:
         message=error.text + hint,
         traceback=error.traceback,
     )
-
-
-@contextmanager
-def _quiet_torch(device: str) -> Iterator[None]:
-    """One intra-op thread, for repeatable sums; and the default device of the run."""
-    threads = torch.get_num_threads()
-    before = torch.get_default_device()
-    torch.set_num_threads(1)
-    if device != "cpu":
-        torch.set_default_device(device)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        if device != "cpu":
-            torch.set_default_device(before)

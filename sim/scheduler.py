@@ -38,6 +38,10 @@ COLLECT_EVERY = 50_000
 PREEMPTION = 0.1
 
 
+class Livelock(RuntimeError):  # noqa: N818 - it is what happened, not a mishap of ours
+    """Something always happens, and the run does not end."""
+
+
 class Isolation(Protocol):
     """Swaps what a thread or a process would own privately when a task is switched."""
 
@@ -214,6 +218,8 @@ class SimRuntime(Runtime):
         self._order_stream = self.random("schedule") if self.preemptive else None
         self._cancelled = 0
         self._steps = 0
+        #: about how many steps a run may take, or None
+        self.max_steps: int | None = None
         self._ids = itertools.count()
         #: every task that has not ended, in order of creation
         self.tasks: dict[SimTask, None] = {}
@@ -360,7 +366,8 @@ class SimRuntime(Runtime):
 
         With ``until_idle`` False, stop as soon as every task that is no daemon has ended.
         ``max_time_s``: stop when virtual time gets there. Raises what a scheduler callback
-        raised; tasks that still wait are left in :attr:`tasks` (see :meth:`stuck`).
+        raised, and :class:`Livelock`; tasks that still wait are left in :attr:`tasks` (see
+        :meth:`stuck`).
         """
         if self._hub is not None:
             raise RuntimeError("the runtime is already running")
@@ -371,6 +378,8 @@ class SimRuntime(Runtime):
             while self.live > 0:
                 self._steps += 1
                 if self._steps % COLLECT_EVERY == 0:
+                    if self.max_steps is not None and self._steps > self.max_steps:
+                        raise Livelock(f"no end after {self._steps} steps")
                     collect()
                 if not until_idle and self._foreground == 0:
                     break

@@ -63,7 +63,7 @@ def backward_refused():
         try:
             dist_autograd.backward(cid, [y.sum()])
         except RuntimeError as e:
-            return "refused to go back" in str(e), str(e)[:23]
+            return type(e).__name__, "refused to go back" in str(e), str(e)[:23]
 
 
 def bad_roots():
@@ -102,6 +102,8 @@ def run(rank, world_size):
         except TypeError:
             print("bad timeout")
         attempt("again", lambda: rpc.init_rpc("worker0", rank=0, world_size=2))
+        rref = rpc.remote("worker1", torch.mm, (torch.ones(2, 3),) * 2)
+        attempt("remote builtin", rref.to_here)
         attempt("local_value", rpc.remote("worker1", torch.add, (torch.ones(1), 1)).local_value)
         print("backward", backward_refused())
         bad_roots()

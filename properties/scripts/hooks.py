@@ -6,6 +6,7 @@ import torch
 import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
 import torch.multiprocessing as mp
+from torch.autograd.graph import register_multi_grad_hook
 
 log = []
 weight = torch.nn.Parameter(torch.tensor([2.0, 3.0]))
@@ -66,6 +67,14 @@ def run(rank, world_size):
             y.retain_grad()
             dist_autograd.backward(cid, [y.sum()])
             print("retained", y.grad)
+            rpc.rpc_sync("worker1", take)
+        with dist_autograd.context() as cid:
+            a, b = x * 2, x * 3
+            y = rpc.rpc_sync("worker1", forward, args=(a + b,))
+            seen = []
+            register_multi_grad_hook((a, b), lambda grads: seen.append([g.tolist() for g in grads]))
+            dist_autograd.backward(cid, [y.sum()])
+            print("several", seen, len(rpc.rpc_sync("worker1", take)))
     rpc.shutdown()
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from real.autograd.container import DistAutogradContainer
 from real.autograd.context import DistAutogradContext
 from real.autograd.dist_engine import DistEngine
+from real.future import plain_errors
 from real.runtime import current_worker
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def backward(contextId: Any, roots: Any, retain_graph: Any = False) -> None:  # 
             shown,
         )
     _, engine = _parts()
-    engine.execute(int(contextId), roots, bool(retain_graph))
+    with plain_errors():
+        engine.execute(int(contextId), roots, bool(retain_graph))
 
 
 def get_gradients(context_id: Any) -> dict[Tensor, Tensor]:

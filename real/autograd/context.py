@@ -49,6 +49,8 @@ class DistAutogradContext:
         #: the pass that runs here, and the last one that this worker heard of
         self.pass_id: PassId | None = None
         self.latest_pass: PassId | None = None
+        #: all that began here: for each that is over what it died of, if it did
+        self.passes: dict[PassId, str | None] = {}
 
     # -- recording ----------------------------------------------------------------------
 

@@ -190,10 +190,13 @@ class DistEngine:
     def _check_not_over(self, context: DistAutogradContext, pass_id: PassId) -> None:
         """Raises RuntimeError if this worker has seen ``pass_id``, or a later one, begin."""
         latest = context.latest_pass
-        if latest is not None and pass_id <= latest:
+        if pass_id in context.passes or (latest is not None and pass_id.is_before(latest)):
+            # Whoever waits for these gradients may hear of this before what went wrong.
+            cause = context.passes.get(pass_id)
             raise RuntimeError(
                 f"The backward pass in autograd context {context.context_id} that these "
                 f"gradients belong to is over on worker {self._worker.id}"
+                + (f": {cause}" if cause is not None else "")
             )
         running = context.pass_id
         if running is not None and running.root == self._worker.id:
@@ -303,6 +306,7 @@ class DistEngine:
         context.clear_outstanding_rpcs()
         context.set_graph_task(graph_task)
         context.pass_id = context.latest_pass = pass_id
+        context.passes[pass_id] = None
         self._initialized_context_ids[context.context_id] = None
         tracer = self._tracer
         if tracer.enabled:
@@ -391,6 +395,8 @@ class DistEngine:
         """Forget a pass: the context is ready for another one. ``error``: what it died of."""
         with self._lock:
             if context.has_graph_task(graph_task):
+                if error is not None and context.pass_id is not None:
+                    context.passes[context.pass_id] = str(error)
                 self._end(context)
         if self._tracer.enabled:
             trace_end(self._tracer, graph_task, None if error is None else str(error))

@@ -175,6 +175,20 @@ _RecvRpc: Any = cast(Any, FunctionMeta)(
     (Function,),
     {"forward": staticmethod(_forward), "backward": staticmethod(_backward)},
 )
+
+
+class _CppFunction(type):
+    """Type of the recv nodes' type. torch's recv nodes have no Python type of their own, and
+    whatever prints a tensor goes by that."""
+
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        return "CppFunction"
+
+
+_RecvRpc._backward_cls = _CppFunction(
+    f"{_NAMESPACE}::RecvRpcBackward", (_RecvRpc._backward_cls,), {"_forward_cls": _RecvRpc}
+)
 # Function.apply first asks for functorch transforms, which no message goes through.
 _apply: Any = super(Function, _RecvRpc).apply
 #: the type of recv nodes

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from real.future import Future
-from real.runtime import current_task
+from real.runtime import current_task, current_task_or_none
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -61,6 +62,9 @@ NEEDED = ExecInfo(needed=True)
 _NOT_NEEDED = ExecInfo()
 
 
+_ids = itertools.count(1 << 40)
+
+
 class GraphTask:
     """One pass on one worker, shared by all tasks that run parts of it.
 
@@ -80,6 +84,8 @@ class GraphTask:
         graph_roots: Iterable[Node] = (),
         exit_on_error: bool = False,
     ) -> None:
+        #: far from the numbers that torch's own engine gives
+        self.id = next(_ids)
         #: the autograd context that the pass belongs to
         self.context = context
         self.keep_graph = keep_graph
@@ -246,8 +252,31 @@ class GraphTaskGuard:
 
 def current_graph_task() -> GraphTask | None:
     """The graph task of which the running task executes a node, or None."""
-    found: GraphTask | None = current_task().locals.get(_TASK_KEY)
-    return found
+    task = current_task_or_none()
+    return None if task is None else task.locals.get(_TASK_KEY)
+
+
+_torch_graph_task_id: Callable[[], int] = torch._C._current_graph_task_id
+
+
+def _current_graph_task_id() -> int:
+    """Tells one backward pass from another: hooks of several tensors and checkpoints ask."""
+    graph_task = current_graph_task()
+    return _torch_graph_task_id() if graph_task is None else graph_task.id
+
+
+_torch_will_engine_execute_node: Callable[[Node], bool] = torch._C._will_engine_execute_node
+
+
+def _will_engine_execute_node(node: Node) -> bool:
+    """False for every node of a distributed pass, as in torch, whose engine answers for its own
+    passes only: a hook of several tensors waits there for ever."""
+    return current_graph_task() is None and _torch_will_engine_execute_node(node)
+
+
+# Torch's own answers are those for "no pass" while nodes are called one by one from Python.
+torch._C._current_graph_task_id = _current_graph_task_id
+torch._C._will_engine_execute_node = _will_engine_execute_node
 
 
 def queue_callback(callback: Callable[[], object]) -> None:

@@ -29,11 +29,20 @@ class AutogradMetadata(NamedTuple):
 
 
 class PassId(NamedTuple):
-    """Names one backward pass of a context on all workers; later passes compare greater."""
+    """Names one backward pass of a context on all workers."""
 
     started_s: float
     number: int
     root: WorkerId
+
+    def is_before(self, other: PassId) -> bool:
+        """Whether this pass began before ``other`` did.
+
+        Two that began at one instant on two workers have no order.
+        """
+        if self.root == other.root:
+            return self < other
+        return self.started_s < other.started_s
 
 
 class RpcWithAutograd:

@@ -84,6 +84,7 @@ class RpcAgent:
         self.info = info
         self.store = store
         self.is_running = False
+        self.gil_profiling = False
         self.rpc_timeout_s = rpc_timeout_s
         self._runtime = worker.runtime
         self._world = worker.world
@@ -148,6 +149,12 @@ class RpcAgent:
         self._world.detach(self._group, self.info.id)
         for call in calls:
             self._fail(call, RpcError("RPC agent is shutting down"))
+
+    def abandon(self) -> None:
+        """The process is gone: send and receive nothing more; the peers see connections close."""
+        if self.is_running:
+            self.is_running = False
+            self._world.detach(self._group, self.info.id)
 
     def sync(self) -> None:
         """Nothing to wait for: messages are handed to the network as they are sent."""
@@ -409,7 +416,10 @@ class RpcAgent:
     # -- looking ------------------------------------------------------------------------
 
     def get_metrics(self) -> dict[str, str]:
+        # Tasks take turns by themselves: there is no lock of the interpreter to wait for.
+        waits = {"agent.gil_average_wait_time_us": "0"} if self.gil_profiling else {}
         return {
+            **waits,
             "agent.thread_pool_size": str(self.pool.size),
             "agent.num_idle_threads": str(self.pool.size - self.pool.busy),
             "agent.client_active_calls": str(self.client_active_calls),

@@ -48,7 +48,11 @@ def _set_and_start_rpc_agent(agent: RpcAgent) -> None:
 def _init_rpc_states(agent: RpcAgent) -> None:
     """Take ``agent`` into use and start it, unless its backend has done so."""
     state = rpc_state(current_worker())
-    state.all_worker_names = agent.members.names
+    state.all_worker_names = (
+        agent.members.names
+        if hasattr(agent, "members")
+        else tuple(sorted(info.name for info in agent.get_worker_infos()))  # of another backend
+    )
     if not is_current_rpc_agent_set():
         state.gather_counts.clear()
         state.gathers.clear()

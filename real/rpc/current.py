@@ -55,6 +55,11 @@ def get_current_rpc_agent() -> RpcAgent:
     return agent
 
 
+def enable_gil_profiling(flag: bool) -> None:
+    """Let the agent's metrics include waits for the interpreter's lock. Raises RuntimeError."""
+    get_current_rpc_agent().gil_profiling = bool(flag)
+
+
 def get_rpc_timeout() -> float:
     """The default timeout of calls, in seconds; 0 means none. Raises RuntimeError."""
     return get_current_rpc_agent().rpc_timeout_s

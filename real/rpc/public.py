@@ -34,6 +34,7 @@ from real.rpc.constants import (
     UNSET_RPC_TIMEOUT,
 )
 from real.rpc.current import (
+    enable_gil_profiling,
     get_current_rpc_agent,
     get_rpc_timeout,
     is_current_rpc_agent_set,

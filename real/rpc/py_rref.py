@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 import torch
 
-from real.future import Future, completed
+from real.future import Future, completed, plain_errors
 from real.rpc.constants import UNSET_RPC_TIMEOUT
 from real.rpc.rref import OwnerRRef, RRefForkData, UserRRef
 from real.rpc.rref_tables import NO_AGENT
@@ -92,7 +92,9 @@ class RRef(Generic[T]):
         rref = self._rref
         if isinstance(rref, OwnerRRef):
             return self.local_value()
-        return cast(T, handle_exception(rref.to_here(float(timeout))))
+        with plain_errors():
+            value = rref.to_here(float(timeout))
+        return cast(T, handle_exception(value))
 
     def local_value(self) -> T:
         """The value itself, once it is there. Raises RuntimeError on a worker that is no owner."""
@@ -194,7 +196,8 @@ class RRef(Generic[T]):
         request = RRefBackwardReq(rref.rref_id, dist_autograd_ctx_id, retain_graph)
         future = agent.send(rref.owner_id, request.to_message())
         try:
-            future.wait()
+            with plain_errors():
+                future.wait()
         finally:
             del future
 

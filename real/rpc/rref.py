@@ -92,7 +92,7 @@ class _RRefBase:
         if self.timed_out:
             raise RuntimeError(TIMED_OUT)
         if self._failure is not None:
-            raise RpcError(self._failure)
+            raise RuntimeError(self._failure)
 
 
 class OwnerRRef(_RRefBase):
@@ -120,7 +120,7 @@ class OwnerRRef(_RRefBase):
         if error is not None:
             # A new one each time: the stored one would collect the frames of every reader.
             self.check()
-            raise RpcError(str(error))
+            raise RuntimeError(str(error))
         return self.future.raw_value()
 
     def has_value(self) -> bool:

@@ -14,6 +14,7 @@ import io
 import pickle
 import sys
 import traceback
+from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -162,11 +163,20 @@ class _Unpickler(pickle.Unpickler):
             if name == "received_rref":
                 return _rref_type()._deserialize
             if name == "user_global":
-                return self.find_class
+                # Not a method of this object: what is found goes into its memo, and an object in
+                # a cycle would keep the RRefs of the message alive.
+                return partial(_find_global, self._worker)
         modules = self._worker.modules
         if modules is not None and modules.owns(module):
             return modules.find(module, name)
         return super().find_class(module, name)
+
+
+def _find_global(worker: Worker, module: str, qualname: str) -> Any:
+    modules = worker.modules
+    if modules is not None and modules.owns(module):
+        return modules.find(module, qualname)
+    return _import(module, qualname)
 
 
 def _import(module: str, qualname: str) -> Any:

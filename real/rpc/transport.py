@@ -12,6 +12,7 @@ from real.rpc.store import Store
 
 if TYPE_CHECKING:
     from real.runtime import Runtime
+    from real.worker import Worker
 
 Receive = Callable[[Message], None]
 #: told the id of a peer whose connection is gone, and why
@@ -24,6 +25,10 @@ class World(ABC):
     @abstractmethod
     def store(self, init_method: str) -> Store:
         """The store behind an init method: the same for everybody who names the same."""
+
+    @abstractmethod
+    def leave(self, worker: Worker) -> None:
+        """The process of ``worker`` has ended: a store where nobody is left is forgotten."""
 
     @abstractmethod
     def attach(self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost) -> None:
@@ -61,6 +66,9 @@ class QueueWorld(World):
             if init_method not in self._stores:
                 self._stores[init_method] = Store(self._runtime)
             return self._stores[init_method]
+
+    def leave(self, worker: Worker) -> None:
+        """Workers are no processes here: stores last as long as the world."""
 
     def attach(self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost) -> None:
         self._lost[store, worker_id] = peer_lost

@@ -1,6 +1,8 @@
 """The ``time`` module of a simulated process: virtual time.
 
 A clock read lets a microsecond pass and other tasks run, so that a loop that polls makes progress.
+Whoever reads it thousands of times and does nothing else waits for something: for them it passes
+faster and faster.
 Imports no torch.
 """
 
@@ -22,13 +24,25 @@ EPOCH_S = 1_704_067_200
 #: what ``time.monotonic`` and ``time.perf_counter`` say when a simulation starts
 BOOT_S = 1000
 _NS = 1_000_000_000
+#: what passes at a read, in seconds, and at most
+_STEP_S, _STEP_MAX_S = 1e-6, 1e-3
+#: reads without a wait in between after which the step doubles
+_PATIENCE = 1000
+_READS = "clock reads without a wait"
+_NEVER = (-1.0, 0)
 
 
 def _read() -> float:
     """Virtual time in seconds. A scheduling point."""
     runtime: SimRuntime = current_task().runtime  # type: ignore[assignment]
-    if runtime.running is not runtime.hub_task:
-        runtime.tick()
+    task = runtime.running
+    if task is not runtime.hub_task:
+        # When the last read let time pass, and how many there have been: it is the task's last
+        # wait, unless it has waited for something else since.
+        at, reads = task.locals.get(_READS, _NEVER)
+        reads = reads + 1 if task.waiting_since == at else 1
+        task.locals[_READS] = (runtime.now(), reads)
+        runtime.tick(min(_STEP_S * 2 ** (reads // _PATIENCE), _STEP_MAX_S))
     return runtime.now()
 
 

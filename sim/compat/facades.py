@@ -44,6 +44,7 @@ class Facade(ModuleType):
             own["__package__"] = name
         own["_facade_space"] = space
         own["_facade_real"] = real
+        own["_facade_keeps"] = True
         if replaced:
             own.update(replaced)
 
@@ -59,7 +60,7 @@ class Facade(ModuleType):
             if name == "__all__":
                 return [public for public in dir(self) if not public.startswith("_")]
             raise
-        if isinstance(value, _KEPT):
+        if own["_facade_keeps"] and isinstance(value, _KEPT):
             own[name] = value
         return value
 
@@ -76,6 +77,18 @@ class WriteThroughFacade(Facade):
 
     For ``sys``: what a process may set there is swapped in and out with the process.
     """
+
+    def __init__(
+        self,
+        space: ModuleSpace,
+        real: ModuleType,
+        replaced: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(space, real, replaced, name=name)
+        # What is set must be read, and nothing kept from before stand in its way.
+        self.__dict__["_facade_keeps"] = False
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__:

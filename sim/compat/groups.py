@@ -12,6 +12,7 @@ import torch.distributed as real_distributed
 from real.rpc.rendezvous import store_key
 from real.rpc.store import Store, StoreTimeoutError
 from real.runtime import current_worker
+from sim.compat import stores
 from sim.compat.process import PROCESS
 
 _GROUPS = "process groups"
@@ -276,7 +277,19 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     )
 
 
+def _get_default_group() -> Group:
+    """Raises ValueError if there is none."""
+    return resolve(None)
+
+
+def _get_default_store() -> stores.Store:
+    """The store of the default group. Raises ValueError if there is none."""
+    return stores.Store(resolve(None).store.prefixed("user"))
+
+
 _PUBLIC: tuple[Callable[..., Any], ...] = (
+    _get_default_group,
+    _get_default_store,
     destroy_process_group,
     get_backend,
     get_global_rank,

@@ -257,6 +257,7 @@ class SimProcess:
         agent = self.worker.agent
         if agent is not None:
             runtime.spawn(self._disconnect, name="exit", worker=self.worker)
+        self.worker.world.leave(self.worker)
         self.exit_handlers.clear()
         self.ended.set()
         for watcher in self.watchers:
@@ -266,9 +267,8 @@ class SimProcess:
     def _disconnect(self) -> None:
         """The peers of a process that is gone see their connections close."""
         agent = self.worker.agent
-        if agent is not None and agent.is_running:
-            agent.is_running = False
-            self.worker.world.detach(agent._group, agent.info.id)
+        if agent is not None:
+            agent.abandon()
 
     def count(self, what: str) -> int:
         """The next number of that kind in this process, from 1."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
+from urllib.parse import parse_qsl, urlparse
 
 from torch.distributed import DistStoreError
 
+from real.rpc.rendezvous import store_key
 from real.rpc.store import Store as SharedStore
 from real.rpc.store import StoreTimeoutError
 from real.runtime import current_worker
@@ -145,6 +148,24 @@ class PrefixStore(Store):
         self.prefix = prefix
 
 
+def rendezvous(
+    url: str, rank: int = -1, world_size: int = -1, **_: Any
+) -> Iterator[tuple[Store, int, int]]:
+    """``torch.distributed.rendezvous``: the store that ``url`` names, the rank and world size.
+
+    Raises RuntimeError or ValueError for a URL that says too little.
+    """
+    key = store_key(url, rank, world_size)
+    asked = dict(parse_qsl(urlparse(url).query))
+    if rank == -1:
+        rank = int(asked.get("rank", os.environ.get("RANK", -1)))
+    if world_size == -1:
+        world_size = int(asked.get("world_size", os.environ.get("WORLD_SIZE", -1)))
+    shared = current_worker().world.store(f"{key}/rendezvous")
+    while True:
+        yield Store(shared), rank, world_size
+
+
 def _bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
@@ -155,4 +176,5 @@ NAMES: dict[str, Any] = {
     "PrefixStore": PrefixStore,
     "Store": Store,
     "TCPStore": TCPStore,
+    "rendezvous": rendezvous,
 }

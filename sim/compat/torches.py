@@ -11,7 +11,7 @@ import torch
 from real import future
 from real.autograd import api as dist_autograd
 from real.rpc import optimizer, public
-from sim.compat import collectives, multiprocess, stores
+from sim.compat import collectives, faulty, multiprocess, stores
 from sim.compat.facades import Facade, WriteThroughFacade
 from sim.compat.process import current_process
 from sim.compat.substitutes import STANDARD, STANDARD_PRIVATE, front
@@ -95,8 +95,20 @@ def make_optim_optimizer(space: ModuleSpace) -> ModuleType:
     return Facade(space, real, {"DistributedOptimizer": optimizer.DistributedOptimizer})
 
 
+def init_rpc_backend(backend: Any, store: Any = None, *args: Any, **kwargs: Any) -> None:
+    """``rpc._init_rpc_backend``, with a store as scripts have it."""
+    shared = store.shared if isinstance(store, stores.Store) else store
+    public._init_rpc_backend(backend, shared, *args, **kwargs)
+
+
 def make_rpc(space: ModuleSpace) -> ModuleType:
-    return Facade(space, public, {"init_rpc": init_rpc}, name="torch.distributed.rpc")
+    replaced = {"_init_rpc_backend": init_rpc_backend, "init_rpc": init_rpc}
+    return Facade(space, public, replaced, name="torch.distributed.rpc")
+
+
+def make_core(space: ModuleSpace) -> ModuleType:
+    """``torch._C``, for those who ask what a future is an instance of."""
+    return Facade(space, torch._C, {"Future": future.Future})
 
 
 def make_autograd(space: ModuleSpace) -> ModuleType:
@@ -142,12 +154,14 @@ SUBSTITUTES: dict[str, Substitute] = {
     "multiprocessing.process": multiprocess.make_process_module,
     "multiprocessing.queues": multiprocess.make_queues,
     "torch": front("torch"),
+    "torch._C": make_core,
     "torch.distributed": make_distributed,
     "torch.distributed.autograd": make_autograd,
     "torch.distributed.distributed_c10d": make_c10d,
     "torch.distributed.optim": make_optim,
     "torch.distributed.optim.optimizer": make_optim_optimizer,
     "torch.distributed.rpc": make_rpc,
+    "torch.distributed.rpc._testing": faulty.make_testing,
     "torch.futures": make_futures,
     "torch.multiprocessing": multiprocess.make_torch_multiprocessing,
     "torch.multiprocessing.spawn": multiprocess.make_torch_spawn,

@@ -1,0 +1,115 @@
+"""Calls, and the errors that have to reach whoever waited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from model.operations import planted
+from model.run import Property, Run, Violation, named
+from real import tracing
+
+_KILLED = "killed"
+
+
+@named("futures")
+def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """Each call ends once, and each request is handled once and answered; a handler's error is
+    the caller's error, and where there was none the caller sees none. No task dies of an error
+    that nobody handles. An error that a program plants reaches the trainer whose step it is in,
+    and names the worker it was raised on; and no other error does.
+    """
+    yield from _calls(run)
+    records = run.records
+    for n in run.of(tracing.TASK_ENDED):
+        error = records[n][4][0]
+        if error is not None and error != _KILLED:
+            yield run.violation("futures", "a task died", "no error left over", error, n)
+    yield from _step_errors(run)
+
+
+def _calls(run: Run) -> Iterator[Violation]:
+    records = run.records
+    started: dict[tuple[int, int], int] = {}
+    ended: dict[tuple[int, int], int] = {}
+    for n in run.of(tracing.CALL_STARTED):
+        _, worker, _, _, values = records[n]
+        started[worker, values[0]] = n
+    for n in run.of(tracing.CALL_ENDED):
+        _, worker, _, _, values = records[n]
+        key = (worker, values[0])
+        if key in ended:
+            yield run.violation("futures", "a call ended twice", "once", "again", ended[key], n)
+        elif key not in started:
+            yield run.violation("futures", "a call ended that was not made", "a call", "none", n)
+        ended[key] = n
+    handled: dict[tuple[int, int], int] = {}
+    for n in run.of(tracing.HANDLER_STARTED):
+        handled[records[n][4][0], records[n][4][2]] = n
+    answered: dict[tuple[int, int], int] = {}
+    for n in run.of(tracing.HANDLER_ENDED):
+        src, _, id, error = records[n][4]
+        key = (src, id)
+        if key in answered:
+            what = "a request was answered twice"
+            yield run.violation("futures", what, "once", "again", answered[key], n)
+        answered[key] = n
+        end = ended.get(key)
+        if end is None:
+            continue
+        outcome = records[end][4][2]
+        if outcome != "timeout" and (outcome == "ok") != (error is None):
+            expected = "ok" if error is None else f"the error {error!r}"
+            what = "an outcome did not reach the caller"
+            yield run.violation("futures", what, expected, outcome, n, end)
+    if run.stuck or run.crash is not None:
+        return
+    for key, n in started.items():
+        if key not in ended:
+            yield run.violation("futures", "a call never ended", "an end", "none", n)
+    for key, n in handled.items():
+        if key not in answered:
+            yield run.violation("futures", "a request was never answered", "an answer", "none", n)
+
+
+def _step_errors(run: Run) -> Iterator[Violation]:
+    if run.program is None or run.expected is None or run.got is None:
+        return
+    for trainer, number, step in run.program.steps:
+        got = run.got.steps.get((trainer, number))
+        expected = run.expected.steps[trainer, number]
+        predicted = run.forecast(trainer, number)
+        if got is None or not got.finished or predicted.unfed:
+            continue
+        where = f"trainers[{trainer}].steps[{number}]"
+        # After a retry the first error is that of the attempt that had faults.
+        again = expected.first_error is not None
+        wanted = (expected.first_error, None) if again else (expected.error,)
+        seen = (got.first_error, got.error) if again else (got.error,)
+        for text, error in zip(wanted, seen, strict=True):
+            texts = predicted.errors if text is not None else []
+            if error is None:
+                if text is not None:
+                    yield Violation("futures", "an error was lost", f"{where}: {text!r}", "none")
+                continue
+            raised = next((each for each in texts if each in error), None)
+            if raised is None:
+                expectation = " or ".join(map(repr, texts)) if texts else "no error"
+                what = "an error" if not texts else "another error"
+                yield Violation("futures", what, f"{where}: {expectation}", repr(error))
+                continue
+            for index, op in enumerate(step.ops):
+                if op.fault is None or planted(op.fault, trainer, number, index) != raised:
+                    continue
+                if op.worker != run.program.trainers[trainer].worker and not _names(
+                    error, op.worker
+                ):
+                    expectation = f"{where}: worker {op.worker} named"
+                    what = "an error does not say where it comes from"
+                    yield Violation("futures", what, expectation, repr(error))
+
+
+def _names(error: str, worker: int) -> bool:
+    return f"WorkerInfo(id={worker}," in error or f"Error on Node {worker}:" in error
+
+
+PROPERTIES: tuple[Property, ...] = (FUTURES,)

@@ -1,0 +1,140 @@
+"""What a run came to: gradients and values, also after a retry, the end, and repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from torch import Tensor
+
+from model.compare import Tolerance, compare, to_dense
+from model.outcome import StepOutcome
+from model.passes import joint_passes
+from model.run import Property, Run, Violation, named
+
+
+@named("gradients")
+def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """After each backward pass, each leaf's accumulated gradient in its context is what
+    ``torch.autograd`` accumulates in one process: bit for bit in mode exact, whatever the order
+    of the sums, and within the tolerance of the dtype in mode float. So are the values that a
+    pass starts from, those that references give at the end, and the leaves after all optimizer
+    steps.
+    """
+    if run.program is None or run.expected is None or run.got is None:
+        return
+    for key, expected, got in _finished_steps(run):
+        if expected.first_error is None:
+            yield from _step(run, "gradients", key, expected, got)
+    if run.stuck or run.hangs:
+        return
+    for number, (value, other) in enumerate(zip(run.expected.leaves, run.got.leaves, strict=True)):
+        complaint = compare(other, value, tolerance=run.tolerance).complaint
+        if complaint is not None:
+            yield Violation(
+                "gradients",
+                "a leaf at the end",
+                f"that of one process: leaves[{number}]",
+                complaint,
+            )
+    for place, values in run.expected.kept.items():
+        others = run.got.kept.get(place)
+        if others is None:
+            if run.got.steps[place[:2]].error is None:
+                yield Violation("gradients", "a kept reference", f"a value of {place}", "none")
+            continue
+        for value, other in zip(values, others, strict=True):
+            complaint = compare(other, value, tolerance=run.tolerance).complaint
+            if complaint is not None:
+                yield Violation("gradients", "a kept reference", f"the value of {place}", complaint)
+
+
+@named("retry")
+def RETRY(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """A step that failed and is done again in a fresh context comes to what it would have come
+    to had nothing failed: no gradient, count or graph of the failed attempt shows in it.
+    """
+    if run.program is None or run.expected is None:
+        return
+    if all(expected.first_error is None for expected in run.expected.steps.values()):
+        return
+    for key, expected, got in _finished_steps(run):
+        if expected.first_error is not None:
+            yield from _step(run, "retry", key, expected, got)
+
+
+def _finished_steps(run: Run) -> Iterator[tuple[tuple[int, int], StepOutcome, StepOutcome]]:
+    """The steps that end in both runs, and without error in that of one process."""
+    if run.program is None or run.expected is None or run.got is None:
+        return
+    for key, expected in run.expected.steps.items():
+        got = run.got.steps.get(key)
+        ended = got is not None and got.finished and got.error is None
+        if got is not None and ended and expected.error is None and not run.forecast(*key).unfed:
+            yield key, expected, got
+
+
+def _step(
+    run: Run,
+    property: str,
+    key: tuple[int, int],
+    expected: StepOutcome,
+    got: StepOutcome,
+) -> Iterator[Violation]:
+    where = f"trainers[{key[0]}].steps[{key[1]}]"
+    for op, value in expected.roots.items():
+        other = got.roots.get(op)
+        complaint = (
+            "none" if other is None else compare(other, value, tolerance=run.tolerance).complaint
+        )
+        if complaint is not None:
+            yield Violation(property, "the value of a root", f"{where}.ops[{op}]", complaint)
+    if len(got.passes) != len(expected.passes):
+        seen = str(len(got.passes))
+        yield Violation(property, "passes", f"{len(expected.passes)} in {where}", seen)
+    for number, (grads, others) in enumerate(zip(expected.passes, got.passes, strict=False)):
+        for what, leaf, complaint in _gradients(grads, others, run.tolerance):
+            events = [
+                root.ended
+                for root, _ in joint_passes(run)
+                if root.context == got.context and root.ended >= 0
+            ]
+            yield run.violation(
+                property,
+                what,
+                f"that of one process for leaves[{leaf}] after pass {number} of {where}",
+                complaint,
+                *events[number : number + 1],
+            )
+
+
+def _gradients(
+    expected: Mapping[int, Tensor], got: Mapping[int, Tensor], tolerance: Tolerance
+) -> Iterator[tuple[str, int, str]]:
+    """What differs, for which leaf, and how. No gradient and zeros are the same: what reaches one
+    tensor of a message reaches the others as zeros."""
+    for leaf in sorted({**expected, **got}):
+        one, other = expected.get(leaf), got.get(leaf)
+        if one is not None and other is not None:
+            complaint = compare(other, one, tolerance=tolerance).complaint
+            if complaint is not None:
+                yield "a gradient", leaf, complaint
+            continue
+        only = one if one is not None else other
+        if only is not None and bool(to_dense(only).any()):
+            if other is None:
+                yield "a gradient is missing", leaf, "none"
+            else:
+                yield "a gradient too many", leaf, str(other.tolist())
+
+
+@named("determinism")
+def DETERMINISM(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """The same scenario, run again, has the same digest: the same events in the same order, at
+    the same virtual times.
+    """
+    for digest in run.digests[1:]:
+        if digest != run.digests[0]:
+            yield Violation("determinism", "the digest", run.digests[0], digest)
+
+
+PROPERTIES: tuple[Property, ...] = (GRADIENTS, RETRY, DETERMINISM)

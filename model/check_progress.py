@@ -1,0 +1,109 @@
+"""Every run ends, but for the passes that cannot, which are foretold and explained."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from model.hangs import Foretold, foretell
+from model.outcome import StepOutcome
+from model.run import Property, Run, Violation, named
+
+#: virtual seconds that a run without faults may take at the very most
+LONGEST_S = 600.0
+#: what the error of a step says that gave up waiting for a pass
+_GAVE_UP = ("RPC ran for more than set timeout", "was released while worker")
+
+
+@named("progress")
+def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """A run ends in bounded virtual time, with nobody waiting and no error of its own. One hang
+    is documented: a pass waits for every send function of its context on every worker that takes
+    part, so one that the roots do not lead to holds it for ever. That is foretold, from the
+    program and from the joint graph of the workers alike, and happens exactly then.
+    """
+    if run.crash is not None:
+        yield Violation("progress", "the run broke off", "an end", run.crash)
+        return
+    if run.ended_s > LONGEST_S:
+        yield Violation("progress", "virtual time", f"at most {LONGEST_S} s", f"{run.ended_s} s")
+    # Where every pass is to end, those that did have been fed: ``execution`` checks it.
+    foretold = foretell(run, ended=run.hangs or run.program is None)
+    for each in foretold:
+        yield from _pass(run, each)
+    if run.program is None or run.got is None:
+        if run.stuck and not any(each.unfed for each in foretold):
+            yield Violation("progress", "a deadlock", "nobody waits", "; ".join(run.waits))
+        return
+    stopped = False
+    for trainer, number, _ in run.program.steps:
+        got = run.got.steps.get((trainer, number), StepOutcome())
+        expected = [(sent.src, sent.dst) for sent in run.forecast(trainer, number).unfed]
+        where = f"trainers[{trainer}].steps[{number}]"
+        if expected:
+            stopped = True
+            yield from _hang(run, where, got, expected, foretold)
+            if got.finished and not (got.error and _gave_up(got.error)):
+                yield Violation(
+                    "progress",
+                    "a pass ended that cannot",
+                    f"{where} to hang",
+                    got.error or "an end",
+                )
+        elif got.finished and got.error is not None and _gave_up(got.error):
+            yield Violation("progress", "a step gave up waiting", f"{where}: an end", got.error)
+        elif not got.finished and not stopped:
+            waits = "; ".join(run.waits) or "it did not start"
+            yield Violation("progress", "a deadlock", f"{where} ends", waits)
+    if run.stuck and not stopped:
+        yield Violation("progress", "a deadlock", "nobody waits", "; ".join(run.waits))
+
+
+def _hang(
+    run: Run,
+    where: str,
+    got: StepOutcome,
+    expected: list[tuple[int, int]],
+    foretold: list[Foretold],
+) -> Iterator[Violation]:
+    """Whether what a step waits for by the program is what it waits for by the joint graph."""
+    mine = [each for each in foretold if each.unfed and each.root.context == got.context]
+    if not mine:
+        what = "a hang that the joint graph does not foretell"
+        yield Violation("progress", what, f"{where}: unfed sends {expected}", "none")
+        return
+    seen = mine[0]
+    # A worker that waits may keep others from taking part: then more is unfed than by itself.
+    workers = seen.workers
+    missing = Counter(pair for pair in expected if pair[0] in workers)
+    missing.subtract((unfed.worker, unfed.to) for unfed in seen.unfed)
+    if any(count > 0 for count in missing.values()):
+        yield run.violation(
+            "progress",
+            "what a pass waits for",
+            f"{where}: sends {expected}",
+            "; ".join(map(str, seen.unfed)),
+            seen.root.computed,
+        )
+
+
+def _pass(run: Run, foretold: Foretold) -> Iterator[Violation]:
+    root, unfed = foretold.root, foretold.unfed
+    if unfed and root.ok:
+        yield run.violation(
+            "progress",
+            "a pass ended that cannot",
+            f"a hang: {unfed[0]}",
+            "an end",
+            root.computed,
+            root.ended,
+        )
+    elif not unfed and root.ended < 0:
+        yield run.violation("progress", "a pass never ended", "an end", "none", root.started)
+
+
+def _gave_up(error: str) -> bool:
+    return any(text in error for text in _GAVE_UP)
+
+
+PROPERTIES: tuple[Property, ...] = (PROGRESS,)

@@ -1,0 +1,105 @@
+"""RRefs and contexts: nothing is freed too early, and nothing is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from model.rref import TYPES, Protocol
+from model.run import Property, Run, Violation, named
+from real import tracing
+
+
+@named("rrefs")
+def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """No value is freed while a live fork of it exists anywhere: used by a worker, or in a
+    message that may still arrive. Each fork is registered once and deleted once, by its one user;
+    a user is kept until its owner knows it and all its children; a function runs once its RRef
+    arguments are confirmed; a value is set once, and all who fetch it get the same. When nothing
+    is under way and nobody holds a reference, owners, forks, pending users, pending children and
+    pending owners are gone. Told by a state machine written from the protocol.
+    """
+    records = run.records
+    protocol = Protocol()
+    counted = run.of(tracing.TABLES_COUNTED)
+    quiet = counted[0] if counted else len(records)
+    take = protocol.take
+    for n in run.of(*TYPES):
+        if n > quiet:
+            break
+        _, worker, task, type, values = records[n]
+        for breach in take(worker, task, type, values):
+            yield run.violation("rrefs", breach.what, breach.expected, breach.seen, n)
+    if run.stuck or run.crash is not None:
+        return
+    for breach in protocol.left():
+        yield run.violation("rrefs", breach.what, breach.expected, breach.seen, *counted[:1])
+    yield from _counted(run, "rrefs", range(6))
+
+
+@named("contexts")
+def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """A context is made at most once on a worker and never comes back to life: nothing is
+    recorded in it after its release there. Once nothing is under way, every worker has released
+    every context it had, and every backward pass that began has ended.
+    """
+    live: dict[tuple[int, int], int] = {}
+    released: dict[tuple[int, int], int] = {}
+    records = run.records
+    for n in run.of(
+        tracing.CONTEXT_CREATED,
+        tracing.CONTEXT_RELEASED,
+        tracing.SEND_ATTACHED,
+        tracing.RECV_ATTACHED,
+    ):
+        _, worker, _, type, values = records[n]
+        key = (worker, values[0])
+        if type is tracing.CONTEXT_RELEASED:
+            if live.pop(key, None) is None:
+                yield run.violation(
+                    "contexts", "released what is not there", "a context", "none", n
+                )
+            released[key] = n
+            continue
+        if key in released:
+            what = f"{type.name} after the release"
+            yield run.violation("contexts", what, "nothing more", type.name, released[key], n)
+        elif type is tracing.CONTEXT_CREATED:
+            if key in live:
+                yield run.violation("contexts", "made twice", "one", "another", live[key], n)
+            live[key] = n
+        elif key not in live:
+            yield run.violation("contexts", f"{type.name} without a context", "one", "none", n)
+    if run.stuck or run.crash is not None:
+        return
+    for (worker, context), n in live.items():
+        yield run.violation(
+            "contexts",
+            "a context was left",
+            f"context {context} released on worker {worker}",
+            "it is there",
+            n,
+        )
+    running: dict[tuple[int, int], int] = {}
+    for n in run.of(tracing.PASS_STARTED, tracing.PASS_ENDED):
+        _, worker, _, type, values = records[n]
+        if type is tracing.PASS_STARTED:
+            running[worker, values[0]] = n
+        else:
+            running.pop((worker, values[0]), None)
+    for (_, context), n in running.items():
+        seen = f"that of context {context} runs"
+        yield run.violation("contexts", "a pass was left", "all passes ended", seen, n)
+    yield from _counted(run, "contexts", range(6, 8))
+
+
+def _counted(run: Run, property: str, fields: range) -> Iterator[Violation]:
+    """What is in the tables themselves, whatever the other events said."""
+    for n in run.of(tracing.TABLES_COUNTED):
+        for field in fields:
+            left = run.records[n][4][field]
+            if left:
+                name = tracing.TABLES_COUNTED.fields[field].replace("_", " ")
+                yield run.violation(property, f"{name} in the tables at the end", 0, left, n)
+
+
+PROPERTIES: tuple[Property, ...] = (RREFS, CONTEXTS)

@@ -1,0 +1,91 @@
+"""Passes that cannot end, foretold from the joint graph of the workers.
+
+In FAST mode a pass waits for gradients of every send function of its context on every worker
+that takes part. One whose recv function the roots do not lead to gets none.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from model.passes import Part, joint_passes
+from model.run import Run
+
+
+class Unfed(NamedTuple):
+    """A send function that a pass never gives gradients to: on ``worker``, for a message that
+    went to ``to``."""
+
+    worker: int
+    to: int
+    message: int
+
+    def __str__(self) -> str:
+        return (
+            f"worker {self.worker} waits for gradients of what it sent to worker {self.to} in "
+            f"autograd message {self.message}, but nothing that the roots depend on uses it"
+        )
+
+
+class Foretold(NamedTuple):
+    """One pass: its root's part, and what it waits for without end."""
+
+    root: Part
+    #: the workers that took part
+    workers: list[int]
+    unfed: list[Unfed]
+
+
+def foretell(run: Run, *, ended: bool = True) -> list[Foretold]:
+    """What each pass of the run comes to. ``ended`` False leaves out those that have succeeded."""
+    return [
+        Foretold(root, list(parts), _unfed(root, parts))
+        for root, parts in joint_passes(run)
+        if root.computed >= 0 and (ended or not root.ok)
+    ]
+
+
+def explain(run: Run) -> list[str]:
+    """Why the run hangs, a line for each send function that is waited for: the worker, what was
+    sent, and that nothing uses it. Empty if every pass ends."""
+    lines = []
+    for foretold in foretell(run, ended=False):
+        if foretold.root.ended < 0 or foretold.unfed:
+            lines += [_line(run, foretold.root.context, unfed) for unfed in foretold.unfed]
+    return lines
+
+
+def _line(run: Run, context: int, unfed: Unfed) -> str:
+    for key, outcome in run.got.steps.items() if run.got is not None else ():
+        if outcome.context == context:
+            for sent in run.forecast(*key).unfed:
+                if (sent.src, sent.dst) == (unfed.worker, unfed.to):
+                    where = f"trainers[{key[0]}].steps[{key[1]}]"
+                    return f"{unfed}; in {where} this may be the {sent}"
+    return str(unfed)
+
+
+def _unfed(root: Part, parts: dict[int, Part]) -> list[Unfed]:
+    sends: dict[int, tuple[int, int]] = {}
+    for worker, part in parts.items():
+        for number, node in part.graph.items():
+            if node.message >= 0 and not part.is_recv(number):
+                sends[node.message] = (worker, number)
+    reached: dict[tuple[int, int], None] = {(root.worker, 0): None}
+    queue = list(reached)
+    for worker, number in queue:  # grows while it is walked
+        part = parts[worker]
+        reaching = part.graph[number]
+        found = [(worker, edge[0]) for edge in reaching.edges if edge]
+        if part.is_recv(number) and reaching.message in sends:
+            found.append(sends[reaching.message])
+        for place in found:
+            if place not in reached:
+                reached[place] = None
+                queue.append(place)
+    taking_part = {worker for worker, _ in reached}
+    return [
+        Unfed(worker, parts[worker].sends_to.get(message, -1), message)
+        for message, (worker, number) in sends.items()
+        if (worker, number) not in reached and worker in taking_part
+    ]

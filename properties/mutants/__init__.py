@@ -1,0 +1,20 @@
+"""Planted bugs, a module for each part of the system; see docs/mutants.md."""
+
+from __future__ import annotations
+
+from properties.mutants import agents, nodes, passes, recording, rrefs
+from sim.mutation import Mutant
+
+#: the modules, in the order of the table
+FAMILIES = {
+    "recording": recording.MUTANTS,
+    "passes": passes.MUTANTS,
+    "nodes": nodes.MUTANTS,
+    "rrefs": rrefs.MUTANTS,
+    "agents": agents.MUTANTS,
+}
+
+#: all of them by name
+MUTANTS: dict[str, Mutant] = {
+    mutant.name: mutant for mutants in FAMILIES.values() for mutant in mutants
+}

@@ -1,0 +1,57 @@
+"""Programs for Hypothesis: the generator of campaigns, driven by ``draw``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from model.choices import Choices
+from model.generator import generate
+from model.profiles import Limits
+from model.program import Program
+
+T = TypeVar("T")
+
+
+class HypothesisChoices(Choices):
+    """Choices that Hypothesis makes, replays and shrinks."""
+
+    def __init__(self, draw: Callable[[SearchStrategy[Any]], Any]) -> None:
+        self._draw = draw
+
+    def integer(self, name: str, lo: int, hi: int) -> int:
+        return lo if lo == hi else self._draw(_integers(lo, hi))
+
+    def choice(self, name: str, options: Sequence[T]) -> T:
+        return options[self.integer(name, 0, len(options) - 1)]
+
+    def chance(self, name: str, probability: float) -> bool:
+        # The larger numbers say True, so that it shrinks to False.
+        return self._draw(_integers(0, 99)) >= 100 - round(100 * probability)
+
+    def repeat(self, name: str, lo: int, hi: int) -> Iterator[int]:
+        # A flag before each round instead of a count before all: then any one can be cut out.
+        yield from range(lo)
+        for number in range(lo, hi):
+            if self._draw(_integers(0, 99)) < 25:
+                return
+            yield number
+
+
+_INTEGERS: dict[tuple[int, int], SearchStrategy[int]] = {}
+
+
+def _integers(lo: int, hi: int) -> SearchStrategy[int]:
+    found = _INTEGERS.get((lo, hi))
+    if found is None:
+        found = _INTEGERS[lo, hi] = st.integers(lo, hi)
+    return found
+
+
+@st.composite
+def programs(draw: Callable[[SearchStrategy[Any]], Any], limits: Limits | None = None) -> Program:
+    """Programs as campaigns draw them; they shrink to one operation on one worker."""
+    return generate(HypothesisChoices(draw), limits)

@@ -1,0 +1,187 @@
+"""The generator: all it draws can be run, it reaches everything, and Hypothesis can shrink it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import HealthCheck, find, settings
+
+from model.choices import SeededChoices
+from model.compare import to_dense
+from model.features import FEATURES, fan_in_workers, features
+from model.flow import forecast
+from model.generator import generate
+from model.interpreter import interpret
+from model.operations import KINDS, compute, initial_values
+from model.profiles import Limits
+from model.program import Input, Op, Program
+from model.sizes import RULES, numel, size
+from properties.strategies import programs
+
+SEEDS = 2000
+LARGEST = 2**53
+
+#: each feature must be in at least so many programs of SEEDS
+RARELY = 10
+
+
+def seeded(seed: int, limits: Limits | None = None) -> Program:
+    return generate(SeededChoices(random.Random(seed)), limits)
+
+
+def test_programs_run_in_one_process_and_end_as_forecast() -> None:
+    for seed in range(SEEDS):
+        program = seeded(seed)
+        outcome = interpret(program)
+        for trainer, number, step in program.steps:
+            promised = forecast(program, trainer, number)
+            got = outcome.steps[trainer, number]
+            first = got.first_error if step.retry else got.error
+            assert (first is not None) == bool(promised.errors), seed
+            assert first is None or first in promised.errors
+            if step.retry:
+                assert got.error is None
+            if got.error is None:
+                assert len(got.passes) == sum(b.times for b in step.backwards)
+                assert all(got.passes), f"seed {seed}: a pass reached no leaf"
+
+
+def test_exact_programs_stay_below_the_largest_exact_integer() -> None:
+    largest = 0.0
+    for seed in range(SEEDS):
+        program = seeded(seed)
+        if program.mode != "exact":
+            continue
+        outcome = interpret(program)
+        values = [*outcome.leaves, *(v for kept in outcome.kept.values() for v in kept)]
+        for step in outcome.steps.values():
+            values += [*step.roots.values(), *(g for grads in step.passes for g in grads.values())]
+        for value in map(to_dense, values):
+            assert torch.equal(value, value.round())
+            largest = max([largest, *value.abs().flatten().tolist()])
+    assert 1000 < largest < LARGEST
+
+
+def test_only_programs_meant_to_wait_have_send_functions_that_are_never_fed() -> None:
+    waiting = 0
+    for seed in range(SEEDS):
+        program = seeded(seed, Limits(unused=False))
+        assert not any(forecast(program, t, s).unfed for t, s, _ in program.steps), seed
+        program = seeded(seed)
+        waiting += any(forecast(program, t, s).unfed for t, s, _ in program.steps)
+    assert waiting > RARELY
+
+
+def test_every_feature_is_reached() -> None:
+    reached: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        reached.update(name for name, count in features(seeded(seed)).items() if count)
+    rare = {name: reached[name] for name in FEATURES if reached[name] < RARELY}
+    assert rare == {}
+
+
+def test_the_same_seed_gives_the_same_program() -> None:
+    for seed in range(50):
+        assert seeded(seed) == seeded(seed)
+    assert len({seeded(seed) for seed in range(200)}) > 190
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_sizes_are_what_torch_makes(kind: str) -> None:
+    """Shapes are equal, and no element is larger than its bound."""
+    spec = KINDS[kind]
+    shapes = [(2, 3), (3, 2), (3,), (), (1,), (0,), (2, 1), (0, 2)]
+    if kind == "embedding":
+        shapes = [(3, 2), (2, 2)]
+    op = Op(kind=kind, inputs=(Input(1),) * spec.least, worker=0, factor=3)
+    for number, a in enumerate(shapes):
+        for b in shapes if spec.least == 2 else [a]:
+            inputs = [
+                initial_values(leaf, "exact")
+                for leaf in _leaves((a, b)[: spec.least], seed=number)
+            ]
+            out = compute(op, inputs)
+            outs = out if isinstance(out, tuple) else (out,)
+            bounds = RULES[kind](3, [size(tuple(x.shape), 3.0) for x in inputs])
+            for value, bound in zip(outs, bounds, strict=True):
+                assert tuple(value.shape) == bound.shape
+                assert value.numel() == numel(bound.shape) == bound.count
+                assert not value.numel() or float(value.abs().max()) <= bound.most
+
+
+def _leaves(shapes: tuple[tuple[int, ...], ...], seed: int) -> list[object]:
+    from model.program import Leaf
+
+    return [Leaf(owner=0, shape=shape, seed=seed + n) for n, shape in enumerate(shapes)]
+
+
+# -- shrinking ------------------------------------------------------------------------------------
+
+QUICKLY = settings(
+    max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck), database=None
+)
+
+
+def ops(program: Program) -> int:
+    return sum(len(step.ops) for _, _, step in program.steps)
+
+
+def test_nothing_wrong_shrinks_to_one_operation_on_one_worker() -> None:
+    program = find(programs(), lambda _: True, settings=QUICKLY)
+    assert (program.workers, len(program.trainers), len(program.leaves)) == (1, 1, 1)
+    (step,) = program.trainers[0].steps
+    assert [op.kind for op in step.ops] == ["scale", "total"]
+    assert all(op.call == "local" for op in step.ops)
+
+
+def test_a_fan_in_from_two_workers_shrinks_to_the_smallest() -> None:
+    def fans_in(program: Program) -> bool:
+        """Some value is made of what two other workers made."""
+        return any(
+            len({step.ops[i - x.back].worker for x in op.inputs if i >= x.back} - {op.worker}) > 1
+            for _, _, step in program.steps
+            for i, op in enumerate(step.ops)
+        )
+
+    program = find(programs(), fans_in, settings=QUICKLY)
+    assert program.workers == 3
+    assert len(program.trainers) == 1 and len(program.leaves) == 1
+    (step,) = program.trainers[0].steps
+    # One on each of two workers, and the sum of both.
+    assert len(step.ops) == 3
+    assert [op.kind for op in step.ops] == ["scale", "scale", "total"]
+
+
+def test_a_planted_dependency_bug_shrinks_to_its_smallest_program() -> None:
+    def counted_wrongly(program: Program) -> bool:
+        """As if an engine forgot the third edge into a node: a value with three uses, one of
+        them by reference on its owner, all on another worker than the trainer's."""
+        return any(
+            op.call == "remote"
+            and sum(
+                user.worker == op.worker and any(x.how == "rref" and j - x.back == i for x in user.inputs)
+                for j, user in enumerate(step.ops)
+            )
+            >= 3
+            for _, _, step in program.steps
+            for i, op in enumerate(step.ops)
+        )
+
+    program = find(programs(), counted_wrongly, settings=QUICKLY)
+    (step,) = program.trainers[0].steps
+    assert ops(program) <= 5
+
+
+def test_fan_in_counts_owners_of_leaves_too() -> None:
+    program = find(
+        programs(),
+        lambda p: any(
+            len(fan_in_workers(p, i, s)) > 2 for _, _, s in p.steps for i in range(len(s.ops))
+        ),
+        settings=QUICKLY,
+    )
+    assert program.workers == 3
+    assert ops(program) <= 3

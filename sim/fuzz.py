@@ -1,0 +1,305 @@
+"""Campaigns: one random program after the other, each run on workers and checked.
+
+A seed is a scenario: it gives the program and the world it runs in. The same seeds give the same
+verdicts in the same order, however many processes share the work.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import signal
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count, islice
+from multiprocessing import get_context
+from types import FrameType
+from typing import NamedTuple
+
+import torch
+
+from model.checks import check
+from model.choices import SeededChoices
+from model.features import FEATURES, features
+from model.generator import generate
+from model.interpreter import interpret
+from model.program import Program
+from model.run import Run, Violation
+from sim.device import quiet_torch
+from sim.program_run import run_program
+from sim.scheduler import Order
+
+#: one scenario in so many is run twice, and the digests are compared
+REPEAT_EVERY = 16
+#: steps of the scheduler that a scenario may take; the largest takes some thousands
+MAX_STEPS = 400_000
+#: seconds of real time that a scenario may take
+TIMEOUT_S = 60.0
+#: scenarios that a process is given at a time
+_CHUNK = 8
+
+_LATENCIES = (
+    "lognormal:0.001:0.5",
+    "lognormal:0.001:0.5",
+    "lognormal:0.001:1.5",
+    "uniform:0.0001:0.01",
+    "constant:0.001",
+    "0",
+)
+_ORDERS: tuple[Order, ...] = ("fifo", "random")
+
+
+class Scenario(NamedTuple):
+    """What a seed stands for."""
+
+    seed: int
+    program: Program
+    latency: str
+    order: Order
+
+
+class Verdict(NamedTuple):
+    """What became of one seed. ``features``: those that its program has, if they were asked for.
+    ``hang``: a pass was to hang and did."""
+
+    seed: int
+    violations: tuple[Violation, ...]
+    hang: bool
+    features: tuple[str, ...]
+    digest: str
+    events: int
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+
+def scenario_of(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    world = random.Random(repr(("world", seed)))
+    program = generate(SeededChoices(random.Random(seed)))
+    return Scenario(seed, program, world.choice(_LATENCIES), world.choice(_ORDERS))
+
+
+def play(scenario: Scenario, *, times: int = 1) -> Run:
+    """Run a scenario in one process and on workers, the latter ``times`` times.
+
+    What no program should cause is in :attr:`Run.crash` of what comes back.
+    """
+    program = scenario.program
+    expected = interpret(program)
+    digests = []
+    for _ in range(times):
+        try:
+            played = run_program(
+                program,
+                seed=scenario.seed,
+                latency=scenario.latency,
+                order=scenario.order,
+                max_steps=MAX_STEPS,
+            )
+        except Exception as error:
+            crash = f"{type(error).__name__}: {error}"
+            return Run([], program, expected, crash=crash, digests=tuple(digests))
+        digests.append(played.cluster.trace.digest())
+    return Run(
+        played.cluster.trace.records,
+        program,
+        expected,
+        played.outcome,
+        ended_s=played.cluster.runtime.now(),
+        waits=played.waits,
+        digests=tuple(digests),
+    )
+
+
+def judge(seed: int, *, with_features: bool = False) -> Verdict:
+    """Play the scenario of a seed and check everything."""
+    scenario = scenario_of(seed)
+    run = play(scenario, times=2 if seed % REPEAT_EVERY == 0 else 1)
+    found = features(scenario.program) if with_features else {}
+    return Verdict(
+        seed,
+        tuple(check(run)),
+        run.hangs,
+        tuple(name for name, times in found.items() if times),
+        run.digests[0] if run.digests else "",
+        len(run.records),
+    )
+
+
+# -- many seeds -----------------------------------------------------------------------------------
+
+
+class TooLongError(BaseException):
+    """A scenario took more real time than it may. No code under test handles it."""
+
+
+@contextmanager
+def quiet(device: str = "cpu") -> Iterator[None]:
+    """One thread, one device, no log: what a process that judges many seeds wants."""
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with quiet_torch(device):
+            yield
+    finally:
+        logging.disable(level)
+
+
+def judge_in_time(seed: int, *, with_features: bool = False) -> Verdict:
+    """As :func:`judge`, ended after :data:`TIMEOUT_S`. For the main thread."""
+
+    def too_long(signum: int, frame: FrameType | None) -> None:
+        raise TooLongError
+
+    before = signal.signal(signal.SIGALRM, too_long)
+    signal.setitimer(signal.ITIMER_REAL, TIMEOUT_S)
+    try:
+        return judge(seed, with_features=with_features)
+    except TooLongError:
+        seen = f"it was still running after {TIMEOUT_S:g} s of real time"
+        violation = Violation("progress", "the run broke off", "an end", seen)
+        return Verdict(seed, (violation,), False, (), "", 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def judge_all(
+    seeds: Iterable[int], *, jobs: int = 1, device: str = "cpu", with_features: bool = False
+) -> Iterator[Verdict]:
+    """The verdicts on all seeds, in their order."""
+    if jobs == 1:
+        with quiet(device):
+            for seed in seeds:
+                yield judge_in_time(seed, with_features=with_features)
+        return
+    # A process that has used CUDA cannot be copied; one that has not starts at once that way.
+    context = get_context("spawn" if device == "cuda" else "fork")
+    left = iter(seeds)
+    running: deque[Future[list[Verdict]]] = deque()
+    with ProcessPoolExecutor(jobs, context, _ignore_interrupts) as pool:
+        try:
+            while True:
+                while len(running) < 2 * jobs and (chunk := list(islice(left, _CHUNK))):
+                    running.append(pool.submit(_judge_chunk, chunk, device, with_features))
+                if not running:
+                    return
+                yield from running.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+
+
+def _judge_chunk(seeds: list[int], device: str, with_features: bool) -> list[Verdict]:
+    with quiet(device):
+        return [judge_in_time(seed, with_features=with_features) for seed in seeds]
+
+
+# -- a campaign -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Failure:
+    """One kind of thing that broke, and the first scenario that showed it."""
+
+    seed: int
+    violation: Violation
+    #: scenarios in which it was the first thing to break
+    count: int = 1
+    #: everything else that broke in the first one
+    also: list[Violation] = field(default_factory=list)
+
+    @property
+    def replay(self) -> str:
+        """A command line that shows it again."""
+        return f"squall fuzz --seeds {self.seed}:{self.seed + 1}"
+
+
+@dataclass
+class Campaign:
+    """What a campaign has found so far."""
+
+    scenarios: int = 0
+    #: by property and what broke, in the order in which they were found
+    failures: dict[tuple[str, str], Failure] = field(default_factory=dict)
+    failed: int = 0
+    hangs: int = 0
+    events: int = 0
+    features: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    interrupted: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+    @property
+    def scenarios_per_second(self) -> float:
+        return self.scenarios / self.seconds if self.seconds else 0.0
+
+    def add(self, verdict: Verdict) -> Failure | None:
+        """Count a verdict. Returns the failure if it is of a new kind."""
+        self.scenarios += 1
+        self.hangs += verdict.hang
+        self.events += verdict.events
+        self.features.update(verdict.features)
+        if verdict.ok:
+            return None
+        self.failed += 1
+        first, *also = verdict.violations
+        key = (first.property, first.what)
+        known = self.failures.get(key)
+        if known is not None:
+            known.count += 1
+            return None
+        failure = self.failures[key] = Failure(verdict.seed, first, also=also)
+        return failure
+
+    def feature_counts(self) -> dict[str, int]:
+        """In how many scenarios each feature occurred, those that never did included."""
+        return {name: self.features[name] for name in FEATURES}
+
+
+def run_campaign(
+    seeds: Iterable[int] | None = None,
+    *,
+    minutes: float | None = None,
+    jobs: int = 1,
+    device: str = "cpu",
+    with_features: bool = False,
+    on_verdict: Callable[[Verdict, Failure | None, Campaign], object] | None = None,
+) -> Campaign:
+    """Judge ``seeds`` (from 0 on, if there are none given), for ``minutes`` at most.
+
+    ``on_verdict`` is called with each verdict, and with the failure if it is of a new kind. An
+    interrupt ends the campaign and keeps what it has found.
+    """
+    campaign = Campaign()
+    started = time.perf_counter()
+    verdicts = judge_all(
+        count() if seeds is None else seeds, jobs=jobs, device=device, with_features=with_features
+    )
+    try:
+        for verdict in verdicts:
+            failure = campaign.add(verdict)
+            campaign.seconds = time.perf_counter() - started
+            if on_verdict is not None:
+                on_verdict(verdict, failure, campaign)
+            if minutes is not None and campaign.seconds >= minutes * 60:
+                break
+    except KeyboardInterrupt:
+        campaign.interrupted = True
+    finally:
+        verdicts.close()
+    campaign.seconds = time.perf_counter() - started
+    return campaign
