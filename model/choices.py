@@ -3,13 +3,13 @@
 One generator, two drivers: :class:`SeededChoices` for campaigns, and one over Hypothesis's
 ``draw`` for property tests (properties/strategies.py). A choice has a name, which says what it
 decides; and a simplest answer, to which Hypothesis shrinks it: an integer to its lower bound, a
-choice to the first option, a chance to False, a repetition to the fewest rounds.
+choice to the first option, a chance to False.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -27,10 +27,10 @@ class Choices(Protocol):
     def chance(self, name: str, probability: float) -> bool:
         """True with about this probability."""
 
-    def repeat(self, name: str, lo: int, hi: int) -> Iterable[int]:
-        """0, 1, 2, … for at least ``lo`` and at most ``hi`` rounds of other choices.
+    def group(self, name: str, part: Callable[[], T]) -> T:
+        """What ``part`` returns, which makes further choices: those of one part of the whole.
 
-        A driver that shrinks can leave out any one round.
+        A driver that shrinks can leave out a group together with one of the count of them.
         """
 
 
@@ -49,5 +49,5 @@ class SeededChoices:
     def chance(self, name: str, probability: float) -> bool:
         return self._random() < probability
 
-    def repeat(self, name: str, lo: int, hi: int) -> Iterable[int]:
-        return range(lo + int(self._random() * (hi - lo + 1)))
+    def group(self, name: str, part: Callable[[], T]) -> T:
+        return part()

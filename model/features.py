@@ -134,7 +134,8 @@ def _self_calls(program: Program) -> int:
 def _calls_back(program: Program) -> int:
     """A worker on the way is asked by one that it asked."""
     return sum(
-        _is_called(op) and any(a == c != b for a, b, c in zip(path, path[1:], path[2:], strict=False))
+        _is_called(op)
+        and any(a == c != b for a, b, c in zip(path, path[1:], path[2:], strict=False))
         for trainer, _, _, op in _ops(program)
         for path in (_path(trainer, op),)
     )
@@ -246,9 +247,7 @@ def fan_in_workers(program: Program, index: int, step: Step) -> set[int]:
 
 
 def _fan_in(program: Program) -> int:
-    return sum(
-        len(fan_in_workers(program, index, step)) > 1 for _, step, index, _ in _ops(program)
-    )
+    return sum(len(fan_in_workers(program, index, step)) > 1 for _, step, index, _ in _ops(program))
 
 
 def _diamonds(program: Program) -> int:
@@ -405,9 +404,7 @@ def _where(where: str) -> Feature:
 
 
 def _at_once(program: Program) -> int:
-    return max(
-        sum(len(t.steps) if t.overlap else 1 for t in program.trainers) - 1, 0
-    )
+    return max(sum(len(t.steps) if t.overlap else 1 for t in program.trainers) - 1, 0)
 
 
 #: by name, in the order of the list in the documentation
@@ -450,7 +447,9 @@ FEATURES: dict[str, Feature] = {
     "RRef kept by another worker": _any_use(lambda p, use: use.input.how == "kept_rref"),
     "RRef dropped at once": _keep("now"),
     "RRef dropped after its last use": _keep("use"),
-    "parameters on several owners": lambda p: len({x.owner for x in p.leaves if x.requires_grad}) > 1,
+    "parameters on several owners": lambda p: (
+        len({x.owner for x in p.leaves if x.requires_grad}) > 1
+    ),
     "RRef.backward": _where("rref"),
     # graphs
     "chain across workers": _chains,

@@ -9,7 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from model.choices import Choices
-from model.program import Call, Grad, Hook, Mode
+from model.program import Call, Dtype, Grad, Hook, Mode
+
+#: significant bits of each dtype
+BITS: dict[Dtype, int] = {"bfloat16": 8, "float32": 24, "complex64": 24, "float64": 53}
 
 _WORKERS = (1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 6, 8)
 _TRAINERS = (1, 1, 1, 1, 2, 2, 2, 3, 4)

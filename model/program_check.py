@@ -132,7 +132,9 @@ def _check_input(program: Program, step: Step, index: int, input: Input, place: 
             "a later one"
         )
     if input.back > there:
-        raise ProgramError(f"{place}.back: {input.back} is too far: there are {there} values before")
+        raise ProgramError(
+            f"{place}.back: {input.back} is too far: there are {there} values before"
+        )
     is_leaf, number = source(program, index, input)
     made = None if is_leaf else step.ops[number]
     outputs = 1 if made is None else KINDS[made.kind].outputs
@@ -151,7 +153,9 @@ def _check_input(program: Program, step: Step, index: int, input: Input, place: 
 def _check_lookup(program: Program, index: int, op: Op, place: str) -> None:
     is_leaf, number = source(program, index, op.inputs[0])
     if not is_leaf or program.leaves[number].kind != "embedding":
-        raise ProgramError(f"{place}.inputs[0]: embedding looks up in a leaf of kind embedding only")
+        raise ProgramError(
+            f"{place}.inputs[0]: embedding looks up in a leaf of kind embedding only"
+        )
     if op.relay == "double":
         raise ProgramError(f"{place}.relay: double is not for an embedding")
 

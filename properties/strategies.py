@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -32,13 +32,14 @@ class HypothesisChoices(Choices):
         # The larger numbers say True, so that it shrinks to False.
         return self._draw(_integers(0, 99)) >= 100 - round(100 * probability)
 
-    def repeat(self, name: str, lo: int, hi: int) -> Iterator[int]:
-        # A flag before each round instead of a count before all: then any one can be cut out.
-        yield from range(lo)
-        for number in range(lo, hi):
-            if self._draw(_integers(0, 99)) < 25:
-                return
-            yield number
+    def group(self, name: str, part: Callable[[], T]) -> T:
+        # What is drawn inside of a drawn strategy is a span, and the shrinker cuts out spans.
+        return self._draw(_group(part))
+
+
+@st.composite
+def _group(draw: Callable[[SearchStrategy[Any]], Any], part: Callable[[], T]) -> T:
+    return part()
 
 
 _INTEGERS: dict[tuple[int, int], SearchStrategy[int]] = {}

@@ -77,13 +77,28 @@ BACKWARD = "program.trainers[0].steps[0].backwards[0]"
         (lambda d: first_op(d).update(kind="div"), f"{OP}.kind: 'div' is no operation; there are"),
         (lambda d: first_op(d).update(kind="tanh"), f"{OP}.kind: tanh does not keep integers"),
         (lambda d: first_op(d).update(kind="sum"), f"{OP}.inputs: sum takes 1, not 2"),
-        (lambda d: first_op(d).update(call="push"), f"{OP}.call: 'push' is wrong: should be 'local'"),
-        (lambda d: first_op(d).update(call="local"), f"{OP}.worker: a local operation is on worker 0"),
+        (
+            lambda d: first_op(d).update(call="push"),
+            f"{OP}.call: 'push' is wrong: should be 'local'",
+        ),
+        (
+            lambda d: first_op(d).update(call="local"),
+            f"{OP}.worker: a local operation is on worker 0",
+        ),
         (lambda d: first_op(d).update(builtin=True, hooks=["look"]), f"{OP}.builtin: an operator"),
-        (lambda d: first_op(d)["inputs"][0].update(back=0), f"{OP}.inputs[0].back: 0 is no earlier"),
-        (lambda d: first_op(d)["inputs"][1].update(back=-1), f"{OP}.inputs[1].back: -1 is no earlier"),
+        (
+            lambda d: first_op(d)["inputs"][0].update(back=0),
+            f"{OP}.inputs[0].back: 0 is no earlier",
+        ),
+        (
+            lambda d: first_op(d)["inputs"][1].update(back=-1),
+            f"{OP}.inputs[1].back: -1 is no earlier",
+        ),
         (lambda d: first_op(d)["inputs"][1].update(back=3), f"{OP}.inputs[1].back: 3 is too far"),
-        (lambda d: first_op(d)["inputs"][1].update(output=1), f"{OP}.inputs[1].output: 1 is not one"),
+        (
+            lambda d: first_op(d)["inputs"][1].update(output=1),
+            f"{OP}.inputs[1].output: 1 is not one",
+        ),
         (lambda d: first_op(d).update(keep="now"), "ops[1].inputs[0].back: ops[0] is dropped"),
         (lambda d: first_op(d).update(call="sync", keep="use"), f"{OP}.keep: a call of kind sync"),
         (lambda d: d["trainers"][0].update(worker=2), "program.trainers[0].worker: 2 is not one"),
@@ -129,7 +144,9 @@ def test_one_message_names_the_place(change: Change, message: str) -> None:
 def test_a_leaf_that_one_trainer_changes_is_not_for_another() -> None:
     data = json.loads(dump_program(SMALL))
     data["trainers"].append(data["trainers"][0] | {"optimizer": {"leaves": [1]}})
-    with pytest.raises(ProgramError, match=r"trainers\[1\].optimizer.leaves\[0\]: trainers\[0\] uses"):
+    with pytest.raises(
+        ProgramError, match=r"trainers\[1\].optimizer.leaves\[0\]: trainers\[0\] uses"
+    ):
         program_from_json(data)
 
 

@@ -11,13 +11,15 @@ from hypothesis import HealthCheck, find, settings
 
 from model.choices import SeededChoices
 from model.compare import to_dense
-from model.features import FEATURES, fan_in_workers, features
+from model.features import FEATURES, features
 from model.flow import forecast
 from model.generator import generate
 from model.interpreter import interpret
+from model.joint import ACCUMULATE_NAME
 from model.operations import KINDS, compute, initial_values
 from model.profiles import Limits
-from model.program import Input, Op, Program
+from model.program import Input, Leaf, Op, Program, Step, source
+from model.shape_graph import Graph
 from model.sizes import RULES, numel, size
 from properties.strategies import programs
 
@@ -46,7 +48,6 @@ def test_programs_run_in_one_process_and_end_as_forecast() -> None:
                 assert got.error is None
             if got.error is None:
                 assert len(got.passes) == sum(b.times for b in step.backwards)
-                assert all(got.passes), f"seed {seed}: a pass reached no leaf"
 
 
 def test_exact_programs_stay_below_the_largest_exact_integer() -> None:
@@ -100,8 +101,7 @@ def test_sizes_are_what_torch_makes(kind: str) -> None:
     for number, a in enumerate(shapes):
         for b in shapes if spec.least == 2 else [a]:
             inputs = [
-                initial_values(leaf, "exact")
-                for leaf in _leaves((a, b)[: spec.least], seed=number)
+                initial_values(leaf, "exact") for leaf in _leaves((a, b)[: spec.least], seed=number)
             ]
             out = compute(op, inputs)
             outs = out if isinstance(out, tuple) else (out,)
@@ -109,12 +109,10 @@ def test_sizes_are_what_torch_makes(kind: str) -> None:
             for value, bound in zip(outs, bounds, strict=True):
                 assert tuple(value.shape) == bound.shape
                 assert value.numel() == numel(bound.shape) == bound.count
-                assert not value.numel() or float(value.abs().max()) <= bound.most
+                assert not value.numel() or float(value.detach().abs().max()) <= bound.most
 
 
-def _leaves(shapes: tuple[tuple[int, ...], ...], seed: int) -> list[object]:
-    from model.program import Leaf
-
+def _leaves(shapes: tuple[tuple[int, ...], ...], seed: int) -> list[Leaf]:
     return [Leaf(owner=0, shape=shape, seed=seed + n) for n, shape in enumerate(shapes)]
 
 
@@ -125,8 +123,10 @@ QUICKLY = settings(
 )
 
 
-def ops(program: Program) -> int:
-    return sum(len(step.ops) for _, _, step in program.steps)
+def makers(program: Program, step: Step, index: int) -> set[int]:
+    """On which workers the inputs of an operation were computed."""
+    sources = [source(program, index, input) for input in step.ops[index].inputs]
+    return {step.ops[number].worker for is_leaf, number in sources if not is_leaf}
 
 
 def test_nothing_wrong_shrinks_to_one_operation_on_one_worker() -> None:
@@ -141,9 +141,9 @@ def test_a_fan_in_from_two_workers_shrinks_to_the_smallest() -> None:
     def fans_in(program: Program) -> bool:
         """Some value is made of what two other workers made."""
         return any(
-            len({step.ops[i - x.back].worker for x in op.inputs if i >= x.back} - {op.worker}) > 1
+            len(makers(program, step, index) - {op.worker}) > 1
             for _, _, step in program.steps
-            for i, op in enumerate(step.ops)
+            for index, op in enumerate(step.ops)
         )
 
     program = find(programs(), fans_in, settings=QUICKLY)
@@ -157,31 +157,27 @@ def test_a_fan_in_from_two_workers_shrinks_to_the_smallest() -> None:
 
 def test_a_planted_dependency_bug_shrinks_to_its_smallest_program() -> None:
     def counted_wrongly(program: Program) -> bool:
-        """As if an engine forgot the third edge into a node: a value with three uses, one of
-        them by reference on its owner, all on another worker than the trainer's."""
+        """As an engine would see that counts a second edge between two nodes only where no
+        third one leads to the same node."""
         return any(
-            op.call == "remote"
-            and sum(
-                user.worker == op.worker and any(x.how == "rref" and j - x.back == i for x in user.inputs)
-                for j, user in enumerate(step.ops)
-            )
-            >= 3
-            for _, _, step in program.steps
-            for i, op in enumerate(step.ops)
+            has_mixed_edges(graph)
+            for step in interpret(program).steps.values()
+            for graph in step.graphs
         )
 
     program = find(programs(), counted_wrongly, settings=QUICKLY)
     (step,) = program.trainers[0].steps
-    assert ops(program) <= 5
+    (graph,) = interpret(program).steps[0, 0].graphs
+    # The leaf, what is used, its square, the sum of both, and the sum of that.
+    assert len(graph.nodes) in (5, 6)
+    assert len(step.ops) <= 4
+    assert program.workers == 1
 
 
-def test_fan_in_counts_owners_of_leaves_too() -> None:
-    program = find(
-        programs(),
-        lambda p: any(
-            len(fan_in_workers(p, i, s)) > 2 for _, _, s in p.steps for i in range(len(s.ops))
-        ),
-        settings=QUICKLY,
-    )
-    assert program.workers == 3
-    assert ops(program) <= 3
+def has_mixed_edges(graph: Graph) -> bool:
+    parents: dict[int, list[int]] = {}
+    for number, node in enumerate(graph.nodes):
+        for edge in node.edges:
+            if edge is not None and graph.nodes[edge[0]].name != ACCUMULATE_NAME:
+                parents.setdefault(edge[0], []).append(number)
+    return any(1 < len(set(nodes)) < len(nodes) for nodes in parents.values())

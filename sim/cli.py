@@ -15,6 +15,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from sim.cli_fuzz import EPILOG as FUZZ_EPILOG
+from sim.cli_fuzz import fuzz, properties
 from sim.cli_input import BadInput, read_run_options
 from sim.cli_report import bad_input_json, print_report, run_json
 from sim.cli_streams import each_warning_once, stdout_to_stderr
@@ -164,9 +166,7 @@ def run(
 def conformance(
     suites: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[SUITE]...", help="Suites to run; all of them if none is named."
-        ),
+        typer.Argument(metavar="SUITE", help="Suites to run; all of them if none is named."),
     ] = None,
     pattern: Annotated[
         str, typer.Option("-k", metavar="PATTERN", help="Only tests with this in their name.")
@@ -195,6 +195,10 @@ def conformance(
     else:
         print_conformance(outcome, console)
     raise typer.Exit(0 if outcome.ok else FAILED)
+
+
+app.command(epilog=FUZZ_EPILOG)(fuzz)
+app.command()(properties)
 
 
 def _version() -> str:

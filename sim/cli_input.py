@@ -81,7 +81,7 @@ def read_run_options(
         seed=integer("--seed", seed, 0, MAX_SEED),
         latency=_latency(latency),
         engine=one_of("--engine", engine, ENGINES),
-        device=_device(device),
+        device=device_name(device),
         check=check,
     )
 
@@ -115,7 +115,7 @@ def _latency(text: str) -> str:
     return text
 
 
-def _device(text: str) -> str:
+def device_name(text: str) -> str:
     one_of("--device", text, DEVICES)
     if text == "cuda":
         import torch

@@ -101,9 +101,12 @@ def collect(suites: Iterable[str] = (), pattern: str = "") -> list[Test]:
     ]
 
 
-def run(tests: Iterable[Test], *, jobs: int = 1) -> Iterator[Result]:
-    """Play each test on a cluster of its own, ``jobs`` at a time; results as they come."""
-    for test, played in play_all(list(tests), jobs=jobs):
+def run(tests: Iterable[Test], *, jobs: int = 1, preload: bool = True) -> Iterator[Result]:
+    """Play each test on a cluster of its own, ``jobs`` at a time; results as they come.
+
+    ``preload`` as in :func:`~sim.conformance_pool.play_all`.
+    """
+    for test, played in play_all(list(tests), jobs=jobs, preload=preload):
         yield judge(test, played)
 
 

@@ -37,19 +37,16 @@ class MissingPackageError(RuntimeError):
 
 
 def play_all(
-    tests: Sequence[Test], *, jobs: int = 1, timeout_s: float = TIMEOUT_S
+    tests: Sequence[Test], *, jobs: int = 1, timeout_s: float = TIMEOUT_S, preload: bool = True
 ) -> Iterator[tuple[Test, Played]]:
     """Each test with what became of it, as they end, at most ``jobs`` at a time.
 
-    A test that takes more than ``timeout_s`` seconds of wall time has failed. Raises
-    :class:`MissingPackageError`.
+    A test that takes more than ``timeout_s`` seconds of wall time has failed. ``preload`` imports
+    PyTorch's test utilities, which change settings (Hypothesis's among them), here and not in
+    each copy. Raises :class:`MissingPackageError`.
     """
-    try:
-        importlib.import_module("torch.testing._internal.common_distributed")
-    except ModuleNotFoundError as error:
-        raise MissingPackageError(
-            f"PyTorch's test utilities need the package {error.name}: pip install {error.name}"
-        ) from None
+    if preload:
+        _preload()
     waiting = list(reversed(tests))
     running: dict[int, _Child] = {}
     with tempfile.TemporaryDirectory(prefix="squall-conformance-") as name:
@@ -73,6 +70,15 @@ def play_all(
         finally:
             for child in running.values():
                 child.end()
+
+
+def _preload() -> None:
+    try:
+        importlib.import_module("torch.testing._internal.common_distributed")
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            f"PyTorch's test utilities need the package {error.name}: pip install {error.name}"
+        ) from None
 
 
 class _Child:

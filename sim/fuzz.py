@@ -10,8 +10,9 @@ import logging
 import random
 import signal
 import time
+import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -94,17 +95,14 @@ def play(scenario: Scenario, *, times: int = 1) -> Run:
     expected = interpret(program)
     digests = []
     for _ in range(times):
-        try:
-            played = run_program(
-                program,
-                seed=scenario.seed,
-                latency=scenario.latency,
-                order=scenario.order,
-                max_steps=MAX_STEPS,
-            )
-        except Exception as error:
-            crash = f"{type(error).__name__}: {error}"
-            return Run([], program, expected, crash=crash, digests=tuple(digests))
+        played = run_program(
+            program,
+            raises=False,
+            seed=scenario.seed,
+            latency=scenario.latency,
+            order=scenario.order,
+            max_steps=MAX_STEPS,
+        )
         digests.append(played.cluster.trace.digest())
     return Run(
         played.cluster.trace.records,
@@ -113,6 +111,7 @@ def play(scenario: Scenario, *, times: int = 1) -> Run:
         played.outcome,
         ended_s=played.cluster.runtime.now(),
         waits=played.waits,
+        crash=played.crash,
         digests=tuple(digests),
     )
 
@@ -141,11 +140,12 @@ class TooLongError(BaseException):
 
 @contextmanager
 def quiet(device: str = "cpu") -> Iterator[None]:
-    """One thread, one device, no log: what a process that judges many seeds wants."""
+    """One thread, one device, no log and no warning: for a process that judges many seeds."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with quiet_torch(device):
+        with quiet_torch(device), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             yield
     finally:
         logging.disable(level)
@@ -172,7 +172,7 @@ def judge_in_time(seed: int, *, with_features: bool = False) -> Verdict:
 
 def judge_all(
     seeds: Iterable[int], *, jobs: int = 1, device: str = "cpu", with_features: bool = False
-) -> Iterator[Verdict]:
+) -> Generator[Verdict, None, None]:
     """The verdicts on all seeds, in their order."""
     if jobs == 1:
         with quiet(device):

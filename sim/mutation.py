@@ -1,142 +1,305 @@
-"""Planted bugs: a mutant is one place of ``real/``, changed at run time and put back.
+"""Campaigns against planted bugs: how soon does which property notice?
 
-A mutant is data: the function, a piece of its source that must be there exactly once, and what
-stands there instead. The function is compiled anew from its changed source and takes over the
-new code, so whoever has got hold of the function runs it too. ``real/`` knows nothing of this.
+Each mutant gets a process of its own, in which the scenarios of ``squall fuzz`` run with the bug
+planted, from seed 0 on, until one fails or the time is up. What hangs or dies there is contained.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import inspect
-import textwrap
-import types
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+import json
+import logging
+import os
+import selectors
+import signal
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NamedTuple
 
-#: what a campaign must do, besides running programs, before a mutant can show: one letter each
-SCHEDULES = {
-    "P": "a plain run",
-    "R": "messages overtake each other",
-    "L": "a message is lost",
-    "E": "sending a message fails at once",
-    "X": "a message is delivered twice, or a retry comes late",
-    "T": "tasks of one worker interleave",
-    "K": "a worker is killed",
-    "O": "a timeout fires while the work goes on",
-    "G": "a reference is dropped at a chosen moment",
-    "Q": "shutdown at a chosen moment",
-}
-#: those that only injected faults can bring about
-FAULTS = frozenset("LEXKOQ")
+from sim.mutant import Mutant
+
+#: seconds of real time that one scenario may take before it counts as a hang
+HANG_S = 10.0
+#: seconds to look for a smaller scenario that fails too
+SMALLER_S = 1.0
+#: what stands for a property where the process itself showed the bug
+HANG, CRASH = "hang", "crash"
 
 
-class MutantError(RuntimeError):
-    """A mutant does not fit ``real/`` any more: what it is to change is not there, or twice."""
+class Found(NamedTuple):
+    """A scenario that fails: by what, and how large its program is."""
+
+    seed: int
+    properties: tuple[str, ...]
+    what: str
+    ops: int
+    workers: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mutant:
-    """One planted bug.
+@dataclass
+class Result:
+    """What a campaign against one mutant came to."""
 
-    ``place`` is ``module:Class.function`` below ``real``; in its source, without indentation of
-    its own, ``old`` occurs once and is replaced by ``new``. ``wrong`` says in words what is wrong
-    then; ``origin`` where the bug is from: an issue (i…) or pull request (p…) of PyTorch, or
-    "own". ``needs`` are the letters of the schedules that bring it out, each of which may do.
-    ``unseen``: why no program and no check can tell it yet; empty if it is expected to die.
-    """
-
-    name: str
-    place: str
-    old: str
-    new: str
-    wrong: str
-    origin: str = "own"
-    needs: str = "P"
-    unseen: str = ""
-
-    @property
-    def needs_faults(self) -> bool:
-        """Whether it stays hidden as long as nothing is lost, doubled, late or killed."""
-        return set(self.needs) <= FAULTS
+    mutant: Mutant
+    #: scenarios until the first failure, it included, or until time was up
+    scenarios: int = 0
+    seconds: float = 0.0
+    first: Found | None = None
+    smallest: Found | None = None
+    #: all properties that any failing scenario broke
+    properties: dict[str, None] = field(default_factory=dict)
+    #: why there is no verdict: the process could not do its work
+    problem: str | None = None
 
     @property
-    def expected(self) -> bool:
-        """Whether a campaign without faults should kill it."""
-        return not self.needs_faults and not self.unseen
+    def killed(self) -> bool:
+        return self.first is not None
 
-    @contextlib.contextmanager
-    def apply(self) -> Iterator[None]:
-        """Plant the bug in this process; leaving takes it out. Raises :class:`MutantError`."""
-        function = find_function(self.place)
-        code = self.code(function)
-        before = function.__code__
-        function.__code__ = code
-        try:
-            yield
-        finally:
-            function.__code__ = before
+    @property
+    def by(self) -> str | None:
+        """The property that failed first."""
+        return self.first.properties[0] if self.first is not None else None
 
-    def code(self, function: types.FunctionType) -> types.CodeType:
-        """The code of ``function`` with the bug in it."""
-        source = textwrap.dedent(inspect.getsource(function))
-        count = source.count(self.old)
-        if count != 1:
-            raise MutantError(
-                f"mutant {self.name}: {self.place} has the text to replace {count} times, "
-                "it must be there exactly once; has the source changed?"
-            )
-        changed = source.replace(self.old, self.new)
-        return recompile(function, changed, self.name)
+    @property
+    def replay(self) -> str | None:
+        """A command line that shows the smallest failing scenario."""
+        if self.smallest is None:
+            return None
+        seed = self.smallest.seed
+        return f"squall mutants {self.mutant.name} --seeds {seed}:{seed + 1}"
+
+    def to_json(self) -> dict[str, Any]:
+        mutant, smallest = self.mutant, self.smallest
+        return {
+            "name": mutant.name,
+            "killed": self.killed,
+            "by": self.by,
+            "what": self.first.what if self.first is not None else None,
+            "properties": list(self.properties),
+            "scenarios": self.scenarios,
+            "seconds": round(self.seconds, 3),
+            "expected": mutant.expected,
+            "origin": mutant.origin,
+            "needs": mutant.needs,
+            "smallest": None
+            if smallest is None
+            else {"seed": smallest.seed, "ops": smallest.ops, "workers": smallest.workers},
+            "replay": self.replay,
+            "problem": self.problem,
+        }
 
 
-def find_function(place: str) -> types.FunctionType:
-    """The function at ``module:Class.name``, without what decorators put around it.
+def load_mutants() -> dict[str, Mutant]:
+    """All mutants by name. They live beside the tests, which nothing here may need otherwise."""
+    mutants: dict[str, Mutant] = importlib.import_module("properties.mutants").MUTANTS
+    return mutants
 
-    Raises :class:`MutantError` if there is none.
+
+def run_mutants(
+    mutants: Iterable[Mutant],
+    *,
+    seconds: float = 60.0,
+    jobs: int = 1,
+    seeds: Sequence[int] | None = None,
+    on_result: Callable[[Result], object] | None = None,
+) -> list[Result]:
+    """A campaign of ``seconds`` at most against each mutant; results in the order of ``mutants``.
+
+    ``seeds``: None tries all of them from 0 on. ``on_result`` is called as each campaign ends. An
+    interrupt ends all campaigns, and those that have ended are returned.
     """
-    module, _, path = place.partition(":")
-    found: Any = importlib.import_module(f"real.{module}")
-    for name in path.split("."):
-        try:
-            found = inspect.getattr_static(found, name)
-        except AttributeError:
-            raise MutantError(f"real.{place} does not exist") from None
-    if isinstance(found, property):
-        found = found.fget
-    if isinstance(found, staticmethod | classmethod):
-        found = found.__func__
-    found = inspect.unwrap(found)
-    if not isinstance(found, types.FunctionType):
-        raise MutantError(f"real.{place} is no function")
-    return found
+    waiting = list(mutants)
+    order = {mutant.name: index for index, mutant in enumerate(waiting)}
+    # Imported before the first fork, and not run here: children start clean and at once.
+    import sim.fuzz  # noqa: F401
 
-
-def recompile(function: types.FunctionType, source: str, name: str) -> types.CodeType:
-    """The code that ``source`` gives for ``function``. Raises :class:`MutantError`."""
-    free = function.__code__.co_freevars
-    # The names of the functions around it are arguments here; its own is the module's.
-    text = f"""\
-from __future__ import annotations
-def around({", ".join(free)}):
-    global {function.__name__}
-{textwrap.indent(source, "    ")}
-"""
+    results: list[Result] = []
+    running: dict[int, _Child] = {}
+    selector = selectors.DefaultSelector()
     try:
-        outer = compile(text, f"<mutant {name}>", "exec")
-    except SyntaxError as error:
-        raise MutantError(f"mutant {name} is no Python: {error}") from None
-    found = [
-        code
-        for around in outer.co_consts
-        if isinstance(around, types.CodeType)
-        for code in around.co_consts
-        if isinstance(code, types.CodeType) and code.co_name == function.__name__
-    ]
-    if len(found) != 1:
-        raise MutantError(f"mutant {name}: its source is not the one function {function.__name__}")
-    if found[0].co_freevars != free:
-        raise MutantError(f"mutant {name} uses other variables of the functions around it")
-    return found[0]
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                child = _Child(waiting.pop(0), seconds, seeds)
+                running[child.pipe] = child
+                selector.register(child.pipe, selectors.EVENT_READ)
+            for key, _ in selector.select(timeout=0.25):
+                child = running[key.fd]
+                child.read()
+            for child in list(running.values()):
+                if child.over():
+                    selector.unregister(child.pipe)
+                    del running[child.pipe]
+                    child.end()
+                    results.append(child.result)
+                    if on_result is not None:
+                        on_result(child.result)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for child in running.values():
+            child.end()
+        selector.close()
+    return sorted(results, key=lambda result: order[result.mutant.name])
+
+
+class _Child:
+    """A process with one bug planted, as its parent sees it."""
+
+    def __init__(self, mutant: Mutant, seconds: float, seeds: Sequence[int] | None) -> None:
+        self.result = Result(mutant)
+        self._seconds = seconds
+        self._started = time.monotonic()
+        self._heard = self._started
+        self._seed: int | None = None
+        self._unread = b""
+        self._closed = False
+        self.pipe, writing = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self.pipe)
+            _serve(mutant, writing, seconds, seeds)
+        os.close(writing)
+
+    def read(self) -> None:
+        """Take what the child has said."""
+        part = os.read(self.pipe, 1 << 16)
+        if not part:
+            self._closed = True
+            return
+        self._heard = time.monotonic()
+        *lines, self._unread = (self._unread + part).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+
+    def _take(self, said: Mapping[str, Any]) -> None:
+        result = self.result
+        if "problem" in said:
+            result.problem = said["problem"]
+        elif "starting" in said:
+            self._seed = said["starting"]
+            if not result.killed:
+                result.scenarios += 1
+        elif "found" in said:
+            found = Found(*said["found"])
+            self._found(found._replace(properties=tuple(found.properties)), said["seconds"])
+        else:
+            self._seed = None
+            if not result.killed:
+                result.seconds = said["seconds"]
+
+    def _found(self, found: Found, seconds: float) -> None:
+        result = self.result
+        self._seed = None
+        result.properties.update(dict.fromkeys(found.properties))
+        if result.first is None:
+            result.first = result.smallest = found
+            result.seconds = seconds
+            return
+        assert result.smallest is not None
+        if (found.ops, found.workers) < (result.smallest.ops, result.smallest.workers):
+            result.smallest = found
+
+    def over(self) -> bool:
+        """Whether there is nothing more to expect of it."""
+        if self._closed:
+            if self._seed is not None:
+                self._died(CRASH, "the process died")
+            return True
+        now = time.monotonic()
+        if self._seed is not None and now - self._heard > HANG_S:
+            self._died(HANG, f"a scenario took more than {HANG_S:g} s")
+            return True
+        # The child keeps to its time itself; between two scenarios it is never silent for long.
+        return now - self._started > self._seconds + 2 * HANG_S
+
+    def _died(self, how: str, what: str) -> None:
+        seed = self._seed
+        assert seed is not None
+        if not self.result.killed:
+            from sim.fuzz import scenario_of
+
+            program = scenario_of(seed).program
+            ops = sum(len(step.ops) for _, _, step in program.steps)
+            found = Found(seed, (how,), what, ops, program.workers)
+            self._found(found, time.monotonic() - self._started)
+
+    def end(self) -> None:
+        """Make sure that it is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+        os.close(self.pipe)
+
+
+def _serve(mutant: Mutant, pipe: int, seconds: float, seeds: Sequence[int] | None) -> None:
+    """What the child does. Never returns."""
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        logging.disable(logging.CRITICAL)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(nowhere, fd)
+
+        def say(**facts: object) -> None:
+            os.write(pipe, json.dumps(facts).encode() + b"\n")
+
+        try:
+            with mutant.apply():
+                _attack(say, seconds, seeds)
+        except Exception as error:
+            say(problem=f"{type(error).__name__}: {error}")
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _attack(say: Callable[..., None], seconds: float, seeds: Sequence[int] | None) -> None:
+    from sim.fuzz import judge, quiet, scenario_of
+
+    started = time.monotonic()
+    until = started + seconds
+    found = False
+    with quiet():
+        for seed in count() if seeds is None else seeds:
+            say(starting=seed)
+            violations = judge(seed).violations
+            now = time.monotonic()
+            if violations:
+                program = scenario_of(seed).program
+                names = dict.fromkeys(violation.property for violation in violations)
+                ops = sum(len(step.ops) for _, _, step in program.steps)
+                what = str(violations[0])[:300]
+                seen = Found(seed, tuple(names), what, ops, program.workers)
+                say(found=seen, seconds=now - started)
+                if not found:
+                    found = True
+                    until = min(until, now + SMALLER_S)
+            else:
+                say(passed=seed, seconds=now - started)
+            if now > until:
+                return
+
+
+# -- what it all comes to -------------------------------------------------------------------------
+
+
+def median_seconds(results: Iterable[Result]) -> float | None:
+    """Of those that were killed."""
+    seconds = [result.seconds for result in results if result.killed]
+    return statistics.median(seconds) if seconds else None
+
+
+def only_killers(results: Iterable[Result]) -> dict[str, list[str]]:
+    """By property, the mutants that it alone noticed."""
+    from model.checks import PROPERTIES
+
+    found: dict[str, list[str]] = {property.name: [] for property in PROPERTIES}
+    for result in results:
+        if len(result.properties) == 1:
+            found.setdefault(next(iter(result.properties)), []).append(result.mutant.name)
+    return found

@@ -52,13 +52,18 @@ class ProgramRun:
     outcome: Outcome = field(default_factory=Outcome)
     #: at a deadlock: a line for each task that waits
     waits: list[str] = field(default_factory=list)
+    #: an error that no program can cause by itself, with which the run broke off
+    crash: str | None = None
 
 
-def run_program(program: Program, *, quiet: bool = True, **options: Any) -> ProgramRun:
+def run_program(
+    program: Program, *, quiet: bool = True, raises: bool = True, **options: Any
+) -> ProgramRun:
     """Run ``program`` on a :class:`Cluster` made with ``options``.
 
     A deadlock ends the run and is told in :attr:`ProgramRun.waits`. ``quiet``: leave out what
-    callees print of planted errors. Raises what no program can cause by itself.
+    callees print of planted errors. Raises what no program can cause by itself, or with
+    ``raises`` False tells it in :attr:`ProgramRun.crash`.
     """
     cluster = Cluster(program.workers, **options)
     run = ProgramRun(program, cluster)
@@ -84,6 +89,10 @@ def run_program(program: Program, *, quiet: bool = True, **options: Any) -> Prog
             cluster.shutdown()
         except Deadlock as deadlock:
             run.waits = deadlock.waits
+        except Exception as error:
+            if raises:
+                raise
+            run.crash = f"{type(error).__name__}: {error}"
     run.outcome.leaves = [
         hosts[leaf.owner].leaves[number].detach().clone()
         for number, leaf in enumerate(program.leaves)

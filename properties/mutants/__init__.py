@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from properties.mutants import agents, nodes, passes, recording, rrefs
-from sim.mutation import Mutant
+from sim.mutant import Mutant
 
 #: the modules, in the order of the table
 FAMILIES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.mutation import Mutant
+from sim.mutant import Mutant
 
 MUTANTS = (
     Mutant(

@@ -6,7 +6,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
-from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
+from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
@@ -114,6 +114,9 @@ class Program:
 
 def _loader_code(spec: ModuleSpec) -> CodeType:
     get_code = getattr(spec.loader, "get_code", None)
+    if get_code is None and spec.origin is not None and spec.origin.endswith(".py"):
+        # Somebody else's loader, such as pytest's, of an ordinary source file.
+        get_code = SourceFileLoader(spec.name, spec.origin).get_code
     code = get_code(spec.name) if get_code is not None else None
     if code is None:
         raise ImportError(f"module {spec.name!r} has no Python source", name=spec.name)

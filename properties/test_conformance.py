@@ -1,0 +1,85 @@
+"""The machinery around PyTorch's own tests: what is collected, and what a verdict means."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from properties.commands import squall
+from sim.conformance import SUITES, Test, collect, judge
+from sim.conformance_pool import Played
+from sim.conformance_table import NOT_APPLICABLE
+
+
+def test_every_test_of_the_wheel_is_collected_once():
+    tests = collect()
+    assert len({test.id for test in tests}) == len(tests)
+    counts = Counter(test.suite for test in tests)
+    assert list(counts) == list(SUITES)
+    # As many as torch's own generate_tests makes of these classes.
+    assert counts == {
+        "dist_autograd": 94,
+        "dist_optimizer": 4,
+        "faulty_agent": 28,
+        "examples": 2,
+        "rpc": 215,
+        "tensorpipe_rpc": 39,
+    }
+
+
+def test_a_pattern_and_suites_choose():
+    chosen = collect(["rpc", "dist_autograd"], "NESTED_RPC")
+    assert {test.suite for test in chosen} == {"rpc", "dist_autograd"}
+    assert all("nested_rpc" in test.method for test in chosen)
+
+
+def test_the_table_names_tests_that_exist_and_says_why():
+    ids = {test.id for test in collect()}
+    for name, reason in NOT_APPLICABLE.items():
+        assert name in ids
+        assert reason and reason[0].islower() and not reason.endswith(".")
+
+
+@pytest.fixture
+def excused(monkeypatch: pytest.MonkeyPatch) -> Test:
+    test = collect()[0]
+    monkeypatch.setattr("sim.conformance.NOT_APPLICABLE", {test.id: "needs a violin"})
+    return test
+
+
+def test_the_table_excuses_what_fails_and_what_skips_itself(excused):
+    for outcome in ("failed", "skipped"):
+        result = judge(excused, Played(outcome, "no violin here"))
+        assert (result.verdict, result.why) == ("not_applicable", "needs a violin")
+
+
+def test_a_test_of_the_table_that_passes_is_a_failure(excused):
+    result = judge(excused, Played("passed"))
+    assert result.verdict == "failed"
+    assert "needs a violin" in result.why
+
+
+def test_a_test_that_skips_itself_must_stand_in_the_table():
+    result = judge(collect()[-1], Played("skipped", "Need at least 2 CUDA devices"))
+    assert result.verdict == "failed"
+    assert "Need at least 2 CUDA devices" in result.why
+
+
+def test_the_command_reports_each_test():
+    done = squall("conformance", "dist_optimizer", "-k", "none_grads", "--json", "--jobs", "1")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["tests"] == {"DistOptimizerTest.test_dist_optim_none_grads": "passed"}
+    suite = report["suites"]["dist_optimizer"]
+    assert (suite["passed"], suite["failed"], suite["not_applicable"]) == (1, 0, 0)
+    assert suite["seconds"] > 0
+    assert "1/1" in done.stderr
+
+
+def test_the_command_says_which_suites_there_are():
+    done = squall("conformance", "violin", "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["field"] == "SUITE"
+    assert "dist_autograd" in done.stderr

@@ -1,0 +1,294 @@
+"""``squall fuzz`` and ``squall properties``."""
+
+from __future__ import annotations
+
+import json as json_module
+import math
+import shlex
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from sim.cli_input import ENGINES, MAX_SEED, BadInput, device_name, integer, one_of
+from sim.cli_report import WIDTH
+
+if TYPE_CHECKING:
+    from sim.fuzz import Campaign, Failure, Verdict
+
+FAILED, INTERRUPTED = 1, 130
+DEFAULT_SEEDS = "0:1000"
+MAX_JOBS = 256
+MAX_MINUTES = 60 * 24 * 365
+#: real seconds between two refreshes of the progress bar
+_REFRESH_S = 0.25
+
+EPILOG = """\
+[bold]Examples[/bold]
+
+squall fuzz                          (seeds 0 to 999)
+
+squall fuzz --seeds 0:20000 --jobs 2 --stats
+
+squall fuzz --minutes 60 --json
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FuzzOptions:
+    """What ``squall fuzz`` was asked for, checked. Without ``minutes`` it ends with the seeds."""
+
+    first: int
+    last: int
+    minutes: float | None
+    jobs: int
+    device: str
+    engine: str
+
+
+def read_fuzz_options(
+    *, seeds: str | None, minutes: str | None, jobs: str, device: str, engine: str
+) -> FuzzOptions:
+    """Raises :class:`BadInput` for the first thing that is wrong."""
+    if seeds is not None and minutes is not None:
+        raise BadInput("--minutes", minutes, "expected either --seeds or --minutes, got both")
+    limit = None if minutes is None else _minutes(minutes)
+    first, last = _seeds(seeds or DEFAULT_SEEDS)
+    return FuzzOptions(
+        first=first,
+        last=MAX_SEED if limit is not None else last,
+        minutes=limit,
+        jobs=integer("--jobs", jobs, 1, MAX_JOBS),
+        engine=one_of("--engine", engine, ENGINES),
+        device=device_name(device),
+    )
+
+
+def _seeds(text: str) -> tuple[int, int]:
+    parts = text.split(":")
+    problem = f"expected two integers A:B with 0 <= A < B <= {MAX_SEED}, got {text!r}"
+    try:
+        first, last = (int(part) for part in parts)
+    except ValueError:
+        raise BadInput("--seeds", text, problem) from None
+    if not 0 <= first < last <= MAX_SEED:
+        raise BadInput("--seeds", text, problem)
+    return first, last
+
+
+def _minutes(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= MAX_MINUTES:
+        raise BadInput("--minutes", text, f"expected a positive number, got {text!r}")
+    return value
+
+
+def fuzz(
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A:B",
+            help=f"Scenarios A to B-1, one for each seed (default {DEFAULT_SEEDS}).",
+            show_default=False,
+        ),
+    ] = None,
+    minutes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="M", help="Instead: scenarios from 0 on for M minutes.", show_default=False
+        ),
+    ] = None,
+    jobs: Annotated[str, typer.Option(metavar="J", help="Processes that share the work.")] = "1",
+    device: Annotated[
+        str, typer.Option(metavar="cpu|cuda", help="Where all tensors live.")
+    ] = "cpu",
+    engine: Annotated[
+        str, typer.Option(metavar="port", help="Which engine runs the workers.")
+    ] = "port",
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Show how often each feature of programs occurred.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Run random distributed autograd programs and check that all properties hold.
+
+    The same seeds give the same verdicts in the same order, whatever --jobs says.
+    """
+    options = read_fuzz_options(
+        seeds=seeds, minutes=minutes, jobs=jobs, device=device, engine=engine
+    )
+    from sim.fuzz import run_campaign
+
+    with _Display(options) as display:
+        campaign = run_campaign(
+            range(options.first, options.last),
+            minutes=options.minutes,
+            jobs=options.jobs,
+            device=options.device,
+            with_features=stats or json,
+            on_verdict=display.show,
+        )
+    if json:
+        typer.echo(campaign_json(campaign, options))
+    else:
+        print_campaign(campaign, options, Console(), stats=stats)
+    if campaign.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(0 if campaign.ok else FAILED)
+
+
+class _Display:
+    """Progress on standard error: a bar on a terminal; failures, as they are found, always."""
+
+    def __init__(self, options: FuzzOptions) -> None:
+        # While a scenario runs, sys.stderr is another one.
+        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self._options = options
+        total = options.last - options.first if options.minutes is None else None
+        self._progress = Progress(
+            TextColumn("fuzz"),
+            BarColumn(),
+            MofNCompleteColumn() if total is not None else TextColumn("{task.completed:,}"),
+            TextColumn("{task.fields[speed]}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._progress.add_task("fuzz", total=total, speed="")
+        self._shown = 0.0
+
+    def __enter__(self) -> _Display:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, verdict: Verdict, failure: Failure | None, campaign: Campaign) -> None:
+        if failure is not None:
+            self._console.print(_failure_line(failure, self._options), markup=False)
+        now = time.monotonic()
+        if now - self._shown >= _REFRESH_S:
+            self._shown = now
+            failed = f", {campaign.failed:,} failed" if campaign.failed else ""
+            speed = f"{campaign.scenarios_per_second:,.1f}/s{failed}"
+            self._progress.update(self._task, completed=campaign.scenarios, speed=speed)
+            self._progress.refresh()
+
+
+def _failure_line(failure: Failure, options: FuzzOptions) -> str:
+    return f"seed {failure.seed}: {failure.violation}\n  again: {replay(failure, options)}"
+
+
+def replay(failure: Failure, options: FuzzOptions) -> str:
+    """A command line that shows the failure again."""
+    words = ["squall", "fuzz", "--seeds", f"{failure.seed}:{failure.seed + 1}"]
+    if options.device != "cpu":
+        words += ["--device", options.device]
+    return shlex.join(words)
+
+
+def campaign_json(campaign: Campaign, options: FuzzOptions) -> str:
+    """The object of ``squall fuzz --json``; its keys are in docs/json.md."""
+    outcome = "ok" if campaign.ok else "failed"
+    return json_module.dumps(
+        {
+            "outcome": "interrupted" if campaign.interrupted else outcome,
+            "engine": options.engine,
+            "device": options.device,
+            "jobs": options.jobs,
+            "first_seed": options.first,
+            "scenarios": campaign.scenarios,
+            "failed": campaign.failed,
+            "failures": [_failure_json(f, options) for f in campaign.failures.values()],
+            "hangs": campaign.hangs,
+            "events": campaign.events,
+            "wall_time_s": campaign.seconds,
+            "scenarios_per_second": campaign.scenarios_per_second,
+            "features": campaign.feature_counts(),
+        },
+        allow_nan=False,
+    )
+
+
+def _failure_json(failure: Failure, options: FuzzOptions) -> dict[str, Any]:
+    return {
+        "seed": failure.seed,
+        **failure.violation.to_json(),
+        "count": failure.count,
+        "also": sorted({each.property for each in failure.also}),
+        "replay": replay(failure, options),
+    }
+
+
+def print_campaign(
+    campaign: Campaign, options: FuzzOptions, console: Console, *, stats: bool
+) -> None:
+    """Failures by what broke, the features if asked for, and a summary."""
+    console = Console(file=console.file, width=min(WIDTH, console.width), highlight=False)
+    for failure in campaign.failures.values():
+        console.print(Text(_failure_line(failure, options), style="red"), soft_wrap=True)
+        for other in failure.also[:3]:
+            console.print(Text(f"  also: {other}", style="dim"), soft_wrap=True)
+        console.print(Text(f"  first to break in {failure.count:,} scenarios"), soft_wrap=True)
+    if stats:
+        console.print(_features(campaign))
+    table = Table.grid(padding=(0, 3))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    style = "bold green" if campaign.ok else "bold red"
+    verdict = f"{campaign.failed:,} of {campaign.scenarios:,} scenarios failed"
+    if campaign.ok:
+        verdict = f"{campaign.scenarios:,} scenarios, every property holds"
+    table.add_row("outcome", Text(verdict, style=style))
+    if campaign.interrupted:
+        table.add_row("", Text("interrupted", style="yellow"))
+    table.add_row("hangs", f"{campaign.hangs:,}, each foretold")
+    speed = f"{campaign.scenarios_per_second:,.1f} scenarios a second, "
+    table.add_row("speed", f"{speed}{campaign.events:,} events, {campaign.seconds:.1f} s")
+    border = "green" if campaign.ok else "red"
+    console.print(
+        Panel(table, title="squall fuzz", title_align="left", border_style=border, padding=(1, 2))
+    )
+
+
+def _features(campaign: Campaign) -> Table:
+    table = Table(title="features of programs", title_justify="left", box=None, padding=(0, 2))
+    table.add_column("feature")
+    table.add_column("scenarios", justify="right")
+    table.add_column("", justify="right")
+    for name, count in campaign.feature_counts().items():
+        share = f"{100 * count / campaign.scenarios:.1f} %" if campaign.scenarios else ""
+        table.add_row(name, f"{count:,}", share, style="" if count else "bold red")
+    return table
+
+
+def properties(
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """List what must hold for every run."""
+    from model.checks import PROPERTIES
+
+    if json:
+        listed = [{"name": p.name, "description": p.description} for p in PROPERTIES]
+        typer.echo(json_module.dumps({"properties": listed}))
+        return
+    console = Console(highlight=False)
+    table = Table(box=None, padding=(0, 2, 1, 0), show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for property in PROPERTIES:
+        table.add_row(property.name, Text(property.description.replace("``", "")))
+    console.print(table)
