@@ -26,14 +26,13 @@ class Stitched:
     def __init__(self, parts: dict[int, Part]) -> None:
         self.parts = parts
         self._sends: dict[int, tuple[int, Node]] = {
-            node.message: (worker, node)
+            message: (worker, part.graph.nodes[number])
             for worker, part in parts.items()
-            for number, node in part.graph.items()
-            if node.message >= 0 and not part.is_recv(number)
+            for message, number in part.graph.sends.items()
         }
 
     def node(self, place: Place) -> Node:
-        return self.parts[place[0]].graph[place[1]]
+        return self.parts[place[0]].graph.nodes[place[1]]
 
     def name(self, place: Place) -> str:
         found = self.parts[place[0]].found.get(place[1])
@@ -43,9 +42,9 @@ class Stitched:
         """Where an edge leads, on whichever worker that is. Raises MissingSendError."""
         while edge is not None:
             number, position = edge
-            if not self.parts[worker].is_recv(number):
+            message = self.parts[worker].graph.recvs.get(number)
+            if message is None:
                 return (worker, number), position
-            message = self.parts[worker].graph[number].message
             sent = self._sends.get(message)
             if sent is None:
                 raise MissingSendError(f"message {message}")
@@ -57,21 +56,32 @@ class Stitched:
 
     def find_cycle(self) -> list[Place]:
         """The nodes of a cycle in the graph of everything that was recorded, or []."""
-        whole = nx.DiGraph()
+        # A send function stands under its message, as the recv function's successor.
+        following: dict[Place, list[Place]] = {}
         for worker, part in self.parts.items():
-            for number, node in part.graph.items():
-                here = (worker, number)
-                if part.is_recv(number):
-                    sent = self._sends.get(node.message)
-                    if sent is not None:
-                        whole.add_edge(here, (sent[0], -1 - node.message))
-                    continue
-                if node.message >= 0:
-                    here = (worker, -1 - node.message)
-                whole.add_edges_from((here, (worker, edge[0])) for edge in node.edges if edge)
-        if nx.is_directed_acyclic_graph(whole):
-            return []
-        return [edge[0] for edge in nx.find_cycle(whole)]
+            for number, node in part.graph.nodes.items():
+                here = (worker, number if node.message < 0 or not node.edges else -1 - node.message)
+                led = following[here] = [(worker, edge[0]) for edge in node.edges if edge]
+                if not node.edges and node.message in self._sends:
+                    led.append((self._sends[node.message][0], -1 - node.message))
+        return _find_cycle(following)
+
+
+def _find_cycle(following: dict[Place, list[Place]]) -> list[Place]:
+    """Take away what nothing leads to until nothing is left, or a cycle and what it leads to."""
+    waiting = dict.fromkeys(following, 0)
+    for places in following.values():
+        for place in places:
+            waiting[place] += 1
+    ready = [place for place, count in waiting.items() if not count]
+    for place in ready:  # grows while it is walked
+        for after in following[place]:
+            waiting[after] -= 1
+            if not waiting[after]:
+                ready.append(after)
+    if len(ready) == len(following):
+        return []
+    return [edge[0] for edge in nx.find_cycle(nx.DiGraph(following))]
 
 
 class _Difference(NamedTuple):
@@ -132,7 +142,7 @@ def _compare(joint: Stitched, root: Part, reference: Graph) -> _Difference | Non
     """Walk both graphs from their roots at once."""
     matched: dict[Place, int] = {}
     taken: dict[int, Place] = {}
-    queue = [(root.worker, root.graph[0].edges, reference.roots, "the roots")]
+    queue = [(root.worker, root.graph.nodes[0].edges, reference.roots, "the roots")]
     try:
         for worker, edges, others, where in queue:  # grows while it is walked
             for i, (edge, other) in enumerate(zip_longest(edges, others)):

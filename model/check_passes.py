@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import networkx as nx
 
-from model.passes import Node, Part, passes_of
+from model.passes import Graph, Part, passes_of
 from model.run import Property, Run, Violation, named
 
 #: stands for all outputs of a graph
@@ -22,22 +22,23 @@ class Counts(NamedTuple):
     needed: set[int]
 
 
-def count(graph: dict[int, Node], outputs: Iterable[int]) -> Counts:
+def count(graph: Graph) -> Counts:
     """The edges into each node, parallel ones counted, and the nodes on a way to an output.
 
     Without any output all nodes are run.
     """
-    edges = Counter(
-        (number, edge[0]) for number, node in graph.items() for edge in node.edges if edge
-    )
+    edges: dict[tuple[int, int], int] = {}
+    for number, node in graph.nodes.items():
+        for edge in node.edges:
+            if edge is not None:
+                edges[number, edge[0]] = edges.get((number, edge[0]), 0) + 1
     whole = nx.DiGraph()
-    whole.add_nodes_from(graph)
+    whole.add_nodes_from(graph.nodes)
     whole.add_weighted_edges_from((a, b, n) for (a, b), n in edges.items())
     in_degree: dict[int, int] = dict(whole.in_degree(weight="weight"))
-    outputs = list(outputs)
-    if not outputs:
-        return Counts(in_degree, set(graph))
-    whole.add_edges_from((output, _SINK) for output in outputs)
+    if not graph.outputs:
+        return Counts(in_degree, set(graph.nodes))
+    whole.add_edges_from((output, _SINK) for output in graph.outputs)
     return Counts(in_degree, set(nx.ancestors(whole, _SINK)))
 
 
@@ -55,8 +56,7 @@ def DEPENDENCIES(run: Run) -> Iterator[Violation]:  # noqa: N802
             continue
         counts = counted.get(part.described)
         if counts is None:
-            outputs = [number for number in part.graph if part.is_leaf(number)]
-            counts = counted[part.described] = count(part.graph, outputs)
+            counts = counted[part.described] = count(part.graph)
         yield from _wrong_counts(run, part, counts)
 
 
@@ -64,17 +64,17 @@ def _wrong_counts(run: Run, part: Part, counts: Counts) -> Iterator[Violation]:
     def wrong(what: str, expected: object, seen: object) -> Violation:
         return run.violation("dependencies", what, expected, seen, part.started, part.computed)
 
-    sends = {node.message for n, node in part.graph.items() if _is_send(part, n)}
-    if sends != part.sends.keys():
+    graph = part.graph
+    if graph.sends.keys() != part.sends.keys():
         yield wrong(
             "send functions of the context",
             f"messages {sorted(part.sends)}",
-            f"messages {sorted(sends)}",
+            f"messages {sorted(graph.sends)}",
         )
     if part.outstanding != len(part.sends):
         yield wrong("outstanding tasks at the start", len(part.sends), part.outstanding)
     found = part.found
-    for number in part.graph:
+    for number in graph.nodes:
         seen = found.get(number)
         if seen is None:
             yield wrong("a node was not found", f"node {number} in the graph", "no such node")
@@ -91,19 +91,16 @@ def _wrong_counts(run: Run, part: Part, counts: Counts) -> Iterator[Violation]:
                 words[seen.needed],
             )
     for number in found:
-        if number not in part.graph:
+        if number not in graph.nodes:
             yield wrong("a node too many", "nodes of the graph only", part.name(number))
-
-
-def _is_send(part: Part, number: int) -> bool:
-    return part.graph[number].message >= 0 and not part.is_recv(number)
 
 
 @named("execution")
 def EXECUTION(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Each needed node is run once in a pass (a leaf: its gradient captured), after everything
     that leads to it; nothing else is run. A send function is run once its gradients are there,
-    a recv function sends gradients once, and both for their own message. When a pass has ended
+    a recv function sends gradients once, and both for their own message. A worker takes part in a
+    pass once. When a pass has ended
     without error, nothing is half fed, no needed node has dependencies left, nothing is
     outstanding; and nothing of it happens later.
     """
@@ -111,11 +108,29 @@ def EXECUTION(run: Run) -> Iterator[Violation]:  # noqa: N802
     for n in passes.stray:
         name = run.records[n][3].name
         yield run.violation("execution", f"{name} outside a pass", "a pass that runs", "none", n)
+    yield from _too_many_parts(run, passes.parts)
     for part in passes.parts:
         if part.computed >= 0:
             yield from _wrong_order(run, part)
             if part.ok:
                 yield from _incomplete(run, part)
+
+
+def _too_many_parts(run: Run, parts: list[Part]) -> Iterator[Violation]:
+    """A pass has one part on a worker, so there are no more of them than passes of the context."""
+    passes = Counter(part.context for part in parts if part.roots)
+    for (worker, context), count in Counter((part.worker, part.context) for part in parts).items():
+        if count > passes[context]:
+            last = next(
+                part for part in reversed(parts) if (part.worker, part.context) == (worker, context)
+            )
+            yield run.violation(
+                "execution",
+                "a worker began a pass again",
+                f"{passes[context]} parts in context {context}",
+                count,
+                last.started,
+            )
 
 
 def _wrong_order(run: Run, part: Part) -> Iterator[Violation]:
@@ -132,7 +147,7 @@ def _wrong_order(run: Run, part: Part) -> Iterator[Violation]:
             )
         position[number] = n
     needed = part.found
-    for number, node in part.graph.items():
+    for number, node in part.graph.nodes.items():
         before = position.get(number)
         for edge in node.edges:
             if edge is None or edge[0] not in position:
@@ -158,14 +173,14 @@ def _wrong_order(run: Run, part: Part) -> Iterator[Violation]:
                     before,
                 )
     received = {message: n for n, message in reversed(part.received)}
-    for number, node in part.graph.items():
-        if number in position and _is_send(part, number):
-            came = received.get(node.message)
+    for message, number in part.graph.sends.items():
+        if number in position:
+            came = received.get(message)
             if came is None or came > position[number]:
                 yield run.violation(
                     "execution",
                     "a send function was run without gradients",
-                    f"gradients for message {node.message} first",
+                    f"gradients for message {message} first",
                     "none",
                     position[number],
                 )
@@ -190,23 +205,19 @@ def _incomplete(run: Run, part: Part) -> Iterator[Violation]:
                 part.name(number),
                 n,
             )
-    sends = Counter(m.message for n, m in part.graph.items() if _is_send(part, n))
-    recvs = Counter(m.message for n, m in part.graph.items() if part.is_recv(n))
+    graph = part.graph
     for what, wanted, events in (
-        ("gradients received", sends, part.received),
-        ("gradients sent", recvs, part.sent),
+        ("gradients received", sorted(graph.sends), part.received),
+        ("gradients sent", sorted(graph.recvs.values()), part.sent),
     ):
-        seen_messages = Counter(message for _, message in events)
-        if seen_messages != wanted:
-            yield wrong(
-                what,
-                f"once for each of {sorted(wanted)}",
-                f"for {sorted(seen_messages.elements())}",
-            )
-    leaves = Counter(number for _, number in part.accumulated)
-    for number, times in leaves.items():
-        if times > 1 or not part.is_leaf(number):
-            yield wrong("accumulations of a leaf", f"one for {part.name(number)}", times)
+        messages = sorted(message for _, message in events)
+        if messages != wanted:
+            yield wrong(what, f"once for each of {wanted}", f"for {messages}")
+    leaves: dict[int, int] = {}
+    for _, number in part.accumulated:
+        leaves[number] = leaves.get(number, 0) + 1
+        if leaves[number] > 1 or number not in graph.outputs:
+            yield wrong("accumulations of a leaf", f"one for {part.name(number)}", "another")
     if part.left_outstanding:
         yield wrong("outstanding tasks at the end", 0, part.left_outstanding)
     if part.left_not_ready:

@@ -39,7 +39,7 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
 @named("contexts")
 def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A context is made at most once on a worker and never comes back to life: nothing is
-    recorded in it after its release there. Once nothing is under way, every worker has released
+    recorded in it or sent for it after its release there. Once nothing is under way, every worker has released
     every context it had, and every backward pass that began has ended.
     """
     live: dict[tuple[int, int], int] = {}
@@ -50,6 +50,7 @@ def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
         tracing.CONTEXT_RELEASED,
         tracing.SEND_ATTACHED,
         tracing.RECV_ATTACHED,
+        tracing.GRADIENTS_SENT,
     ):
         _, worker, _, type, values = records[n]
         key = (worker, values[0])

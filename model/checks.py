@@ -15,6 +15,7 @@ from model import (
     check_passes,
     check_progress,
     check_rrefs,
+    check_threads,
 )
 from model.check_futures import FUTURES
 from model.check_joint import JOINT_GRAPH
@@ -22,6 +23,7 @@ from model.check_outcome import DETERMINISM, GRADIENTS, RETRY
 from model.check_passes import DEPENDENCIES, EXECUTION
 from model.check_progress import PROGRESS
 from model.check_rrefs import CONTEXTS, RREFS
+from model.check_threads import RECORDING, THREADS
 from model.run import Property, Run, Violation
 
 __all__ = [
@@ -34,8 +36,10 @@ __all__ = [
     "JOINT_GRAPH",
     "PROGRESS",
     "PROPERTIES",
+    "RECORDING",
     "RETRY",
     "RREFS",
+    "THREADS",
     "Property",
     "Run",
     "Violation",
@@ -47,6 +51,7 @@ PROPERTIES: tuple[Property, ...] = (
     *check_passes.PROPERTIES,
     *check_joint.PROPERTIES,
     *check_rrefs.PROPERTIES,
+    *check_threads.PROPERTIES,
     *check_futures.PROPERTIES,
     *check_outcome.PROPERTIES,
     *check_progress.PROPERTIES,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from model.operations import KINDS, planted
+from model.operations import KINDS, Kind, planted
 from model.program import LAZY_CALLS, REFERENCE_CALLS, Backward, Input, Op, Program, Step
 
 #: the state of a tensor: NO_GRAD, or a set of marks as the bits of an integer
@@ -88,78 +88,70 @@ class Flow:
 
     # -- operations -----------------------------------------------------------------------
 
-    def add(self, op: Op) -> State:
-        """Run ``op`` next. Returns the messages that none of its results depends on."""
+    def add(self, op: Op) -> None:
+        """Run ``op`` next."""
         values = self.values
-        index = len(values) - self.leaves
+        there = len(values)
+        index = there - self.leaves
         home, worker, call = self.home, op.worker, op.call
         kind = KINDS[op.kind]
-        by_call = call != "local" and not (call == "rref" and worker == home and not op.via)
+        # RRef(value) of a value that is made at home needs no call either.
+        by_call = call != "local" and (call != "rref" or worker != home or bool(op.via))
         silent = op.grad == "off_at_caller"
-        recorded = not silent
         computed = op.grad == "on" or (by_call and silent)
 
-        sources = [values[len(values) - input.back] for input in op.inputs]
+        # Each input: what it is made from, and whether the trainer has to have it and sends it.
+        inputs: list[tuple[Made, Input, bool]] = []
         sent: list[State] = []
-        for made, input in zip(sources, op.inputs, strict=True):
-            if input.how == "value" and not self._is_direct(op, input, made):
-                sent.append(self._here(made, input)[input.output])
-        first = len(self.marks)
-
+        for input in op.inputs:
+            made = values[there - input.back]
+            has = input.how == "value" and (
+                input.back <= index or made.place != worker or op.builtin
+            )
+            inputs.append((made, input, has))
+            if has:
+                sent.append((made.here or self._here(made))[input.output])
         relays: list[State] = []
-        path = (home, *op.via, worker)
+        path: tuple[int, ...] = ()
         if by_call:
-            for hop in range(len(path) - 1):
-                sent = self._send(path[hop], path[hop + 1], sent, recorded, "arguments", index)
-                recorded = True
+            path = (home, *op.via, worker)
+            for hop in range(1, len(path)):
+                recorded = hop > 1 or not silent
+                sent = self._send(path[hop - 1], path[hop], sent, recorded, "arguments", index)
                 relays.append(sent[0] if sent else NO_GRAD)
-        arguments = iter(sent)
+
+        arrived = iter(sent)
         states: list[State] = []
-        for made, input in zip(sources, op.inputs, strict=True):
-            if input.how != "value":
+        for made, input, has in inputs:
+            if has:
+                state = next(arrived)
+            elif made.place == worker:
                 state = made.states[input.output]
-                if made.place != worker:
-                    fetched = self._send(
-                        made.place, worker, made.states, computed, "fetched value", index
-                    )
-                    state = fetched[input.output]
-            elif self._is_direct(op, input, made):
-                state = made.states[0]
             else:
-                state = next(arguments)
+                state = self._send(
+                    made.place, worker, made.states, computed, "fetched value", index
+                )[input.output]
             states.append(state if computed else NO_GRAD)
-        results = [self._combine(states, kind.cuts, output) for output in range(kind.outputs)]
+        results = _results(kind, states)
         if op.fault in ("backward", "hook") and results[0] != NO_GRAD:
             results[0] |= self._mark(Planted(index))
 
         if call in REFERENCE_CALLS:
-            new = Made(worker, results, results if worker == home else None)
+            values.append(Made(worker, results, results if worker == home else None))
         else:
-            if by_call:
-                for hop in range(len(path) - 1, 0, -1):
-                    results = self._send(
-                        path[hop], path[hop - 1], results, hop > 1 or not silent, "result", index
-                    )
-                    if hop > 1 and op.relay == "join" and sent:
-                        results[0] = _union((results[0], relays[hop - 2]))
-            new = Made(home, results, results)
-        if any(state != NO_GRAD for state in results):
-            for made, input, state in zip(sources, op.inputs, states, strict=True):
-                if state != NO_GRAD and not self._is_cut(kind.cuts, kind.outputs, op, input):
-                    used = input.how == "value" and not self._is_direct(op, input, made)
-                    (made.here_carried if used else made.carried).add(input.output)
-        values.append(new)
-        created = (1 << len(self.marks)) - (1 << first)
-        return created & ~max(_union(results), 0)
+            for hop in range(len(path) - 1, 0, -1):
+                recorded = hop > 1 or not silent
+                results = self._send(path[hop], path[hop - 1], results, recorded, "result", index)
+                if hop > 1 and op.relay == "join" and sent:
+                    results[0] = _union((results[0], relays[hop - 2]))
+            values.append(Made(home, results, results))
+        if max(results) != NO_GRAD:
+            for at, (made, input, has) in enumerate(inputs):
+                cut = kind.cuts and all((o, at) in kind.cuts for o in range(kind.outputs))
+                if states[at] != NO_GRAD and not cut:
+                    (made.here_carried if has else made.carried).add(input.output)
 
-    def _is_direct(self, op: Op, input: Input, made: Made) -> bool:
-        return (
-            input.back > len(self.values) - self.leaves
-            and made.place == op.worker
-            and not op.builtin
-        )
-
-    def _here(self, made: Made, input: Input) -> list[State]:
+    def _here(self, made: Made) -> list[State]:
         """The trainer's own copy of a value, fetched now if it has none yet."""
         if made.here is None:
             number = self.values.index(made) - self.leaves
@@ -184,19 +176,6 @@ class Flow:
         self.marks.append(mark)
         return 1 << (len(self.marks) - 1)
 
-    @staticmethod
-    def _combine(states: list[State], cuts: frozenset[tuple[int, int]], output: int) -> State:
-        if cuts:
-            return _union(s for i, s in enumerate(states) if (output, i) not in cuts)
-        return _union(states)
-
-    @staticmethod
-    def _is_cut(cuts: frozenset[tuple[int, int]], outputs: int, op: Op, input: Input) -> bool:
-        if not cuts:
-            return False
-        at = next(i for i, other in enumerate(op.inputs) if other is input)
-        return all((output, at) in cuts for output in range(outputs))
-
     # -- backward -------------------------------------------------------------------------
 
     def backward(self, backward: Backward) -> Pass:
@@ -207,7 +186,7 @@ class Flow:
             fed = roots[0].states[0]
         else:
             worker = self.home
-            states = [self._here(root, _FIRST)[0] for root in roots]
+            states = [self._here(root)[0] for root in roots]
             if backward.where == "udf":
                 worker = backward.worker
                 states = self._send(self.home, worker, states, True, "roots", -1)
@@ -228,15 +207,22 @@ class Flow:
         return Pass(worker, faults, [sent for sent in unfed if sent.src in senders])
 
 
+def _results(kind: Kind, states: list[State]) -> list[State]:
+    """The states of an operation's outputs."""
+    if not kind.cuts:
+        return [_union(states)] * kind.outputs
+    return [
+        _union(state for at, state in enumerate(states) if (output, at) not in kind.cuts)
+        for output in range(kind.outputs)
+    ]
+
+
 def _union(states: Iterable[State]) -> State:
     union = NO_GRAD
     for state in states:
         if state != NO_GRAD:
             union = state if union == NO_GRAD else union | state
     return union
-
-
-_FIRST = Input(0)
 
 
 class Forecast(NamedTuple):

@@ -66,19 +66,18 @@ def _line(run: Run, context: int, unfed: Unfed) -> str:
 
 
 def _unfed(root: Part, parts: dict[int, Part]) -> list[Unfed]:
-    sends: dict[int, tuple[int, int]] = {}
-    for worker, part in parts.items():
-        for number, node in part.graph.items():
-            if node.message >= 0 and not part.is_recv(number):
-                sends[node.message] = (worker, number)
+    sends = {
+        message: (worker, number)
+        for worker, part in parts.items()
+        for message, number in part.graph.sends.items()
+    }
     reached: dict[tuple[int, int], None] = {(root.worker, 0): None}
     queue = list(reached)
     for worker, number in queue:  # grows while it is walked
-        part = parts[worker]
-        reaching = part.graph[number]
-        found = [(worker, edge[0]) for edge in reaching.edges if edge]
-        if part.is_recv(number) and reaching.message in sends:
-            found.append(sends[reaching.message])
+        graph = parts[worker].graph
+        found = [(worker, edge[0]) for edge in graph.nodes[number].edges if edge]
+        if graph.recvs.get(number) in sends:
+            found.append(sends[graph.recvs[number]])
         for place in found:
             if place not in reached:
                 reached[place] = None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from model.joint import ACCUMULATE_NAME, RECV_NAME
 from model.run import Run
 from real import tracing
 
@@ -20,6 +19,32 @@ class Node(NamedTuple):
     edges: tuple[Edge, ...]
     shapes: tuple[tuple[int, ...], ...]
     message: int
+
+
+class Graph(NamedTuple):
+    """One worker's graph, under its root (number 0) and its send functions."""
+
+    nodes: dict[int, Node]
+    #: by message: the number of its send function
+    sends: dict[int, int]
+    #: by number: the message of a recv function
+    recvs: dict[int, int]
+    #: what the graph ends in: leaves, and recv functions
+    outputs: dict[int, None]
+
+
+def _graph(described: Iterable[tuple[int, tuple[Edge, ...], Any, int]]) -> Graph:
+    graph = Graph({}, {}, {}, {})
+    for number, edges, shapes, message in described:
+        graph.nodes[number] = Node(edges, shapes, message)
+        if message >= 0 and edges:
+            graph.sends[message] = number
+        elif message >= 0:
+            graph.recvs[number] = message
+            graph.outputs[number] = None
+        elif not edges and shapes:  # an empty root has no inputs
+            graph.outputs[number] = None
+    return graph
 
 
 class Found(NamedTuple):
@@ -45,7 +70,7 @@ class Part:
     sends_to: dict[int, int]
     computed: int = -1
     found: dict[int, Found] = field(default_factory=dict)
-    graph: dict[int, Node] = field(default_factory=dict)
+    graph: Graph = field(default_factory=lambda: Graph({}, {}, {}, {}))
     #: the graph as the event has it: equal ones are shared by the passes of a context
     described: tuple[object, ...] = ()
     #: (event, node) in order
@@ -72,15 +97,6 @@ class Part:
         if found is None:
             return f"node {number}"
         return f"node {number} ({found.name.removeprefix('torch::')})"
-
-    def is_leaf(self, number: int) -> bool:
-        """Whether the worker's graph ends here: a leaf of autograd or a recv function."""
-        found = self.found.get(number)
-        return found is not None and found.name in (ACCUMULATE_NAME, RECV_NAME)
-
-    def is_recv(self, number: int) -> bool:
-        found = self.found.get(number)
-        return found is not None and found.name == RECV_NAME
 
 
 @dataclass
@@ -123,7 +139,7 @@ def _read(run: Run) -> Passes:
     last: dict[tuple[int, int], Part] = {}
     sends: dict[tuple[int, int], dict[int, int]] = {}
     sends_to: dict[tuple[int, int], dict[int, int]] = {}
-    graphs: dict[object, dict[int, Node]] = {}
+    graphs: dict[object, Graph] = {}
     executed_type = tracing.NODE_EXECUTED
     for n in run.of(*_TYPES):
         _, worker, _, type, values = records[n]
@@ -164,10 +180,7 @@ def _read(run: Run) -> Passes:
             part.described = described = values[2]
             graph = graphs.get(described)
             if graph is None:
-                graph = graphs[described] = {
-                    number: Node(edges, shapes, message)
-                    for number, edges, shapes, message in described
-                }
+                graph = graphs[described] = _graph(described)
             part.graph = graph
         elif type is tracing.GRADIENTS_SENT:
             part.sent.append((n, values[1]))

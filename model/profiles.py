@@ -1,7 +1,7 @@
 """What a generated program is made of: drawn once for each program.
 
-Each program uses a few features often instead of all of them rarely, so that different
-programs stress different things.
+Each program has a few features and uses them often, instead of all of them rarely; so different
+programs stress different things. A program without any shrinks fastest.
 """
 
 from __future__ import annotations
@@ -18,22 +18,49 @@ _WORKERS = (1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 6, 8)
 _TRAINERS = (1, 1, 1, 1, 2, 2, 2, 3, 4)
 _STEPS = (1, 1, 1, 2, 2, 3)
 
-#: further kinds of operations, a group at a time
-_GROUPS: tuple[tuple[str, ...], ...] = (
-    ("square", "sum", "matmul"),
-    ("flat", "transpose", "narrow", "expand"),
-    ("pass", "sub", "relu"),
-    ("cat", "rows", "split"),
-    ("pair", "custom_two", "split"),
-    ("custom", "custom_half"),
-    ("in_place",),
-    ("mixed", "detach"),
-    ("embedding",),
-)
+#: groups of further kinds of operations, by the feature that brings them
+_KINDS: dict[str, tuple[str, ...]] = {
+    "reductions": ("square", "sum", "matmul"),
+    "views": ("flat", "transpose", "narrow", "expand"),
+    "plain": ("pass", "sub", "relu"),
+    "pieces": ("cat", "rows", "split"),
+    "several outputs": ("pair", "custom_two", "split"),
+    "custom": ("custom", "custom_half"),
+    "in-place": ("in_place",),
+    "cuts": ("mixed", "detach"),
+    "embedding": ("embedding",),
+}
 _FLOAT = ("tanh", "cast", "sigmoid", "mean")
 #: they leave some gradients undefined, which arrive as zeros from another worker: a hook tells
-_UNDEFINED = ("custom_half", "mixed")
-_POSITIVE_NEVER = ("sub",)
+_UNDEFINED = frozenset({"custom_half", "mixed"})
+#: they lose digits, which no tolerance allows for
+_CANCELLING = frozenset({"sub"})
+
+#: how often a feature is drawn, compared with the others
+_WEIGHTS = {
+    **dict.fromkeys(_KINDS, 3),
+    "async": 4,
+    "references": 5,
+    "async_execution": 2,
+    "helpers": 2,
+    "nested": 4,
+    "builtin": 2,
+    "no_grad": 2,
+    "hooks": 3,
+    "increment": 1,
+    "leaf hooks": 2,
+    "partial": 2,
+    "unused": 1,
+    "faults": 2,
+    "passes": 4,
+    "remote roots": 3,
+    "optimizer": 2,
+    "overlap": 4,
+    "keep": 3,
+    "odd shapes": 3,
+}
+_FEATURES = tuple(name for name, weight in _WEIGHTS.items() for _ in range(weight))
+_MOST_FEATURES = 14
 
 
 class Limits(NamedTuple):
@@ -83,67 +110,80 @@ class Profile(NamedTuple):
 
 def draw_profile(choices: Choices, limits: Limits) -> Profile:
     """Draw the features of a program."""
-    chance = choices.chance
     mode: Mode = choices.choice("mode", ("exact", "exact", "float"))
     workers = min(choices.choice("workers", _WORKERS), limits.workers)
     trainers = min(choices.choice("trainers", _TRAINERS), limits.trainers)
-    kinds: list[str] = ["scale", "add", "mul"]
-    for group in _GROUPS:
-        if chance(group[0], 0.3):
-            kinds += group
-    if mode == "float":
-        kinds += _FLOAT
-        kinds = [kind for kind in kinds if kind not in _POSITIVE_NEVER]
-    calls: list[Call] = ["local", "sync", "sync"]
-    if chance("async", 0.35):
-        calls += ["async", "async"]
-    references = chance("references", 0.4)
-    if references:
-        calls += ["remote", "remote", "rref"]
-    if chance("async_execution", 0.15):
-        calls += ["async_execution"]
-    if chance("helpers", 0.2):
-        calls += ["helper_sync", "helper_async", "helper_remote"]
-        references = True
-    hooks: tuple[Hook, ...] = ()
-    partial = chance("partial", 0.15)
-    unused = limits.unused and chance("unused", 0.05)
-    if chance("hooks", 0.25):
-        hooks = ("look", "double", "node_pre", "node_post", "retain_grad")
-        if not partial and not unused and chance("increment", 0.5):
-            hooks += ("increment", "increment")
-    faults = limits.faults and not unused and not partial and chance("faults", 0.12)
-    if faults or "increment" in hooks:
-        kinds = [kind for kind in kinds if kind not in _UNDEFINED]
-    grads: tuple[Grad, ...] = ("on",)
-    if chance("no_grad", 0.2):
-        grads = ("on", "on", "on", "on", "off", "off_at_caller")
+    has = {
+        choices.choice("feature", _FEATURES)
+        for _ in range(choices.integer("features", 0, _MOST_FEATURES))
+    }
+    references = "references" in has or "helpers" in has
+    unused = limits.unused and "unused" in has
+    partial = "partial" in has
+    # A hook could tell gradients that are missing from zeros that came from another worker.
+    increment = "increment" in has and not partial and not unused
+    faults = limits.faults and "faults" in has and not partial and not unused
     return Profile(
         mode=mode,
         workers=workers,
         trainers=trainers,
         steps=limits.steps,
-        kinds=tuple(kinds),
-        calls=tuple(calls),
+        kinds=_kinds(has, mode, undefined=not increment and not faults),
+        calls=_calls(has),
         references=references,
-        nested=chance("nested", 0.3),
-        builtin=chance("builtin", 0.2),
-        grads=grads,
-        hooks=hooks,
-        leaf_hooks=chance("leaf hooks", 0.15),
+        nested="nested" in has,
+        builtin="builtin" in has,
+        grads=("on", "on", "on", "on", "off", "off_at_caller") if "no_grad" in has else ("on",),
+        hooks=_hooks(has, increment),
+        leaf_hooks="leaf hooks" in has,
         partial=partial,
         unused=unused,
         faults=faults,
-        passes=chance("passes", 0.3),
-        remote_roots=chance("remote roots", 0.25),
-        optimizer=chance("optimizer", 0.15),
-        overlap=chance("overlap", 0.3),
-        keep=references and chance("keep", 0.4),
-        embedding="embedding" in kinds,
-        odd_shapes=chance("odd shapes", 0.25),
+        passes="passes" in has,
+        remote_roots="remote roots" in has,
+        optimizer="optimizer" in has,
+        overlap="overlap" in has,
+        keep=references and "keep" in has,
+        embedding="embedding" in has,
+        odd_shapes="odd shapes" in has,
     )
 
 
 def draw_steps(choices: Choices, profile: Profile) -> int:
     """How many steps a trainer has."""
     return min(choices.choice("steps", _STEPS), profile.steps)
+
+
+def _kinds(has: set[str], mode: Mode, *, undefined: bool) -> tuple[str, ...]:
+    kinds = ["scale", "add", "mul"]
+    for feature, group in _KINDS.items():
+        if feature in has:
+            kinds += group
+    if mode == "float":
+        kinds += _FLOAT
+        kinds = [kind for kind in kinds if kind not in _CANCELLING]
+    if not undefined:
+        kinds = [kind for kind in kinds if kind not in _UNDEFINED]
+    return tuple(kinds)
+
+
+def _calls(has: set[str]) -> tuple[Call, ...]:
+    calls: list[Call] = ["local", "sync", "sync"]
+    if "async" in has:
+        calls += ["async", "async"]
+    if "references" in has:
+        calls += ["remote", "remote", "rref"]
+    if "async_execution" in has:
+        calls += ["async_execution"]
+    if "helpers" in has:
+        calls += ["helper_sync", "helper_async", "helper_remote"]
+    return tuple(calls)
+
+
+def _hooks(has: set[str], increment: bool) -> tuple[Hook, ...]:
+    hooks: list[Hook] = []
+    if "hooks" in has:
+        hooks += ["look", "double", "node_pre", "node_post", "retain_grad"]
+    if increment:
+        hooks += ["increment", "increment"]
+    return tuple(hooks)

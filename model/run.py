@@ -7,6 +7,7 @@ outcome on workers) and how (the events). Checks read these and nothing else.
 from __future__ import annotations
 
 import inspect
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -72,13 +73,9 @@ class Run:
 
     @cached_property
     def _numbers(self) -> dict[EventType, list[int]]:
-        found: dict[EventType, list[int]] = {}
+        found: defaultdict[EventType, list[int]] = defaultdict(list)
         for number, record in enumerate(self.records):
-            type = record[3]
-            if type in found:
-                found[type].append(number)
-            else:
-                found[type] = [number]
+            found[record[3]].append(number)
         return found
 
     def of(self, *types: EventType) -> list[int]:

@@ -276,7 +276,7 @@ def test_a_request_under_the_profiler() -> None:
         reply = RunWithProfilingResp.from_message(send(request.to_message()))
         assert reply.profiling_id == GlobalUniqueId(0, 900)
         assert reply.wrapped.type is MessageType.SCRIPT_RET
-        assert "aten::mm" in [event[0] for event in reply.events]
+        assert "aten::mm" in [mark["name"] for marks in reply.events for mark in marks]
 
     play(story)
 

@@ -243,15 +243,19 @@ def print_campaign(
         for other in failure.also[:3]:
             console.print(Text(f"  also: {other}", style="dim"), soft_wrap=True)
         console.print(Text(f"  first to break in {failure.count:,} scenarios"), soft_wrap=True)
+    if campaign.scenarios == 1:
+        for line in campaign.last_hang:
+            console.print(Text(line, style="yellow"), soft_wrap=True)
     if stats:
         console.print(_features(campaign))
     table = Table.grid(padding=(0, 3))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     style = "bold green" if campaign.ok else "bold red"
-    verdict = f"{campaign.failed:,} of {campaign.scenarios:,} scenarios failed"
+    scenarios = f"{campaign.scenarios:,} scenario{'' if campaign.scenarios == 1 else 's'}"
+    verdict = f"{campaign.failed:,} of {scenarios} failed"
     if campaign.ok:
-        verdict = f"{campaign.scenarios:,} scenarios, every property holds"
+        verdict = f"{scenarios}, every property holds"
     table.add_row("outcome", Text(verdict, style=style))
     if campaign.interrupted:
         table.add_row("", Text("interrupted", style="yellow"))

@@ -114,7 +114,7 @@ class Cluster:
                 elif rank < len(main):
                     results[rank] = main[rank]()
                 finished.append(rank)
-                if len(finished) == self.size:
+                if shutdown and len(finished) == self.size:
                     collect()  # what the workers dropped in cycles is theirs no more
                 if shutdown:
                     api.shutdown()
@@ -135,6 +135,7 @@ class Cluster:
     def settle(self) -> None:
         """Let everything end that is under way, after a :meth:`run` without shutdown, and count
         what the workers' tables hold then: nothing, unless somebody keeps a reference."""
+        self.runtime.run()
         collect()  # what the workers dropped in cycles is theirs no more
         self.runtime.run()
         for worker in self.workers:

@@ -27,6 +27,7 @@ from model.checks import check
 from model.choices import SeededChoices
 from model.features import FEATURES, features
 from model.generator import generate
+from model.hangs import explain
 from model.interpreter import interpret
 from model.program import Program
 from model.run import Run, Violation
@@ -52,6 +53,7 @@ _LATENCIES = (
     "0",
 )
 _ORDERS: tuple[Order, ...] = ("fifo", "random")
+_LINGERING = 0.25
 
 
 class Scenario(NamedTuple):
@@ -61,15 +63,18 @@ class Scenario(NamedTuple):
     program: Program
     latency: str
     order: Order
+    #: whether workers shut down with references in hand and work under way
+    linger: bool
 
 
 class Verdict(NamedTuple):
     """What became of one seed. ``features``: those that its program has, if they were asked for.
-    ``hang``: a pass was to hang and did."""
+    ``hangs``: a line for each send function that is never fed. ``digest``: if it was run more than
+    once, else empty."""
 
     seed: int
     violations: tuple[Violation, ...]
-    hang: bool
+    hangs: tuple[str, ...]
     features: tuple[str, ...]
     digest: str
     events: int
@@ -83,7 +88,13 @@ def scenario_of(seed: int) -> Scenario:
     """The scenario of a seed."""
     world = random.Random(repr(("world", seed)))
     program = generate(SeededChoices(random.Random(seed)))
-    return Scenario(seed, program, world.choice(_LATENCIES), world.choice(_ORDERS))
+    return Scenario(
+        seed,
+        program,
+        latency=world.choice(_LATENCIES),
+        order=world.choice(_ORDERS),
+        linger=world.random() < _LINGERING,
+    )
 
 
 def play(scenario: Scenario, *, times: int = 1) -> Run:
@@ -101,9 +112,11 @@ def play(scenario: Scenario, *, times: int = 1) -> Run:
             seed=scenario.seed,
             latency=scenario.latency,
             order=scenario.order,
+            linger=scenario.linger,
             max_steps=MAX_STEPS,
         )
-        digests.append(played.cluster.trace.digest())
+        if times > 1:
+            digests.append(played.cluster.trace.digest())
     return Run(
         played.cluster.trace.records,
         program,
@@ -124,7 +137,7 @@ def judge(seed: int, *, with_features: bool = False) -> Verdict:
     return Verdict(
         seed,
         tuple(check(run)),
-        run.hangs,
+        tuple(explain(run)) if run.hangs else (),
         tuple(name for name, times in found.items() if times),
         run.digests[0] if run.digests else "",
         len(run.records),
@@ -164,7 +177,7 @@ def judge_in_time(seed: int, *, with_features: bool = False) -> Verdict:
     except TooLongError:
         seen = f"it was still running after {TIMEOUT_S:g} s of real time"
         violation = Violation("progress", "the run broke off", "an end", seen)
-        return Verdict(seed, (violation,), False, (), "", 0)
+        return Verdict(seed, (violation,), (), (), "", 0)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -234,6 +247,8 @@ class Campaign:
     failures: dict[tuple[str, str], Failure] = field(default_factory=dict)
     failed: int = 0
     hangs: int = 0
+    #: why the last scenario hangs, if it does
+    last_hang: tuple[str, ...] = ()
     events: int = 0
     features: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
@@ -250,7 +265,8 @@ class Campaign:
     def add(self, verdict: Verdict) -> Failure | None:
         """Count a verdict. Returns the failure if it is of a new kind."""
         self.scenarios += 1
-        self.hangs += verdict.hang
+        self.hangs += bool(verdict.hangs)
+        self.last_hang = verdict.hangs
         self.events += verdict.events
         self.features.update(verdict.features)
         if verdict.ok:

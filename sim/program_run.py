@@ -57,13 +57,19 @@ class ProgramRun:
 
 
 def run_program(
-    program: Program, *, quiet: bool = True, raises: bool = True, **options: Any
+    program: Program,
+    *,
+    quiet: bool = True,
+    raises: bool = True,
+    linger: bool = False,
+    **options: Any,
 ) -> ProgramRun:
     """Run ``program`` on a :class:`Cluster` made with ``options``.
 
     A deadlock ends the run and is told in :attr:`ProgramRun.waits`. ``quiet``: leave out what
     callees print of planted errors. Raises what no program can cause by itself, or with
-    ``raises`` False tells it in :attr:`ProgramRun.crash`.
+    ``raises`` False tells it in :attr:`ProgramRun.crash`. ``linger``: the workers still have the
+    references that they keep, and work under way, when they shut down.
     """
     cluster = Cluster(program.workers, **options)
     run = ProgramRun(program, cluster)
@@ -83,9 +89,10 @@ def run_program(
     with cluster, silence:
         try:
             cluster.run(lambda rank: _main(hosts[rank], run.outcome), shutdown=False)
-            for host in hosts:
-                host.kept.clear()
-            cluster.settle()
+            if not linger:
+                for host in hosts:
+                    host.kept.clear()
+                cluster.settle()
             cluster.shutdown()
         except Deadlock as deadlock:
             run.waits = deadlock.waits

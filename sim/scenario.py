@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from model.hangs import explain as explain_passes
 from model.reference import JointReference
+from model.run import Run
 from real.worker import Worker
 from sim.compat.isolation import TorchIsolation
 from sim.compat.launcher import Launcher, ProcessResult
@@ -97,7 +99,8 @@ def run(scenario: ScriptScenario) -> Report:
             except KeyboardInterrupt:
                 interrupted = True
             if runtime.foreground and not interrupted:
-                waits = explain(runtime)
+                # FAST mode: a pass may wait for gradients that nothing will send.
+                waits = [*explain(runtime), *explain_passes(Run(trace.records))]
             virtual_time_s = runtime.now()
             digest = trace.digest()
     return Report(

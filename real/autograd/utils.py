@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from real.autograd.context import DistAutogradContext
     from real.future import Future
     from real.ids import WorkerId
+    from real.rpc.profiling import ProfiledCall
     from real.worker import Worker
 
 
@@ -31,10 +32,12 @@ def send_message_with_autograd(
     *,
     force_grad_recording: bool = False,
     timeout_s: float = UNSET_RPC_TIMEOUT,
+    profiled: ProfiledCall | None = None,
 ) -> Future[Message]:
     """Send a request, wrapped if the task has an autograd context and there is a reason to.
 
     A reason is a tensor that requires grad, with grad mode on, or ``force_grad_recording``.
+    ``profiled``: the call that this is, if it is to be profiled where it runs.
     Raises RuntimeError as :meth:`RpcAgent.send` does, and if the current context is gone.
     """
     agent = worker.agent
@@ -47,6 +50,8 @@ def send_message_with_autograd(
         MessageType.FORWARD_AUTOGRAD_REQ,
         force_grad_recording=force_grad_recording,
     )
+    if profiled is not None:
+        return profiled.send(agent, dst, wrapped, timeout_s)
     return agent.send(dst, wrapped, timeout_s)
 
 

@@ -28,6 +28,7 @@ from real.runtime import Timer
 
 if TYPE_CHECKING:
     from real.ids import WorkerId
+    from real.rpc.options import DeviceMap
     from real.rpc.store import Store
     from real.worker import Worker
 
@@ -79,12 +80,17 @@ class RpcAgent:
         num_worker_threads: int,
         rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S,
         group: Store | None = None,
+        is_static_group: bool = True,
     ) -> None:
         self.worker = worker
         self.info = info
         self.store = store
         self.is_running = False
         self.gil_profiling = False
+        #: False for one that workers join and leave at any time
+        self.is_static_group = is_static_group
+        #: where this worker's devices go on others, by the name of the other
+        self.device_maps: dict[str, DeviceMap] = {}
         self.rpc_timeout_s = rpc_timeout_s
         self._runtime = worker.runtime
         self._world = worker.world
@@ -128,6 +134,10 @@ class RpcAgent:
         """All workers of the group, by id."""
         return list(self.members.infos)
 
+    def _get_device_map(self, to: WorkerInfo) -> DeviceMap:
+        """Where devices of this worker go on ``to``; empty if nobody said."""
+        return self.device_maps.get(to.name, {})
+
     # -- life ---------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -164,7 +174,8 @@ class RpcAgent:
 
         ``timeout`` in seconds, 0 for none. Local silence is not enough, since a peer's reply or
         clean-up may start new calls: the counts of all workers are summed after each round, and
-        only a sum of zero ends it. Raises StoreTimeoutError.
+        only a sum of zero ends it. In a group that is not static, only this worker's own calls
+        count. Raises StoreTimeoutError.
         """
         limit = timeout or None
         members = len(self.members)
@@ -172,6 +183,8 @@ class RpcAgent:
             with self._lock:
                 if not self._quiet.wait_for(self._is_quiet, limit):
                     raise RuntimeError(f"RPC join timed out after {timeout} s")
+            if not self.is_static_group:
+                return
             # The first barrier makes sure that all have been quiet once; the counts are read
             # between the two, and a call that any worker still has shows up in the sum.
             round = next(self._join_rounds)

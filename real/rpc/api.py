@@ -45,6 +45,7 @@ from real.rpc.current import (
     require_initialized,
     set_rpc_timeout,
 )
+from real.rpc.dynamic_group import leave_group
 from real.rpc.init import init_rpc as init_rpc
 from real.rpc.internal import PythonUDF, RPCExecMode, _internal_rpc_pickler
 from real.rpc.py_rref import RRef
@@ -84,6 +85,10 @@ def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -
         _finalize_shutdown()
         return
     try:
+        # An agent of another backend may have no say in this.
+        if not getattr(agent, "is_static_group", True):
+            leave_group(agent, timeout)
+            return
         replaceable(worker, _wait_all_workers)(timeout)
         replaceable(worker, _delete_all_user_and_unforked_owner_rrefs)()
         agent.join(shutdown=True, timeout=timeout)

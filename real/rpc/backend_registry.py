@@ -19,6 +19,7 @@ from real.rpc.constants import (
     DEFAULT_RPC_TIMEOUT_S,
 )
 from real.rpc.devices import check_device_maps
+from real.rpc.dynamic_group import join_group
 from real.rpc.options import TensorPipeRpcBackendOptions
 from real.rpc.rendezvous import gather_group
 from real.rpc.state import rpc_state
@@ -71,9 +72,9 @@ def _construct_options(
 
 
 def _init_backend(
-    store: Any, name: str, rank: int, world_size: int, rpc_backend_options: Any
+    store: Any, name: str, rank: int, world_size: int | None, rpc_backend_options: Any
 ) -> RpcAgent:
-    """Form the group and start this worker's agent in it.
+    """Form the group and start this worker's agent in it; None joins one of no fixed size.
 
     Raises TypeError for wrong arguments and what :func:`gather_group` raises.
     """
@@ -83,6 +84,8 @@ def _init_backend(
         raise TypeError(
             f"`rpc_backend_options` must be a `TensorPipeRpcBackendOptions`. {rpc_backend_options}"
         )
+    if not world_size:
+        return join_group(store, name, rank, rpc_backend_options)
     worker = current_worker()
     members = gather_group(store, name, rank, world_size)
     check_device_maps(store, members.infos, rank, rpc_backend_options)
@@ -94,6 +97,7 @@ def _init_backend(
         num_worker_threads=rpc_backend_options.num_worker_threads,
         rpc_timeout_s=rpc_backend_options.rpc_timeout,
     )
+    agent.device_maps = dict(rpc_backend_options.device_maps)
     try:
         _init_rpc_states(agent)
         store.barrier("started", world_size)

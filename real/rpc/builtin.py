@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.jit import ScriptFunction
 
 from real.rpc.commands import ScriptCall, ScriptRemoteCall
 from real.rpc.serialization import serialize
@@ -25,12 +26,18 @@ _PLAIN = frozenset((int, float, bool, str, type(None)))
 
 
 class OperatorCall(NamedTuple):
-    """A call of one overload of an operator, as it travels."""
+    """A call of one overload of an operator, or of a TorchScript function, as it travels."""
 
-    name: str
+    operator: str | ScriptFunction
+    #: empty for a TorchScript function
     overload: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        operator = self.operator
+        return operator if isinstance(operator, str) else str(operator.qualified_name)
 
 
 class BuiltinOp(NamedTuple):
@@ -116,7 +123,9 @@ def _operator(name: str, overload: str) -> tuple[Callable[..., Any], int]:
 
 def run_jit_operator(call: OperatorCall) -> Any:
     """Run the operator. Raises what it raises, and RuntimeError if it returns several values."""
-    function, returns = _operator(call.name, call.overload)
+    if not isinstance(call.operator, str):
+        return call.operator(*call.args, **call.kwargs)
+    function, returns = _operator(call.operator, call.overload)
     result = function(*call.args, **call.kwargs)
     if returns != 1:
         raise RuntimeError(
@@ -127,23 +136,33 @@ def run_jit_operator(call: OperatorCall) -> Any:
 
 
 def make_script_call(
-    worker: Worker, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    worker: Worker, operator: str | ScriptFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> ScriptCall:
-    """The command that has another worker run operator ``name``. Raises RuntimeError."""
-    op = match_builtin_op(name, args, kwargs)
-    call = OperatorCall(name, op.overload, args, kwargs)
-    return ScriptCall(*serialize(worker, tuple(call)))
+    """The command that has another worker run an operator or TorchScript function.
+
+    Raises RuntimeError if no overload takes these arguments.
+    """
+    overload, _ = _overload(operator, args, kwargs)
+    return ScriptCall(*serialize(worker, (operator, overload, args, kwargs)))
 
 
 def make_script_remote_call(
     worker: Worker,
-    name: str,
+    operator: str | ScriptFunction,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Callable[[RRefId, ForkId], ScriptRemoteCall]:
-    """What :func:`real.rpc.rref_context.remote` needs to run operator ``name`` elsewhere."""
-    op = match_builtin_op(name, args, kwargs)
-    payload, tensors = serialize(worker, (name, op.overload, args, kwargs))
-    return lambda rref_id, fork_id: ScriptRemoteCall(
-        payload, tensors, rref_id, fork_id, op.type_str
-    )
+    """What :func:`real.rpc.rref_context.remote` needs to run such a thing elsewhere."""
+    overload, type_str = _overload(operator, args, kwargs)
+    payload, tensors = serialize(worker, (operator, overload, args, kwargs))
+    return lambda rref_id, fork_id: ScriptRemoteCall(payload, tensors, rref_id, fork_id, type_str)
+
+
+def _overload(
+    operator: str | ScriptFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[str, str]:
+    """Which overload a call means, and TorchScript's name for the type of its result."""
+    if isinstance(operator, str):
+        op = match_builtin_op(operator, args, kwargs)
+        return op.overload, op.type_str
+    return "", operator.schema.returns[0].type.annotation_str

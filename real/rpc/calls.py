@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.jit import ScriptFunction
 from torch.jit._builtins import _find_builtin
 
 from real.autograd.utils import send_message_with_autograd, unwrap_forward_response
@@ -19,6 +20,7 @@ from real.rpc.builtin import make_script_call, make_script_remote_call
 from real.rpc.commands import Command, PythonCall, PythonRemoteCall
 from real.rpc.constants import UNSET_RPC_TIMEOUT
 from real.rpc.current import initialized
+from real.rpc.profiling import RUNNING, ProfiledCall, profiled_call
 from real.rpc.rref_context import remote as create_rref
 from real.rpc.serialization import (
     Pickled,
@@ -53,14 +55,14 @@ def rpc_sync(
     Raises ValueError and TypeError as the function raised them and RuntimeError for any other
     exception of it, for a timeout, and where the call cannot be made.
     """
-    return _invoke_rpc(to, func, args, kwargs, timeout).wait()
+    return _invoke_rpc(to, func, args, kwargs, timeout, "sync").wait()
 
 
 def rpc_async(
     to: Any, func: Any, args: Any = None, kwargs: Any = None, timeout: float = UNSET_RPC_TIMEOUT
 ) -> Future[Any]:
     """As :func:`rpc_sync`, without waiting: the result, or what is raised, is in the future."""
-    future = _invoke_rpc(to, func, args, kwargs, timeout)
+    future = _invoke_rpc(to, func, args, kwargs, timeout, "async")
     collected = collected_futures()
     if collected is not None:
         collected.append(future)
@@ -76,19 +78,22 @@ def remote(
     :func:`rpc_sync`.
     """
     worker, agent = initialized()
-    operator: str | None = _find_builtin(func)  # type: ignore[no-untyped-call]
+    operator = _operator(func)
     dst = to_worker_info(agent, to)
     timeout_s = _seconds(timeout)
     args = args if args else ()
     kwargs = kwargs if kwargs else {}
+    profiled = profiled_call(worker, "remote", func, operator, dst) if RUNNING else None
     if operator is not None:
-        return create_rref(
+        rref = create_rref(
             worker,
             dst,
             make_script_remote_call(worker, operator, args, kwargs),
             timeout_s=timeout_s,
             force_grad_recording=False,
+            profiled=profiled,
         )
+        return rref if profiled is None else _profile_creation(rref, profiled)
     is_async, func = _asynchronous(func)
     pickled = _pickle_call(worker, PythonUDF(func, args, kwargs))
     payload, tensors, forks = pickled
@@ -97,10 +102,29 @@ def remote(
         return PythonRemoteCall(payload, tensors, rref_id, fork_id, is_async)
 
     try:
-        return create_rref(worker, dst, call, timeout_s=timeout_s, force_grad_recording=True)
+        rref = create_rref(
+            worker,
+            dst,
+            call,
+            timeout_s=timeout_s,
+            force_grad_recording=True,
+            profiled=profiled,
+        )
     except BaseException:
         discard_forks(worker, forks)
         raise
+    return rref if profiled is None else _profile_creation(rref, profiled)
+
+
+def _profile_creation(rref: RRef[Any], profiled: ProfiledCall) -> RRef[Any]:
+    """Let the range of the call end with the creation."""
+
+    def end(created: Future[None]) -> None:
+        profiled.end()
+        created.raw_value()
+
+    rref._set_profiling_future(rref._get_future().map(end))
+    return rref
 
 
 def get_worker_info(worker_name: Any = None) -> WorkerInfo:
@@ -121,23 +145,27 @@ def to_worker_info(agent: RpcAgent, to: Any) -> WorkerInfo:
     raise ValueError(f"Cannot get WorkerInfo from name {to}")
 
 
-def _invoke_rpc(to: Any, func: Any, args: Any, kwargs: Any, timeout: Any) -> Future[Any]:
+def _invoke_rpc(
+    to: Any, func: Any, args: Any, kwargs: Any, timeout: Any, mode: str
+) -> Future[Any]:
     worker, agent = initialized()
     if not callable(func):
         raise TypeError("function should be callable.")
-    operator: str | None = _find_builtin(func)  # type: ignore[no-untyped-call]
+    operator = _operator(func)
     dst = to_worker_info(agent, to)
     timeout_s = _seconds(timeout)
     args = args if args else ()
     kwargs = kwargs if kwargs else {}
+    profiled = profiled_call(worker, mode, func, operator, dst) if RUNNING else None
     if operator is not None:
         response = send_message_with_autograd(
             worker,
             dst.id,
             make_script_call(worker, operator, args, kwargs).to_message(),
             timeout_s=timeout_s,
+            profiled=profiled,
         )
-        return _python_future(worker, response)
+        return _python_future(worker, response, profiled)
     is_async, func = _asynchronous(func)
     payload, tensors, forks = _pickle_call(worker, PythonUDF(func, args, kwargs))
     try:
@@ -147,11 +175,18 @@ def _invoke_rpc(to: Any, func: Any, args: Any, kwargs: Any, timeout: Any) -> Fut
             PythonCall(payload, tensors, is_async).to_message(),
             force_grad_recording=True,
             timeout_s=timeout_s,
+            profiled=profiled,
         )
     except BaseException:
         discard_forks(worker, forks)
         raise
-    return _python_future(worker, response)
+    return _python_future(worker, response, profiled)
+
+
+def _operator(func: Any) -> str | ScriptFunction | None:
+    """What goes by the name of its schema: the name of a torch operator, a TorchScript function."""
+    operator: str | None = _find_builtin(func)  # type: ignore[no-untyped-call]
+    return func if operator is None and isinstance(func, ScriptFunction) else operator
 
 
 def _seconds(timeout: Any) -> float:
@@ -168,7 +203,7 @@ def _asynchronous(func: Any) -> tuple[bool, Any]:
     inner = getattr(func, "_wrapped_async_rpc_function", None)
     if inner is None:
         return False, func
-    return True, inner if isinstance(inner, torch.jit.ScriptFunction) else func
+    return True, inner if isinstance(inner, ScriptFunction) else func
 
 
 def _pickle_call(worker: Worker, udf: PythonUDF) -> Pickled:
@@ -179,7 +214,9 @@ def _pickle_call(worker: Worker, udf: PythonUDF) -> Pickled:
     return Pickled(payload, tensors, [])
 
 
-def _python_future(worker: Worker, response: Future[Message]) -> Future[Any]:
+def _python_future(
+    worker: Worker, response: Future[Message], profiled: ProfiledCall | None
+) -> Future[Any]:
     """The result of a call as Python sees it.
 
     The reply is read under the grad mode of the call, on whichever task it comes in.
@@ -191,6 +228,8 @@ def _python_future(worker: Worker, response: Future[Message]) -> Future[Any]:
 
     def convert(response: Future[Message]) -> None:
         error = response.error
+        if profiled is not None:
+            profiled.end()
         if error is not None:
             # What kind of error it was stands in the text: callers know RuntimeError only.
             result.try_fail(RuntimeError(str(error)))

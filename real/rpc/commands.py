@@ -313,7 +313,7 @@ class PythonRRefFetchCall(_FetchCall):
 class RunWithProfilingReq:
     """A call, and the wish to have it run under the legacy profiler.
 
-    ``config``: the profiler's state and options, as numbers. (rpc_with_profiling_req.h)
+    ``config``: the profiler's options, as numbers. (rpc_with_profiling_req.h)
     """
 
     __slots__ = ("config", "profiling_id", "wrapped", "wrapped_command")
@@ -349,7 +349,8 @@ class RunWithProfilingReq:
 class RunWithProfilingResp:
     """The reply to the call inside, and the events that the profiler saw.
 
-    ``events``: (name, start, end, thread) with times in microseconds.
+    ``events``: marks, the beginnings and ends of ranges, in lists by where they were made; what
+    there is to say about each is in :mod:`real.rpc.profiling`, times in microseconds.
     """
 
     __slots__ = ("events", "profiling_id", "wrapped")
@@ -358,7 +359,7 @@ class RunWithProfilingResp:
         self,
         wrapped: Message,
         profiling_id: GlobalUniqueId,
-        events: Sequence[tuple[str, float, float, int]],
+        events: Sequence[Sequence[dict[str, Any]]],
     ) -> None:
         self.wrapped = wrapped
         self.profiling_id = profiling_id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from numbers import Integral
+from types import NoneType
 from typing import Any
 
 from real.autograd import api as dist_autograd
@@ -11,7 +12,7 @@ from real.rpc import backend_registry
 from real.rpc.all_gather import _init_rpc_states
 from real.rpc.current import initialized, is_current_rpc_agent_set
 from real.rpc.options import RpcBackendOptions
-from real.rpc.rendezvous import store_key
+from real.rpc.rendezvous import dynamic_store_key, store_key
 from real.rpc.state import rpc_state
 from real.rpc.store import Store
 from real.runtime import current_task_or_none, current_worker
@@ -28,7 +29,8 @@ def init_rpc(
 ) -> None:
     """Join the group of ``world_size`` workers as number ``rank``, called ``name``.
 
-    Returns when all of them can be called. ``backend`` is a member of ``BackendType``; the
+    Returns when all of them can be called. Without ``world_size`` the group is one that workers
+    join and leave at any time, and those that are in it can be called. ``backend`` is a member of ``BackendType``; the
     options say where the workers meet. Raises TypeError, ValueError or RuntimeError for bad
     arguments, for a group that contradicts itself, and if RPC is initialized already.
     """
@@ -36,12 +38,10 @@ def init_rpc(
         raise RuntimeError("init_rpc was called outside every task of a runtime")
     worker = current_worker()
     backend, options = _backend_and_options(backend, rpc_backend_options)
-    if not world_size:
-        raise RuntimeError(
-            "init_rpc needs world_size: groups that workers join and leave at any time are not "
-            "simulated"
-        )
-    key = store_key(options.init_method, rank, world_size)
+    if world_size:
+        key = store_key(options.init_method, rank, world_size)
+    else:
+        key = dynamic_store_key(options.init_method, rank)
     _validate_rpc_args(backend, name, rank, world_size, options)
     if is_current_rpc_agent_set():
         raise RuntimeError("RPC is already initialized")
@@ -84,7 +84,7 @@ def _validate_rpc_args(backend: Any, name: Any, rank: Any, world_size: Any, opti
     for value, wanted in (
         (name, str),
         (rank, Integral),
-        (world_size, Integral),
+        (world_size, Integral | NoneType),
         (options, RpcBackendOptions),
     ):
         if not isinstance(value, wanted):

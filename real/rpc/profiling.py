@@ -1,73 +1,262 @@
-"""Running a request under torch's legacy profiler, as far as this process allows it.
+"""torch's legacy profiler, for one task at a time, and across calls.
 
-The profiler belongs to the thread: where many workers share one, only one request is profiled
-at a time, and only while it runs without waiting. (torch/csrc/distributed/rpc/profiler)
+The compiled profiler belongs to the thread, which many tasks may share: it runs while its task
+runs, and is paused while another does (see :data:`RUNNING`). What a call does elsewhere is profiled
+there and comes back with the reply. (torch/csrc/distributed/rpc/profiler, torch/distributed/rpc/
+api.py: _enable_rpc_profiler)
 """
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torch._C._autograd import (
-    ProfilerEvent,
-    _disable_profiler_legacy,
-    _enable_profiler_legacy,
-    _profiler_enabled,
-)
+import torch
+from torch._C._autograd import _disable_profiler_legacy, _enable_profiler_legacy
 from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
 
-ProfiledEvent = tuple[str, float, float, int]
+from real.future import Future
+from real.ids import GlobalUniqueId
+from real.rpc.message import Message, MessageType
+from real.runtime import Task, current_task, current_task_or_none
+
+if TYPE_CHECKING:
+    from real.rpc.agent import RpcAgent
+    from real.rpc.worker_info import WorkerInfo
+    from real.worker import Worker
+
+#: the profilers that run or are paused, by their task; whoever switches tasks looks here
+RUNNING: dict[Task, LegacyProfiler] = {}
+
+#: what stands between a call and what ran remotely for it (RemoteProfilerManager)
+REMOTE_KEY = "#remote_op: "
+
+#: between two marks of one instant, in microseconds: computing takes no virtual time
+_STEP_US = 1e-3
+_USER_SCOPE = 7
+_PROFILER_IDS = "profiling ids"
+
+#: what there is to say about a mark; the names are those of torch's ProfilerEvent
+_FACTS = (
+    "name",
+    "kind",
+    "handle",
+    "is_async",
+    "fwd_thread_id",
+    "shapes",
+    "stack",
+    "scope",
+    "sequence_nr",
+    "flops",
+    "cpu_memory_usage",
+)
+
+Facts = dict[str, Any]
+
+
+class ProfilerOptions(NamedTuple):
+    """What to record besides names and times."""
+
+    record_shapes: bool = False
+    profile_memory: bool = False
+    with_stack: bool = False
+    with_flops: bool = False
+    with_modules: bool = False
+
+    def config(self) -> ProfilerConfig:
+        return ProfilerConfig(ProfilerState.CPU, *self, _ExperimentalConfig())
+
+
+class Mark:
+    """A moment in a profile. Answers like torch's ``ProfilerEvent``: each fact by a call."""
+
+    __slots__ = ("facts",)
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+
+    def cpu_elapsed_us(self, other: Mark) -> float:
+        return float(other.facts["time_us"] - self.facts["time_us"])
+
+    def has_cuda(self) -> bool:
+        return False
+
+    def cuda_memory_usage(self) -> int:
+        return 0
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            value = self.facts[name]
+        except KeyError:
+            raise AttributeError(name) from None
+        return lambda: value
 
 
 class LegacyProfiler:
-    """``with LegacyProfiler() as p: ...``; then ``p.events`` are (name, start, end, thread) in us.
+    """One run of the profiler, by the task that starts it. Times are the runtime's."""
 
-    No events where a profiler already runs.
-    """
+    def __init__(self, worker: Worker, options: ProfilerOptions) -> None:
+        self.worker = worker
+        self.options = options
+        self._config = options.config()
+        self._marks: list[Facts] = []
+        self._remote: list[list[Facts]] = []
+        self._count = 0
+        self._handles = 0
+        self._finished = False
 
-    def __init__(self) -> None:
-        self.events: list[ProfiledEvent] = []
-        self._running = False
+    # -- running ------------------------------------------------------------------------
 
-    def __enter__(self) -> LegacyProfiler:
-        if not _profiler_enabled():
-            config = ProfilerConfig(
-                ProfilerState.CPU, False, False, False, False, False, _ExperimentalConfig()
+    def start(self) -> None:
+        """Profile this task from here on. Raises RuntimeError if somebody does already."""
+        task = current_task()
+        if task in RUNNING:
+            raise RuntimeError("Profiler is already enabled on this thread")
+        self.resume()
+        RUNNING[task] = self
+        self._add("__start_profile", "mark", 0)
+
+    def stop(self) -> None:
+        """No longer profile this task. Calls that it has made may still add their ends."""
+        self.pause()
+        del RUNNING[current_task()]
+
+    def finish(self) -> list[list[Facts]]:
+        """Everything seen: the marks of this worker, then those of each call's other end."""
+        self._finished = True
+        return [self._marks, *self._remote]
+
+    def resume(self) -> None:
+        """For whoever switches tasks: the task is about to run."""
+        _enable_profiler_legacy(self._config)
+
+    def pause(self) -> None:
+        """For whoever switches tasks: another is about to run."""
+        for thread in _disable_profiler_legacy():
+            for event in thread:
+                if event.name() not in ("__start_profile", "__stop_profile"):
+                    seen: Any = event
+                    self._take({fact: getattr(seen, fact)() for fact in _FACTS})
+
+    def flush(self) -> None:
+        """Take in what has been seen so far, so that a mark of our own comes after it."""
+        self.pause()
+        self.resume()
+
+    @contextlib.contextmanager
+    def here(self) -> Iterator[None]:
+        """Let what runs inside, on whichever task, belong to this profile."""
+        task = current_task()
+        own = RUNNING.pop(task, None)
+        if own is not None:
+            own.pause()
+        self.resume()
+        RUNNING[task] = self
+        try:
+            yield
+        finally:
+            self.pause()
+            del RUNNING[task]
+            if own is not None:
+                own.resume()
+                RUNNING[task] = own
+
+    # -- marks of our own ---------------------------------------------------------------
+
+    def push(self, name: str) -> int:
+        """A range begins; its handle."""
+        self.flush()
+        self._handles -= 1  # torch's own are positive
+        self._add(name, "push", self._handles)
+        return self._handles
+
+    def pop(self, handle: int) -> None:
+        """The range ends, on this task. No effect once the profile is finished."""
+        if self._finished:
+            return
+        task = current_task_or_none()
+        if task is not None and RUNNING.get(task) is self:
+            self.flush()
+        self._add("", "pop", handle)
+
+    def add_remote(self, key: str, threads: Sequence[Sequence[Facts]]) -> None:
+        """Take in what the other end of the call ``key`` has seen."""
+        for marks in threads:
+            self._remote.append(
+                [
+                    {**facts, "name": f"{key}{REMOTE_KEY}{facts['name']}", "is_remote": True}
+                    for facts in marks
+                ]
             )
-            _enable_profiler_legacy(config)
-            self._running = True
-        return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        if self._running:
-            self._running = False
-            self.events = _pair(_disable_profiler_legacy())
+    def _add(self, name: str, kind: str, handle: int) -> None:
+        facts: Facts = dict.fromkeys(_FACTS, 0)
+        facts.update(name=name, kind=kind, handle=handle, is_async=False, shapes=[], stack=[])
+        facts["scope"] = _USER_SCOPE
+        facts["sequence_nr"] = -1
+        self._take(facts)
+
+    def _take(self, facts: Facts) -> None:
+        task = current_task_or_none()
+        self._count += 1
+        facts["node_id"] = self.worker.id
+        facts["thread_id"] = task.id if task is not None else 0
+        facts["time_us"] = self.worker.runtime.now() * 1e6 + self._count * _STEP_US
+        facts["is_remote"] = False
+        self._marks.append(facts)
 
 
-def _pair(per_thread: list[list[ProfilerEvent]]) -> list[ProfiledEvent]:
-    """Ranges out of the marks of their beginnings and ends, which are nested in each thread."""
-    found: list[ProfiledEvent] = []
-    start = next((mark for marks in per_thread for mark in marks), None)
-    for marks in per_thread:
-        open_marks: list[Any] = []
-        for mark in marks:
-            kind: Any = mark.kind()  # a string, whatever its stub says
-            if kind == "push":
-                open_marks.append(mark)
-            elif kind == "pop" and open_marks and start is not None:
-                begin = open_marks.pop()
-                found.append(
-                    (
-                        begin.name(),
-                        start.cpu_elapsed_us(begin),
-                        start.cpu_elapsed_us(mark),
-                        begin.thread_id(),
-                    )
-                )
-    return found
+class ProfiledCall:
+    """A call that is a range of the caller's profile, and is profiled where it runs."""
+
+    __slots__ = ("_handle", "_profiler", "key")
+
+    def __init__(self, profiler: LegacyProfiler, key: str) -> None:
+        self._profiler = profiler
+        self.key = key
+        self._handle = profiler.push(key)
+
+    def send(
+        self, agent: RpcAgent, to: int, message: Message, timeout_s: float
+    ) -> Future[Message]:
+        """Send a request with the wish that it be profiled; the future holds the plain reply."""
+        from real.rpc.commands import RunWithProfilingReq
+
+        profiler = self._profiler
+        locals = profiler.worker.locals
+        locals[_PROFILER_IDS] = number = locals.get(_PROFILER_IDS, -1) + 1
+        request = RunWithProfilingReq(
+            message, GlobalUniqueId(profiler.worker.id, number), profiler.options
+        )
+        return agent.send(to, request.to_message(), timeout_s).map(self._unwrap)
+
+    def _unwrap(self, reply: Future[Message]) -> Message:
+        from real.rpc.commands import RunWithProfilingResp
+
+        message = reply.raw_value()
+        if message.type != MessageType.RUN_WITH_PROFILING_RESP:
+            return message
+        response = RunWithProfilingResp.from_message(message)
+        self._profiler.add_remote(self.key, response.events)
+        return response.wrapped
+
+    def end(self) -> None:
+        """The call is over, well or not."""
+        self._profiler.pop(self._handle)
+
+
+def profiled_call(
+    worker: Worker, mode: str, func: Any, operator: Any, dst: WorkerInfo
+) -> ProfiledCall | None:
+    """The call that is about to be made, if this task is being profiled."""
+    profiler = RUNNING.get(current_task())
+    if profiler is None:
+        return None
+    if isinstance(operator, str):
+        name = operator
+    elif isinstance(func, torch.jit.ScriptFunction):
+        name = torch._jit_internal._qualified_name(func)
+    else:
+        name = func.__qualname__
+    return ProfiledCall(profiler, f"rpc_{mode}#{name}({worker.name} -> {dst.name})")

@@ -52,6 +52,8 @@ class RRef(Generic[T]):
         self._rref = rref
         self._profiling_future: Future[Any] | None = None
         self._type: Any = None
+        #: the future that was given to whoever asked first and did not want to wait
+        self._type_future: Future[Any] | None = None
 
     @classmethod
     def _wrap(cls, rref: OwnerRRef | UserRRef) -> RRef[Any]:
@@ -147,6 +149,9 @@ class RRef(Generic[T]):
         """
         known = self._type
         rref = self._rref
+        asked = self._type_future
+        if not blocking and asked is not None and asked.error is None:
+            return asked
         if known is not None:
             return known if blocking else completed(known, runtime=rref.context.worker.runtime)
         future: Future[Any]
@@ -155,9 +160,9 @@ class RRef(Generic[T]):
             future = rref.future.map(_type_of)
         else:
             from real.rpc.calls import rpc_async
-            from real.rpc.rref_proxy import type_of_value
+            from real.rpc.rref_proxy import _rref_typeof_on_owner
 
-            future = rpc_async(self.owner(), type_of_value, args=(self,), timeout=timeout)
+            future = rpc_async(self.owner(), _rref_typeof_on_owner, args=(self,), timeout=timeout)
         if blocking:
             try:
                 known = self._type = future.wait()
@@ -170,7 +175,8 @@ class RRef(Generic[T]):
             self._type = done.value()
             return self._type
 
-        return future.map(remember)
+        self._type_future = future.map(remember)
+        return self._type_future
 
     # -- autograd -----------------------------------------------------------------------
 

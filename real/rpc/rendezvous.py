@@ -20,6 +20,22 @@ from real.rpc.worker_info import Membership, WorkerInfo, check_worker_info
 JOIN_TIMEOUT_S = 1800.0
 
 
+MIXED_GROUP = (
+    "RPC group mixes statically and dynamically initialized members which is not supported."
+)
+
+
+def dynamic_store_key(url: Any, rank: Any) -> str:
+    """What names the store of a group of no fixed size. Raises ValueError without a rank."""
+    scheme = urlparse(os.fsdecode(url)).scheme
+    if rank == -1:
+        if scheme != "env":
+            raise _error(f"{scheme}:// rendezvous: rank parameter missing")
+        _variable("RANK")
+    # The world size is not looked at; one that is given asks for no other.
+    return store_key(url, 0 if rank is None else rank, 0)
+
+
 def store_key(url: Any, rank: Any, world_size: Any) -> str:
     """What names the store that ``url`` stands for. Raises ValueError or RuntimeError."""
     if not isinstance(url, str | bytes):
@@ -81,6 +97,8 @@ def gather_group(store: Store, name: str, rank: int, world_size: int) -> Members
     missing after half an hour.
     """
     check_worker_info(name, rank)
+    if store.peek("membership/tickets") is not None:
+        raise RuntimeError(MIXED_GROUP)
     if store.add("first", 1) == 1:
         store.set("world_size", world_size)
     size = store.get("world_size")

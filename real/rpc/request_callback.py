@@ -44,7 +44,7 @@ from real.rpc.commands import (
 )
 from real.rpc.errors import RpcError
 from real.rpc.message import Message, MessageType
-from real.rpc.profiling import LegacyProfiler
+from real.rpc.profiling import LegacyProfiler, ProfilerOptions
 from real.rpc.py_rref import backward_owner_rref, error_of
 from real.rpc.replies import error_text, python_error_text, then
 from real.rpc.requests import (
@@ -392,11 +392,12 @@ class RequestCallback:
 
     def process_run_with_profiling_req(self, rpc: RunWithProfilingReq) -> Future[Message]:
         """Run the call inside under the profiler; the events travel with the reply."""
-        with LegacyProfiler() as profiler:
+        profiler = LegacyProfiler(self.worker, ProfilerOptions(*map(bool, rpc.config)))
+        with profiler.here():
             reply = self.process_rpc(rpc.wrapped_command, rpc.wrapped.type)
         return then(
             reply,
             lambda message: RunWithProfilingResp(
-                message, rpc.profiling_id, profiler.events
+                message, rpc.profiling_id, profiler.finish()
             ).to_message(),
         )

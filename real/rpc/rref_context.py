@@ -25,6 +25,7 @@ from real.rpc.rref_tables import NO_AGENT
 from real.rpc.rref_users import UserTables
 
 if TYPE_CHECKING:
+    from real.rpc.profiling import ProfiledCall
     from real.rpc.py_rref import RRef
     from real.rpc.worker_info import WorkerInfo
     from real.worker import Worker
@@ -250,6 +251,7 @@ def remote(
     *,
     timeout_s: float = UNSET_RPC_TIMEOUT,
     force_grad_recording: bool = False,
+    profiled: ProfiledCall | None = None,
 ) -> RRef[Any]:
     """Send ``call(rref_id, fork_id)`` to ``dst`` and return a reference to what it returns.
 
@@ -258,13 +260,15 @@ def remote(
     """
     context = rref_context(worker)
     if dst.id == worker.id:
-        return _remote_to_self(context, call, timeout_s, force_grad_recording)
+        return _remote_to_self(context, call, timeout_s, force_grad_recording, profiled)
     user = context.create_user_rref(dst.id)
     try:
         command = call(user.rref_id, user.fork_id)
         user.type_str = getattr(command, "type_str", PY_OBJECT)
         context.add_pending_user(user.fork_id, user)
-        reply = _send(worker, dst.id, command.to_message(), timeout_s, force_grad_recording)
+        reply = _send(
+            worker, dst.id, command.to_message(), timeout_s, force_grad_recording, profiled
+        )
     except BaseException:
         user.deleted = True  # the owner never hears of it
         context.discard_pending_user(user.fork_id)
@@ -277,7 +281,11 @@ def remote(
 
 
 def _remote_to_self(
-    context: RRefContext, call: CreationCall, timeout_s: float, force_grad_recording: bool
+    context: RRefContext,
+    call: CreationCall,
+    timeout_s: float,
+    force_grad_recording: bool,
+    profiled: ProfiledCall | None,
 ) -> RRef[Any]:
     worker = context.worker
     owner = context.create_owner_rref()
@@ -286,7 +294,9 @@ def _remote_to_self(
     owner.type_str = getattr(command, "type_str", PY_OBJECT)
     context.add_self_as_fork(owner)
     try:
-        reply = _send(worker, worker.id, command.to_message(), timeout_s, force_grad_recording)
+        reply = _send(
+            worker, worker.id, command.to_message(), timeout_s, force_grad_recording, profiled
+        )
     except BaseException:
         context.del_fork_of_owner(owner.rref_id, owner.rref_id)
         raise
@@ -299,12 +309,22 @@ def _remote_to_self(
 
 
 def _send(
-    worker: Worker, to: int, message: Message, timeout_s: float, force_grad_recording: bool
+    worker: Worker,
+    to: int,
+    message: Message,
+    timeout_s: float,
+    force_grad_recording: bool,
+    profiled: ProfiledCall | None,
 ) -> Future[Message]:
     from real.autograd.utils import send_message_with_autograd
 
     return send_message_with_autograd(
-        worker, to, message, force_grad_recording=force_grad_recording, timeout_s=timeout_s
+        worker,
+        to,
+        message,
+        force_grad_recording=force_grad_recording,
+        timeout_s=timeout_s,
+        profiled=profiled,
     )
 
 

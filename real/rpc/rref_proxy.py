@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from real.future import Future
 from real.rpc.constants import UNSET_RPC_TIMEOUT
 from real.rpc.functions import async_execution
-from real.runtime import current_task
+from real.rpc.serialization import capture_exception
+from real.runtime import current_task, current_worker
 
 if TYPE_CHECKING:
     from real.rpc.py_rref import RRef
+    from real.rpc.rref import OwnerRRef
 
 
 _SCRIPT_MODULES = (torch.jit.ScriptModule, torch._C.ScriptModule)
@@ -30,9 +32,23 @@ def local_invoke_async_execution(rref: RRef[Any], func_name: str, args: Any, kwa
     return getattr(rref.local_value(), func_name)(*args, **kwargs)
 
 
-def type_of_value(rref: RRef[Any]) -> type:
-    """The type of the value; runs on the owner."""
-    return type(rref.local_value())
+@async_execution
+def _rref_typeof_on_owner(rref: RRef[Any]) -> Future[Any]:
+    """A future of the type of the value; runs on the owner.
+
+    The call may come before the one that creates the value, and must not keep a thread of the
+    pool from that.
+    """
+    owner = cast("OwnerRRef", rref._rref)
+    owner.check()
+
+    def type_of(_: Future[Any]) -> Any:
+        try:
+            return type(rref.local_value())
+        except Exception as error:
+            return capture_exception(current_worker(), error)
+
+    return owner.future.map(type_of)
 
 
 class RRefProxy:

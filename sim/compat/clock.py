@@ -26,8 +26,8 @@ BOOT_S = 1000
 _NS = 1_000_000_000
 #: what passes at a read, in seconds, and at most
 _STEP_S, _STEP_MAX_S = 1e-6, 1e-3
-#: reads without a wait in between after which the step doubles
-_PATIENCE = 1000
+#: reads without a wait in between after which the step doubles, and how often it does
+_PATIENCE, _DOUBLINGS = 1000, 10
 _READS = "clock reads without a wait"
 _NEVER = (-1.0, 0)
 
@@ -42,7 +42,8 @@ def _read() -> float:
         at, reads = task.locals.get(_READS, _NEVER)
         reads = reads + 1 if task.waiting_since == at else 1
         task.locals[_READS] = (runtime.now(), reads)
-        runtime.tick(min(_STEP_S * 2 ** (reads // _PATIENCE), _STEP_MAX_S))
+        doublings = min(reads // _PATIENCE, _DOUBLINGS)
+        runtime.tick(min(_STEP_S * 2**doublings, _STEP_MAX_S))
     return runtime.now()
 
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from real.rpc.profiling import RUNNING
+
 if TYPE_CHECKING:
     from real.worker import Worker
     from sim.scheduler import SimTask
@@ -134,8 +136,12 @@ class TorchIsolation:
                 _set_grad_enabled(False)
             else:
                 saved.restore()
+        if RUNNING and task in RUNNING:
+            RUNNING[task].resume()
 
     def leave(self, task: SimTask) -> None:
+        if RUNNING and task in RUNNING:
+            RUNNING[task].pause()
         if (
             _any_autocast()
             or _is_inference()

@@ -11,7 +11,7 @@ import torch
 from real import future
 from real.autograd import api as dist_autograd
 from real.rpc import optimizer, public
-from sim.compat import collectives, faulty, multiprocess, stores
+from sim.compat import collectives, faulty, multiprocess, profilers, stores
 from sim.compat.facades import Facade, WriteThroughFacade
 from sim.compat.process import current_process
 from sim.compat.substitutes import STANDARD, STANDARD_PRIVATE, front
@@ -155,6 +155,9 @@ SUBSTITUTES: dict[str, Substitute] = {
     "multiprocessing.queues": multiprocess.make_queues,
     "torch": front("torch"),
     "torch._C": make_core,
+    "torch.autograd": front("torch.autograd"),
+    "torch.autograd.profiler": profilers.make_profiler,
+    "torch.autograd.profiler_legacy": profilers.make_profiler_legacy,
     "torch.distributed": make_distributed,
     "torch.distributed.autograd": make_autograd,
     "torch.distributed.distributed_c10d": make_c10d,
