@@ -9,6 +9,8 @@ from model.run import Property, Run, Violation, named
 from real import tracing
 
 _KILLED = "killed"
+#: whose handlers may find that the pass, or its context, is over
+_MAY_COME_TOO_LATE = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ")
 
 
 @named("futures")
@@ -16,7 +18,8 @@ def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Each call ends once, and each request is handled once and answered; a handler's error is
     the caller's error, and where there was none the caller sees none. No task dies of an error
     that nobody handles. An error that a program plants reaches the trainer whose step it is in,
-    and names the worker it was raised on; and no other error does.
+    and names the worker it was raised on; and no other error does. Only gradients can come too
+    late to be handled: every other request is, unless it is a planted error that is its answer.
     """
     yield from _calls(run)
     records = run.records
@@ -25,6 +28,25 @@ def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
         if error is not None and error != _KILLED:
             yield run.violation("futures", "a task died", "no error left over", error, n)
     yield from _step_errors(run)
+    yield from _handler_errors(run)
+
+
+def _handler_errors(run: Run) -> Iterator[Violation]:
+    if run.program is None or run.stuck or run.hangs:
+        return
+    texts = [
+        planted(op.fault, trainer, number, index)
+        for trainer, number, step in run.program.steps
+        for index, op in enumerate(step.ops)
+        if op.fault is not None
+    ]
+    for n in run.of(tracing.HANDLER_ENDED):
+        _, type, _, error = run.records[n][4]
+        if error is None or type in _MAY_COME_TOO_LATE:
+            continue
+        if not any(text in error for text in texts):
+            what = f"{type} could not be handled"
+            yield run.violation("futures", what, "an answer", error, n)
 
 
 def _calls(run: Run) -> Iterator[Violation]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from model.rref import TYPES, Protocol
+from model.rref import REQUEST_TYPES, TYPES, Protocol
 from model.run import Property, Run, Violation, named
 from real import tracing
 
@@ -23,7 +23,10 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
     counted = run.of(tracing.TABLES_COUNTED)
     quiet = counted[0] if counted else len(records)
     take = protocol.take
-    for n in run.of(*TYPES):
+    types = TYPES
+    if not run.of(tracing.USER_PENDING):
+        types = tuple(type for type in TYPES if type not in REQUEST_TYPES)
+    for n in run.of(*types):
         if n > quiet:
             break
         _, worker, task, type, values = records[n]

@@ -59,7 +59,7 @@ def THREADS(run: Run) -> Iterator[Violation]:  # noqa: N802
     brings gradients runs a node of the graph, whose hooks may block.
     """
     records = run.records
-    calls = {
+    calls: dict[tuple[int, int], str] = {
         (values[1], values[4]): values[6][2]
         for values in (records[n][4] for n in run.of(tracing.MESSAGE_SENT))
         if values[3] == _WRAPPER
@@ -67,7 +67,9 @@ def THREADS(run: Run) -> Iterator[Violation]:  # noqa: N802
     started: dict[int, tuple[int, str]] = {}
     for n in run.of(tracing.HANDLER_STARTED):
         _, _, task, _, (src, type, id) = records[n]
-        kind = calls.get((src, id), type) if type == _WRAPPER else type
+        kind = str(type)
+        if kind == _WRAPPER:
+            kind = calls.get((src, id), kind)
         if kind not in _MAY_WAIT:
             started[task] = (n, kind)
     for n in run.of(tracing.TASK_ENDED):

@@ -72,8 +72,9 @@ class _ProgramDrawing:
         choices, profile = self.choices, self.profile
         shapes = _SHAPES + _ODD_SHAPES if profile.odd_shapes else _SHAPES
         hooks: tuple[LeafHook, ...] = ()
-        # Leaf 0 is there for everybody and always has a gradient.
-        grad = number == 0 or not choices.chance("without grad", 0.2)
+        # Leaf 0 is there for everybody and always has a gradient. It makes the same choices, so
+        # that any one leaf can be cut out.
+        grad = not choices.chance("without grad", 0.2) or number == 0
         if profile.leaf_hooks and grad and choices.chance("leaf hook", 0.5):
             usable = _LEAF_HOOKS if "increment" in profile.hooks else _LEAF_HOOKS[:-1]
             hooks = (choices.choice("leaf hook", usable),)

@@ -109,7 +109,9 @@ class OpsDrawing:
         if self._is_rounded(kind, places):
             kind, places = "scale", places[:1]
         call: Call = choices.choice("call", profile.calls)
-        worker = home if call == "local" else self.draw_worker("worker")
+        worker = self.draw_worker("worker")  # also of a local one: what shrinks has the same shape
+        if call == "local":
+            worker = home
         grad: Grad = choices.choice("grad", profile.grads) if len(profile.grads) > 1 else "on"
         hows = [self.draw_how(place, output, worker) for place, output in places]
         via, relay = self._draw_way(kind, call, places)

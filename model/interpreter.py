@@ -138,11 +138,14 @@ class _Interpreter:
                 outcome.passes.append(self._gradients())
 
     def _gradients(self) -> Gradients:
-        return {
-            number: leaf.grad.clone()
-            for number, leaf in enumerate(self.leaves)
-            if leaf.grad is not None
-        }
+        found: Gradients = {}
+        for number, leaf in enumerate(self.leaves):
+            if leaf.grad is not None:
+                found[number] = leaf.grad
+                # torch lets two leaves take over views of one gradient, and adds to both in
+                # place in the next pass; here each leaf gets a tensor of its own.
+                leaf.grad = leaf.grad.clone()
+        return found
 
     @torch.no_grad()
     def _optimize(self, trainer: int) -> None:

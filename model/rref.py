@@ -97,7 +97,8 @@ class Protocol:
         self, worker: int, task: int, type: EventType, values: tuple[Any, ...]
     ) -> list[Breach]:
         """The next event, of a type in :data:`TYPES`; others say nothing about RRefs."""
-        return list(_RULES[type](self, worker, task, *values) or ())
+        breaches = _RULES[type](self, worker, task, *values)
+        return [] if breaches is None else list(breaches)
 
     # -- users ----------------------------------------------------------------------------
 
@@ -371,3 +372,10 @@ _RULES: dict[EventType, _Rule] = {
 }
 #: the events that the state machine reads
 TYPES = tuple(_RULES)
+#: those that tell nothing as long as no user is pending
+REQUEST_TYPES = (
+    tracing.HANDLER_STARTED,
+    tracing.HANDLER_RESUMED,
+    tracing.HANDLER_ENDED,
+    tracing.UDF_STARTED,
+)

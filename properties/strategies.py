@@ -23,7 +23,8 @@ class HypothesisChoices(Choices):
         self._draw = draw
 
     def integer(self, name: str, lo: int, hi: int) -> int:
-        return lo if lo == hi else self._draw(_integers(lo, hi))
+        # Drawn even if there is only one: parts that make equally many choices can be cut out.
+        return self._draw(_integers(lo, hi))
 
     def choice(self, name: str, options: Sequence[T]) -> T:
         return options[self.integer(name, 0, len(options) - 1)]

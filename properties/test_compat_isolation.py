@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from real.worker import Worker
 from sim.compat.isolation import TorchIsolation
+from sim.device import quiet_torch
 from sim.network import Network
 from sim.scheduler import SimRuntime
 
@@ -191,3 +192,28 @@ def test_random_state_and_defaults_belong_to_the_worker() -> None:
     alone = [torch.rand(1).item() for _ in range(3)]
     torch.set_rng_state(outside)
     assert drawn == {"a": alone, "b": alone}
+
+
+def test_every_task_has_the_default_device_of_the_run() -> None:
+    """The meta device, which every machine has. A task may still choose another for itself."""
+    seen: list[tuple[str, str]] = []
+    before = torch.get_default_device()
+    with quiet_torch("meta"):
+        isolation = TorchIsolation()
+        runtime = SimRuntime(isolation=isolation)
+        worker = Worker(runtime, Network(runtime), name="w")
+
+        def task(name: str, own: str | None) -> None:
+            if own is not None:
+                torch.set_default_device(own)
+            runtime.sleep(1.0)
+            seen.append((name, str(torch.zeros(1).device)))
+
+        for name, own in (("a", None), ("b", "cpu"), ("c", None)):
+            runtime.spawn(task, name, own, name=name, worker=worker, daemon=False)
+        runtime.run()
+        isolation.close()
+        assert torch.zeros(1).device.type == "meta"
+    assert seen == [("a", "meta"), ("b", "cpu"), ("c", "meta")]
+    assert torch.get_default_device() == before
+    assert torch.zeros(1).device.type == "cpu"

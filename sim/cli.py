@@ -18,6 +18,8 @@ from rich.console import Console
 from sim.cli_fuzz import EPILOG as FUZZ_EPILOG
 from sim.cli_fuzz import fuzz, properties
 from sim.cli_input import BadInput, read_run_options
+from sim.cli_mutants import EPILOG as MUTANTS_EPILOG
+from sim.cli_mutants import mutants
 from sim.cli_report import bad_input_json, print_report, run_json
 from sim.cli_streams import each_warning_once, stdout_to_stderr
 from sim.latency import DEFAULT_LATENCY
@@ -199,6 +201,7 @@ def conformance(
 
 app.command(epilog=FUZZ_EPILOG)(fuzz)
 app.command()(properties)
+app.command(epilog=MUTANTS_EPILOG)(mutants)
 
 
 def _version() -> str:

@@ -60,7 +60,7 @@ def read_fuzz_options(
     if seeds is not None and minutes is not None:
         raise BadInput("--minutes", minutes, "expected either --seeds or --minutes, got both")
     limit = None if minutes is None else _minutes(minutes)
-    first, last = _seeds(seeds or DEFAULT_SEEDS)
+    first, last = seed_range(seeds or DEFAULT_SEEDS)
     return FuzzOptions(
         first=first,
         last=MAX_SEED if limit is not None else last,
@@ -71,7 +71,8 @@ def read_fuzz_options(
     )
 
 
-def _seeds(text: str) -> tuple[int, int]:
+def seed_range(text: str) -> tuple[int, int]:
+    """The first seed of ``A:B``, and the one behind the last."""
     parts = text.split(":")
     problem = f"expected two integers A:B with 0 <= A < B <= {MAX_SEED}, got {text!r}"
     try:

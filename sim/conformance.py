@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from sim.conformance_pool import Played, play_all
+from sim.conformance_cluster import Played
+from sim.conformance_pool import play_all
 from sim.conformance_table import NOT_APPLICABLE
 
 Verdict = Literal["passed", "failed", "not_applicable"]

@@ -7,12 +7,17 @@ from contextlib import contextmanager
 
 import torch
 
+from sim.compat.isolation import default_device_context
+
 
 @contextmanager
 def quiet_torch(device: str) -> Iterator[None]:
-    """One intra-op thread, for repeatable sums; and the default device of the run."""
+    """One intra-op thread, for repeatable sums; and the default device of the run.
+
+    Every task has that device by default if the run's ``TorchIsolation`` is made in here.
+    """
     threads = torch.get_num_threads()
-    before = torch.get_default_device()
+    before = default_device_context()
     torch.set_num_threads(1)
     if device != "cpu":
         torch.set_default_device(device)
@@ -21,4 +26,4 @@ def quiet_torch(device: str) -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         if device != "cpu":
-            torch.set_default_device(before)
+            torch.set_default_device(None if before is None else before.device)

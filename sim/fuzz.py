@@ -64,7 +64,7 @@ class Scenario(NamedTuple):
     latency: str
     order: Order
     #: whether workers shut down with references in hand and work under way
-    linger: bool
+    linger: bool = False
 
 
 class Verdict(NamedTuple):

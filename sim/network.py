@@ -6,7 +6,7 @@ Nothing is ordered but by arrival: a message with less luck is overtaken.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from real.rpc.message import RESPONSE_FLAG, Message
 from real.rpc.store import Store
 from real.rpc.transport import PeerLost, Receive, World
 from sim.latency import LatencyModel, parse_latency
-from sim.rules import Drop, Fail, Rule, Verdict
+from sim.rules import Delay, Drop, Fail, Rule, Verdict
 from sim.scheduler import SimRuntime
 from sim.streams import NamedStream
 
@@ -139,7 +139,7 @@ class Network(World):
         if (store, dst) not in self._receivers:
             raise ConnectionError(f"worker {dst} is not connected")
         verdict = self._judge(store, message) if self._rules else None
-        if type(verdict) is Fail:
+        if isinstance(verdict, Fail):
             raise ConnectionError(verdict.error)
         runtime = self.runtime
         now = runtime.env._now
@@ -163,10 +163,10 @@ class Network(World):
                 copy.size_bytes,
                 copy.about,
             )
-        if verdict is not None:
-            if type(verdict) is Drop:
-                self._dropped(copy, verdict.reason)
-                return
+        if isinstance(verdict, Drop):
+            self._dropped(copy, verdict.reason)
+            return
+        if isinstance(verdict, Delay):
             delay_s += verdict.seconds
         runtime.schedule(_Delivery(store, copy, now), [self._arrive_callbacks], delay_s)
 
@@ -180,7 +180,8 @@ class Network(World):
     def _last_arrivals_s(self, store: Store, src: int) -> dict[int, float]:
         """When the last message from ``src`` that is under way arrives, by its destination."""
         last: dict[int, float] = {}
-        for at, _, _, event in self.runtime.env._queue:
+        queue: Iterable[tuple[float, Any, Any, Any]] = self.runtime.env._queue
+        for at, _, _, event in queue:
             if type(event) is _Delivery and event.store is store and event.message.src == src:
                 dst = event.message.dst
                 last[dst] = max(at, last.get(dst, at))

@@ -119,6 +119,8 @@ def _gradients(cluster: Cluster, hosts: list[Host], context_id: int) -> Gradient
             continue
         for tensor, gradient in gradients.items():
             number = next((n for n, leaf in host.leaves.items() if leaf is tensor), STRAY)
+            if gradient.requires_grad:  # it has a graph of its own, which nobody asked for
+                number = STRAY
             found[number] = gradient.detach().clone()
     return found
 
@@ -250,12 +252,14 @@ class _StepRun:
             with self._fresh(faults):
                 with autograd.context() as context_id:
                     outcome.context = context_id
+                    _refuse_another_context()
                     self._forward()
                     for backward in self.step.backwards:
                         self._backward(context_id, backward, outcome)
                     if self.step.optimize and self.trainer.optimizer is not None:
                         self.trainer.optimizer.step(context_id)
                 self._keep()
+                self._scribble()
         except Exception as error:
             outcome.error = str(error)
         outcome.finished = True
@@ -277,6 +281,15 @@ class _StepRun:
         for index, op in enumerate(self.step.ops):
             if op.call in REFERENCE_CALLS and op.keep == "program":
                 self.trainer.kept[self.trainer.number, self.number, index] = self.values[index]
+
+    def _scribble(self) -> None:
+        """Write to the copies of leaves that came by reference: nobody else may notice."""
+        if any(op.keep == "program" for op in self.step.ops):
+            return  # what is kept may be such a copy itself
+        for key, value in self.fetched.items():
+            if key < 0 and isinstance(value, Tensor):
+                with torch.no_grad():
+                    value.fill_(7)
 
     # -- forward ----------------------------------------------------------------------------
 
@@ -420,6 +433,15 @@ class _StepRun:
             rpc.rpc_sync(backward.worker, run_backward, args=args)
         else:
             run_backward(*args)
+
+
+def _refuse_another_context() -> None:
+    """Raises AssertionError if a context may begin inside another one."""
+    try:
+        autograd._new_context()
+    except RuntimeError:
+        return
+    raise AssertionError("a context began inside another one")
 
 
 def _detached(value: Value) -> Value:

@@ -57,6 +57,11 @@ def run(scenario: ScriptScenario) -> Report:
     Raises ValueError or OSError for a scenario that cannot be run. An interrupt ends the run and
     gives what there is, with outcome ``interrupted``.
     """
+    with quiet_torch(scenario.device):
+        return _run(scenario)
+
+
+def _run(scenario: ScriptScenario) -> Report:
     started = time.perf_counter()
     reference = joint_reference() if scenario.check else None
     runtime = SimRuntime(seed=scenario.seed, order=scenario.order, isolation=TorchIsolation())
@@ -80,7 +85,7 @@ def run(scenario: ScriptScenario) -> Report:
 
     interrupted = False
     waits: list[str] = []
-    with quiet_torch(scenario.device), deterministic_garbage():
+    with deterministic_garbage():
         launcher = Launcher(
             runtime,
             scenario.script,

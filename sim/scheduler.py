@@ -45,6 +45,10 @@ class Livelock(RuntimeError):  # noqa: N818 - it is what happened, not a mishap 
 class Isolation(Protocol):
     """Swaps what a thread or a process would own privately when a task is switched."""
 
+    #: what a new task has as ``isolated``
+    @property
+    def fresh(self) -> object: ...
+
     def leave(self, task: SimTask) -> None: ...
     def enter(self, task: SimTask) -> None: ...
 
@@ -211,6 +215,7 @@ class SimRuntime(Runtime):
         self.env = simpy.Environment()
         self.seed = seed
         self.isolation = isolation
+        self._fresh = isolation.fresh if isolation is not None else None
         self.tracer = tracer
         #: events that will still do something; cancelled timers in the queue do not count
         self.live = 0
@@ -272,6 +277,7 @@ class SimRuntime(Runtime):
             task.cause = here.cause
         if cause is not None:
             task.cause = cause
+        task.isolated = self._fresh
         # What to run travels here until the task starts.
         task.waiting_on = (fn, args)
         self.tasks[task] = None

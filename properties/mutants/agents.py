@@ -11,7 +11,7 @@ MUTANTS = (
         origin="i52132, i52166, p53212, i58239, p58382",
         wrong="a callback that raises keeps the others of its future from being called",
         place="future:Future._finish",
-        old="            logger.exception(\"a callback of %r raised\", self)",
+        old='            logger.exception("a callback of %r raised", self)',
         new="            raise",
         unseen="no program has a callback that raises",
     ),
@@ -349,7 +349,7 @@ MUTANTS = (
         origin="i23948, i27777, i26984",
         wrong="a worker leaves when it is quiet itself, whatever its peers still do",
         place="rpc.agent:RpcAgent.join",
-        old="if self.store.get(f\"join/{round}/active\") == 0:",
+        old='if self.store.get(f"join/{round}/active") == 0:',
         new="if True:",
         needs="RQ",
     ),
@@ -358,10 +358,10 @@ MUTANTS = (
         origin="p38932, p38933",
         wrong="calls are counted before all workers have been quiet",
         place="rpc.agent:RpcAgent.join",
-        old="        self.store.barrier(f\"join/{round}/quiet\", members, limit)\n"
+        old='        self.store.barrier(f"join/{round}/quiet", members, limit)\n'
         "        active = self.client_active_calls + self.server_active_calls\n",
         new="        active = self.client_active_calls + self.server_active_calls\n"
-        "        self.store.barrier(f\"join/{round}/quiet\", members, limit)\n",
+        '        self.store.barrier(f"join/{round}/quiet", members, limit)\n',
         needs="RQ",
     ),
     Mutant(
@@ -392,7 +392,7 @@ MUTANTS = (
         name="shutdown-forgets-pending-calls",
         wrong="calls that are pending when an agent stops never complete",
         place="rpc.agent:RpcAgent.shutdown",
-        old="        self._fail(call, RpcError(\"RPC agent is shutting down\"))",
+        old='        self._fail(call, RpcError("RPC agent is shutting down"))',
         new="        pass",
         needs="Q",
     ),

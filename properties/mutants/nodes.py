@@ -46,6 +46,7 @@ MUTANTS = (
         place="autograd.engine:Engine.evaluate_function",
         old="if next_info is None or not (next_info.needed or next_info.captures):",
         new="if False:",
+        unseen="in a graph without dead ends every node leads to something wanted",
     ),
     Mutant(
         name="dependency-taken-twice",
@@ -90,6 +91,7 @@ MUTANTS = (
         old="    if getrefcount(holder[0]) != _UNSHARED or holder[0]._use_count() != 1:\n"
         "        return False\n",
         new="",
+        unseen="the look at the storage, later in the same function, finds out too",
     ),
     Mutant(
         name="references-miscounted",
@@ -98,6 +100,7 @@ MUTANTS = (
         place="autograd.accumulate:is_stealable",
         old="if getrefcount(holder[0]) != _UNSHARED or",
         new="if getrefcount(holder[0]) > _UNSHARED + 1 or",
+        unseen="the look at the storage, later in the same function, finds out too",
     ),
     Mutant(
         name="shared-storage-stolen",

@@ -70,6 +70,7 @@ MUTANTS = (
         place="autograd.engine:Engine.call_function",
         old="if not graph_task.keep_graph:",
         new="if False:",
+        unseen="no program starts a pass from a graph that was freed",
     ),
     Mutant(
         name="continuations-run-inline",
@@ -88,14 +89,15 @@ MUTANTS = (
         place="autograd.context:DistAutogradContext.clear_outstanding_rpcs",
         old="        self._outstanding_rpcs = []",
         new="        pass",
+        unseen="no program does a failed pass again in the same context",
     ),
     Mutant(
         name="send-only-nodes-not-needed",
         origin="p27022",
         wrong="what only a send function leads to is taken for not needed",
         place="autograd.dist_engine:DistEngine._find_needed",
-        old="for root in graph_task.graph_roots))",
-        new="for root in graph_task.graph_roots[:1]))",
+        old="graph_task.init_to_execute(dummy_root, output_edges, dead_ends=dead_ends)",
+        new="graph_task.init_to_execute(graph_task.graph_roots[0], output_edges, dead_ends=True)",
     ),
     Mutant(
         name="recv-leaf-not-needed",
@@ -256,6 +258,7 @@ MUTANTS = (
         place="autograd.dist_engine:DistEngine.execute_graph_task_until_ready_queue_empty",
         old="                        break\n",
         new="                        graph_task.has_error = False\n",
+        unseen="a trace tells when a pass failed, not which node did",
     ),
     Mutant(
         name="error-noted-but-not-told",
@@ -337,6 +340,7 @@ MUTANTS = (
         place="autograd.dist_engine:DistEngine._execute",
         old="if context.context_id in self._initialized_context_ids:",
         new="if False:",
+        unseen="no program starts two passes at once in one context",
     ),
     Mutant(
         name="clean-up-takes-another-pass",
@@ -344,7 +348,7 @@ MUTANTS = (
         place="autograd.dist_engine:DistEngine.cleanup_backward_pass",
         old="if context.has_graph_task(graph_task):",
         new="if context._graph_task is not None:",
-        needs="RE",
+        needs="EX",
     ),
     Mutant(
         name="half-fed-nodes-ignored",

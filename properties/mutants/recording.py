@@ -178,6 +178,7 @@ MUTANTS = (
         place="rpc.calls:_python_future",
         old="if here == grad_enabled:",
         new="if True:",
+        unseen="no program sends an object whose unpickling computes",
     ),
     Mutant(
         name="recv-under-no-grad",
@@ -186,6 +187,7 @@ MUTANTS = (
         old="    torch._C._set_grad_enabled(True)\n",
         new="",
         needs="T",
+        unseen="grad mode is on wherever a message that was recorded is read",
     ),
     Mutant(
         name="context-of-proxy-calls-lost",

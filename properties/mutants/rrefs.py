@@ -209,6 +209,7 @@ MUTANTS = (
         "            confirmation.try_fail(reply.error)\n"
         "    self._accept(fork_id, parent)",
         needs="T",
+        unseen="the parent is told later, but before its child can be deleted",
     ),
     Mutant(
         name="fork-that-came-home-kept",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from real.ids import ForkId, RRefId
     from real.worker import Worker
 
+    TorchScript = ScriptFunction[..., Any]
+
 #: arguments of these types are accepted or not whatever their value
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 
@@ -28,7 +30,7 @@ _PLAIN = frozenset((int, float, bool, str, type(None)))
 class OperatorCall(NamedTuple):
     """A call of one overload of an operator, or of a TorchScript function, as it travels."""
 
-    operator: str | ScriptFunction
+    operator: str | TorchScript
     #: empty for a TorchScript function
     overload: str
     args: tuple[Any, ...]
@@ -136,7 +138,7 @@ def run_jit_operator(call: OperatorCall) -> Any:
 
 
 def make_script_call(
-    worker: Worker, operator: str | ScriptFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+    worker: Worker, operator: str | TorchScript, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> ScriptCall:
     """The command that has another worker run an operator or TorchScript function.
 
@@ -148,7 +150,7 @@ def make_script_call(
 
 def make_script_remote_call(
     worker: Worker,
-    operator: str | ScriptFunction,
+    operator: str | TorchScript,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Callable[[RRefId, ForkId], ScriptRemoteCall]:
@@ -159,10 +161,11 @@ def make_script_remote_call(
 
 
 def _overload(
-    operator: str | ScriptFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+    operator: str | TorchScript, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[str, str]:
     """Which overload a call means, and TorchScript's name for the type of its result."""
     if isinstance(operator, str):
         op = match_builtin_op(operator, args, kwargs)
         return op.overload, op.type_str
-    return "", operator.schema.returns[0].type.annotation_str
+    schema: Any = operator.schema  # a property, whatever its stub says
+    return "", schema.returns[0].type.annotation_str

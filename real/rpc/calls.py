@@ -37,6 +37,7 @@ from real.runtime import current_task
 
 if TYPE_CHECKING:
     from real.ids import ForkId, RRefId
+    from real.rpc.builtin import TorchScript
     from real.rpc.agent import RpcAgent
     from real.rpc.message import Message
     from real.rpc.py_rref import RRef
@@ -145,9 +146,7 @@ def to_worker_info(agent: RpcAgent, to: Any) -> WorkerInfo:
     raise ValueError(f"Cannot get WorkerInfo from name {to}")
 
 
-def _invoke_rpc(
-    to: Any, func: Any, args: Any, kwargs: Any, timeout: Any, mode: str
-) -> Future[Any]:
+def _invoke_rpc(to: Any, func: Any, args: Any, kwargs: Any, timeout: Any, mode: str) -> Future[Any]:
     worker, agent = initialized()
     if not callable(func):
         raise TypeError("function should be callable.")
@@ -183,7 +182,7 @@ def _invoke_rpc(
     return _python_future(worker, response, profiled)
 
 
-def _operator(func: Any) -> str | ScriptFunction | None:
+def _operator(func: Any) -> str | TorchScript | None:
     """What goes by the name of its schema: the name of a torch operator, a TorchScript function."""
     operator: str | None = _find_builtin(func)  # type: ignore[no-untyped-call]
     return func if operator is None and isinstance(func, ScriptFunction) else operator

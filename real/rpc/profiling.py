@@ -217,9 +217,7 @@ class ProfiledCall:
         self.key = key
         self._handle = profiler.push(key)
 
-    def send(
-        self, agent: RpcAgent, to: int, message: Message, timeout_s: float
-    ) -> Future[Message]:
+    def send(self, agent: RpcAgent, to: int, message: Message, timeout_s: float) -> Future[Message]:
         """Send a request with the wish that it be profiled; the future holds the plain reply."""
         from real.rpc.commands import RunWithProfilingReq
 

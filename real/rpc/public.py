@@ -40,7 +40,8 @@ from real.rpc.current import (
     is_current_rpc_agent_set,
     set_rpc_timeout,
 )
-from real.rpc.init import _get_debug_info, _init_rpc_backend, init_rpc
+from real.rpc.init import _get_debug_info, init_rpc
+from real.rpc.init import _init_rpc_backend as _init_rpc_backend
 from real.rpc.options import RpcBackendOptions, TensorPipeRpcBackendOptions
 from real.rpc.py_rref import RRef
 from real.rpc.worker_info import WorkerInfo

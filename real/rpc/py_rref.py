@@ -266,7 +266,11 @@ def error_of(value: Any) -> str | None:
 
 
 def backward_owner_rref(context_id: int, retain_graph: bool, value: Any) -> None:
-    """Backward from the value of an RRef: local without a context id, else distributed."""
+    """Backward from the value of an RRef: local without a context id, else distributed.
+
+    Raises what the creating function raised; torch says there that it finds no tensor.
+    """
+    value = handle_exception(value)
     if not isinstance(value, torch.Tensor):
         raise RuntimeError("RRef should contain a tensor for .backward()")
     if context_id == NO_CONTEXT_ID:

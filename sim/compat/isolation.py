@@ -113,14 +113,32 @@ class _ThreadState:
             _untyped._set_torch_function_state(self.function_state)
 
 
+class _DefaultDevice:
+    """The state of a task that has not run yet, where there is a default device."""
+
+    __slots__ = ("device",)
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def restore(self) -> None:
+        torch.set_default_device(self.device)
+
+
 class TorchIsolation:
     """What :class:`~sim.scheduler.SimRuntime` calls at each switch.
 
     Workers without a state of their own under ``Worker.locals[STATE]`` get one at their first
-    task: torch's random state, seeded from the runtime by the worker's name.
+    task: torch's random state, seeded from the runtime by the worker's name. A default device
+    that is set when this is made is that of every task.
     """
 
     def __init__(self) -> None:
+        context = default_device_context()
+        #: what every task starts with, as ``SimTask.isolated``
+        self.fresh: object = None if context is None else _DefaultDevice(context.device)
+        #: the settings of the thread that runs the simulation, while tasks run
+        self._hub: _ThreadState | None = None
         self._worker: Worker | None = None
         self._state: PrivateState | None = None
         self._outside: TorchState | None = None
@@ -159,6 +177,9 @@ class TorchIsolation:
 
     def close(self) -> None:
         """Give the caller of the simulation back what was its own."""
+        if self._hub is not None:
+            self._hub.restore()
+            self._hub = None
         if self._state is not None:
             self._state.remove()
             self._state = None
@@ -173,6 +194,8 @@ class TorchIsolation:
         elif self._outside is None:
             self._outside = TorchState()
             self._outside.remove()
+            if self.fresh is not None:
+                self._hub = _ThreadState()
         state: PrivateState | None = worker.locals.get(STATE)
         if state is None:
             seed = worker.runtime.random("torch random state", worker.name).getrandbits(63)
@@ -257,8 +280,13 @@ def _mode_keys() -> list[Any]:
     return [keys.FUNCTIONAL, keys.PROXY, keys.FAKE]
 
 
+def default_device_context() -> Any:
+    """What torch keeps of a default device in this thread; None if none has been set."""
+    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+
+
 def _take_default_device() -> Any:
-    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    context = default_device_context()
     if context is not None:
         torch._GLOBAL_DEVICE_CONTEXT.device_context = None
     return context

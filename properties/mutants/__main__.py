@@ -1,0 +1,72 @@
+"""``python -m properties.mutants > docs/mutants.md`` writes the page about planted bugs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from properties.mutants import FAMILIES, MUTANTS
+from sim.mutant import SCHEDULES
+
+HEAD = """\
+# Planted bugs
+
+A property that never fails may be true, or blind. So squall plants bugs in its own engine, one at
+a time, and looks which property notices. Many of them PyTorch really had: where they are from is
+an issue (i…) or a pull request (p…) of pytorch/pytorch.
+
+    squall mutants --list                          # what there is
+    squall mutants --jobs 2                        # all that should be noticed
+    squall mutants dependency-not-counted          # one of them
+    squall mutants NAME --seeds 17:18              # again, the scenario that noticed
+
+A mutant is data (`properties/mutants/`): a function of `real/`, a piece of its source that must
+be there exactly once, and what stands there instead. It is planted at run time; if the source has
+changed so that the piece is not there any more, it says so and is not tried. Each is tried in a
+process of its own, so one that hangs (`hang`: a scenario takes more than ten seconds) or ends the
+process (`crash`) is noticed too.
+
+What brings a bug out: """
+
+TAIL = """\
+The letters say which of these may do. Bugs that only faults bring out (L, E, X, K, O, Q) are not
+tried without `--all`, nor are those where the last column says why nothing tells yet. A mutant
+that survives and should not have makes `squall mutants` end with exit code 1: then the programs or
+the properties are too weak, and it is they that have to change.
+"""
+
+LEFT_OUT = """\
+## Bugs of PyTorch that cannot be planted
+
+| what was wrong | from | why not |
+|---|---|---|
+| a worker thread kept a context id after its request | p28312, i38710 | every request has a task of its own, which ends with it |
+| two threads both decided to be the last of a pass | p36640 | whoever takes the one element of a list completes the pass, and its future is completed once |
+| a destructor ran under the lock that it takes | p31893, p34610 | a destructor only makes a note, which a task reads |
+| one table of handlers kept the first RRef's `this` | p192342 | handlers are methods, looked up in a table of each worker |
+| a callback was attached under the lock that it takes | `rpc_agent.cpp` | nothing is attached under a lock |
+| the pool was drained before the listeners were closed | i39855, p40060 | a group ends by counting calls, not by draining the pool |
+| DDP read `.grad` | p37998 | reducers are not part of squall; the context that hooks see is (`leaf-context-…`) |
+"""
+
+
+def page() -> Iterator[str]:
+    """The lines of the page."""
+    expected = sum(mutant.expected for mutant in MUTANTS.values())
+    yield HEAD + ", ".join(f"**{letter}** {text}" for letter, text in SCHEDULES.items()) + "."
+    yield TAIL
+    yield f"There are {len(MUTANTS)}, of which {expected} should be noticed without faults."
+    yield ""
+    for family, mutants in FAMILIES.items():
+        yield f"## {family.capitalize()}"
+        yield ""
+        yield "| mutant | from | what is wrong | needs | why nothing tells yet |"
+        yield "|---|---|---|---|---|"
+        for mutant in mutants:
+            why = mutant.unseen or ("faults" if mutant.needs_faults else "")
+            yield f"| `{mutant.name}` | {mutant.origin} | {mutant.wrong} | {mutant.needs} | {why} |"
+        yield ""
+    yield LEFT_OUT
+
+
+if __name__ == "__main__":
+    print("\n".join(page()), end="")
