@@ -27,6 +27,7 @@ def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
             yield from _step(run, "gradients", key, expected, got)
     if run.stuck or run.hangs:
         return
+    yield from _seen_by_hooks(run)
     for number, (value, other) in enumerate(zip(run.expected.leaves, run.got.leaves, strict=True)):
         complaint = compare(other, value, tolerance=run.tolerance).complaint
         if complaint is not None:
@@ -46,6 +47,22 @@ def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
             complaint = compare(other, value, tolerance=run.tolerance).complaint
             if complaint is not None:
                 yield Violation("gradients", "a kept reference", f"the value of {place}", complaint)
+
+
+def _seen_by_hooks(run: Run) -> Iterator[Violation]:
+    """Sums, which no order changes, of integers; a failed pass may have called any hooks."""
+    assert run.program is not None and run.expected is not None and run.got is not None
+    steps = [*run.expected.steps.values(), *run.got.steps.values()]
+    if run.program.mode != "exact" or any(step.error or step.first_error for step in steps):
+        return
+    for number, total in run.expected.seen.items():
+        other = run.got.seen.get(number, 0.0)
+        if other != total:
+            what = "what hooks behind a leaf saw"
+            yield Violation("gradients", what, f"{total} in all for leaves[{number}]", str(other))
+    if run.got.retained != run.expected.retained:
+        what, total = "retained gradients", run.expected.retained
+        yield Violation("gradients", what, f"{total} in all", str(run.got.retained))
 
 
 @named("retry")

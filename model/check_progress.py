@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from model.hangs import Foretold, foretell
+from model.hangs import Foretold, foretell, too_late
 from model.outcome import StepOutcome
 from model.run import Property, Run, Violation, named
 
-#: virtual seconds that a run without faults may take at the very most
-LONGEST_S = 600.0
+#: virtual seconds that a run without faults may take at the very most: with a hang, which calls
+#: wait for until they time out, and without one
+LONGEST_HANG_S, LONGEST_S = 600.0, 30.0
 #: what the error of a step says that gave up waiting for a pass
 _GAVE_UP = ("RPC ran for more than set timeout", "was released while worker")
 
@@ -25,8 +26,9 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
     if run.crash is not None:
         yield Violation("progress", "the run broke off", "an end", run.crash)
         return
-    if run.ended_s > LONGEST_S:
-        yield Violation("progress", "virtual time", f"at most {LONGEST_S} s", f"{run.ended_s} s")
+    longest_s = LONGEST_HANG_S if run.program is None or run.hangs else LONGEST_S
+    if run.ended_s > longest_s:
+        yield Violation("progress", "virtual time", f"at most {longest_s} s", f"{run.ended_s} s")
     # Where every pass is to end, those that did have been fed: ``execution`` checks it.
     foretold = foretell(run, ended=run.hangs or run.program is None)
     for each in foretold:
@@ -42,8 +44,11 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
         where = f"trainers[{trainer}].steps[{number}]"
         if expected:
             stopped = True
-            yield from _hang(run, where, got, expected, foretold)
-            if got.finished and not (got.error and _gave_up(got.error)):
+            left = Counter(expected)
+            left.subtract(too_late(run, got.context))
+            certain = [pair for pair, times in left.items() for _ in range(times)]
+            yield from _hang(run, where, got, certain, foretold)
+            if certain and got.finished and not (got.error and _gave_up(got.error)):
                 yield Violation(
                     "progress",
                     "a pass ended that cannot",
@@ -68,6 +73,8 @@ def _hang(
 ) -> Iterator[Violation]:
     """Whether what a step waits for by the program is what it waits for by the joint graph."""
     mine = [each for each in foretold if each.unfed and each.root.context == got.context]
+    if not expected:
+        return
     if not mine:
         what = "a hang that the joint graph does not foretell"
         yield Violation("progress", what, f"{where}: unfed sends {expected}", "none")

@@ -45,7 +45,7 @@ def call_in_child(
     """
     if sys.platform != "linux":
         raise CannotForkError(f"processes are copied on Linux only, this is {sys.platform}")
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if torch.cuda.is_initialized():
         raise CannotForkError("a process that uses CUDA cannot be copied")
     reading, writing = os.pipe()
     with warnings.catch_warnings():

@@ -224,15 +224,11 @@ class OpsDrawing:
         factor: int = self.choices.choice("factor", _FACTORS[self.profile.mode])
         return abs(factor) if kind == "embedding" else factor
 
-    def _draw_keep(
-        self, places: list[Place], hows: list[How], worker: int, builtin: bool
-    ) -> Keep:
+    def _draw_keep(self, places: list[Place], hows: list[How], worker: int, builtin: bool) -> Keep:
         keep: Keep = self.choices.choice("keep", _KEEPS)
         if keep == "program" and self._optimizing:
             return "step"  # it may be part of a leaf that changes
-        if keep == "now" and (
-            worker == self.home or self._records(places, hows, worker, builtin)
-        ):
+        if keep == "now" and (worker == self.home or self._records(places, hows, worker, builtin)):
             return "use"
         return keep
 
@@ -315,7 +311,7 @@ class OpsDrawing:
             if hook in _DOUBLING_HOOKS:
                 results = [x._replace(slope=x.slope * 2) for x in results]
             elif hook == "increment":
-                self.added += results[0].count * results[0].slope
+                self.added += results[0].elements * results[0].slope
         self.append(op, results)
 
     def _sizes_of(self, op: Op, places: list[Place]) -> list[Size]:
@@ -326,8 +322,8 @@ class OpsDrawing:
         results = RULES[op.kind](op.factor, inputs)
         if op.relay == "join":
             # Whichever input is the first to travel.
-            most = len(op.via) * sum(x.count * x.most for x in inputs)
-            slope = len(op.via) * sum(x.count * x.slope for x in inputs)
+            most = len(op.via) * sum(x.elements * x.most for x in inputs)
+            slope = len(op.via) * sum(x.elements * x.slope for x in inputs)
             first = results[0]
             results[0] = first._replace(most=first.most + most, slope=first.slope + slope)
         return results
@@ -335,7 +331,7 @@ class OpsDrawing:
     def _too_large(self, results: list[Size]) -> bool:
         most, steepest = _MOST[self.profile.mode], _STEEPEST[self.profile.mode]
         return any(
-            x.count > _MOST_ELEMENTS or x.most > most or x.slope > steepest for x in results
+            x.elements > _MOST_ELEMENTS or x.most > most or x.slope > steepest for x in results
         )
 
 

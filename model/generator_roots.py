@@ -23,7 +23,9 @@ class StepDrawing(OpsDrawing):
         self.backwards: list[Backward] = []
         ends = self._ends()
         if not ends:
-            op = Op(kind="scale", inputs=(reference(len(self.sizes), 0, "value"),), worker=self.home)
+            op = Op(
+                kind="scale", inputs=(reference(len(self.sizes), 0, "value"),), worker=self.home
+            )
             self.append(op, RULES["scale"](1, self.sizes[0]))
             ends = self._ends()
         if self.unused and len(ends) > 1:
@@ -80,9 +82,7 @@ class StepDrawing(OpsDrawing):
             )
             if flow.backward(backward).unfed and not self.unused:
                 # Some send function would be left without a gradient.
-                backward = Backward(
-                    roots=roots, times=times, retain_graph=backward.retain_graph
-                )
+                backward = Backward(roots=roots, times=times, retain_graph=backward.retain_graph)
                 flow.backward(backward)
             self.backwards.append(backward)
             passes += times

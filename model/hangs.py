@@ -6,10 +6,12 @@ that takes part. One whose recv function the roots do not lead to gets none.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
-from model.passes import Part, joint_passes
+from model.passes import Part, joint_passes, passes_of
 from model.run import Run
+from real import tracing
 
 
 class Unfed(NamedTuple):
@@ -43,6 +45,24 @@ def foretell(run: Run, *, ended: bool = True) -> list[Foretold]:
         for root, parts in joint_passes(run)
         if root.computed >= 0 and (ended or not root.ok)
     ]
+
+
+def too_late(run: Run, context: int) -> Counter[tuple[int, int]]:
+    """(worker, to) of the send functions that no pass of ``context`` counts.
+
+    A call that nobody waited for may still send when its worker takes part in a pass already.
+    """
+    counted = {
+        (part.worker, message)
+        for part in passes_of(run).of_context(context)
+        for message in part.sends
+    }
+    late: Counter[tuple[int, int]] = Counter()
+    for n in run.of(tracing.SEND_ATTACHED):
+        _, worker, _, _, (of, message, to, _) = run.records[n]
+        if of == context and (worker, message) not in counted:
+            late[worker, to] += 1
+    return late
 
 
 def explain(run: Run) -> list[str]:

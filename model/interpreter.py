@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from model.flow import surfaces
+from model.hooks import add_leaf_hook, retained
 from model.operations import (
     PlantedError,
     Value,
-    add_leaf_hook,
     compute,
     initial_values,
     join,
@@ -25,7 +25,6 @@ from model.operations import (
 from model.outcome import Gradients, Outcome, StepOutcome
 from model.program import REFERENCE_CALLS, Op, Program, Step, source, travels
 from model.shape_graph import graph_of
-
 
 #: stands for a value that could not be made, of which nobody hears
 FAILED: Value = ()
@@ -48,6 +47,7 @@ class _Interpreter:
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
+        retained()  # of a run that came to no end
         for trainer, number, step in self.program.steps:
             outcome = self._attempt(trainer, number, step, faults=True)
             if outcome.error is not None and step.retry:
@@ -56,6 +56,10 @@ class _Interpreter:
                 outcome = again
             self.outcome.steps[trainer, number] = outcome
         self.outcome.leaves = [leaf.detach().clone() for leaf in self.leaves]
+        self.outcome.seen = {
+            n: sum(leaf.__dict__.get("seen", ())) for n, leaf in enumerate(self.leaves)
+        }
+        self.outcome.retained = retained()
         return self.outcome
 
     def _attempt(self, trainer: int, number: int, step: Step, *, faults: bool) -> StepOutcome:
@@ -92,8 +96,7 @@ class _Interpreter:
                     values.append(FAILED)
                     continue
             if any(value is FAILED for value in values) and any(
-                index >= input.back and values[index - input.back] is FAILED
-                for input in op.inputs
+                index >= input.back and values[index - input.back] is FAILED for input in op.inputs
             ):
                 values.append(FAILED)
                 continue

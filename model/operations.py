@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from model.program import Hook, Leaf, LeafHook, Mode, Op
+from model.hooks import add_hook
+from model.program import Leaf, Mode, Op
 
 Value = Tensor | tuple[Tensor, ...]
 Run = Callable[[Op, Sequence[Tensor]], Value]
@@ -65,12 +66,9 @@ def broadcastable(a: Sequence[int], b: Sequence[int]) -> bool:
 
 def expands_to(a: Sequence[int], b: Sequence[int]) -> bool:
     """Whether shape ``a`` broadcasts to ``b`` itself."""
-    if len(a) > len(b):
-        return False
-    for x, y in zip(reversed(a), reversed(b), strict=False):
-        if x != y and x != 1:
-            return False
-    return True
+    return len(a) <= len(b) and all(
+        x in (1, y) for x, y in zip(reversed(a), reversed(b), strict=False)
+    )
 
 
 def real(x: Tensor) -> Tensor:
@@ -343,47 +341,6 @@ def _with_hooks(op: Op, out: Tensor, text: str | None) -> Tensor:
 
 def _raise(text: str) -> None:
     raise PlantedError(text)
-
-
-# -- hooks ----------------------------------------------------------------------------------------
-
-#: They are called without a gradient too, where only another output of the node has one.
-TENSOR_HOOKS: dict[str, Callable[[Tensor | None], Tensor | None]] = {
-    "double": lambda grad: None if grad is None else grad * 2,
-    "increment": lambda grad: None if grad is None else grad + 1,
-    "look": lambda grad: None,
-}
-
-
-def _double_all(grads: Sequence[Tensor | None], *_: Any) -> tuple[Tensor | None, ...]:
-    return tuple(None if grad is None else grad * 2 for grad in grads)
-
-
-def add_hook(out: Tensor, hook: Hook) -> None:
-    """Put a hook on what an operation made."""
-    if hook == "retain_grad":
-        out.retain_grad()
-        return
-    if hook == "node_pre" or hook == "node_post":
-        node = cast(Any, out.grad_fn)
-        (node.register_prehook if hook == "node_pre" else node.register_hook)(_double_all)
-        return
-    out.register_hook(TENSOR_HOOKS[hook])
-
-
-def add_leaf_hook(leaf: Tensor, hook: LeafHook) -> Any:
-    """Put a hook on a leaf. Returns what has to be kept for the hook to stay."""
-    if hook == "post_accumulate":
-        # Distributed autograd keeps gradients in the context and never calls it.
-        return leaf.register_post_accumulate_grad_hook(lambda leaf: None)
-    if hook == "accumulate_pre" or hook == "accumulate_post":
-        node = cast(Any, torch.autograd.graph.get_gradient_edge(leaf).node)
-        if hook == "accumulate_pre":
-            node.register_prehook(_double_all)
-        else:
-            node.register_hook(lambda *_: None)
-        return node
-    return leaf.register_hook(TENSOR_HOOKS[hook])
 
 
 # -- leaves ---------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ class Size(NamedTuple):
     derivatives by any one element of any earlier value (itself included: at least 1)."""
 
     shape: Shape
-    count: int
+    elements: int
     most: float
     slope: float
 
@@ -36,7 +36,7 @@ def numel(shape: Shape) -> int:
 
 
 def _sum(x: Size) -> Size:
-    return Size((), 1, x.most * x.count, x.slope * x.count + 1)
+    return Size((), 1, x.most * x.elements, x.slope * x.elements + 1)
 
 
 def _fit(x: Size, other: Size) -> Size:
@@ -99,7 +99,7 @@ def _rows(factor: int, x: Sequence[Size]) -> list[Size]:
 
 
 def _flat(factor: int, x: Sequence[Size]) -> list[Size]:
-    return [_like(x[0], (x[0].count,))]
+    return [_like(x[0], (x[0].elements,))]
 
 
 def _transpose(factor: int, x: Sequence[Size]) -> list[Size]:
@@ -118,12 +118,12 @@ def _expand(factor: int, x: Sequence[Size]) -> list[Size]:
 
 def _cat(factor: int, x: Sequence[Size]) -> list[Size]:
     a, b = x
-    return [size((a.count + b.count,), max(a.most, b.most), a.slope + b.slope + 1)]
+    return [size((a.elements + b.elements,), max(a.most, b.most), a.slope + b.slope + 1)]
 
 
 def _split(factor: int, x: Sequence[Size]) -> list[Size]:
-    half = x[0].count // 2
-    return [_like(x[0], (half,)), _like(x[0], (x[0].count - half,))]
+    half = x[0].elements // 2
+    return [_like(x[0], (half,)), _like(x[0], (x[0].elements - half,))]
 
 
 def _pair(factor: int, x: Sequence[Size]) -> list[Size]:
@@ -131,7 +131,7 @@ def _pair(factor: int, x: Sequence[Size]) -> list[Size]:
 
 
 def _mixed(factor: int, x: Sequence[Size]) -> list[Size]:
-    return [_like(x[0], x[0].shape, abs(factor)), Size(x[1].shape, x[1].count, x[1].most, 1)]
+    return [_like(x[0], x[0].shape, abs(factor)), Size(x[1].shape, x[1].elements, x[1].most, 1)]
 
 
 def _in_place(factor: int, x: Sequence[Size]) -> list[Size]:
@@ -139,7 +139,7 @@ def _in_place(factor: int, x: Sequence[Size]) -> list[Size]:
     if not expands_to(b.shape, a.shape):
         b = _sum(b)
     f = abs(factor)
-    return [Size(a.shape, a.count, 2 * (f * a.most + b.most), 2 * (f * a.slope + b.slope) + 1)]
+    return [Size(a.shape, a.elements, 2 * (f * a.most + b.most), 2 * (f * a.slope + b.slope) + 1)]
 
 
 def _two(factor: int, x: Sequence[Size]) -> list[Size]:
@@ -151,11 +151,13 @@ def _embedding(factor: int, x: Sequence[Size]) -> list[Size]:
 
 
 def _squashed(factor: int, x: Sequence[Size]) -> list[Size]:
-    return [Size(x[0].shape, x[0].count, 1, x[0].slope + 1)]
+    return [Size(x[0].shape, x[0].elements, 1, x[0].slope + 1)]
 
 
 def _total(factor: int, x: Sequence[Size]) -> list[Size]:
-    return [Size((), 1, sum(a.most * a.count for a in x), sum(a.slope * a.count for a in x) + 1)]
+    return [
+        Size((), 1, sum(a.most * a.elements for a in x), sum(a.slope * a.elements for a in x) + 1)
+    ]
 
 
 #: for each operation: the sizes of its results from its factor and the sizes of its inputs
@@ -178,7 +180,7 @@ RULES: dict[str, Callable[[int, Sequence[Size]], list[Size]]] = {
     "split": _split,
     "pair": _pair,
     "mixed": _mixed,
-    "detach": lambda factor, x: [Size(x[0].shape, x[0].count, x[0].most, 1)],
+    "detach": lambda factor, x: [Size(x[0].shape, x[0].elements, x[0].most, 1)],
     "in_place": _in_place,
     "custom": _scaled,
     "custom_two": _two,

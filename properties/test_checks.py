@@ -31,9 +31,10 @@ from sim.fuzz import judge, play, quiet, scenario_of
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
-def test_ten_properties_each_say_what_must_hold() -> None:
+def test_properties_each_say_what_must_hold() -> None:
     names = [property.name for property in PROPERTIES]
-    assert sorted(names) == [
+    assert len(set(names)) == len(names)
+    assert set(names) >= {
         "contexts",
         "dependencies",
         "determinism",
@@ -44,7 +45,7 @@ def test_ten_properties_each_say_what_must_hold() -> None:
         "progress",
         "retry",
         "rrefs",
-    ]
+    }
     assert all(len(property.description) > 100 for property in PROPERTIES)
     with pytest.raises(KeyError, match="there is no property 'speed', expected one of dep"):
         named_property("speed")

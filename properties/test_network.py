@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from real.rpc.message import Message, MessageType
+from real.worker import Worker
 from sim.network import Network
 from sim.scheduler import SimRuntime
 from sim.streams import NamedStream
@@ -111,3 +112,22 @@ def test_named_streams_are_uniform_enough_and_repeat() -> None:
     assert 0.47 < sum(draws) / len(draws) < 0.53
     assert stream.named(b"link 0->1/5").random() == draws[5]
     assert 0 <= stream.named(b"die").randint(1, 6) <= 6
+
+
+def test_a_store_ends_with_the_last_process_that_was_there() -> None:
+    """The next processes that meet at its address form a group of their own."""
+    runtime = SimRuntime()
+    network = Network(runtime)
+    one, other = (Worker(runtime, network, name=name) for name in ("one", "other"))
+    stores = {}
+
+    def visit(worker: Worker) -> None:
+        stores[worker.name] = network.store("tcp://here:1")
+
+    for worker in (one, other):
+        runtime.spawn(visit, worker, name="main", worker=worker)
+    runtime.run()
+    network.leave(one)
+    assert network.store("tcp://here:1") is stores["one"] is stores["other"]
+    network.leave(other)
+    assert network.store("tcp://here:1") is not stores["one"]

@@ -108,7 +108,7 @@ def test_sizes_are_what_torch_makes(kind: str) -> None:
             bounds = RULES[kind](3, [size(tuple(x.shape), 3.0) for x in inputs])
             for value, bound in zip(outs, bounds, strict=True):
                 assert tuple(value.shape) == bound.shape
-                assert value.numel() == numel(bound.shape) == bound.count
+                assert value.numel() == numel(bound.shape) == bound.elements
                 assert not value.numel() or float(value.detach().abs().max()) <= bound.most
 
 

@@ -10,12 +10,14 @@ import io
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from sim.report import Report
 from sim.scenario import ScriptScenario, run
+from sim.scheduler import Order
 
 SCRIPTS = Path(__file__).with_name("scripts")
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py"))
@@ -23,13 +25,16 @@ NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py"))
 AGAIN = NAMES if os.environ.get("STOCK") == "all" else ["hooks", "nested_rpc"]
 
 
-def play(name: str, *, seed: int = 0, latency: str = "lognormal:0.001:0.5") -> tuple[Report, str]:
+def play(
+    name: str, *, seed: int = 0, latency: str = "lognormal:0.001:0.5", order: Order = "fifo"
+) -> tuple[Report, str]:
     printed = io.StringIO()
     report = run(
         ScriptScenario(
             script=SCRIPTS / f"{name}.py",
             seed=seed,
             latency=latency,
+            order=order,
             check=True,
             stdout=printed,
             stderr=sys.stderr,
@@ -68,3 +73,57 @@ def test_the_expected_output_is_that_of_stock_pytorch(name: str, free_port: int)
         check=True,
     )
     assert done.stdout == (SCRIPTS / f"{name}.expected").read_text()
+
+
+@pytest.mark.parametrize("name", ["threads", "one_thread", "thread_pool", "nested_rpc"])
+def test_a_script_prints_the_same_whatever_runs_next(name: str) -> None:
+    for seed in range(5):
+        report, printed = play(name, seed=seed, latency="0", order="random")
+        assert (seed, report.outcome, report.waits) == (seed, "ok", [])
+        assert printed == (SCRIPTS / f"{name}.expected").read_text()
+
+
+def run_text(folder: Path, source: str) -> Report:
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(source))
+    return run(ScriptScenario(script=script, stdout=io.StringIO(), stderr=io.StringIO()))
+
+
+def test_the_exit_code_of_a_child_is_its_parents_business(tmp_path: Path) -> None:
+    report = run_text(
+        tmp_path,
+        """
+        import multiprocessing, sys
+
+        if __name__ == "__main__":
+            child = multiprocessing.get_context("spawn").Process(target=sys.exit, args=(3,))
+            child.start()
+            child.join()
+            assert child.exitcode == 3
+        """,
+    )
+    assert report.outcome == "ok"
+    assert 3 in report.exit_codes.values()
+
+
+def test_a_clock_that_is_read_a_million_times_goes_on(tmp_path: Path) -> None:
+    """Long after its step has stopped doubling."""
+    report = run_text(
+        tmp_path,
+        """
+        import time
+
+        end = time.time() + 30
+        while time.time() < end:
+            pass
+        """,
+    )
+    assert report.outcome == "ok"
+    assert 30 <= report.virtual_time_s < 31
+
+
+def test_who_waits_for_an_event_is_told_in_words(tmp_path: Path) -> None:
+    report = run_text(tmp_path, "import threading; threading.Event().wait()")
+    assert report.outcome == "deadlock"
+    (line,) = report.waits
+    assert "waits for a notify, a set or a release by another thread" in line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import torch
@@ -87,3 +88,54 @@ def test_many_passes_at_once_on_threads() -> None:
 
     # d (2x)^2 / dx = 8x
     assert on_threads(3, main) == [[8.0 * (rank + 1)] * 10 for rank in range(3)]
+
+
+class Model:
+    def __init__(self) -> None:
+        self.w = torch.tensor([2.0, 3.0], dtype=torch.float64, requires_grad=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.w
+
+    def grad(self, context_id: int) -> torch.Tensor:
+        return dist_autograd.get_gradients(context_id)[self.w]
+
+
+def doubled(x: torch.Tensor, hops: int, rank: int) -> torch.Tensor:
+    """Two calls to the next worker at once, in one of which it goes on: 30x after three hops."""
+    if hops == 0:
+        return x * 2
+    to = (rank + 1) % 4
+    far = rpc.rpc_async(f"worker{to}", doubled, args=(x * 2, hops - 1, to))
+    near = rpc.rpc_async(f"worker{to}", doubled, args=(x, 0, to))
+    return far.wait() + near.wait()
+
+
+def test_fifty_passes_of_four_workers_that_meet_on_every_worker() -> None:
+    """Several first gradients of one pass arrive at once, and passes of all workers together."""
+
+    def main(rank: int) -> object:
+        model = rpc.remote(f"worker{(rank + 2) % 4}", Model)
+        wrong: list[object] = []
+        for number in range(50):
+            x = torch.tensor([rank + 1.0, number + 1.0], dtype=torch.float64, requires_grad=True)
+            with dist_autograd.context() as context_id:
+                others = [
+                    rpc.rpc_async(f"worker{(rank + j) % 4}", scale, args=(x, j)) for j in (1, 2, 3)
+                ]
+                loss = sum(other.wait().sum() for other in others)
+                loss = loss + model.rpc_sync().forward(x).sum() + doubled(x, 3, rank).sum()
+                dist_autograd.backward(context_id, [loss])
+                mine = dist_autograd.get_gradients(context_id)[x].tolist()
+                theirs = model.rpc_sync().grad(context_id).tolist()
+            # 1 + 2 + 3 from the others, (2, 3) from the model, 30 from the calls in calls
+            if mine != [38.0, 39.0] or theirs != x.tolist():
+                wrong.append((number, mine, theirs))
+        return wrong
+
+    between = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        assert on_threads(4, main) == [[], [], [], []]
+    finally:
+        sys.setswitchinterval(between)

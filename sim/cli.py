@@ -20,7 +20,7 @@ from sim.cli_fuzz import fuzz, properties
 from sim.cli_input import BadInput, read_run_options
 from sim.cli_mutants import EPILOG as MUTANTS_EPILOG
 from sim.cli_mutants import mutants
-from sim.cli_report import bad_input_json, print_report, run_json
+from sim.cli_report import bad_input_json, outcome_json, print_report, run_json
 from sim.cli_streams import each_warning_once, stdout_to_stderr
 from sim.latency import DEFAULT_LATENCY
 
@@ -221,6 +221,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except typer.TyperException as error:
         code = _bad_input(_usage(error), words)
     except (KeyboardInterrupt, typer.Abort):
+        _print_json(words, outcome_json("interrupted", "interrupted before there was a report"))
         code = INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has left; keep Python from noticing again as it ends.
@@ -229,11 +230,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     except Exception as error:
         if os.environ.get("SQUALL_DEBUG"):
             raise
-        print(
-            f"squall: a defect of squall itself: {type(error).__name__}: {error} "
-            "(SQUALL_DEBUG=1 shows where)",
-            file=sys.stderr,
-        )
+        problem = f"a defect of squall itself: {type(error).__name__}: {error}"
+        _print_json(words, outcome_json("defect", problem))
+        print(f"squall: {problem} (SQUALL_DEBUG=1 shows where)", file=sys.stderr)
         code = DEFECT
     sys.exit(code)
 
@@ -243,10 +242,14 @@ def _usage(error: typer.TyperException) -> BadInput:
     return BadInput("command line", "", f"{problem}; squall --help shows what there is")
 
 
-def _bad_input(error: BadInput, words: list[str]) -> int:
+def _print_json(words: list[str], text: str) -> None:
     ours = words[: words.index("--")] if "--" in words else words
     if "--json" in ours:
-        print(bad_input_json(error))
+        print(text)
+
+
+def _bad_input(error: BadInput, words: list[str]) -> int:
+    _print_json(words, bad_input_json(error))
     print(f"squall: {error}", file=sys.stderr)
     return BAD_INPUT
 

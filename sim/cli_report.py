@@ -46,6 +46,11 @@ def bad_input_json(error: BadInput) -> str:
     )
 
 
+def outcome_json(outcome: str, message: str) -> str:
+    """The object that stands for a run that ended without a report."""
+    return json.dumps({"outcome": outcome, "message": message})
+
+
 def print_report(report: Report, options: RunOptions, console: Console) -> None:
     """Failures, the summary, and the command that repeats the run."""
     console = Console(file=console.file, width=min(WIDTH, console.width), highlight=False)

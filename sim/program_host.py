@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from model.hooks import add_leaf_hook
 from model.operations import (
     PlantedError,
     Value,
-    add_leaf_hook,
     compute,
     initial_values,
     join,

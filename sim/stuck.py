@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from real.future import Future
 from real.rpc.message import Message
+from sim.compat.threads import ThreadLock
 from sim.scheduler import SimEvent, SimLock, SimRuntime, SimTask
 
 
@@ -24,7 +25,9 @@ def explain(runtime: SimRuntime, tasks: Iterable[SimTask] | None = None) -> list
 
 def _line(task: SimTask) -> str:
     where = task.worker.name if task.worker is not None and task.worker.name else "-"
-    return f"{where}: {task.name} waits for {waited_for(task.waiting_on)} since t={task.waiting_since:.6f} s"
+    on = task.waiting_on
+    what = on.awaited_by(task) if isinstance(on, ThreadLock) else waited_for(on)
+    return f"{where}: {task.name} waits for {what} since t={task.waiting_since:.6f} s"
 
 
 def waited_for(thing: object) -> str:

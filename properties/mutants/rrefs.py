@@ -349,6 +349,7 @@ MUTANTS = (
         place="rpc.rref:UserRRef.try_del",
         old="        self.deleted = True\n",
         new="",
+        unseen="a user tries it once, as it goes, or at shutdown, after which nothing is sent",
     ),
     Mutant(
         name="deleter-called-once",

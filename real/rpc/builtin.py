@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from real.ids import ForkId, RRefId
     from real.worker import Worker
 
-    TorchScript = ScriptFunction[..., Any]
+    TorchScript = ScriptFunction[Any, Any]
 
 #: arguments of these types are accepted or not whatever their value
 _PLAIN = frozenset((int, float, bool, str, type(None)))

@@ -37,8 +37,8 @@ from real.runtime import current_task
 
 if TYPE_CHECKING:
     from real.ids import ForkId, RRefId
-    from real.rpc.builtin import TorchScript
     from real.rpc.agent import RpcAgent
+    from real.rpc.builtin import TorchScript
     from real.rpc.message import Message
     from real.rpc.py_rref import RRef
     from real.worker import Worker
@@ -184,7 +184,7 @@ def _invoke_rpc(to: Any, func: Any, args: Any, kwargs: Any, timeout: Any, mode: 
 
 def _operator(func: Any) -> str | TorchScript | None:
     """What goes by the name of its schema: the name of a torch operator, a TorchScript function."""
-    operator: str | None = _find_builtin(func)  # type: ignore[no-untyped-call]
+    operator: str | None = _find_builtin(func)
     return func if operator is None and isinstance(func, ScriptFunction) else operator
 
 

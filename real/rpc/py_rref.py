@@ -274,7 +274,7 @@ def backward_owner_rref(context_id: int, retain_graph: bool, value: Any) -> None
     if not isinstance(value, torch.Tensor):
         raise RuntimeError("RRef should contain a tensor for .backward()")
     if context_id == NO_CONTEXT_ID:
-        value.backward(retain_graph=retain_graph)  # type: ignore[no-untyped-call]
+        value.backward(retain_graph=retain_graph)
         return
     from real.autograd import api
 

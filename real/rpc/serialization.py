@@ -78,7 +78,7 @@ def reduce_script_module(module: torch.jit.ScriptModule) -> Any:
 
 
 def load_script_module(saved: bytes) -> torch.jit.ScriptModule:
-    module: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(saved))  # type: ignore[no-untyped-call]
+    module: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(saved))
     return module
 
 

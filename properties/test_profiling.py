@@ -1,0 +1,116 @@
+"""The legacy profiler follows the task that started it, and the calls that it makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from properties.playing import play, write
+
+SCRIPT = """
+import os
+import time
+import torch
+import torch.distributed.rpc as rpc
+import torch.multiprocessing as mp
+from torch.autograd.profiler_legacy import profile
+
+def work(x):
+    time.sleep(1)
+    return torch.mul(x, 2)
+
+def nested(x):
+    return rpc.rpc_sync("worker2", work, args=(x,))
+
+BODY
+
+def run(rank):
+    os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="29500")
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=3)
+    if rank == 0:
+        main()
+    rpc.shutdown()
+
+if __name__ == "__main__":
+    mp.spawn(run, nprocs=3)
+"""
+
+
+def lines(folder: Path, body: str) -> list[str]:
+    played = play(write(folder, SCRIPT.replace("BODY", body)))
+    assert played.exit_codes == [0] * 4, played.err
+    return played.lines
+
+
+def test_a_call_is_a_range_and_what_it_does_elsewhere_comes_with_it(tmp_path):
+    body = """
+def main():
+    with profile() as p:
+        rpc.rpc_sync("worker1", work, args=(torch.ones(2),))
+    for event in p.function_events:
+        if event.name.endswith(("mul", ")")):
+            print(event.name, event.node_id, event.is_remote, round(event.cpu_time_total / 1e6))
+"""
+    call = "rpc_sync#work(worker0 -> worker1)"
+    assert lines(tmp_path, body) == [
+        f"{call} 0 False 1",
+        f"{call}#remote_op: aten::mul 1 True 0",
+    ]
+
+
+def test_a_call_within_a_call_is_named_by_both(tmp_path):
+    body = """
+def main():
+    with profile() as p:
+        rpc.rpc_async("worker1", nested, args=(torch.ones(2),)).wait()
+    print([e.name for e in p.function_events if e.name.endswith("aten::mul")])
+    print([e.node_id for e in p.function_events if e.name.endswith("aten::mul")])
+"""
+    name = (
+        "rpc_async#nested(worker0 -> worker1)#remote_op: "
+        "rpc_sync#work(worker1 -> worker2)#remote_op: aten::mul"
+    )
+    assert lines(tmp_path, body) == [str([name]), "[2]"]
+
+
+def test_what_others_do_meanwhile_is_not_recorded(tmp_path):
+    body = """
+import threading
+
+def main():
+    stop = threading.Event()
+    def busy():
+        while not stop.wait(0.1):
+            torch.add(torch.ones(1), 1)
+    thread = threading.Thread(target=busy)
+    thread.start()
+    with profile() as p:
+        time.sleep(1)
+        torch.sub(torch.ones(1), 1)
+    stop.set()
+    thread.join()
+    names = [e.name for e in p.function_events]
+    print("aten::sub" in names, "aten::add" in names)
+"""
+    assert lines(tmp_path, body) == ["True False"]
+
+
+def test_two_tasks_profile_at_once(tmp_path):
+    body = """
+import threading
+
+def main():
+    def one(operator, out):
+        with profile() as p:
+            time.sleep(0.5)
+            operator(torch.ones(1), 1)
+        out.append(sorted(e.name for e in p.function_events if e.name in ("aten::add", "aten::sub")))
+    seen = [], []
+    threads = [
+        threading.Thread(target=one, args=(operator, out))
+        for operator, out in zip((torch.add, torch.sub), seen)
+    ]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    print(*seen)
+"""
+    assert lines(tmp_path, body) == ["[['aten::add']] [['aten::sub']]"]
