@@ -210,6 +210,7 @@ def judge_all(
 
 def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
 
 
@@ -298,13 +299,19 @@ def run_campaign(
     """Judge ``seeds`` (from 0 on, if there are none given), for ``minutes`` at most.
 
     ``on_verdict`` is called with each verdict, and with the failure if it is of a new kind. An
-    interrupt ends the campaign and keeps what it has found.
+    interrupt, or a request to terminate, ends the campaign and keeps what it has found. For the
+    main thread.
     """
     campaign = Campaign()
     started = time.perf_counter()
     verdicts = judge_all(
         count() if seeds is None else seeds, jobs=jobs, device=device, with_features=with_features
     )
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    terminated = signal.signal(signal.SIGTERM, interrupt)
     try:
         for verdict in verdicts:
             failure = campaign.add(verdict)
@@ -317,5 +324,6 @@ def run_campaign(
         campaign.interrupted = True
     finally:
         verdicts.close()
+        signal.signal(signal.SIGTERM, terminated)
     campaign.seconds = time.perf_counter() - started
     return campaign

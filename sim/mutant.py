@@ -68,10 +68,14 @@ class Mutant:
         return not self.needs_faults and not self.unseen
 
     @contextlib.contextmanager
-    def apply(self) -> Iterator[None]:
-        """Plant the bug in this process; leaving takes it out. Raises :class:`MutantError`."""
+    def apply(self, code: types.CodeType | None = None) -> Iterator[None]:
+        """Plant the bug in this process; leaving takes it out. Raises :class:`MutantError`.
+
+        ``code``: what :meth:`code` gave, if it has been called before.
+        """
         function = find_function(self.place)
-        code = self.code(function)
+        if code is None:
+            code = self.code()
         before = function.__code__
         function.__code__ = code
         try:
@@ -79,8 +83,9 @@ class Mutant:
         finally:
             function.__code__ = before
 
-    def code(self, function: types.FunctionType) -> types.CodeType:
-        """The code of ``function`` with the bug in it."""
+    def code(self) -> types.CodeType:
+        """The code of the function with the bug in it. Raises :class:`MutantError`."""
+        function = find_function(self.place)
         source = textwrap.dedent(inspect.getsource(function))
         count = source.count(self.old)
         if count != 1:

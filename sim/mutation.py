@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import json
 import logging
+import math
 import os
 import selectors
 import signal
@@ -18,9 +19,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from types import CodeType
 from typing import Any, NamedTuple
 
-from sim.mutant import Mutant
+from sim.mutant import Mutant, MutantError
 
 #: seconds of real time that one scenario may take before it counts as a hang
 HANG_S = 10.0
@@ -112,18 +114,27 @@ def run_mutants(
     ``seeds``: None tries all of them from 0 on. ``on_result`` is called as each campaign ends. An
     interrupt ends all campaigns, and those that have ended are returned.
     """
-    waiting = list(mutants)
-    order = {mutant.name: index for index, mutant in enumerate(waiting)}
+    chosen = list(mutants)
+    order = {mutant.name: index for index, mutant in enumerate(chosen)}
+    # All at once, so that who edits ``real/`` meanwhile changes no mutant.
+    waiting: list[tuple[Mutant, CodeType]] = []
     # Imported before the first fork, and not run here: children start clean and at once.
     import sim.fuzz  # noqa: F401
 
     results: list[Result] = []
+    for mutant in chosen:
+        try:
+            waiting.append((mutant, mutant.code()))
+        except MutantError as error:
+            results.append(Result(mutant, problem=str(error)))
+            if on_result is not None:
+                on_result(results[-1])
     running: dict[int, _Child] = {}
     selector = selectors.DefaultSelector()
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
-                child = _Child(waiting.pop(0), seconds, seeds)
+                child = _Child(*waiting.pop(0), seconds, seeds)
                 running[child.pipe] = child
                 selector.register(child.pipe, selectors.EVENT_READ)
             for key, _ in selector.select(timeout=0.25):
@@ -149,19 +160,22 @@ def run_mutants(
 class _Child:
     """A process with one bug planted, as its parent sees it."""
 
-    def __init__(self, mutant: Mutant, seconds: float, seeds: Sequence[int] | None) -> None:
+    def __init__(
+        self, mutant: Mutant, code: CodeType, seconds: float, seeds: Sequence[int] | None
+    ) -> None:
         self.result = Result(mutant)
         self._seconds = seconds
         self._started = time.monotonic()
         self._heard = self._started
         self._seed: int | None = None
+        self._killed = math.inf
         self._unread = b""
         self._closed = False
         self.pipe, writing = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self.pipe)
-            _serve(mutant, writing, seconds, seeds)
+            _serve(mutant, code, writing, seconds, seeds)
         os.close(writing)
 
     def read(self) -> None:
@@ -198,6 +212,7 @@ class _Child:
         if result.first is None:
             result.first = result.smallest = found
             result.seconds = seconds
+            self._killed = time.monotonic()
             return
         assert result.smallest is not None
         if (found.ops, found.workers) < (result.smallest.ops, result.smallest.workers):
@@ -212,6 +227,8 @@ class _Child:
         now = time.monotonic()
         if self._seed is not None and now - self._heard > HANG_S:
             self._died(HANG, f"a scenario took more than {HANG_S:g} s")
+            return True
+        if now - self._killed > SMALLER_S:  # it may be in a scenario that hangs
             return True
         # The child keeps to its time itself; between two scenarios it is never silent for long.
         return now - self._started > self._seconds + 2 * HANG_S
@@ -235,9 +252,11 @@ class _Child:
         os.close(self.pipe)
 
 
-def _serve(mutant: Mutant, pipe: int, seconds: float, seeds: Sequence[int] | None) -> None:
+def _serve(
+    mutant: Mutant, code: CodeType, pipe: int, seconds: float, seeds: Sequence[int] | None
+) -> None:
     """What the child does. Never returns."""
-    code = 1
+    status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         logging.disable(logging.CRITICAL)
@@ -249,13 +268,13 @@ def _serve(mutant: Mutant, pipe: int, seconds: float, seeds: Sequence[int] | Non
             os.write(pipe, json.dumps(facts).encode() + b"\n")
 
         try:
-            with mutant.apply():
+            with mutant.apply(code):
                 _attack(say, seconds, seeds)
         except Exception as error:
             say(problem=f"{type(error).__name__}: {error}")
-        code = 0
+        status = 0
     finally:
-        os._exit(code)
+        os._exit(status)
 
 
 def _attack(say: Callable[..., None], seconds: float, seeds: Sequence[int] | None) -> None:

@@ -157,6 +157,7 @@ MUTANTS = (
         place="autograd.utils:unwrap_forward_response",
         old="recorded=wrapper.recorded,",
         new="recorded=True,",
+        unseen="a response that is not to be recorded is not wrapped at all",
     ),
     Mutant(
         name="request-recorded-in-any-case",

@@ -35,6 +35,7 @@ _REAL_ENVIRON: Any = os.environ
 _STREAMS = ("argv", "path", "stdout", "stderr", "excepthook")
 MASTER_ADDR = "localhost"
 MASTER_PORT = "29500"
+_GENERATED = "_remote_module_"
 _RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 
 
@@ -133,6 +134,7 @@ class Launcher:
         self._outside["random"] = random.getstate()
         self._outside["threads"] = torch.get_num_threads()
         self._outside["modules"] = self.table.program.outside
+        _forget_generated()
         # Library code that draws from Python's own shared state should do so repeatably.
         random.seed(self.runtime.random("shared random state").getrandbits(64))
         return self
@@ -153,6 +155,7 @@ class Launcher:
         if torch.get_num_threads() != self._outside["threads"]:
             torch.set_num_threads(self._outside["threads"])
         random.setstate(self._outside["random"])
+        _forget_generated()
         for name, module in self._outside["modules"].items():
             sys.modules.setdefault(name, module)
 
@@ -234,6 +237,12 @@ class Launcher:
                 "script takes its rank from one"
             )
         return None
+
+
+def _forget_generated() -> None:
+    """Modules that torch.distributed.nn writes for itself call whose RPC was imported first."""
+    for name in [name for name in sys.modules if name.startswith(_GENERATED)]:
+        del sys.modules[name]
 
 
 def _fill(argument: str, values: Mapping[str, str]) -> str:
