@@ -286,14 +286,17 @@ def _attack(say: Callable[..., None], seconds: float, seeds: Sequence[int] | Non
     with quiet():
         for seed in count() if seeds is None else seeds:
             say(starting=seed)
-            violations = judge(seed).violations
+            try:
+                violations = judge(seed).violations
+                names = tuple(dict.fromkeys(violation.property for violation in violations))
+                what = str(violations[0]) if violations else ""
+            except Exception as error:  # the run was so broken that it could not be judged
+                names, what = (CRASH,), f"{type(error).__name__}: {error}"
             now = time.monotonic()
-            if violations:
+            if names:
                 program = scenario_of(seed).program
-                names = dict.fromkeys(violation.property for violation in violations)
                 ops = sum(len(step.ops) for _, _, step in program.steps)
-                what = str(violations[0])[:300]
-                seen = Found(seed, tuple(names), what, ops, program.workers)
+                seen = Found(seed, names, what[:300], ops, program.workers)
                 say(found=seen, seconds=now - started)
                 if not found:
                     found = True
