@@ -6,8 +6,8 @@ function is reached, this tells the send functions that a pass leaves unfed. A w
 part in a pass and has such a send function waits for it for ever: "FAST mode" counts on every
 send function of the context.
 
-The protocol is protocol.md's: a call sends its tensors in one message per hop, its result in one
-per hop back; fetching the value of a reference sends one from its owner.
+As in torch, a call sends its tensors in one message per hop and its result in one per hop back;
+fetching the value of a reference sends one from its owner.
 """
 
 from __future__ import annotations
