@@ -114,3 +114,64 @@ def main():
     print(*seen)
 """
     assert lines(tmp_path, body) == ["[['aten::add']] [['aten::sub']]"]
+
+
+def test_a_backward_pass_is_a_range_around_the_functions_that_send_and_receive(tmp_path):
+    body = """
+import torch.distributed.autograd as dist_autograd
+
+def main():
+    x = torch.ones(2, requires_grad=True)
+    with dist_autograd.context() as context_id:
+        loss = rpc.rpc_sync("worker1", work, args=(x,)).sum()
+        with torch.autograd.profiler.profile(use_cpu=True) as p:
+            dist_autograd.backward(context_id, [loss])
+    for event in p.function_events:
+        if "Rpc" in event.name or event.name.endswith("::backward"):
+            print(event.name.rpartition("::")[2], event.count, event.node_id)
+    whole, *parts = [e for e in p.function_events if e.name.startswith("torch::distributed")]
+    print(all(whole.cpu_time_total > part.cpu_time_total for part in parts))
+    print(sum(e.name == "SumBackward0" for e in p.function_events))
+"""
+    ranges = ["backward 1 0", "RecvRpcBackward 1 0", "SendRpcBackward 1 0"]
+    assert lines(tmp_path, body) == [*ranges, "True", "1"]
+
+
+def test_a_server_is_profiled_request_by_request(tmp_path):
+    body = """
+def names(profile):
+    events = profile.local_value().process_global_function_events
+    return [[e.name for e in request if e.name in ("aten::add", "aten::sub")] for request in events]
+
+def main():
+    one = torch.ones(1)
+    outer = rpc.remote("worker1", rpc._server_process_global_profile)
+    outer.rpc_sync().__enter__()
+    rpc.rpc_sync("worker1", torch.add, args=(one, 1))
+    inner = rpc.remote("worker1", rpc._server_process_global_profile)
+    inner.rpc_sync().__enter__()
+    rpc.rpc_sync("worker1", torch.sub, args=(one, 1))
+    inner.rpc_sync().__exit__(None, None, None)
+    rpc.rpc_sync("worker1", torch.add, args=(one, 1))
+    outer.rpc_sync().__exit__(None, None, None)
+    rpc.rpc_sync("worker1", torch.add, args=(one, 1))
+    for profile in inner, outer:
+        print([seen for seen in rpc.rpc_sync("worker1", names, args=(profile,)) if seen])
+"""
+    add, sub = ["aten::add"], ["aten::sub"]
+    assert lines(tmp_path, body) == [str([sub]), str([add, sub, add])]
+
+
+def test_a_range_ends_with_the_future_of_a_call(tmp_path):
+    body = """
+def main():
+    operators = torch.ops.profiler
+    with profile() as p:
+        record = operators._record_function_enter("foo", None)
+        future = rpc.rpc_async("worker1", work, args=(torch.ones(2),))
+        ended = operators._call_end_callbacks_on_jit_fut(record, future)
+        print(torch.equal(ended.wait(), torch.full((2,), 2.0)))
+        operators._record_function_exit(record)
+    print([round(e.cpu_time_total / 1e6) for e in p.function_events if e.name == "foo"])
+"""
+    assert lines(tmp_path, body) == ["True", "[1]"]

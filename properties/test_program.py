@@ -157,7 +157,7 @@ def test_a_leaf_that_one_trainer_changes_is_not_for_another() -> None:
         (dump_program(SMALL)[:60], "program: is not JSON: "),
         ("[]", "program: is not an object"),
         ("[" * 100_000, "program: is not JSON: "),
-        ('{"workers": NaN, "leaves": [], "trainers": []}', "program.workers: nan is wrong"),
+        ('{"workers": NaN, "leaves": [], "trainers": []}', "program: is not JSON: NaN is no number"),
     ],
 )
 def test_a_broken_file_is_told_so(text: str, message: str) -> None:

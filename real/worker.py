@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from real.rpc.agent import RpcAgent
     from real.rpc.request_callback import RequestCallback
     from real.rpc.rref_context import RRefContext
+    from real.rpc.server_profiling import ServerProfile
     from real.rpc.transport import World
     from real.runtime import Runtime, Task
 
@@ -46,6 +47,7 @@ class Worker:
         "rpc_state",
         "rref_context",
         "runtime",
+        "server_profiles",
         "shut_down",
         "tracer",
         "world",
@@ -71,6 +73,8 @@ class Worker:
         self.rref_context: RRefContext | None = None
         self.container: DistAutogradContainer | None = None
         self.engine: DistEngine | None = None
+        #: the profiles of all requests that are on, the innermost last
+        self.server_profiles: list[ServerProfile] = []
         #: state of the public API (real/rpc/api.py), made on first use
         self.rpc_state: Any = None
         #: whether the last group was left by a graceful shutdown, after which nothing may be left

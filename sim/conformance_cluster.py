@@ -58,7 +58,8 @@ def play(test: Test, directory: Path, output: TextIO) -> Played:
     network = Network(runtime, latency=DEFAULT_LATENCY)
     table = ProcessTable(
         runtime=runtime,
-        program=Program(),
+        # Nothing of the user's: a test means the same wherever it is started.
+        program=Program(search_path=()),
         new_worker=lambda name: Worker(runtime, network, name=name),
         substitutes=SUBSTITUTES,
         private=PRIVATE,

@@ -11,16 +11,9 @@ _SCRIPTED_RPC = (
     "calls RPC or RRef.to_here() from inside TorchScript, which compiles it to torch's own agent"
 )
 _SCRIPTED_RREF = "passes an RRef to a TorchScript function, which takes torch's compiled RRef only"
-_COMPILED_FUTURE = (
-    "calls the compiled operator profiler::_call_end_callbacks_on_jit_fut, which takes torch's "
-    "compiled Future only"
-)
 
 #: by the test's id, a reason
 NOT_APPLICABLE: Mapping[str, str] = {
-    "DistAutogradTest.test_dist_autograd_profiling": (
-        "asserts on Kineto's profiler output: records of the compiled nodes of a backward pass"
-    ),
     "DistAutogradTest.test_trainer_ps_torchscript_functions": _SCRIPTED_RREF,
     "JitFaultyAgentRpcTest.test_remote_timeout_to_here_in_jit": _SCRIPTED_RPC,
     "JitFaultyAgentRpcTest.test_rref_timeout_pickle_in_jit": _SCRIPTED_RPC,
@@ -28,17 +21,12 @@ NOT_APPLICABLE: Mapping[str, str] = {
     "JitFaultyAgentRpcTest.test_rref_to_here_timeout_in_jit": _SCRIPTED_RPC,
     "JitFaultyAgentRpcTest.test_timeout_in_python": _SCRIPTED_RPC,
     "JitFaultyAgentRpcTest.test_timeout_in_torchscript_function": _SCRIPTED_RPC,
-    "RpcTest.test_async_record_function_cbs_jit_call": _COMPILED_FUTURE,
-    "RpcTest.test_async_record_function_legacy": _COMPILED_FUTURE,
     "RpcTest.test_pg_init_no_rpc_init": (
         "wraps a model in DistributedDataParallel, whose reducer is compiled code over a compiled "
         "process group"
     ),
     "RpcTest.test_profiler_rpc_key_names": (
         "skipped by PyTorch itself on Linux (pytorch/pytorch#125365)"
-    ),
-    "RpcTest.test_server_process_global_profiler": (
-        "asserts on the output of torch's compiled process-wide profiler of server threads"
     ),
     "TensorPipeAgentRpcTest"
     ".test_dynamic_rpc_existing_rank_can_communicate_with_new_rank_cuda": "needs two CUDA devices",

@@ -31,7 +31,9 @@ from model.hangs import explain
 from model.interpreter import interpret
 from model.program import Program
 from model.run import Run, Violation
+from real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from sim.device import quiet_torch
+from sim.plan import NO_FAULTS, Plan
 from sim.program_run import run_program
 from sim.scheduler import Order
 
@@ -65,6 +67,12 @@ class Scenario(NamedTuple):
     order: Order
     #: whether workers shut down with references in hand and work under way
     linger: bool = False
+    #: what is to go wrong
+    plan: Plan = NO_FAULTS
+    #: the profile that drew the plan, or none
+    profile: str = ""
+    #: seconds that a call may take by default
+    rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S
 
 
 class Verdict(NamedTuple):

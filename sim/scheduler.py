@@ -24,6 +24,8 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from real import tracing
 from real.runtime import NO_CONTEXT, Event, Lock, Runtime, Task, Timer, current_task_variable
 from sim.garbage import collect
+from sim.streams import WatchedRandom
+from sim.watch import current
 
 if TYPE_CHECKING:
     from real.worker import Worker
@@ -213,6 +215,9 @@ class SimRuntime(Runtime):
         tracer: tracing.Tracer = tracing.NULL_TRACER,
     ) -> None:
         self.env = simpy.Environment()
+        watcher = current()
+        if watcher is not None:
+            watcher.runtime = self
         self.seed = seed
         self.isolation = isolation
         self._fresh = isolation.fresh if isolation is not None else None
@@ -301,7 +306,8 @@ class SimRuntime(Runtime):
 
     def random(self, *name: object) -> _random.Random:
         # A string seeds by its SHA-512, which no PYTHONHASHSEED changes.
-        return _random.Random(repr((self.seed, *name)))
+        watcher, seed = current(), repr((self.seed, *name))
+        return _random.Random(seed) if watcher is None else WatchedRandom(seed, watcher)
 
     def checkpoint(self) -> None:
         stream = self._order_stream

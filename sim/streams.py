@@ -10,6 +10,8 @@ import random
 import struct
 from hashlib import blake2b
 
+from sim.watch import Watcher, current
+
 _WORDS = struct.Struct("<8Q")
 _SCALE = 2.0**-53
 
@@ -22,7 +24,7 @@ class NamedStream(random.Random):
     """
 
     def __new__(cls, seed: int) -> NamedStream:
-        return super().__new__(cls)
+        return super().__new__(_WatchedStream if current() is not None else cls)
 
     def __init__(self, seed: int) -> None:
         self._seed = repr(seed).encode()
@@ -54,3 +56,50 @@ class NamedStream(random.Random):
         for _ in range((k + 63) // 64):
             value = value << 64 | self._next_word()
         return value >> (-k % 64)
+
+
+class _WatchedStream(NamedStream):
+    """The same numbers, shown to whoever watches."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._watcher = current()
+
+    def random(self) -> float:
+        value = super().random()
+        if self._watcher is not None:
+            self._watcher.draw(self._key, value)
+        return value
+
+    def getrandbits(self, k: int, /) -> int:
+        value = super().getrandbits(k)
+        if self._watcher is not None:
+            self._watcher.draw(self._key, value)
+        return value
+
+
+class WatchedRandom(random.Random):
+    """Python's own generator, seeded by a name, whose numbers are shown to whoever watches."""
+
+    def __new__(cls, seed: str, watcher: Watcher) -> WatchedRandom:
+        return super().__new__(cls)
+
+    def __init__(self, seed: str, watcher: Watcher) -> None:
+        self._name = seed
+        self._watcher: Watcher | None = None
+        super().__init__(seed)
+        self._watcher = watcher
+
+    # Both, or Python would draw integers in another way than it does without these.
+
+    def random(self) -> float:
+        value = super().random()
+        if self._watcher is not None:
+            self._watcher.draw(self._name, value)
+        return value
+
+    def getrandbits(self, k: int, /) -> int:
+        value = super().getrandbits(k)
+        if self._watcher is not None:
+            self._watcher.draw(self._name, value)
+        return value

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import marshal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from real.tracing import MESSAGE_SENT, EventType, Observer, Tracer
 from real.worker import Worker
 from sim.scheduler import SimRuntime
+from sim.watch import WatchedRecords, current
 
 #: marshal's last format without references, whose presence depends on object identity
 _FORMAT = 2
@@ -52,7 +53,8 @@ class Trace:
     """Collects events. Events before a worker has its id carry worker -1."""
 
     def __init__(self, *, observer: Observer | None = None) -> None:
-        self.records: list[Record] = []
+        watcher = current()
+        self.records: list[Record] = [] if watcher is None else WatchedRecords(watcher)
         self.observer = observer
         self.runtime: SimRuntime | None = None
 
@@ -83,15 +85,19 @@ class Trace:
 
     def digest(self) -> str:
         """32 hex digits over every event and its virtual time: equal runs, equal digests."""
-        hash = blake2b(digest_size=16)
-        records = self.records
-        for start in range(0, len(records), 1024):
-            batch = [(t, w, k, e.name, v) for t, w, k, e, v in records[start : start + 1024]]
-            try:
-                hash.update(marshal.dumps(batch, _FORMAT))
-            except ValueError:
-                hash.update(marshal.dumps(_plain(batch), _FORMAT))
-        return hash.hexdigest()
+        return digest_of(self.records)
+
+
+def digest_of(records: Sequence[Record]) -> str:
+    """The digest of a run with these events."""
+    hash = blake2b(digest_size=16)
+    for start in range(0, len(records), 1024):
+        batch = [(t, w, k, e.name, v) for t, w, k, e, v in records[start : start + 1024]]
+        try:
+            hash.update(marshal.dumps(batch, _FORMAT))
+        except ValueError:
+            hash.update(marshal.dumps(_plain(batch), _FORMAT))
+    return hash.hexdigest()
 
 
 def _plain(value: Any) -> Any:

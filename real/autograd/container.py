@@ -10,7 +10,7 @@ from real import tracing
 from real.autograd.context import DistAutogradContext
 from real.autograd.messages import CleanupAutogradContextReq
 from real.future import Future
-from real.ids import IdSource
+from real.ids import LOCAL_ID_BITS, IdSource
 from real.rpc.constants import CLEANUP_MAX_RETRIES
 from real.runtime import NO_CONTEXT, current_task
 
@@ -35,7 +35,8 @@ class DistAutogradContainer:
         self._message_ids = IdSource(self.worker_id)
         self._lock = worker.runtime.lock("autograd contexts")
         self._contexts: dict[ContextId, DistAutogradContext] = {}
-        self._released: dict[ContextId, None] = {}
+        #: and whether workers beyond the known ones have been told
+        self._released: dict[ContextId, bool] = {}
 
     # -- making -------------------------------------------------------------------------
 
@@ -135,7 +136,7 @@ class DistAutogradContainer:
         with self._lock:
             context = self._contexts.pop(context_id, None)
             released = self._released
-            released[context_id] = None
+            released[context_id] = False
             if len(released) > _RELEASED_MAX:
                 del released[next(iter(released))]
         if context is None:
@@ -167,20 +168,63 @@ class DistAutogradContainer:
             except RuntimeError as error:
                 _could_not_release(worker_id, error)
                 continue
-            future.add_callback(_Reporter(worker_id))
+            future.add_callback(_Reporter(self, known_workers, worker_id, context_id))
+
+    # -- workers that are gone ------------------------------------------------------------
+
+    def peer_lost(self, peer: WorkerId) -> None:
+        """The process of ``peer`` has ended: release what it made, and cannot release any more.
+
+        Beyond PyTorch, where such contexts stay for ever.
+        """
+        orphans = [id for id in self._contexts if id >> LOCAL_ID_BITS == peer]
+        if orphans:
+            self._worker.runtime.spawn(
+                self._release_all, orphans, name="peer lost", worker=self._worker
+            )
+
+    def _release_all(self, context_ids: list[ContextId]) -> None:
+        for context_id in context_ids:
+            self._release(context_id)
+
+    def release_beyond(
+        self, known_workers: list[WorkerId], lost: WorkerId, context_id: ContextId
+    ) -> None:
+        """``lost`` did not hear of a release, so it tells nobody either, and nobody here knows
+        whom it reached: tell all workers. Beyond PyTorch, where a release stops at such a worker.
+        """
+        agent = self._worker.agent
+        if agent is None or not agent.is_running or context_id not in self._released:
+            return
+        if self._released[context_id]:  # another worker was lost before this one
+            return
+        self._released[context_id] = True
+        told = {*known_workers, self.worker_id, lost}
+        others = [info.id for info in agent.get_worker_infos() if info.id not in told]
+        self._send_release_context_rpc(others, context_id)
 
 
 class _Reporter:
-    """Logs that a worker did not hear of a release; the context there leaks until it ends."""
+    """Told that a worker did, or did not, hear of a release."""
 
-    __slots__ = ("_worker_id",)
+    __slots__ = ("_container", "_context_id", "_known_workers", "_worker_id")
 
-    def __init__(self, worker_id: WorkerId) -> None:
+    def __init__(
+        self,
+        container: DistAutogradContainer,
+        known_workers: list[WorkerId],
+        worker_id: WorkerId,
+        context_id: ContextId,
+    ) -> None:
+        self._container = container
+        self._known_workers = known_workers
         self._worker_id = worker_id
+        self._context_id = context_id
 
     def __call__(self, future: Future[Message]) -> None:
         if future.error is not None:
             _could_not_release(self._worker_id, future.error)
+            self._container.release_beyond(self._known_workers, self._worker_id, self._context_id)
 
 
 def _could_not_release(worker_id: WorkerId, error: BaseException) -> None:

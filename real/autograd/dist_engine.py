@@ -24,12 +24,14 @@ from real.autograd.functions import GraphRoot, SendRpcBackward, gradient_edge
 from real.autograd.graph_task import CPU_DEVICE, GraphTask, GraphTaskGuard, Node
 from real.autograd.input_buffer import InputBuffer
 from real.autograd.messages import PassId
+from real.autograd.profiled_pass import current_profiler, in_ranges, pass_range
 from real.autograd.ready_queue import NodeTask, ReadyQueue
 from real.future import Future, FutureError, completed
 from real.ids import ContextId
 
 if TYPE_CHECKING:
     from real.autograd.graph_task import Edge
+    from real.rpc.profiling import LegacyProfiler
     from real.worker import Worker
 
 
@@ -65,7 +67,12 @@ class DistEngine:
             observer.backward_started(self._worker.id, context_id, roots, retain_graph)
         error: BaseException | None = None
         try:
-            self._execute(context, GraphRoot(root_edges, grads), retain_graph)
+            profiler = current_profiler()
+            if profiler is None:
+                self._execute(context, GraphRoot(root_edges, grads), retain_graph)
+            else:
+                with pass_range(profiler):
+                    self._execute(context, GraphRoot(root_edges, grads), retain_graph, profiler)
         except BaseException as raised:
             error = raised
             raise
@@ -74,7 +81,11 @@ class DistEngine:
                 observer.backward_ended(self._worker.id, context_id, error)
 
     def _execute(
-        self, context: DistAutogradContext, graph_root: GraphRoot, retain_graph: bool
+        self,
+        context: DistAutogradContext,
+        graph_root: GraphRoot,
+        retain_graph: bool,
+        profiler: LegacyProfiler | None = None,
     ) -> None:
         with self._lock:
             if context.context_id in self._initialized_context_ids:
@@ -86,6 +97,7 @@ class DistEngine:
             number = latest.number + 1 if latest is not None else 0
             pass_id = PassId(self._runtime.now(), number, self._worker.id)
             graph_task = self.compute_dependencies(context, graph_root, retain_graph)
+            graph_task.profiler = profiler
             self._begin(context, graph_task, pass_id)
         error: BaseException | None = None
         try:
@@ -341,13 +353,21 @@ class DistEngine:
         return accumulated
 
     def _launch(self, node_task: NodeTask, increment_outstanding_tasks: bool) -> None:
+        run = self.execute_graph_task_until_ready_queue_empty
+        if node_task.base is not None and node_task.base.profiler is not None:
+            run = self._run_profiled
         self._runtime.spawn(
-            self.execute_graph_task_until_ready_queue_empty,
+            run,
             node_task,
             increment_outstanding_tasks,
             name="backward",
             worker=self._worker,
         )
+
+    def _run_profiled(self, node_task: NodeTask, increment_outstanding_tasks: bool) -> None:
+        assert node_task.base is not None and node_task.base.profiler is not None
+        with node_task.base.profiler.here():
+            self.execute_graph_task_until_ready_queue_empty(node_task, increment_outstanding_tasks)
 
     def execute_graph_task_until_ready_queue_empty(
         self, node_task: NodeTask, increment_outstanding_tasks: bool
@@ -362,6 +382,8 @@ class DistEngine:
         queue.push(node_task, increment_outstanding_tasks)
         del node_task  # it would keep gradients alive
         evaluate_function = self._engine.evaluate_function
+        if graph_task.profiler is not None:
+            evaluate_function = in_ranges(graph_task.profiler, evaluate_function)
         outstanding = graph_task.outstanding
         recording = torch.is_grad_enabled()
         graph_task.runners.append(None)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from real.autograd.context import DistAutogradContext
     from real.autograd.input_buffer import InputBuffer
     from real.autograd.ready_queue import ReadyQueue
+    from real.rpc.profiling import LegacyProfiler
     from real.runtime import Runtime
 
 #: a node of the autograd graph: torch's own, or a SendRpcBackward or GraphRoot of ours
@@ -114,6 +115,8 @@ class GraphTask:
         self.numbers: dict[Node, int] = {}
         #: the queue of a node's device, or None while all nodes are on the CPU
         self.device_queue: Callable[[Node], ReadyQueue | None] | None = None
+        #: of the task that started the pass, if it is being profiled
+        self.profiler: LegacyProfiler | None = None
         #: tasks that run a part of the pass right now
         self.runners: list[None] = []
         self._open = [True]

@@ -399,13 +399,16 @@ class RpcAgent:
         self._runtime.spawn(self._finish, call, None, error, name="failed call", worker=self.worker)
 
     def peer_lost(self, peer: WorkerId, reason: str) -> None:
-        """Fail every call to a worker whose connection broke."""
+        """Fail every call to a worker whose connection broke, and let go of what it made here."""
         with self._lock:
             ids = [call.id for call in self._calls.values() if call.to == peer]
         for id in ids:
             call = self._take(id)
             if call is not None:
                 self._fail(call, RpcError(reason))
+        container = self.worker.container
+        if container is not None and self.is_running:
+            container.peer_lost(peer)
 
     def _finish(self, call: _Call, message: Message | None, error: RpcError | None) -> None:
         tracer = self.worker.tracer

@@ -96,10 +96,13 @@ class Mark:
 class LegacyProfiler:
     """One run of the profiler, by the task that starts it. Times are the runtime's."""
 
-    def __init__(self, worker: Worker, options: ProfilerOptions) -> None:
+    def __init__(
+        self, worker: Worker, options: ProfilerOptions, config: ProfilerConfig | None = None
+    ) -> None:
+        """``config``: for this worker, if not that of ``options``; it cannot be read nor sent."""
         self.worker = worker
         self.options = options
-        self._config = options.config()
+        self._config = config or options.config()
         self._marks: list[Facts] = []
         self._remote: list[list[Facts]] = []
         self._count = 0
@@ -115,6 +118,10 @@ class LegacyProfiler:
             raise RuntimeError("Profiler is already enabled on this thread")
         self.resume()
         RUNNING[task] = self
+        self.mark_start()
+
+    def mark_start(self) -> None:
+        """What is seen from here on is timed from here."""
         self._add("__start_profile", "mark", 0)
 
     def stop(self) -> None:

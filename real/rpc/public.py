@@ -44,6 +44,12 @@ from real.rpc.init import _get_debug_info, init_rpc
 from real.rpc.init import _init_rpc_backend as _init_rpc_backend
 from real.rpc.options import RpcBackendOptions, TensorPipeRpcBackendOptions
 from real.rpc.py_rref import RRef
+from real.rpc.server_profiling import (
+    _disable_server_process_global_profiler as _disable_server_process_global_profiler,
+)
+from real.rpc.server_profiling import (
+    _enable_server_process_global_profiler as _enable_server_process_global_profiler,
+)
 from real.rpc.worker_info import WorkerInfo
 
 PyRRef = RRef

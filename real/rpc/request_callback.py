@@ -55,6 +55,7 @@ from real.rpc.requests import (
 from real.rpc.rref import PY_OBJECT
 from real.rpc.rref_context import RRefContext, rref_context
 from real.rpc.serialization import RemoteException, run_function, serialize
+from real.rpc.server_profiling import profiled_request
 from real.runtime import current_task
 
 if TYPE_CHECKING:
@@ -147,7 +148,10 @@ class RequestCallback:
 
     def process_rpc_with_errors(self, rpc: Any, type: MessageType) -> Future[Message]:
         """Run the handler; what it raises becomes the reply."""
+        profiles = self.worker.server_profiles
         try:
+            if profiles:
+                return profiled_request(profiles, self.process_rpc, rpc, type)
             return self.process_rpc(rpc, type)
         except Exception as error:
             return self._abandon(rpc, self.handle_error(error, type))

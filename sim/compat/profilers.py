@@ -1,4 +1,4 @@
-"""``torch.autograd.profiler_legacy`` and ``record_function`` as a simulated process sees them.
+"""torch's autograd profilers and ``record_function`` as a simulated process sees them.
 
 A process profiles its own tasks only, in virtual time; calls to other workers are profiled there.
 """
@@ -6,8 +6,9 @@ A process profiles its own tasks only, in virtual time; calls to other workers a
 from __future__ import annotations
 
 import importlib
+import inspect
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.autograd.profiler import record_function as real_record_function
@@ -69,20 +70,52 @@ class record_function(real_record_function):  # noqa: N801 - torch's name
         if not self.run_callbacks_on_exit:
             raise RuntimeError("_call_end_callbacks_on_future can only be called once.")
         self.run_callbacks_on_exit = False
-        profiler = RUNNING.get(current_task())
+        return _end_with(self.record, fut)
 
-        def end(done: Future[Any]) -> Any:
-            exit: Any = torch.ops.profiler._record_function_exit._RecordFunction
-            if profiler is None:
-                exit(self.record)
-            else:
-                with profiler.here():
-                    exit(self.record)
-            return done.value()
 
-        return fut.then(end)
+def call_end_callbacks_on_jit_fut(record: Any, fut: Any) -> Any:
+    """``torch.ops.profiler._call_end_callbacks_on_jit_fut``, for a future of this engine too."""
+    if not isinstance(fut, Future):
+        return torch.ops.profiler._call_end_callbacks_on_jit_fut(record, fut)
+    return _end_with(record, fut)
+
+
+def _end_with(record: Any, fut: Future[Any]) -> Future[Any]:
+    """End the range ``record``, of either kind that torch has, when ``fut`` is done.
+
+    Returns a future of the same value that is done after that.
+    """
+    profiler = RUNNING.get(current_task())
+
+    def end(done: Future[Any]) -> Any:
+        if profiler is None:
+            torch.ops.profiler._record_function_exit(record)
+        else:
+            with profiler.here():
+                torch.ops.profiler._record_function_exit(record)
+        return done.value()
+
+    return fut.then(end)
+
+
+def make_ops(space: ModuleSpace) -> ModuleType:
+    """``torch.ops.profiler``."""
+    replaced = {"_call_end_callbacks_on_jit_fut": call_end_callbacks_on_jit_fut}
+    return Facade(space, cast("ModuleType", torch.ops.profiler), replaced)
 
 
 def make_profiler(space: ModuleSpace) -> ModuleType:
-    real = importlib.import_module("torch.autograd.profiler")
-    return Facade(space, real, {"record_function": record_function})
+    """``torch.autograd.profiler``, whose ``profile`` is over the running task's profiler, too."""
+    real: Any = importlib.import_module("torch.autograd.profiler")
+    legacy: Any = space.load("torch.autograd.profiler_legacy")
+    signature = inspect.signature(real.profile)
+    known = inspect.signature(legacy.profile).parameters
+
+    class profile(legacy.profile):  # type: ignore[misc]  # noqa: N801 - torch's name
+        """Takes what ``torch.autograd.profiler.profile`` takes; the CPU is profiled."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            given = signature.bind(*args, **kwargs).arguments
+            super().__init__(**{name: value for name, value in given.items() if name in known})
+
+    return Facade(space, real, {"profile": profile, "record_function": record_function})

@@ -26,6 +26,7 @@ PRIVATE = (
     "multiprocessing.pool",
     "multiprocessing.util",
     "torch.distributed.nn",
+    "torch.distributed.rpc.server_process_global_profiler",
     "torch.testing._internal.dist_utils",
     "torch.testing._internal.distributed.nn",
     "torch.testing._internal.distributed.rpc",
@@ -103,7 +104,21 @@ def init_rpc_backend(backend: Any, store: Any = None, *args: Any, **kwargs: Any)
 
 def make_rpc(space: ModuleSpace) -> ModuleType:
     replaced = {"_init_rpc_backend": init_rpc_backend, "init_rpc": init_rpc}
-    return Facade(space, public, replaced, name="torch.distributed.rpc")
+    return _Rpc(space, public, replaced, name="torch.distributed.rpc")
+
+
+class _Rpc(Facade):
+    """``torch.distributed.rpc``; what few ask for is there once somebody does."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == _SERVER_PROFILE:
+            space: ModuleSpace = self.__dict__["_facade_space"]
+            return getattr(space.load(_SERVER_PROFILER), name)
+        return super().__getattr__(name)
+
+
+_SERVER_PROFILE = "_server_process_global_profile"
+_SERVER_PROFILER = "torch.distributed.rpc.server_process_global_profiler"
 
 
 def make_core(space: ModuleSpace) -> ModuleType:
@@ -171,6 +186,8 @@ SUBSTITUTES: dict[str, Substitute] = {
     "torch.nn": front("torch.nn"),
     "torch.nn.parallel": _with_no_ddp("torch.nn.parallel"),
     "torch.nn.parallel.distributed": _with_no_ddp("torch.nn.parallel.distributed"),
+    "torch.ops": front("torch.ops"),
+    "torch.ops.profiler": profilers.make_ops,
     "torch.testing": front("torch.testing"),
     "torch.testing._internal": front("torch.testing._internal"),
     "torch.testing._internal.distributed": front("torch.testing._internal.distributed"),

@@ -1,0 +1,169 @@
+"""Where the time of ``squall fuzz`` goes: CPU seconds of each part of a scenario.
+
+python -m benchmarks.scenario [SCENARIOS]
+
+The scenarios are those of the first seeds, each with everything that a campaign does with it. A
+part's time is what the process spends, not the clock on the wall.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+from unittest.mock import patch
+
+from rich.console import Console
+from rich.table import Table
+
+from model.checks import PROPERTIES
+from model.interpreter import interpret
+from model.run import Run
+from sim import fuzz, program_run
+from sim.cluster import Cluster
+
+SCENARIOS = 400
+#: the parts of a run on workers, in their order
+_PHASES = ("start", "run", "settle", "shutdown", "close")
+
+
+class _Clock:
+    """Adds up CPU seconds by part."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self._since = process_time()
+
+    def lap(self, part: str | None = None) -> None:
+        """What has passed since the last lap belongs to ``part``; None: to nobody."""
+        now = process_time()
+        if part is not None:
+            self.seconds[part] += now - self._since
+        self._since = now
+
+
+class _Phases:
+    """Tells a clock at which phase of a run the workers are."""
+
+    def __init__(self, clock: _Clock) -> None:
+        self.clock = clock
+
+    def __enter__(self) -> None:
+        clock, joined = self.clock, Counter[int]()
+        init_rpc = Cluster.init_rpc
+
+        def joining(cluster: Cluster, rank: int) -> None:
+            init_rpc(cluster, rank)
+            joined[id(cluster)] += 1
+            if joined[id(cluster)] == cluster.size:
+                del joined[id(cluster)]
+                clock.lap("start")
+
+        def ends(name: str, part: str) -> Callable[..., Any]:
+            method = getattr(Cluster, name)
+
+            def timed(cluster: Cluster, *args: Any, **kwargs: Any) -> Any:
+                try:
+                    return method(cluster, *args, **kwargs)
+                finally:
+                    clock.lap(part)
+
+            return timed
+
+        self._patches = [
+            patch.object(Cluster, "init_rpc", joining),
+            patch.object(Cluster, "run", ends("run", "run")),
+            patch.object(Cluster, "settle", ends("settle", "settle")),
+            patch.object(Cluster, "shutdown", ends("shutdown", "shutdown")),
+        ]
+        for each in self._patches:
+            each.start()
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._patches:
+            each.stop()
+
+
+def measure(scenarios: int = SCENARIOS, first: int = 0) -> dict[str, float]:
+    """Seconds of CPU time by part, ``total`` and ``events`` among them, for all the scenarios."""
+    clock = _Clock()
+    events = 0
+    with fuzz.quiet():
+        for seed in range(first, first + scenarios):
+            clock.lap()
+            scenario = fuzz.scenario_of(seed)
+            clock.lap("generate")
+            expected = interpret(scenario.program)
+            clock.lap("reference")
+            times = 2 if seed % fuzz.REPEAT_EVERY == 0 else 1
+            digests = []
+            for _ in range(times):
+                with _Phases(clock):
+                    played = program_run.run_program(
+                        scenario.program,
+                        raises=False,
+                        seed=seed,
+                        latency=scenario.latency,
+                        order=scenario.order,
+                        linger=scenario.linger,
+                        max_steps=fuzz.MAX_STEPS,
+                    )
+                    clock.lap("close")
+                if times > 1:
+                    digests.append(played.cluster.trace.digest())
+                    clock.lap("digest")
+            run = Run(
+                played.cluster.trace.records,
+                scenario.program,
+                expected,
+                played.outcome,
+                ended_s=played.cluster.runtime.now(),
+                waits=played.waits,
+                crash=played.crash,
+                digests=tuple(digests),
+            )
+            for property in PROPERTIES:
+                for violation in property.check(run):
+                    raise AssertionError(f"seed {seed}: {violation}")
+                clock.lap(f"check: {property.name}")
+            events += len(run.records)
+            del played, run
+            clock.lap("close")
+    seconds = dict(clock.seconds)
+    seconds["checks"] = sum(s for part, s in seconds.items() if part.startswith("check: "))
+    seconds["workers"] = sum(seconds.get(part, 0.0) for part in _PHASES)
+    seconds["total"] = clock.seconds.total()
+    return {**seconds, "events": events, "scenarios": scenarios}
+
+
+def rows(seconds: dict[str, float]) -> list[tuple[str, str, str]]:
+    """For each part: its name, milliseconds a scenario, and how often the reference's cost."""
+    count, reference = seconds["scenarios"], seconds["reference"]
+    parts = ["generate", "reference", *_PHASES, "workers", "digest"]
+    parts += [part for part in seconds if part.startswith("check: ")] + ["checks", "total"]
+    return [
+        (part, f"{seconds[part] / count * 1e3:.3f}", f"{seconds[part] / reference:.2f}")
+        for part in parts
+        if part in seconds
+    ]
+
+
+def main() -> None:
+    scenarios = int(sys.argv[1]) if len(sys.argv) > 1 else SCENARIOS
+    measure(20)
+    seconds = measure(scenarios)
+    table = Table(title=f"{scenarios} scenarios of {seconds['events'] / scenarios:.0f} events")
+    table.add_column("part")
+    table.add_column("ms a scenario", justify="right")
+    table.add_column("times the reference", justify="right")
+    for row in rows(seconds):
+        table.add_row(*row, end_section=row[0] in ("reference", "workers", "checks"))
+    console = Console()
+    console.print(table)
+    console.print(f"{scenarios / seconds['total']:.1f} scenarios a second of CPU time")
+
+
+if __name__ == "__main__":
+    main()

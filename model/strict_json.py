@@ -1,0 +1,109 @@
+"""JSON that is read strictly, and complaints that name the place in the file.
+
+Shared by whatever is kept as a file: programs, fault plans, scenarios.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+T = TypeVar("T")
+#: an exception to raise with a text
+Problem = Callable[[str], Exception]
+
+#: how pydantic's kinds of complaints read here; {noun} is what the file holds
+_MESSAGES = {
+    "missing": "is missing",
+    "extra_forbidden": "is no field of a {noun}",
+    "unexpected_keyword_argument": "is no field of a {noun}",
+    "missing_keyword_only_argument": "is missing",
+    "missing_argument": "is missing",
+    "union_tag_not_found": "does not say which kind it is",
+}
+
+
+def read_text(path: Path, noun: str, problem: Problem) -> str:
+    """The text of a file. Raises ``problem`` if it is not UTF-8, OSError if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise problem(f"{noun}: is not UTF-8 text: {error.reason}") from None
+
+
+def parse(text: str, noun: str, problem: Problem) -> Any:
+    """What JSON text says. Raises ``problem``; so it does for NaN, Infinity and repeated names."""
+
+    def no_such_number(name: str) -> Any:
+        raise problem(f"{noun}: is not JSON: {name} is no number of JSON")
+
+    def named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise problem(f"{noun}: the name {twice!r} is there twice in one object")
+        return found
+
+    try:
+        return json.loads(text, parse_constant=no_such_number, object_pairs_hook=named_once)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise problem(f"{noun}: is not JSON: {error.msg} in {where}") from None
+    except RecursionError:
+        raise problem(f"{noun}: is not JSON: nested too deeply") from None
+    except ValueError as error:
+        if type(error) is not ValueError:  # a problem that is told already
+            raise
+        raise problem(f"{noun}: is not JSON: {error}") from None  # thousands of digits
+
+
+def check_version(data: Any, supported: tuple[int, ...], place: str, problem: Problem) -> None:
+    """Raises ``problem`` unless ``data`` is an object of a supported version (none: the last)."""
+    if not isinstance(data, dict):
+        raise problem(f"{place}: is not an object")
+    version = data.get("version", supported[-1])
+    if version not in supported or type(version) is not int:
+        reads = " and ".join(str(each) for each in supported)
+        raise problem(
+            f"{place}.version: {shown(version)} is not supported; this squall reads version {reads}"
+        )
+
+
+def validate(adapter: TypeAdapter[T], data: Any, *, place: str, noun: str, problem: Problem) -> T:
+    """``data`` as what ``adapter`` makes of it. Raises ``problem`` for the first thing wrong."""
+    try:
+        # By way of JSON text: there, and only there, a list is a tuple for pydantic's strict mode.
+        return adapter.validate_json(json.dumps(data))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path, unknown = _path(first["loc"]), first["type"] == "union_tag_invalid"
+        text = _message(first, noun) if not unknown else _unknown_kind(first)
+        raise problem(f"{place}{path}: {text}") from None
+
+
+def shown(value: Any) -> str:
+    """A value as a message quotes it."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+
+
+def _message(error: Any, noun: str) -> str:
+    known = _MESSAGES.get(error["type"])
+    if known is not None:
+        return known.format(noun=noun)
+    text: str = error["msg"]
+    return f"{shown(error['input'])} is wrong: {text.removeprefix('Input ')}"
+
+
+def _unknown_kind(error: Any) -> str:
+    said = error["ctx"]
+    return f"{said['tag']!r} is no such kind; there are {said['expected_tags']}"

@@ -1,0 +1,58 @@
+"""A backward pass under the profiler of the task that starts it.
+
+torch records the call of ``backward`` and each node that runs on the worker of that call,
+whichever thread runs it (torch/csrc/distributed/autograd/autograd.cpp, and the thread-local state
+that a graph task takes along). Compiled nodes record themselves once the profiler is on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from real.rpc.profiling import RUNNING, LegacyProfiler
+from real.runtime import current_task
+
+if TYPE_CHECKING:
+    from real.autograd.graph_task import GraphTask, Node
+    from real.autograd.input_buffer import InputBuffer
+    from real.autograd.ready_queue import ReadyQueue
+
+    Evaluate = Callable[[GraphTask, Node, InputBuffer, ReadyQueue], None]
+
+PASS = "torch::distributed::autograd::backward"
+#: nodes with a name of this beginning are not compiled here, and record nothing by themselves
+_OURS = "torch::distributed::autograd::"
+
+
+def current_profiler() -> LegacyProfiler | None:
+    """The profiler of the running task, if it has one."""
+    return RUNNING.get(current_task()) if RUNNING else None
+
+
+@contextlib.contextmanager
+def pass_range(profiler: LegacyProfiler) -> Iterator[None]:
+    """The pass, as a range of the profile."""
+    handle = profiler.push(PASS)
+    try:
+        yield
+    finally:
+        profiler.pop(handle)
+
+
+def in_ranges(profiler: LegacyProfiler, evaluate_function: Evaluate) -> Evaluate:
+    """``evaluate_function``, with a range for each send and recv function."""
+
+    def evaluate(graph_task: GraphTask, func: Node, inputs: InputBuffer, queue: ReadyQueue) -> None:
+        name = func.name()
+        if not name.startswith(_OURS):
+            evaluate_function(graph_task, func, inputs, queue)
+            return
+        handle = profiler.push(name)
+        try:
+            evaluate_function(graph_task, func, inputs, queue)
+        finally:
+            profiler.pop(handle)
+
+    return evaluate

@@ -1,0 +1,307 @@
+// An RpcAgent of PyTorch's own kind whose network is a coordinator in another process.
+//
+// The engine, the RRef context and the request callback are those of the stock wheel. What they
+// send goes to the coordinator as bytes, and what others sent comes from it: it decides when, and
+// whether. Behaviour that a caller can see follows torch/csrc/distributed/rpc/tensorpipe_agent.cpp.
+#include <torch/csrc/distributed/rpc/message.h>
+#include <torch/csrc/distributed/rpc/request_callback_impl.h>
+#include <torch/csrc/distributed/rpc/rpc_agent.h>
+#include <torch/csrc/distributed/rpc/utils.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/extension.h>
+
+#include "about.h"
+#include "link.h"
+#include "retries.h"
+
+namespace squall {
+
+using namespace torch::distributed::rpc;
+
+namespace {
+
+std::string wire(const Message& message) {
+  return wireSerialize(message.payload(), message.tensors());
+}
+
+c10::intrusive_ptr<Message> unwire(MessageType type, int64_t id, const std::string& bytes) {
+  auto [payload, tensors] = wireDeserialize(bytes.data(), bytes.size());
+  return c10::make_intrusive<Message>(std::move(payload), std::move(tensors), type, id);
+}
+
+uint64_t size_bytes(const Message& message) {
+  uint64_t size = message.payload().size();
+  for (const auto& tensor : message.tensors()) {
+    size += tensor.layout() == c10::kStrided ? tensor.nbytes() : 0;
+  }
+  return size;
+}
+
+} // namespace
+
+class Agent : public RpcAgent {
+ public:
+  Agent(
+      std::shared_ptr<Link> link,
+      const std::string& name,
+      int64_t rank,
+      const std::vector<std::string>& names,
+      double timeout_s,
+      size_t threads)
+      : RpcAgent(
+            WorkerInfo(name, rank),
+            std::make_unique<RequestCallbackImpl>(),
+            std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000))),
+        link_(std::move(link)) {
+    for (size_t id = 0; id < names.size(); ++id) {
+      infos_.emplace_back(names[id], static_cast<int64_t>(id));
+    }
+    link_->set_handlers(threads);
+  }
+
+  ~Agent() override {
+    if (rpcAgentRunning_.load()) {
+      shutdown();
+    }
+  }
+
+  c10::intrusive_ptr<JitFuture> send(
+      const WorkerInfo& to,
+      c10::intrusive_ptr<Message> message,
+      const float rpcTimeoutSeconds,
+      const DeviceMap& /*deviceMap*/) override {
+    TORCH_CHECK(
+        message->isRequest(), "an agent is asked to send requests only, not type ", message->type());
+    if (!rpcAgentRunning_.load()) {
+      auto text = c10::str(
+          "Node ",
+          RpcAgent::getWorkerInfo().id_,
+          "tried to send() a message of type ",
+          message->type(),
+          " but RPC is no longer running on this node.");
+      throw std::runtime_error(text);
+    }
+    const auto& there = getWorkerInfo(to.name_);
+    const double timeout_s = rpcTimeoutSeconds == kUnsetRpcTimeout
+        ? static_cast<double>(getRpcTimeout().count()) / 1000
+        : static_cast<double>(rpcTimeoutSeconds);
+    auto future = c10::make_intrusive<JitFuture>(at::AnyClassType::get());
+    int64_t id = 0;
+    {
+      std::lock_guard<std::mutex> guard(mutex_);
+      id = next_id_++;
+      pending_[id] = future;
+      ++calls_;
+    }
+    message->setId(id);
+    retries_.sent(message.get(), link_->now());
+    Writer said;
+    said.put<int16_t>(there.id_).put<uint16_t>(message->type()).put<int64_t>(id);
+    said.put<double>(timeout_s).put<uint64_t>(size_bytes(*message));
+    link_->say('Q', said.put_bytes(about(*message)).put_bytes(wire(*message)).bytes);
+    return future;
+  }
+
+  const WorkerInfo& getWorkerInfo(const std::string& workerName) const override {
+    for (const auto& info : infos_) {
+      if (info.name_ == workerName) {
+        return info;
+      }
+    }
+    TORCH_CHECK(false, "name:", workerName, ",rank:", RpcAgent::getWorkerInfo().id_, " Unknown destination worker ", workerName);
+  }
+
+  const WorkerInfo& getWorkerInfo(worker_id_t id) const override {
+    TORCH_CHECK(
+        id >= 0 && static_cast<size_t>(id) < infos_.size(), "Unknown destination worker ", id);
+    return infos_[id];
+  }
+
+  const WorkerInfo& getOwnInfo() const {
+    return RpcAgent::getWorkerInfo();
+  }
+
+  std::vector<WorkerInfo> getWorkerInfos() const override {
+    return infos_;
+  }
+
+  void join(bool shutdown, float timeout) override {
+    link_->ask('J', Writer().put<char>(shutdown).put<double>(timeout).bytes);
+  }
+
+  void sync() override {
+    link_->ask('B', "");
+  }
+
+  void startImpl() override {
+    link_->on_command = [this](char kind, Reader& reader) { obey(kind, reader); };
+    link_->on_quiet = [this] { return retries_.look(*this, *link_); };
+    link_->active = [this] {
+      std::lock_guard<std::mutex> guard(mutex_);
+      return std::pair<int, int>{calls_, requests_};
+    };
+    link_->say('I', "");
+  }
+
+  void shutdownImpl() override {
+    link_->say('O', "");
+    std::map<int64_t, c10::intrusive_ptr<JitFuture>> left;
+    {
+      std::lock_guard<std::mutex> guard(mutex_);
+      left.swap(pending_);
+    }
+    for (auto& [id, future] : left) {
+      end(future, [&] {
+        future->setError(std::make_exception_ptr(
+            std::runtime_error("RPC was shut down on this worker before an answer came")));
+      });
+    }
+  }
+
+  std::unordered_map<std::string, std::string> getMetrics() override {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return {
+        {"agent.client_active_calls", std::to_string(calls_)},
+        {"agent.server_active_calls", std::to_string(requests_)}};
+  }
+
+ private:
+  void addGilWaitTime(const std::chrono::microseconds /*gilWaitTime*/) override {}
+
+  void obey(char kind, Reader& reader) {
+    if (kind == 'T') {
+      retries_.fire(*this, *link_);
+      return;
+    }
+    const auto from = kind == 'Q' ? reader.get<int16_t>() : static_cast<int16_t>(-1);
+    const auto type = kind == 'F' ? 0 : reader.get<uint16_t>();
+    const auto id = reader.get<int64_t>();
+    auto bytes = reader.get_bytes();
+    if (kind == 'Q') {
+      {
+        std::lock_guard<std::mutex> guard(mutex_);
+        ++requests_;
+      }
+      link_->handle([this, from, type, id, bytes = std::move(bytes)] {
+        request(from, static_cast<MessageType>(type), id, bytes);
+      });
+      return;
+    }
+    c10::intrusive_ptr<JitFuture> future;
+    {
+      std::lock_guard<std::mutex> guard(mutex_);
+      const auto found = pending_.find(id);
+      if (found == pending_.end()) {
+        return;
+      }
+      future = std::move(found->second);
+      pending_.erase(found);
+    }
+    link_->handle([this, kind, type, id, future, bytes = std::move(bytes)]() mutable {
+      end(future, [&] {
+        if (kind == 'F') {
+          future->setError(std::make_exception_ptr(std::runtime_error(bytes)));
+          return;
+        }
+        auto message = unwire(static_cast<MessageType>(type), id, bytes);
+        if (message->type() == MessageType::EXCEPTION) {
+          const std::string text(message->payload().begin(), message->payload().end());
+          future->setError(std::make_exception_ptr(std::runtime_error(text)));
+        } else {
+          auto storages = message->getStorages();
+          future->markCompleted(std::move(message), std::move(storages));
+        }
+      });
+      future.reset();
+    });
+  }
+
+  // A call counts as active until the callbacks of its future have run: they may call again.
+  template <typename F>
+  void end(const c10::intrusive_ptr<JitFuture>& /*future*/, F complete) {
+    complete();
+    std::lock_guard<std::mutex> guard(mutex_);
+    --calls_;
+  }
+
+  void request(int16_t from, MessageType type, int64_t id, const std::string& bytes) {
+    c10::intrusive_ptr<JitFuture> response;
+    try {
+      auto message = unwire(type, id, bytes);
+      response = (*cb_)(*message, {});
+    } catch (const std::exception&) {
+      response = c10::make_intrusive<JitFuture>(at::AnyClassType::get());
+      response->setError(std::current_exception());
+    }
+    response->addCallback([this, from, id](JitFuture& future) {
+      const auto message = future.hasError()
+          ? createExceptionResponse(future.tryRetrieveErrorMessage(), id)
+          : future.value().toCustomClass<Message>();
+      Writer said;
+      said.put<int16_t>(from).put<uint16_t>(message->type()).put<int64_t>(id);
+      said.put<double>(0.0).put<uint64_t>(size_bytes(*message));
+      link_->say('R', said.put_bytes(about(*message)).put_bytes(wire(*message)).bytes);
+      std::lock_guard<std::mutex> guard(mutex_);
+      --requests_;
+    });
+  }
+
+  std::shared_ptr<Link> link_;
+  std::vector<WorkerInfo> infos_;
+  std::mutex mutex_;
+  int64_t next_id_ = 0;
+  std::map<int64_t, c10::intrusive_ptr<JitFuture>> pending_;
+  int calls_ = 0;
+  int requests_ = 0;
+  Retries retries_;
+};
+
+namespace {
+
+void call_python(Link& link, py::object function) {
+  auto held = std::make_shared<py::object>(std::move(function));
+  link.on_call = [held](const std::string& bytes) -> std::string {
+    py::gil_scoped_acquire gil;
+    return (*held)(py::bytes(bytes)).cast<std::string>();
+  };
+}
+
+py::bytes ask(Link& link, char kind, const std::string& what) {
+  std::string answer;
+  {
+    py::gil_scoped_release release;
+    answer = link.ask(kind, what);
+  }
+  return py::bytes(answer);
+}
+
+} // namespace
+
+} // namespace squall
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  using namespace squall;
+  py::module::import("torch._C._distributed_rpc");
+  py::class_<Link, std::shared_ptr<Link>>(m, "Link")
+      .def(py::init<int>())
+      .def("start", &Link::start)
+      .def("now", &Link::now)
+      .def("say", [](Link& link, char kind, const std::string& what) { link.say(kind, what); })
+      .def("ask", &ask)
+      .def("on_call", &call_python)
+      .def_static("set_lane", &Link::set_lane);
+  py::class_<Agent, RpcAgent, std::shared_ptr<Agent>>(m, "Agent")
+      .def(py::init<
+           std::shared_ptr<Link>,
+           std::string,
+           int64_t,
+           std::vector<std::string>,
+           double,
+           size_t>())
+      .def("join", &Agent::join, py::call_guard<py::gil_scoped_release>(), py::arg("shutdown") = false, py::arg("timeout") = 0)
+      .def("shutdown", &Agent::shutdown, py::call_guard<py::gil_scoped_release>())
+      .def("get_worker_info", &Agent::getOwnInfo, py::call_guard<py::gil_scoped_release>())
+      .def("get_worker_info", [](const Agent& agent, const std::string& name) { return agent.getWorkerInfo(name); })
+      .def("get_worker_info", [](const Agent& agent, int64_t id) { return agent.getWorkerInfo(static_cast<worker_id_t>(id)); })
+      .def("get_worker_infos", &Agent::getWorkerInfos);
+}

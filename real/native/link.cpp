@@ -1,0 +1,269 @@
+#include "link.h"
+
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <stdexcept>
+
+namespace squall {
+
+namespace {
+
+constexpr int kFirstHandler = 1;
+constexpr int kCaller = 900;
+constexpr int kFirstUnnamed = 1000;
+// How long to wait between two looks at the threads: at first, and at most.
+constexpr long kLeastPauseNs = 10'000;
+constexpr long kMostPauseNs = 1'000'000;
+
+std::atomic<int> unnamed{kFirstUnnamed};
+thread_local int lane_of_thread = -1;
+
+[[noreturn]] void leave() {
+  ::_exit(0);
+}
+
+bool read_all(int fd, char* to, size_t size) {
+  while (size > 0) {
+    const ssize_t got = ::read(fd, to, size);
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got <= 0) {
+      return false;
+    }
+    to += got;
+    size -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+bool write_all(int fd, const char* from, size_t size) {
+  while (size > 0) {
+    const ssize_t put = ::send(fd, from, size, MSG_NOSIGNAL);
+    if (put < 0 && errno == EINTR) {
+      continue;
+    }
+    if (put <= 0) {
+      return false;
+    }
+    from += put;
+    size -= static_cast<size_t>(put);
+  }
+  return true;
+}
+
+} // namespace
+
+const char* Reader::take(size_t size) {
+  if (static_cast<size_t>(end_ - at_) < size) {
+    throw std::runtime_error("a command of the coordinator is too short");
+  }
+  const char* here = at_;
+  at_ += size;
+  return here;
+}
+
+Lane::Lane(int number, std::function<void()> done) : done_(std::move(done)) {
+  std::thread([this, number] { loop(number); }).detach();
+}
+
+void Lane::run(std::function<void()> work) {
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    busy_ = true;
+    work_.push_back(std::move(work));
+  }
+  wake_.notify_one();
+}
+
+bool Lane::busy() {
+  std::lock_guard<std::mutex> guard(mutex_);
+  return busy_;
+}
+
+void Lane::loop(int number) {
+  lane_of_thread = number;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [this] { return !work_.empty(); });
+    auto work = std::move(work_.front());
+    work_.pop_front();
+    lock.unlock();
+    work();
+    work = nullptr;
+    lock.lock();
+    if (work_.empty()) {
+      busy_ = false;
+      lock.unlock();
+      done_();
+      lock.lock();
+    }
+  }
+}
+
+Link::Link(int fd) : fd_(fd) {}
+
+void Link::set_lane(int lane) {
+  lane_of_thread = lane;
+}
+
+void Link::start() {
+  caller_ = std::make_unique<Lane>(kCaller, [] {});
+  std::thread([this] { serve(); }).detach();
+}
+
+void Link::say(char kind, const std::string& what) {
+  if (lane_of_thread < 0) {
+    lane_of_thread = unnamed++;
+  }
+  std::lock_guard<std::mutex> guard(mutex_);
+  said_.push_back({lane_of_thread, count_++, kind, what});
+}
+
+std::string Link::ask(char kind, const std::string& what) {
+  auto answer = std::make_shared<Answer>();
+  int64_t question = 0;
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    question = questions_++;
+    asked_[question] = answer;
+  }
+  say('A', Writer().put<int64_t>(question).put<char>(kind).put_bytes(what).bytes);
+  std::unique_lock<std::mutex> lock(mutex_);
+  answered_.wait(lock, [&] { return answer->there; });
+  return std::move(answer->what);
+}
+
+double Link::now() {
+  std::lock_guard<std::mutex> guard(mutex_);
+  return now_;
+}
+
+void Link::set_handlers(size_t most) {
+  std::lock_guard<std::mutex> guard(handlers_mutex_);
+  most_handlers_ = most;
+}
+
+void Link::handle(std::function<void()> work) {
+  std::lock_guard<std::mutex> guard(handlers_mutex_);
+  for (auto& handler : handlers_) {
+    if (!handler->busy()) {
+      handler->run(std::move(work));
+      return;
+    }
+  }
+  if (handlers_.size() < most_handlers_) {
+    const int number = kFirstHandler + static_cast<int>(handlers_.size());
+    handlers_.push_back(std::make_unique<Lane>(number, [this] { next_handler(); }));
+    handlers_.back()->run(std::move(work));
+    return;
+  }
+  waiting_.push_back(std::move(work));
+}
+
+void Link::next_handler() {
+  std::lock_guard<std::mutex> guard(handlers_mutex_);
+  while (!waiting_.empty()) {
+    bool taken = false;
+    for (auto& handler : handlers_) {
+      if (!handler->busy()) {
+        handler->run(std::move(waiting_.front()));
+        waiting_.pop_front();
+        taken = true;
+        break;
+      }
+    }
+    if (!taken) {
+      return;
+    }
+  }
+}
+
+bool Link::read_command(std::string& command) {
+  uint32_t size = 0;
+  if (!read_all(fd_, reinterpret_cast<char*>(&size), sizeof size)) {
+    return false;
+  }
+  command.resize(size);
+  return read_all(fd_, command.data(), size);
+}
+
+void Link::serve() {
+  // Pauses of microseconds, not of fifty of them.
+  ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+  Quiet quiet(::syscall(SYS_gettid));
+  std::string command;
+  while (true) {
+    long pause_ns = kLeastPauseNs;
+    while (!quiet.check() || (on_quiet && on_quiet())) {
+      const timespec pause{0, pause_ns};
+      ::nanosleep(&pause, nullptr);
+      pause_ns = std::min(pause_ns + pause_ns / 2, kMostPauseNs);
+    }
+    report();
+    if (!read_command(command)) {
+      leave();  // the coordinator is gone
+    }
+    obey(command);
+  }
+}
+
+void Link::obey(const std::string& command) {
+  Reader reader(command);
+  const auto kind = reader.get<char>();
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    now_ = reader.get<double>();
+  }
+  if (kind == 'X') {
+    leave();
+  }
+  if (kind == 'A') {
+    const auto question = reader.get<int64_t>();
+    auto what = reader.get_bytes();
+    std::lock_guard<std::mutex> guard(mutex_);
+    const auto found = asked_.find(question);
+    if (found != asked_.end()) {
+      found->second->what = std::move(what);
+      found->second->there = true;
+      asked_.erase(found);
+      answered_.notify_all();
+    }
+  } else if (kind == 'C') {
+    auto what = reader.get_bytes();
+    caller_->run([this, what = std::move(what)] { say('C', on_call(what)); });
+  } else if (on_command) {
+    on_command(kind, reader);
+  }
+}
+
+void Link::report() {
+  std::vector<Item> items;
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    items.swap(said_);
+  }
+  std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
+    return a.lane != b.lane ? a.lane < b.lane : a.number < b.number;
+  });
+  const auto [calls, requests] = active ? active() : std::pair<int, int>{0, 0};
+  Writer batch;
+  batch.put<uint32_t>(0).put<uint32_t>(static_cast<uint32_t>(items.size()));
+  batch.put<int32_t>(calls).put<int32_t>(requests);
+  for (const auto& item : items) {
+    batch.put<char>(item.kind).put<int32_t>(item.lane).put_bytes(item.what);
+  }
+  const auto size = static_cast<uint32_t>(batch.bytes.size() - sizeof(uint32_t));
+  std::memcpy(batch.bytes.data(), &size, sizeof size);
+  if (!write_all(fd_, batch.bytes.data(), batch.bytes.size())) {
+    leave();
+  }
+}
+
+} // namespace squall

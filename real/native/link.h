@@ -1,0 +1,144 @@
+// The connection of a worker process to the coordinator.
+//
+// The coordinator gives one command at a time and reads one batch for each: everything that the
+// process wants to tell once it is quiet. So exactly one worker of a scenario runs at a time, and
+// what it did in answer to one command is one batch.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "quiet.h"
+
+namespace squall {
+
+// Plain little-endian fields, one after the other.
+class Writer {
+ public:
+  template <typename T>
+  Writer& put(T value) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return *this;
+  }
+  Writer& put_bytes(const char* data, size_t size) {
+    put<uint32_t>(static_cast<uint32_t>(size));
+    bytes.append(data, size);
+    return *this;
+  }
+  Writer& put_bytes(const std::string& data) {
+    return put_bytes(data.data(), data.size());
+  }
+  std::string bytes;
+};
+
+class Reader {
+ public:
+  explicit Reader(const std::string& bytes) : at_(bytes.data()), end_(at_ + bytes.size()) {}
+  template <typename T>
+  T get() {
+    T value{};
+    std::memcpy(&value, take(sizeof value), sizeof value);
+    return value;
+  }
+  std::string get_bytes() {
+    const auto size = get<uint32_t>();
+    return std::string(take(size), size);
+  }
+
+ private:
+  const char* take(size_t size);
+  const char* at_;
+  const char* end_;
+};
+
+// A thread that does one thing after the other.
+class Lane {
+ public:
+  Lane(int number, std::function<void()> done);
+  void run(std::function<void()> work);
+  bool busy();
+
+ private:
+  void loop(int number);
+  std::function<void()> done_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> work_;
+  bool busy_ = false;
+};
+
+class Link {
+ public:
+  explicit Link(int fd);
+
+  // Starts the thread that serves the coordinator. Once, and not before a fork.
+  void start();
+
+  // Tells the coordinator something and blocks until it answers.
+  std::string ask(char kind, const std::string& what);
+
+  // What to say with the next batch; `kind` tells the coordinator how to read it.
+  void say(char kind, const std::string& what);
+
+  // Runs `work` on the free thread with the lowest number, or when one gets free.
+  void handle(std::function<void()> work);
+  void set_handlers(size_t most);
+
+  // Virtual time in seconds, as of the last command.
+  double now();
+
+  // Batches order what was said by the lane of the thread that said it. Threads without one
+  // get the next free number when they first say something.
+  static void set_lane(int lane);
+
+  // Commands that are not for the link itself, by kind. Called on the link's thread.
+  std::function<void(char kind, Reader& reader)> on_command;
+  // Called when all is quiet; true if it has set something in motion.
+  std::function<bool()> on_quiet;
+  // Calls of the coordinator: bytes in, bytes out. Called on a thread of its own.
+  std::function<std::string(const std::string&)> on_call;
+  // How many calls of ours are not answered yet, and how many of others' we have not answered.
+  std::function<std::pair<int, int>()> active;
+
+ private:
+  struct Item {
+    int lane;
+    uint64_t number;
+    char kind;
+    std::string what;
+  };
+
+  void serve();
+  bool read_command(std::string& command);
+  void obey(const std::string& command);
+  void report();
+  void next_handler();
+
+  const int fd_;
+  std::mutex mutex_;
+  std::vector<Item> said_;
+  uint64_t count_ = 0;
+  double now_ = 0.0;
+  struct Answer {
+    bool there = false;
+    std::string what;
+  };
+  std::condition_variable answered_;
+  std::map<int64_t, std::shared_ptr<Answer>> asked_;
+  int64_t questions_ = 0;
+  std::vector<std::unique_ptr<Lane>> handlers_;
+  std::deque<std::function<void()>> waiting_;
+  size_t most_handlers_ = 16;
+  std::mutex handlers_mutex_;
+  std::unique_ptr<Lane> caller_;
+};
+
+} // namespace squall

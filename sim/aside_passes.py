@@ -1,0 +1,270 @@
+"""Asides about backward passes: each has an autograd context of its own, two workers and a few
+tensors.
+
+As in sim/aside_calls.py, each function runs on a trainer's worker and tells what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from model.asides import LR, SHORT_S, AsideError
+from real.autograd import api as autograd
+from real.autograd.context import ThreadLocalDistAutogradContext
+from real.rpc import api as rpc
+from real.rpc.optimizer import DistributedOptimizer
+from real.runtime import current_task, current_worker
+from sim.aside_calls import error_of, sleep
+
+#: where a worker counts what its hooks have seen
+_CALLS = "aside calls"
+
+
+def _leaf(*numbers: float) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64, requires_grad=True)
+
+
+def _gradient(context_id: int, leaf: Tensor) -> str:
+    gradient = autograd.get_gradients(context_id).get(leaf)
+    return "none" if gradient is None else str(gradient.tolist())
+
+
+# -- what is called -------------------------------------------------------------------------------
+
+
+def square(x: Tensor) -> Tensor:
+    return x * x
+
+
+def square_with_hook(x: Tensor, kind: str, context_id: int) -> Tensor:
+    """``x * x``, with a hook that is called on this worker as gradients come."""
+    y = x * x
+    y.register_hook(_HOOKS[kind](context_id))
+    return y
+
+
+def _fail_once(context_id: int) -> Callable[[Tensor], None]:
+    calls: list[None] = []
+
+    def hook(grad: Tensor) -> None:
+        calls.append(None)
+        if len(calls) == 1:
+            raise AsideError("planted in an aside")
+
+    return hook
+
+
+def _release(context_id: int) -> Callable[[Tensor], None]:
+    def hook(grad: Tensor) -> None:
+        autograd._release_context(context_id)
+
+    return hook
+
+
+def _dawdle(context_id: int) -> Callable[[Tensor], None]:
+    def hook(grad: Tensor) -> None:
+        sleep(SHORT_S)
+
+    return hook
+
+
+_HOOKS: dict[str, Callable[[int], Callable[[Tensor], None]]] = {
+    "fail once": _fail_once,
+    "release": _release,
+    "dawdle": _dawdle,
+}
+
+
+def num_contexts() -> int:
+    container = current_worker().container
+    return -1 if container is None else container.num_autograd_contexts()
+
+
+# -- asides ---------------------------------------------------------------------------------------
+
+
+def second_pass(to: int) -> str:
+    """A pass cannot begin in a context while another one runs there."""
+    seen: list[str] = []
+    with autograd.context() as context_id:
+        x = _leaf(1, 2)
+        y = rpc.rpc_sync(to, square, args=(x,))
+        other = x.sum()
+
+        def hook(grad: Tensor) -> None:
+            seen.append(error_of(lambda: autograd.backward(context_id, [other])))
+
+        y.register_hook(hook)
+        autograd.backward(context_id, [y.sum()])
+        found = _gradient(context_id, x)
+    text = seen[0].replace(str(context_id), "<context>")
+    return f"{text}; {found}"
+
+
+def freed_graph(to: int) -> str:
+    """A pass without ``retain_graph`` frees what it has used; one with it does not."""
+    with autograd.context() as context_id:
+        x = _leaf(1, 2)
+        loss = rpc.rpc_sync(to, square, args=(x,)).sum()
+        autograd.backward(context_id, [loss], retain_graph=True)
+        autograd.backward(context_id, [loss])
+        found = _gradient(context_id, x)
+        error = error_of(lambda: autograd.backward(context_id, [loss]))
+    return f"{found}; {'a second time' in error}"
+
+
+def failed_pass_again(to: int) -> str:
+    """After a pass that failed on another worker the next one in its context knows nothing of it."""
+    with autograd.context() as context_id:
+        x = _leaf(1, 2)
+        loss = rpc.rpc_sync(to, square_with_hook, args=(x, "fail once", context_id)).sum()
+        error = error_of(lambda: autograd.backward(context_id, [loss], retain_graph=True))
+        before = _gradient(context_id, x)
+        autograd.backward(context_id, [loss])
+        after = _gradient(context_id, x)
+    return f"{error}; {before}; {after}"
+
+
+def released_by_a_hook(to: int) -> str:
+    """A hook on another worker releases the context: the pass ends with an error that says so."""
+    context = autograd._new_context()
+    context_id = context._context_id()
+    x = _leaf(1, 2)
+    loss = rpc.rpc_sync(to, square_with_hook, args=(x, "release", context_id)).sum()
+    error = error_of(lambda: autograd.backward(context_id, [loss]))
+    if current_task().autograd_context_id == context_id:
+        error_of(lambda: autograd._release_context(context_id))
+    return f"{_says_released(error)}; {current_task().autograd_context_id}"
+
+
+def released_meanwhile(to: int) -> str:
+    """A context is released by its own worker while another one is at work in a pass."""
+    context = autograd._new_context()
+    context_id = context._context_id()
+    x = _leaf(1, 2)
+    loss = rpc.rpc_sync(to, square_with_hook, args=(x, "dawdle", context_id)).sum()
+
+    def release() -> None:
+        sleep(SHORT_S / 2)
+        autograd._release_context(context_id)
+
+    current_task().runtime.spawn(release, name="aside", worker=current_worker())
+    error = error_of(lambda: autograd.backward(context_id, [loss]))
+    current_task().autograd_context_id = -1
+    sleep(SHORT_S)
+    return _says_released(error)
+
+
+def _says_released(error: str) -> str:
+    words = ("released", "no longer valid", "Could not find autograd context")
+    return "released" if any(text in error for text in words) else error
+
+
+def leaf_context(to: int) -> str:
+    """Hooks behind a leaf see the context that its gradient belongs to; after them nobody does."""
+    seen: list[object] = []
+    with autograd.context() as context_id:
+        x, y = _leaf(1, 2), _leaf(3, 4)
+        node: Any = torch.autograd.graph.get_gradient_edge(x).node
+
+        def here(*_: object) -> None:
+            context = ThreadLocalDistAutogradContext.get_context_ptr()
+            seen.append(context is not None and context.context_id == context_id)
+
+        def elsewhere(grad: Tensor) -> None:
+            seen.append(ThreadLocalDistAutogradContext.get_context_ptr() is None)
+
+        node.register_hook(here)
+        product = rpc.rpc_sync(to, torch.mul, args=(x, y))
+        # Of both leaves, y is reached later: it hangs on an operation of its own.
+        deep = (y * 1 * 1 * 1).sum()
+        loss = product.sum() + deep
+        y.register_hook(elsewhere)
+        autograd.backward(context_id, [loss])
+        del node
+    return f"{seen}"
+
+
+def hooks_in_order(to: int) -> str:
+    """All hooks of a node and of a tensor are called, in order, in each pass."""
+    seen: list[str] = []
+
+    def note(name: str) -> Callable[..., None]:
+        return lambda *_: seen.append(name)
+
+    with autograd.context() as context_id:
+        x = _leaf(1, 2)
+        y = rpc.rpc_sync(to, square, args=(x,)) * 2
+        y.retain_grad()
+        y.register_hook(note("t1"))
+        y.register_hook(note("t2"))
+        node: Any = y.grad_fn
+        node.register_prehook(note("p1"))
+        node.register_prehook(note("p2"))
+        node.register_hook(note("q1"))
+        node.register_hook(note("q2"))
+        loss = y.sum()
+        autograd.backward(context_id, [loss], retain_graph=True)
+        first, y.grad = y.grad, None
+        autograd.backward(context_id, [loss])
+        second = y.grad
+        retained = [None if each is None else each.tolist() for each in (first, second)]
+    return f"{' '.join(seen)}; {retained}"
+
+
+class _GradModeLeftOn(torch.autograd.Function):
+    """Twice its input; its backward leaves grad mode on."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        torch.set_grad_enabled(True)
+        return grad * 2
+
+
+def careless(x: Tensor) -> Tensor:
+    found: Tensor = _GradModeLeftOn.apply(x * x)  # type: ignore[no-untyped-call]
+    return found
+
+
+def grad_mode(to: int) -> str:
+    """What a custom ``backward`` does to grad mode ends with it: gradients have no graph."""
+    with autograd.context() as context_id:
+        x = _leaf(1, 2)
+        loss = (rpc.rpc_sync(to, careless, args=(x,)) + careless(x)).sum()
+        autograd.backward(context_id, [loss])
+        gradient = autograd.get_gradients(context_id)[x]
+        found = f"{gradient.tolist()}; {gradient.requires_grad}"
+    return found
+
+
+class PlainSGD(torch.optim.SGD):
+    """SGD that has no functional twin, so it is stepped through ``.grad``."""
+
+
+def parameters(numbers: list[float]) -> list[Any]:
+    """References to new parameters of this worker, one for each number."""
+    return [rpc.RRef(_leaf(number)) for number in numbers]
+
+
+def optimizer_by_grad(to: int) -> str:
+    """An ordinary optimizer steps what has a gradient in the context, and nothing else."""
+    mine, theirs = parameters([1, 2]), rpc.rpc_sync(to, parameters, args=([3, 4],))
+    optimizer = DistributedOptimizer(PlainSGD, [*mine, *theirs], lr=LR)
+    a, b, c, d = [*mine, *theirs]
+    for used in ([a, b, c, d], [a, c]):
+        with autograd.context() as context_id:
+            loss = torch.zeros((), dtype=torch.float64)
+            for number, rref in enumerate(used):
+                loss = loss + (rref.to_here() * (number + 1)).sum()
+            autograd.backward(context_id, [loss])
+            optimizer.step(context_id)
+    found = [rref.to_here().item() for rref in (a, b, c, d)]
+    return f"{found}"

@@ -1,0 +1,43 @@
+"""Runs the asides of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from model.asides import Aside
+from sim import aside_calls, aside_passes
+
+ASIDES: dict[str, Callable[[int], str]] = {
+    "timeout": aside_calls.timeout,
+    "late reference": aside_calls.late_reference,
+    "late creation": aside_calls.late_creation,
+    "slow creation": aside_calls.slow_creation,
+    "failed creation": aside_calls.failed_creation,
+    "callbacks": aside_calls.callbacks,
+    "operator error": aside_calls.operator_error,
+    "late error": aside_calls.late_error,
+    "exceptions": aside_calls.exceptions,
+    "unreadable argument": aside_calls.unreadable_argument,
+    "unwritable": aside_calls.unwritable,
+    "confirmation": aside_calls.confirmation,
+    "reply without grad": aside_calls.reply_without_grad,
+    "crowd": aside_calls.crowded,
+    "structures": aside_calls.structures,
+    "second pass": aside_passes.second_pass,
+    "freed graph": aside_passes.freed_graph,
+    "failed pass again": aside_passes.failed_pass_again,
+    "released by a hook": aside_passes.released_by_a_hook,
+    "released meanwhile": aside_passes.released_meanwhile,
+    "leaf context": aside_passes.leaf_context,
+    "hooks in order": aside_passes.hooks_in_order,
+    "grad mode": aside_passes.grad_mode,
+    "optimizer by grad": aside_passes.optimizer_by_grad,
+}
+
+
+def perform(aside: Aside) -> str:
+    """What came of it, in a line. What it raises is told as well."""
+    try:
+        return ASIDES[aside.kind](aside.worker)
+    except Exception as error:
+        return f"it raised {type(error).__name__}: {error}"

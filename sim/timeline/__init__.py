@@ -1,0 +1,42 @@
+"""A run as pictures: the same plotly figures in notebooks, in pages and in tests.
+
+    from sim import timeline
+    run = timeline.recording(report)       # or a Run, a Trace, a Cluster, a ProgramRun
+    timeline.space_time(run).show()
+
+Every picture takes whatever :func:`recording` takes and returns a plotly Figure:
+
+    space_time(run)    a lane per worker, an arrow per message
+    work(run)          what each task did and waited for; the critical path
+    graph(run)         the joint autograd graph of one pass, with a slider through the pass
+    rrefs(run)         the owner and the forks of each RRef, through their states
+    contexts(run)      autograd contexts and the passes in them, on each worker
+    futures(run)       each call: on its way, at work, on its way back
+    waits(run)         who waits for whom at the end
+    odds(scenario)     how likely a failure still is, from each point of a run on
+
+``clock`` of a picture is ``time`` (seconds of virtual time), ``order`` (the number of the event)
+or ``auto``. :func:`page` puts all of them into one file that needs no network.
+"""
+
+from __future__ import annotations
+
+from sim.timeline.causality import causes_of, cone
+from sim.timeline.critical import CriticalPath, critical_path, steps_of
+from sim.timeline.flows import calls_of, flows_of, tasks_of
+from sim.timeline.recording import Recording, recording
+from sim.timeline.space_time import space_time
+
+__all__ = [
+    "CriticalPath",
+    "Recording",
+    "calls_of",
+    "causes_of",
+    "cone",
+    "critical_path",
+    "flows_of",
+    "recording",
+    "space_time",
+    "steps_of",
+    "tasks_of",
+]

@@ -1,0 +1,313 @@
+"""What every picture stands on: the axis of time, the lanes of workers, the notes.
+
+Everything that is drawn is drawn *at events*. The clock says where an event is: at its virtual
+time, or at its number, which shows order where many things happen at one instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from sim.timeline.flows import seconds
+from sim.timeline.palette import BAND, BLACK, LAYOUT, MUTED, VERMILION
+from sim.timeline.recording import Recording
+
+Clock = Literal["auto", "time", "order"]
+CLOCKS = ("auto", "time", "order")
+
+#: beyond so many drawn things a picture is drawn by WebGL
+WEBGL_FROM = 3_000
+#: beyond so many, a sample of them is drawn
+DRAWN_MOST = 60_000
+#: order is the better clock if this share of the events is in that share of the time
+_CROWD, _CORNER = 0.8, 0.05
+
+
+def clock_of(run: Recording, clock: Clock = "auto") -> Literal["time", "order"]:
+    """The clock to draw a run by. Raises ValueError for an unknown one.
+
+    ``auto`` is virtual time, unless nearly everything happens in a small part of it (no
+    latency, or a timeout after a minute of silence): then the order of events says more.
+    """
+    if clock not in CLOCKS:
+        raise ValueError(f"clock: {clock!r} is unknown, expected one of {', '.join(CLOCKS)}")
+    if clock != "auto":
+        return clock
+    times = run.times
+    if len(times) < 2 or times[-1] <= times[0]:
+        return "order"
+    counts, _ = np.histogram(times, bins=round(1 / _CORNER))
+    return "order" if counts.max() >= _CROWD * len(times) else "time"
+
+
+@dataclass
+class Canvas:
+    """A figure under construction. ``x`` places events; :meth:`figure` finishes it."""
+
+    run: Recording
+    clock: Clock = "auto"
+    title: str = ""
+    height: int | None = None
+    traces: list[Any] = field(default_factory=list)
+    #: what a reader must be told: samples, limits
+    notes: list[str] = field(default_factory=list)
+    shapes: list[dict[str, Any]] = field(default_factory=list)
+    annotations: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.used = clock_of(self.run, self.clock)
+
+    def x(self, events: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float64]:
+        """Where events are on the axis; -1 is a gap between two lines."""
+        numbers = np.asarray(events, dtype=np.int64)
+        if self.used == "order":
+            return np.where(numbers < 0, np.nan, numbers.astype(np.float64))
+        times = self.run.times
+        if not len(times):
+            return np.full(len(numbers), np.nan)
+        return np.where(numbers < 0, np.nan, times[np.clip(numbers, 0, len(times) - 1)])
+
+    def at(self, event: int) -> float:
+        """Where one event is on the axis."""
+        return float(self.x([event])[0])
+
+    def lines(
+        self,
+        events: Sequence[int],
+        y: Sequence[float | None],
+        *,
+        color: str,
+        name: str,
+        dash: str = "solid",
+        width: float = 1.5,
+        webgl: bool = False,
+        **more: Any,
+    ) -> None:
+        """Lines through events; -1 among them, with None in ``y``, begins another one."""
+        make = go.Scattergl if webgl else go.Scatter
+        # WebGL draws dashes slowly, and broken lines of ten thousand messages say nothing.
+        line = {"color": color, "width": width} | ({} if webgl else {"dash": dash})
+        self.traces.append(
+            make(
+                x=self.x(events),
+                y=np.asarray(y, dtype=np.float64),
+                mode="lines",
+                line=line,
+                name=name,
+                hoverinfo="skip",
+                meta={"events": True},
+                **more,
+            )
+        )
+
+    def marks(
+        self,
+        events: Sequence[int],
+        y: Sequence[float],
+        texts: Sequence[str] | None,
+        *,
+        marker: Mapping[str, Any],
+        name: str,
+        webgl: bool = False,
+        custom: Sequence[Any] | None = None,
+        **more: Any,
+    ) -> None:
+        """A mark at each event, with a text that hovering shows."""
+        make = go.Scattergl if webgl else go.Scatter
+        self.traces.append(
+            make(
+                x=self.x(events),
+                y=np.asarray(y, dtype=np.float64),
+                mode=more.pop("mode", "markers"),
+                marker=dict(marker),
+                name=name,
+                hovertext=texts,
+                hoverinfo="text" if texts is not None else "skip",
+                customdata=np.asarray(events) if custom is None else np.asarray(custom),
+                meta={"events": True},
+                **more,
+            )
+        )
+
+    def bars(
+        self,
+        spans: Sequence[tuple[int, int]],
+        y: Sequence[float],
+        hovers: Sequence[str],
+        *,
+        color: str | Sequence[str],
+        name: str,
+        height: float = 0.7,
+        labels: Sequence[str] | None = None,
+        pattern: str = "",
+        outline: str | None = None,
+        opacity: float = 1.0,
+        **more: Any,
+    ) -> None:
+        """A bar from one event to another in each lane ``y``."""
+        starts = self.x([span[0] for span in spans])
+        ends = self.x([span[1] for span in spans])
+        if self.used == "order":
+            ends = np.maximum(ends, starts + 0.9)
+        marker: dict[str, Any] = {"color": color}
+        marker["line"] = {"color": outline or color, "width": 1}
+        if pattern:
+            marker["pattern"] = {"shape": pattern, "fgcolor": outline or MUTED, "size": 5}
+            marker["pattern"]["fillmode"] = "overlay"
+            marker["pattern"]["fgopacity"] = 0.55
+        text = {} if labels is None else {"text": labels, "textposition": "inside"}
+        self.traces.append(
+            go.Bar(
+                base=starts,
+                x=ends - starts,
+                y=np.asarray(y, dtype=np.float64),
+                width=height,
+                orientation="h",
+                marker=marker,
+                name=name,
+                hovertext=hovers,
+                hoverinfo="text",
+                insidetextanchor="start",
+                textangle=0,
+                constraintext="inside",
+                opacity=opacity,
+                customdata=np.asarray(spans, dtype=np.int64).reshape(-1, 2),
+                meta={"events": True, "spans": True},
+                **text,
+                **more,
+            )
+        )
+
+    def note(self, text: str) -> None:
+        """Tell the reader something about the picture itself."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def violations(self, y_of: Callable[[int], float]) -> None:
+        """Mark the events that violations cite: a ring in the lane of the event."""
+        cited: dict[int, list[str]] = {}
+        for violation in self.run.violations:
+            for number in violation.events:
+                if 0 <= number < len(self.run):
+                    cited.setdefault(number, []).append(f"{violation.property}: {violation.what}")
+        if not cited:
+            return
+        events = list(cited)
+        workers = self.run.workers_of
+        self.marks(
+            events,
+            [y_of(int(workers[number])) for number in events],
+            [
+                "<b>violated</b><br>" + "<br>".join(cited[n]) + f"<br>{hover(self.run, n)}"
+                for n in events
+            ],
+            marker={
+                "symbol": "circle-open",
+                "size": 17,
+                "color": VERMILION,
+                "line": {"width": 3, "color": BLACK},
+            },
+            name="violation",
+        )
+
+    def figure(self, lanes: Mapping[float, str] | None = None, **layout: Any) -> go.Figure:
+        """The figure; ``lanes`` names places on the vertical axis."""
+        figure = go.Figure(self.traces)
+        base = deepcopy(dict(LAYOUT))
+        base["xaxis"]["title"]["text"] = self._axis_title()
+        if self.used == "time":
+            base["xaxis"]["exponentformat"] = "SI"
+            base["xaxis"]["ticksuffix"] = "s"
+        base["meta"] = {"clock": self.used, "title": self.title, "notes": self.notes}
+        if lanes is not None:
+            base["yaxis"] |= {
+                "tickvals": list(lanes),
+                "ticktext": list(lanes.values()),
+                "autorange": "reversed",
+            }
+        if self.height is not None:
+            base["height"] = self.height
+        notes = " · ".join(self.notes)
+        text = f"<b>{self.title}</b>" if self.title else ""
+        if notes:
+            text += ("<br>" if text else "") + f'<span style="color:{MUTED}">{notes}</span>'
+        base["title"] = {
+            "text": text,
+            "x": 0,
+            "xref": "container",
+            "xanchor": "left",
+            "y": 1,
+            "yref": "container",
+            "yanchor": "top",
+            "pad": {"l": 12, "t": 10},
+            "font": {"size": 13.5},
+        }
+        if notes:
+            base["margin"]["t"] = 84
+        figure.update_layout(base, shapes=self.shapes, annotations=self.annotations)
+        if layout:
+            figure.update_layout(**layout)
+        return figure
+
+    def _axis_title(self) -> str:
+        if self.used == "time":
+            return "virtual time"
+        return "events in their order"
+
+
+def hover(run: Recording, number: int) -> str:
+    """An event in one line, for hovering."""
+    if not 0 <= number < len(run):
+        return ""
+    return f"#{number} at t={run.time_s(number):.6f} s"
+
+
+def table(rows: Iterable[tuple[str, object]], head: str = "") -> str:
+    """A hover text: a bold line, and a line for each pair that says something."""
+    lines = [f"<b>{head}</b>"] if head else []
+    lines += [
+        f'<span style="color:{MUTED}">{name}</span> {value}'
+        for name, value in rows
+        if value not in ("", None)
+    ]
+    return "<br>".join(lines)
+
+
+def duration(run: Recording, first: int, last: int) -> str:
+    """How long it is from one event to another, for readers."""
+    return seconds(run.time_s(last) - run.time_s(first))
+
+
+def bands(lanes: Sequence[tuple[float, float]]) -> list[dict[str, Any]]:
+    """Pale shading of every second of ``lanes`` (from, to), across the whole width."""
+    return [
+        {
+            "type": "rect",
+            "xref": "paper",
+            "x0": 0,
+            "x1": 1,
+            "yref": "y",
+            "y0": low,
+            "y1": high,
+            "fillcolor": BAND,
+            "line": {"width": 0},
+            "layer": "below",
+        }
+        for index, (low, high) in enumerate(lanes)
+        if index % 2
+    ]
+
+
+def sample(count: int, most: int, keep: Iterable[int] = ()) -> list[int]:
+    """Which of ``count`` things to draw: all, or evenly spread ones and all of ``keep``."""
+    if count <= most:
+        return list(range(count))
+    step = -(-count // most)
+    return sorted(set(range(0, count, step)) | set(keep))

@@ -1,0 +1,216 @@
+"""Looking at a run as it goes: each choice drawn and each event passes by here.
+
+A run that nobody watches pays nothing for it: streams and traces look for a watcher when they
+are made, not when they are used.
+
+    first = Recorder()
+    with watching(first):
+        play(scenario)
+    with watching(Comparer(first.steps)):    # raises Diverged where the second run parts from it
+        play(scenario)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from sim.scheduler import SimRuntime
+
+#: frames of a stack that are kept, the innermost
+DEPTH = 24
+#: files whose frames say how a step was noted, not who took it
+_HERE = ("sim/watch.py", "sim/trace.py", "sim/streams.py", "/random.py")
+
+#: where a step was taken: code and line of each frame, the innermost first
+Stack = tuple[tuple[CodeType, int], ...]
+
+
+class Watcher:
+    """Told of every draw and every event of the runs that start while it is installed."""
+
+    def __init__(self) -> None:
+        #: the runtime of the run that is watched, once there is one
+        self.runtime: SimRuntime | None = None
+
+    def event(self, record: tuple[Any, ...]) -> None:
+        """An event: (virtual time, worker, task, type, values)."""
+
+    def draw(self, name: object, value: object) -> None:
+        """A random number, and the name of what it decides."""
+
+    def stop(self, why: BaseException) -> None:
+        """Let the run end with ``why`` before anything else happens."""
+        assert self.runtime is not None, "a run has a runtime"
+        self.runtime.fail(why)
+
+
+_current: Watcher | None = None
+
+
+def current() -> Watcher | None:
+    """Who watches the runs that start now."""
+    return _current
+
+
+@contextmanager
+def watching(watcher: Watcher) -> Iterator[None]:
+    """Let ``watcher`` see the runs that start in this block."""
+    global _current
+    before, _current = _current, watcher
+    try:
+        yield
+    finally:
+        _current = before
+
+
+class WatchedRecords(list[Any]):
+    """The events of a trace that somebody watches."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        super().__init__()
+        self._watcher = watcher
+
+    def append(self, record: Any) -> None:
+        super().append(record)
+        self._watcher.event(record)
+
+
+# -- the same run twice ---------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    """One thing that a run did. ``what`` is an event as plain values, or a draw."""
+
+    time_s: float
+    what: tuple[Any, ...]
+    stack: Stack
+
+    def __str__(self) -> str:
+        if self.what[0] == "draw":
+            _, name, value = self.what
+            text = name.decode() if isinstance(name, bytes) else name
+            return f"a draw for {text}: {value!r}"
+        _, worker, task, type, values = self.what
+        return f"w{worker} task {task}: {type} {values!r}"
+
+
+class Recorder(Watcher):
+    """Keeps the steps of a run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[Step] = []
+        self._stacks: dict[Stack, Stack] = {}
+
+    def event(self, record: tuple[Any, ...]) -> None:
+        time_s, worker, task, type, values = record
+        self._step(Step(time_s, ("event", worker, task, type.name, values), self._stack()))
+
+    def draw(self, name: object, value: object) -> None:
+        time_s = self.runtime.now() if self.runtime is not None else 0.0
+        self._step(Step(time_s, ("draw", name, value), self._stack()))
+
+    def _step(self, step: Step) -> None:
+        self.steps.append(step)
+
+    def _stack(self) -> Stack:
+        """Where the running code is; equal stacks are one object."""
+        frames: list[tuple[CodeType, int]] = []
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and len(frames) < DEPTH:
+            code = frame.f_code
+            if frames or not code.co_filename.endswith(_HERE):
+                frames.append((code, frame.f_lineno))
+            frame = frame.f_back
+        stack = tuple(frames)
+        return self._stacks.setdefault(stack, stack)
+
+
+class Divergence(NamedTuple):
+    """The first step at which two runs part; None where a run had ended."""
+
+    number: int
+    one: Step | None
+    other: Step | None
+    #: events before it, which both have
+    events: int = 0
+
+    @property
+    def time_s(self) -> float:
+        """Virtual time of the step, in the run that came to it first."""
+        return min(step.time_s for step in (self.one, self.other) if step is not None)
+
+    def __str__(self) -> str:
+        return (
+            f"event {self.events} at t={self.time_s:.6f}: the first run has {_said(self.one)}, "
+            f"the second {_said(self.other)}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: event number, virtual time in seconds, and both sides."""
+        return {
+            "step": self.number,
+            "event": self.events,
+            "time_s": self.time_s,
+            "first": _side(self.one),
+            "second": _side(self.other),
+        }
+
+
+class Diverged(BaseException):
+    """The second run has just parted from the first. No code under test handles it."""
+
+    def __init__(self, divergence: Divergence) -> None:
+        super().__init__(str(divergence))
+        self.divergence = divergence
+
+
+class Comparer(Recorder):
+    """Compares a run with the steps of an earlier one, and stops it where they part."""
+
+    def __init__(self, first: Sequence[Step]) -> None:
+        super().__init__()
+        self._first = first
+        self._events = 0
+        self._over = False
+
+    def _step(self, step: Step) -> None:
+        if self._over:
+            return
+        number = len(self.steps)
+        one = self._first[number] if number < len(self._first) else None
+        if one is not None and one.what == step.what and one.time_s == step.time_s:
+            self.steps.append(step)
+            self._events += step.what[0] == "event"
+            return
+        self._over = True
+        self.stop(Diverged(Divergence(number, one, step, self._events)))
+
+    def finish(self) -> None:
+        """Raises :class:`Diverged` if the second run has ended before the first."""
+        number = len(self.steps)
+        if not self._over and number < len(self._first):
+            raise Diverged(Divergence(number, self._first[number], None, self._events))
+
+
+def stack_lines(step: Step | None) -> list[str]:
+    """Where a step was taken, the outermost frame first, as Python prints stacks."""
+    if step is None:
+        return []
+    return [
+        f'File "{code.co_filename}", line {line}, in {code.co_name}'
+        for code, line in reversed(step.stack)
+    ]
+
+
+def _said(step: Step | None) -> str:
+    return "ended" if step is None else str(step)
+
+
+def _side(step: Step | None) -> dict[str, Any] | None:
+    return None if step is None else {"step": str(step), "stack": stack_lines(step)}
