@@ -47,6 +47,16 @@ SLOW_S, SHORT_S = 3.0, 1.0
 CROWD = 20
 LR = 0.5
 
+TIMED_OUT = (
+    f"RPCErr:1:RPC ran for more than set timeout ({SHORT_S * 1000:.0f} ms) and will now be "
+    "marked with an error"
+)
+CREATION_TIMED_OUT = "RuntimeError: RRef creation via rpc.remote() timed out"
+_PLANTED = "planted in an aside"
+_OPERATOR = "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"
+#: the errors of handlers that asides bring about say one of these
+ERRORS = (_PLANTED, _OPERATOR)
+
 
 class AsideError(RuntimeError):
     """An error that an aside asked for."""
@@ -62,3 +72,43 @@ class Aside:
     kind: AsideKind
     worker: int
     before: int = 0
+
+
+def expected(aside: Aside, home: int) -> str:
+    """The line that an aside of a trainer on worker ``home`` must come to."""
+    to = aside.worker
+    if aside.kind == "slow creation" and to == home:
+        return "no error but 1; 1"  # what is here is waited for, however long it takes
+    if aside.kind == "failed pass again":
+        way = f"Error on Node {home}: " + (f"Error on Node {to}: " if to != home else "")
+        return f"RuntimeError: {way}{_PLANTED}; none; [2.0, 4.0]"
+    return _EXPECTED[aside.kind].replace("<to>", str(to))
+
+
+_HANDLER = f"Error on Node <to>: AsideError: {_PLANTED}"
+_EXPECTED: dict[AsideKind, str] = {
+    "timeout": f"RuntimeError: {TIMED_OUT}; after {SHORT_S:g} s; 2",
+    "late reference": f"RuntimeError: {TIMED_OUT}",
+    "late creation": "[True, True]; True",
+    "slow creation": f"RuntimeError: {TIMED_OUT}; 1",
+    "failed creation": f"RpcError: {_HANDLER}; RuntimeError: {_HANDLER}",
+    "callbacks": "3; 4; [3, 5]; RuntimeError: Got the following error when running the callback: "
+    f"AsideError: {_PLANTED}",
+    "operator error": f"RuntimeError: {_OPERATOR}; RuntimeError: {_OPERATOR}",
+    "late error": f"RuntimeError: AsideError: {_PLANTED}; RuntimeError: AsideError: {_PLANTED}",
+    "exceptions": "ValueError ValueError TypeError TypeError RuntimeError KeyError",
+    "unreadable argument": f"RuntimeError: {_HANDLER}; True",
+    "unwritable": f"AsideError: {_PLANTED}; RuntimeError: AsideError: {_PLANTED}",
+    "confirmation": "True",
+    "reply without grad": "[False, True]",
+    "crowd": f"True; {CROWD}",
+    "structures": f"{[True] * 8}",
+    "second pass": "True; [2.0, 4.0]",
+    "freed graph": "[4.0, 8.0]; True",
+    "released by a hook": "released",
+    "released meanwhile": "released",
+    "leaf context": "[True, True]",
+    "hooks in order": "t1 t2 p1 p2 q1 q2 t1 t2 p1 p2 q1 q2; [[1.0, 1.0], [1.0, 1.0]]",
+    "grad mode": "[8.0, 16.0]; False",
+    "optimizer by grad": "[0.0, 1.0, 0.5, 2.0]",
+}

@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from model import asides
+from model.faulted import explained, faults_of
 from model.operations import planted
 from model.run import Property, Run, Violation, named
 from real import tracing
 
 _KILLED = "killed"
+#: what comes back for a request
+_ANSWERS = frozenset(
+    {
+        "SCRIPT_RET",
+        "PYTHON_RET",
+        "REMOTE_RET",
+        "SCRIPT_RREF_FETCH_RET",
+        "PYTHON_RREF_FETCH_RET",
+        "RREF_ACK",
+        "FORWARD_AUTOGRAD_RESP",
+        "BACKWARD_AUTOGRAD_RESP",
+        "CLEANUP_AUTOGRAD_CONTEXT_RESP",
+        "RUN_WITH_PROFILING_RESP",
+        "RREF_BACKWARD_RESP",
+        "EXCEPTION",
+    }
+)
 #: whose handlers may find that the pass, or its context, is over
 _MAY_COME_TOO_LATE = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ")
 
@@ -19,7 +38,10 @@ def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
     the caller's error, and where there was none the caller sees none. No task dies of an error
     that nobody handles. An error that a program plants reaches the trainer whose step it is in,
     and names the worker it was raised on; and no other error does. Only gradients can come too
-    late to be handled: every other request is, unless it is a planted error that is its answer.
+    late to be handled: every other request that is waited for is, unless it is a planted error
+    that is its answer. Where a fault has hit something for good, what comes after may fail as
+    well, with an error that says what happened; a call ends without the outcome of its handler
+    only if that did not reach the caller.
     """
     yield from _calls(run)
     records = run.records
@@ -40,9 +62,19 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
         for index, op in enumerate(step.ops)
         if op.fault is not None
     ]
+    if any(step.asides for _, _, step in run.program.steps):
+        texts += asides.ERRORS
+    gave_up = {
+        (run.records[n][1], run.records[n][4][0])
+        for n in run.of(tracing.CALL_ENDED)
+        if run.records[n][4][2] == "timeout"
+    }
+    faults = faults_of(run)
     for n in run.of(tracing.HANDLER_ENDED):
-        _, type, _, error = run.records[n][4]
-        if error is None or type in _MAY_COME_TOO_LATE:
+        src, type, id, error = run.records[n][4]
+        if error is None or type in _MAY_COME_TOO_LATE or (src, id) in gave_up:
+            continue
+        if faults.hit(n) and explained(error):
             continue
         if not any(text in error for text in texts):
             what = f"{type} could not be handled"
@@ -51,6 +83,7 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
 
 def _calls(run: Run) -> Iterator[Violation]:
     records = run.records
+    faults = faults_of(run)
     started: dict[tuple[int, int], int] = {}
     ended: dict[tuple[int, int], int] = {}
     for n in run.of(tracing.CALL_STARTED):
@@ -80,22 +113,37 @@ def _calls(run: Run) -> Iterator[Violation]:
             continue
         outcome = records[end][4][2]
         if outcome != "timeout" and (outcome == "ok") != (error is None):
+            if outcome == "error" and faults and _unanswered(run, key, end):
+                continue
             expected = "ok" if error is None else f"the error {error!r}"
             what = "an outcome did not reach the caller"
             yield run.violation("futures", what, expected, outcome, n, end)
     if run.stuck or run.crash is not None:
         return
     for key, n in started.items():
-        if key not in ended:
+        if key not in ended and not faults.gone_after(key[0], n):
             yield run.violation("futures", "a call never ended", "an end", "none", n)
     for key, n in handled.items():
-        if key not in answered:
+        if key not in answered and not faults.gone_after(records[n][1], n):
             yield run.violation("futures", "a request was never answered", "an answer", "none", n)
+
+
+def _unanswered(run: Run, call: tuple[int, int], end: int) -> bool:
+    """Whether no answer to a call came before it ended."""
+    answers: dict[tuple[int, int], int] | None = run.__dict__.get("_answers")
+    if answers is None:
+        answers = run.__dict__["_answers"] = {}
+        for n in reversed(run.of(tracing.MESSAGE_DELIVERED)):
+            dst, type, id = run.records[n][4][2:5]
+            if type in _ANSWERS:
+                answers[dst, id] = n
+    return answers.get(call, end) >= end
 
 
 def _step_errors(run: Run) -> Iterator[Violation]:
     if run.program is None or run.expected is None or run.got is None:
         return
+    faults = faults_of(run)
     for trainer, number, step in run.program.steps:
         got = run.got.steps.get((trainer, number))
         expected = run.expected.steps[trainer, number]
@@ -103,8 +151,11 @@ def _step_errors(run: Run) -> Iterator[Violation]:
         if got is None or not got.finished or predicted.unfed:
             continue
         where = f"trainers[{trainer}].steps[{number}]"
+        hit = faults.hit()
         # After a retry the first error is that of the attempt that had faults.
         again = expected.first_error is not None
+        if got.first_error is not None and not again and not (hit and explained(got.first_error)):
+            yield Violation("futures", "an error", f"{where}: no error", repr(got.first_error))
         wanted = (expected.first_error, None) if again else (expected.error,)
         seen = (got.first_error, got.error) if again else (got.error,)
         for text, error in zip(wanted, seen, strict=True):
@@ -114,6 +165,8 @@ def _step_errors(run: Run) -> Iterator[Violation]:
                     yield Violation("futures", "an error was lost", f"{where}: {text!r}", "none")
                 continue
             raised = next((each for each in texts if each in error), None)
+            if raised is None and hit and explained(error):
+                continue
             if raised is None:
                 expectation = " or ".join(map(repr, texts)) if texts else "no error"
                 what = "an error" if not texts else "another error"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from torch import Tensor
 
 from model.compare import Tolerance, compare, to_dense
+from model.faulted import faults_of, indefinite
 from model.outcome import StepOutcome
 from model.passes import joint_passes
 from model.run import Property, Run, Violation, named
@@ -28,7 +29,10 @@ def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     if run.stuck or run.hangs:
         return
     yield from _seen_by_hooks(run)
+    unknown = indefinite(run)
     for number, (value, other) in enumerate(zip(run.expected.leaves, run.got.leaves, strict=True)):
+        if number in unknown.leaves or number in unknown.lost:
+            continue
         complaint = compare(other, value, tolerance=run.tolerance).complaint
         if complaint is not None:
             yield Violation(
@@ -40,8 +44,10 @@ def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     for place, values in run.expected.kept.items():
         others = run.got.kept.get(place)
         if others is None:
-            if run.got.steps[place[:2]].error is None:
+            if run.got.steps[place[:2]].error is None and not faults_of(run).hit():
                 yield Violation("gradients", "a kept reference", f"a value of {place}", "none")
+            continue
+        if place[:2] in unknown.steps:
             continue
         for value, other in zip(values, others, strict=True):
             complaint = compare(other, value, tolerance=run.tolerance).complaint
@@ -52,6 +58,8 @@ def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
 def _seen_by_hooks(run: Run) -> Iterator[Violation]:
     """Sums, which no order changes, of integers; a failed pass may have called any hooks."""
     assert run.program is not None and run.expected is not None and run.got is not None
+    if faults_of(run).hit():
+        return
     steps = [*run.expected.steps.values(), *run.got.steps.values()]
     if run.program.mode != "exact" or any(step.error or step.first_error for step in steps):
         return
@@ -83,7 +91,10 @@ def _finished_steps(run: Run) -> Iterator[tuple[tuple[int, int], StepOutcome, St
     """The steps that end in both runs, and without error in that of one process."""
     if run.program is None or run.expected is None or run.got is None:
         return
+    unknown = indefinite(run)
     for key, expected in run.expected.steps.items():
+        if key in unknown.steps:
+            continue
         got = run.got.steps.get(key)
         ended = got is not None and got.finished and got.error is None
         if got is not None and ended and expected.error is None and not run.forecast(*key).unfed:
@@ -108,8 +119,11 @@ def _step(
     if len(got.passes) != len(expected.passes):
         seen = str(len(got.passes))
         yield Violation(property, "passes", f"{len(expected.passes)} in {where}", seen)
+    lost = indefinite(run).lost
     for number, (grads, others) in enumerate(zip(expected.passes, got.passes, strict=False)):
         for what, leaf, complaint in _gradients(grads, others, run.tolerance):
+            if leaf in lost:
+                continue
             events = [
                 root.ended
                 for root, _ in joint_passes(run)
@@ -152,6 +166,8 @@ def DETERMINISM(run: Run) -> Iterator[Violation]:  # noqa: N802
     for digest in run.digests[1:]:
         if digest != run.digests[0]:
             yield Violation("determinism", "the digest", run.digests[0], digest)
+    if run.divergence is not None:
+        yield Violation("determinism", "a run, again", "the same events", run.divergence)
 
 
 PROPERTIES: tuple[Property, ...] = (GRADIENTS, RETRY, DETERMINISM)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from model.faulted import explained, faults_of
 from model.hangs import Foretold, foretell, too_late
 from model.outcome import StepOutcome
 from model.run import Property, Run, Violation, named
@@ -12,6 +13,10 @@ from model.run import Property, Run, Violation, named
 #: virtual seconds that a run without faults may take at the very most: with a hang, which calls
 #: wait for until they time out, and without one
 LONGEST_HANG_S, LONGEST_S = 600.0, 30.0
+#: what one aside may add to that
+LONGEST_ASIDE_S = 10.0
+#: what faults may add: clean-ups are tried for more than an hour, and each try may time out
+LONGEST_FAULTY_S = 20_000.0
 #: what the error of a step says that gave up waiting for a pass
 _GAVE_UP = ("RPC ran for more than set timeout", "was released while worker")
 
@@ -27,6 +32,10 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
         yield Violation("progress", "the run broke off", "an end", run.crash)
         return
     longest_s = LONGEST_HANG_S if run.program is None or run.hangs else LONGEST_S
+    if run.program is not None:
+        longest_s += LONGEST_ASIDE_S * sum(len(step.asides) for _, _, step in run.program.steps)
+    if faults_of(run):
+        longest_s += LONGEST_FAULTY_S
     if run.ended_s > longest_s:
         yield Violation("progress", "virtual time", f"at most {longest_s} s", f"{run.ended_s} s")
     # Where every pass is to end, those that did have been fed: ``execution`` checks it.
@@ -38,6 +47,7 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
             yield Violation("progress", "a deadlock", "nobody waits", "; ".join(run.waits))
         return
     stopped = False
+    faults = faults_of(run)
     for trainer, number, _ in run.program.steps:
         got = run.got.steps.get((trainer, number), StepOutcome())
         expected = [(sent.src, sent.dst) for sent in run.forecast(trainer, number).unfed]
@@ -56,8 +66,10 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
                     got.error or "an end",
                 )
         elif got.finished and got.error is not None and _gave_up(got.error):
+            if faults.hit() and explained(got.error):
+                continue
             yield Violation("progress", "a step gave up waiting", f"{where}: an end", got.error)
-        elif not got.finished and not stopped:
+        elif not got.finished and not stopped and not _excused(run, trainer):
             waits = "; ".join(run.waits) or "it did not start"
             yield Violation("progress", "a deadlock", f"{where} ends", waits)
     if run.stuck and not stopped:
@@ -105,8 +117,18 @@ def _pass(run: Run, foretold: Foretold) -> Iterator[Violation]:
             root.computed,
             root.ended,
         )
-    elif not unfed and root.ended < 0:
+    elif not unfed and root.ended < 0 and not faults_of(run).gone_after(root.worker, root.started):
         yield run.violation("progress", "a pass never ended", "an end", "none", root.started)
+
+
+def _excused(run: Run, trainer: int) -> bool:
+    """Whether a trainer did not come to its steps: its worker ended, or it could not begin."""
+    assert run.program is not None and run.got is not None
+    faults = faults_of(run)
+    error = run.got.broken.get(trainer)
+    if error is not None:
+        return faults.hit() and explained(error)
+    return run.program.trainers[trainer].worker in faults.gone
 
 
 def _gave_up(error: str) -> bool:

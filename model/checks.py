@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from model import (
+    check_calls,
+    check_faults,
     check_futures,
     check_joint,
     check_outcome,
@@ -17,6 +19,8 @@ from model import (
     check_rrefs,
     check_threads,
 )
+from model.check_calls import CALLS
+from model.check_faults import RECOVERY, TIMEOUTS
 from model.check_futures import FUTURES
 from model.check_joint import JOINT_GRAPH
 from model.check_outcome import DETERMINISM, GRADIENTS, RETRY
@@ -27,6 +31,7 @@ from model.check_threads import RECORDING, THREADS
 from model.run import Property, Run, Violation
 
 __all__ = [
+    "CALLS",
     "CONTEXTS",
     "DEPENDENCIES",
     "DETERMINISM",
@@ -37,9 +42,11 @@ __all__ = [
     "PROGRESS",
     "PROPERTIES",
     "RECORDING",
+    "RECOVERY",
     "RETRY",
     "RREFS",
     "THREADS",
+    "TIMEOUTS",
     "Property",
     "Run",
     "Violation",
@@ -53,8 +60,10 @@ PROPERTIES: tuple[Property, ...] = (
     *check_rrefs.PROPERTIES,
     *check_threads.PROPERTIES,
     *check_futures.PROPERTIES,
+    *check_calls.PROPERTIES,
     *check_outcome.PROPERTIES,
     *check_progress.PROPERTIES,
+    *check_faults.PROPERTIES,
 )
 
 

@@ -397,3 +397,9 @@ def where(where: str) -> Feature:
 
 def at_once(program: Program) -> int:
     return max(sum(len(t.steps) if t.overlap else 1 for t in program.trainers) - 1, 0)
+
+
+def aside(kind: str) -> Feature:
+    return lambda program: sum(
+        aside.kind == kind for _, _, step in program.steps for aside in step.asides
+    )

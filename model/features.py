@@ -6,6 +6,7 @@ reaches is a defect of the generator.
 
 from __future__ import annotations
 
+from model.asides import KINDS as ASIDES
 from model.feature_rules import (
     CUSTOM,
     SEVERAL,
@@ -13,6 +14,7 @@ from model.feature_rules import (
     Feature,
     any_op,
     any_use,
+    aside,
     at_once,
     broadcasts,
     call,
@@ -153,4 +155,6 @@ FEATURES: dict[str, Feature] = {
     "hooks of AccumulateGrad": leaf_hook("accumulate_pre", "accumulate_post"),
     "post-accumulate hook": leaf_hook("post_accumulate"),
     "optimizer step": lambda p: sum(step.optimize for _, _, step in p.steps),
+    # beside the computation
+    **{f"aside: {kind}": aside(kind) for kind in ASIDES},
 }

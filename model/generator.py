@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from model.asides import KINDS as ASIDES
+from model.asides import Aside
 from model.choices import Choices
 from model.generator_roots import StepDrawing
 from model.profiles import BITS, Limits, Profile, draw_profile, draw_steps
@@ -28,6 +30,8 @@ _LEAF_HOOKS: tuple[LeafHook, ...] = (
 )
 _LARGEST_LEAF = {"exact": 3.0, "float": 2.0}
 _LR = {"exact": 1.0, "float": 0.25}
+#: scenes beside one step
+_MOST_ASIDES = 2
 #: gradients that an optimizer may take a step with
 _MOST_STEPPED = 2.0**10
 
@@ -178,9 +182,22 @@ class _ProgramDrawing:
             for leaf in own:
                 sizes[leaf] = sizes[leaf]._replace(most=sizes[leaf].most + moved)
         faulty = any(op.fault for op in drawing.ops)
+        asides: list[Aside] = []
+        if profile.asides:
+            for _ in range(choices.integer("asides", 0, _MOST_ASIDES)):
+                asides.append(choices.group("aside", partial(self._draw_aside, home)))
         return Step(
             ops=tuple(drawing.ops),
             backwards=tuple(drawing.backwards),
             optimize=optimize,
             retry=faulty and choices.chance("retry", 0.5),
+            asides=tuple(asides),
+        )
+
+    def _draw_aside(self, home: int) -> Aside:
+        choices, workers = self.choices, self.profile.workers
+        return Aside(
+            kind=choices.choice("aside", ASIDES),
+            worker=(home + choices.integer("worker", 0, workers - 1)) % workers,
+            before=choices.integer("before", 0, self.limits.ops),
         )

@@ -50,6 +50,10 @@ class Outcome:
     seen: dict[int, float] = field(default_factory=dict)
     #: the sum of all gradients that were retained
     retained: float = 0.0
+    #: by trainer: the error that it ended with outside its steps
+    broken: dict[int, str] = field(default_factory=dict)
+    #: what came of asides, by (trainer, step, aside); of a run on workers
+    asides: dict[tuple[int, int, int], str] = field(default_factory=dict)
 
 
 def differences(program: Program, expected: Outcome, got: Outcome) -> list[str]:

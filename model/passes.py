@@ -131,6 +131,10 @@ _TYPES = (
 )
 
 
+#: of these, what the runners of a part report
+_OF_RUNNERS = (tracing.GRADIENTS_SENT, tracing.GRADIENT_ACCUMULATED)
+
+
 def _read(run: Run) -> Passes:
     records = run.records
     parts: list[Part] = []
@@ -140,12 +144,16 @@ def _read(run: Run) -> Passes:
     sends: dict[tuple[int, int], dict[int, int]] = {}
     sends_to: dict[tuple[int, int], dict[int, int]] = {}
     graphs: dict[object, Graph] = {}
+    #: parts that failed, whose runners may still be at a node when the next part begins
+    failed: dict[tuple[int, int], list[Part]] = {}
     executed_type = tracing.NODE_EXECUTED
     for n in run.of(*_TYPES):
-        _, worker, _, type, values = records[n]
+        _, worker, task, type, values = records[n]
         key = (worker, values[0])
         if type is executed_type:
             part = running.get(key) or last.get(key)
+            if part is not None and key in failed:
+                part = _of_runner(run, task, part, failed[key])
             if part is None:
                 stray.append(n)
             else:
@@ -166,6 +174,8 @@ def _read(run: Run) -> Passes:
             parts.append(part)
             continue
         part = running.get(key)
+        if part is not None and key in failed and type in _OF_RUNNERS:
+            part = _of_runner(run, task, part, failed[key])
         if part is None:
             part = last.get(key)
             if part is None:
@@ -196,7 +206,21 @@ def _read(run: Run) -> Passes:
                 values
             )
             running.pop(key, None)
+            if part.error is not None:
+                failed.setdefault(key, []).append(part)
     return Passes(parts, stray)
+
+
+def _of_runner(run: Run, task: int, part: Part, failed: list[Part]) -> Part:
+    """The part that a task works for: that which ran as it began, ``part`` or one that failed."""
+    began: dict[int, int] | None = run.__dict__.get("_began")
+    if began is None:
+        records = run.records
+        began = run.__dict__["_began"] = {records[n][2]: n for n in run.of(tracing.TASK_STARTED)}
+    since = began.get(task, part.started)
+    if since >= part.started:
+        return part
+    return next((each for each in reversed(failed) if each.started <= since), part)
 
 
 def joint_passes(run: Run) -> list[tuple[Part, dict[int, Part]]]:

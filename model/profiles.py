@@ -58,6 +58,7 @@ _WEIGHTS = {
     "overlap": 4,
     "keep": 3,
     "odd shapes": 3,
+    "asides": 4,
 }
 _FEATURES = tuple(name for name, weight in _WEIGHTS.items() for _ in range(weight))
 _MOST_FEATURES = 14
@@ -67,7 +68,7 @@ class Limits(NamedTuple):
     """How large generated programs may get, and whether they may be meant to fail.
 
     ``unused``: something may be left unused that a worker then waits for. ``faults``: errors may
-    be planted.
+    be planted. ``asides``: there may be scenes beside the computation (model/asides.py).
     """
 
     workers: int = 8
@@ -77,6 +78,7 @@ class Limits(NamedTuple):
     leaves: int = 4
     unused: bool = True
     faults: bool = True
+    asides: bool = True
 
 
 class Profile(NamedTuple):
@@ -106,6 +108,7 @@ class Profile(NamedTuple):
     keep: bool
     embedding: bool
     odd_shapes: bool
+    asides: bool
 
 
 def draw_profile(choices: Choices, limits: Limits) -> Profile:
@@ -146,6 +149,7 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
         keep=references and "keep" in has,
         embedding="embedding" in has,
         odd_shapes="odd shapes" in has,
+        asides=limits.asides and "asides" in has,
     )
 
 

@@ -23,6 +23,8 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
+from model.asides import Aside
+
 VERSION = 1
 
 Mode = Literal["exact", "float"]
@@ -143,7 +145,8 @@ class Backward:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One autograd context. ``retry``: if it fails, do it again in a fresh one without faults."""
+    """One autograd context. ``retry``: if it fails, do it again in a fresh one without faults.
+    ``asides`` go on beside its first attempt."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -151,6 +154,7 @@ class Step:
     backwards: tuple[Backward, ...] = ()
     optimize: bool = False
     retry: bool = False
+    asides: tuple[Aside, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from model.flow import Forecast, forecast
 from model.operations import DTYPES
 from model.outcome import Outcome
 from model.program import Program
+from model.recovery import Recovery
 from real.tracing import EventType
 
 #: time in seconds, worker, task, type, values; the event's number is its place in the list
@@ -58,7 +59,8 @@ class Run:
     workers; without a program, only what the events tell can be checked. ``ended_s`` is the
     virtual time at the end, ``waits`` has a line for each task that waited when nothing could
     happen any more, ``crash`` is an error that left the run itself, and ``digests`` are those of
-    this run and of repetitions of it.
+    this run and of repetitions of it. ``divergence`` says where a repetition parted from it,
+    ``recovery`` is the training after the faults of a run that had any.
     """
 
     records: Sequence[Record]
@@ -69,6 +71,8 @@ class Run:
     waits: list[str] = field(default_factory=list)
     crash: str | None = None
     digests: tuple[str, ...] = ()
+    divergence: str | None = None
+    recovery: Recovery | None = None
     _forecasts: dict[tuple[int, int], Forecast] = field(default_factory=dict)
 
     @cached_property

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
+from hypothesis import settings
 
 from properties.commands import squall
+from sim.compat.program import Program
 from sim.conformance import SUITES, Test, collect, judge
-from sim.conformance_pool import Played
+from sim.conformance_pool import Played, Player
 from sim.conformance_table import NOT_APPLICABLE
 
 
@@ -33,6 +39,27 @@ def test_a_pattern_and_suites_choose():
     chosen = collect(["rpc", "dist_autograd"], "NESTED_RPC")
     assert {test.suite for test in chosen} == {"rpc", "dist_autograd"}
     assert all("nested_rpc" in test.method for test in chosen)
+
+
+def test_a_whole_id_chooses_that_test_alone():
+    assert [test.id for test in collect(pattern="rpctest.test_add")] == ["RpcTest.test_add"]
+    assert len(collect(pattern="rpctest.test_ad")) > 1
+
+
+def test_nothing_of_the_users_is_found_by_a_test(tmp_path, monkeypatch):
+    (tmp_path / "expecttest.py").write_text("raise SystemExit('mine')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for program, found in ((Program(search_path=sys.path), True), (Program.of_libraries(), False)):
+        assert (program.find("expecttest", program.search_path) is not None) is found
+
+
+def test_playing_leaves_the_settings_of_whoever_asks_alone():
+    before, modules = settings.default, set(sys.modules)
+    with Player() as player:
+        for test in collect(["dist_optimizer"], "none_grads") * 2:
+            assert judge(test, player.play(test)).verdict == "passed"
+    assert settings.default is before
+    assert "torch.testing._internal.common_utils" not in set(sys.modules) - modules
 
 
 def test_the_table_names_tests_that_exist_and_says_why():
@@ -83,3 +110,23 @@ def test_the_command_says_which_suites_there_are():
     assert done.returncode == 2
     assert json.loads(done.stdout)["field"] == "SUITE"
     assert "dist_autograd" in done.stderr
+
+
+def test_the_command_keeps_what_it_found_until_it_is_interrupted():
+    command = [sys.executable, "-m", "sim.cli", "conformance", "rpc", "--json", "--jobs", "1"]
+    running = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert running.stderr is not None
+    assert "1/215" in running.stderr.readline()
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    report = json.loads(out)
+    assert report["outcome"] == "interrupted"
+    assert 1 <= len(report["tests"]) < 215
+    assert set(report["tests"].values()) == {"passed"}

@@ -25,7 +25,7 @@ def test_the_verdicts_do_not_depend_on_the_number_of_processes() -> None:
     shared = list(judge_all(SEEDS, jobs=2, with_features=True))
     assert [verdict.seed for verdict in shared] == list(SEEDS)
     assert shared == alone
-    assert alone[0].digest and alone[16].digest  # these two were run twice
+    assert alone[0].digest and not alone[16].digest  # the first was run twice
 
 
 def test_failures_of_one_kind_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ def test_failures_of_one_kind_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     failure = campaign.failures["contexts", "a context was left"]
     assert shown == list(campaign.failures.values())
     assert len(shown) < failure.count <= campaign.failed
-    assert failure.replay == f"squall fuzz --seeds {failure.seed}:{failure.seed + 1}"
+    assert failure.replay == f"squall replay {failure.seed}"
 
 
 def test_an_interrupted_campaign_keeps_what_it_found() -> None:

@@ -51,7 +51,11 @@ def test_what_is_dropped_never_arrives_and_the_trace_says_why():
     world.send(CALL)
     world.runtime.run()
     assert world.log == []
-    assert [event.type.name for event in world.trace] == ["message_sent", "message_dropped"]
+    assert [event.type.name for event in world.trace] == [
+        "message_sent",
+        "fault_injected",
+        "message_dropped",
+    ]
     assert list(world.trace)[-1]["reason"] == "partition"
 
 
@@ -59,7 +63,7 @@ def test_what_fails_is_told_to_the_sender_and_not_sent():
     world = World(lambda message: Fail("the cable is cut"))
     with pytest.raises(ConnectionError, match="the cable is cut"):
         world.send(CALL)
-    assert len(world.trace) == 0
+    assert [event.type.name for event in world.trace] == ["fault_injected"]
 
 
 def test_the_first_rule_that_does_not_pass_decides():

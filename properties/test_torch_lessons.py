@@ -185,3 +185,31 @@ def main(rank):
 
 def test_the_faulty_backend_delays_and_fails_what_it_is_told_to(tmp_path):
     assert run(tmp_path, FAULTY).lines == ["late 1.5", "True", "True", "True"]
+
+
+def test_a_pass_through_a_process_that_is_gone_ends_in_an_error(tmp_path):
+    body = """
+import torch.distributed.autograd as dist_autograd
+
+def double(x):
+    return x * 2
+
+def main(rank):
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
+    if rank == 1:
+        time.sleep(5)
+        rpc.shutdown(graceful=False)
+        return
+    x = torch.ones(2, requires_grad=True)
+    with dist_autograd.context() as context_id:
+        loss = rpc.rpc_sync("worker1", double, args=(x,)).sum()
+        time.sleep(10)
+        start = time.time()
+        try:
+            dist_autograd.backward(context_id, [loss])
+        except RuntimeError as error:
+            print("Error on Node 0" in str(error), time.time() - start < 1)
+        print(dist_autograd._get_debug_info()["num_current_backward_passes"])
+    rpc.shutdown(graceful=False)
+"""
+    assert run(tmp_path, body).lines == ["True True", "0"]

@@ -12,6 +12,8 @@ AutogradMessageId = int
 #: the low bits of a context or message id count; the worker id stands above them
 LOCAL_ID_BITS = 48
 MAX_WORKER_ID = 32767
+#: of these bits, what one process counts with: the next one of its rank begins above it
+PROCESS_ID_BITS = 40
 
 
 class GlobalUniqueId(NamedTuple):
@@ -31,11 +33,11 @@ ForkId = GlobalUniqueId
 class IdSource:
     """Counts up from ``worker_id << 48``: the ids of contexts, or of autograd messages."""
 
-    def __init__(self, worker_id: WorkerId) -> None:
+    def __init__(self, worker_id: WorkerId, incarnation: int = 0) -> None:
         self.first = worker_id << LOCAL_ID_BITS
         #: no id is as large as this
         self.max_id = self.first | ((1 << LOCAL_ID_BITS) - 1)
-        self._next = itertools.count(self.first)
+        self._next = itertools.count(self.first + (incarnation << PROCESS_ID_BITS))
 
     def next(self) -> int:
         """Raises RuntimeError when the worker's 2**48 ids are used up."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from real import tracing
@@ -39,10 +40,12 @@ class Worker:
         "container",
         "engine",
         "id",
+        "incarnation",
         "leaked_rrefs",
         "locals",
         "modules",
         "name",
+        "probe",
         "request_callback",
         "rpc_state",
         "rref_context",
@@ -68,6 +71,11 @@ class Worker:
         self.modules = modules
         self.id = -1
         self.name = name
+        #: how many processes of this rank there were before; its ids begin where theirs cannot be
+        self.incarnation = 0
+        #: told where the code is ("udf", "node", "hook", "pickle", "unpickle"), and may raise
+        #: there; to be set before ``init_rpc``
+        self.probe: Callable[[str], object] | None = None
         self.agent: RpcAgent | None = None
         self.request_callback: RequestCallback | None = None
         self.rref_context: RRefContext | None = None

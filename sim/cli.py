@@ -15,11 +15,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from sim.cli_failures import EPILOG as FAILURES_EPILOG
+from sim.cli_failures import failures
 from sim.cli_fuzz import EPILOG as FUZZ_EPILOG
 from sim.cli_fuzz import fuzz, properties
 from sim.cli_input import BadInput, read_run_options
 from sim.cli_mutants import EPILOG as MUTANTS_EPILOG
 from sim.cli_mutants import mutants
+from sim.cli_replay import EPILOG as REPLAY_EPILOG
+from sim.cli_replay import replay
 from sim.cli_report import bad_input_json, outcome_json, print_report, run_json
 from sim.cli_streams import each_warning_once, stdout_to_stderr
 from sim.latency import DEFAULT_LATENCY
@@ -46,6 +50,8 @@ dist_autograd, dist_optimizer, faulty_agent, examples, rpc, tensorpipe_rpc
 squall conformance
 
 squall conformance dist_autograd -k nested --jobs 1
+
+squall conformance -k RpcTest.test_add --json
 """
 
 app = typer.Typer(
@@ -196,12 +202,16 @@ def conformance(
         typer.echo(outcome.to_json())
     else:
         print_conformance(outcome, console)
+    if outcome.interrupted:
+        raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if outcome.ok else FAILED)
 
 
 app.command(epilog=FUZZ_EPILOG)(fuzz)
 app.command()(properties)
 app.command(epilog=MUTANTS_EPILOG)(mutants)
+app.command(epilog=REPLAY_EPILOG)(replay)
+app.command(epilog=FAILURES_EPILOG)(failures)
 
 
 def _version() -> str:

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from sim.cli_input import ENGINES, MAX_SEED, BadInput, device_name, integer, one_of
 from sim.cli_report import WIDTH
+from sim.keeping import Keeper, failed_scenario
 
 if TYPE_CHECKING:
     from sim.fuzz import Campaign, Failure, Verdict
@@ -169,16 +170,25 @@ class _Display:
         )
         self._task = self._progress.add_task("fuzz", total=total, speed="")
         self._shown = 0.0
+        self._keeper = Keeper(lambda text: self._console.print(text, style="yellow", markup=False))
 
     def __enter__(self) -> _Display:
         self._progress.start()
+        self._keeper.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._keeper.__exit__(None, None, None)
         self._progress.stop()
+
+    def _keep(self, failure: Failure) -> None:
+        saved = failed_scenario(failure, device=self._options.device)
+        kept = self._keeper.keep(saved, found_by="fuzz", text=str(failure.violation))
+        failure.file = None if kept is None else kept.file
 
     def show(self, verdict: Verdict, failure: Failure | None, campaign: Campaign) -> None:
         if failure is not None:
+            self._keep(failure)  # first, so that what is printed is there
             self._console.print(_failure_line(failure, self._options), markup=False)
         now = time.monotonic()
         if now - self._shown >= _REFRESH_S:
@@ -190,12 +200,13 @@ class _Display:
 
 
 def _failure_line(failure: Failure, options: FuzzOptions) -> str:
-    return f"seed {failure.seed}: {failure.violation}\n  again: {replay(failure, options)}"
+    kept = "" if failure.file is None else f"\n  kept: {failure.file}"
+    return f"seed {failure.seed}: {failure.violation}\n  again: {replay(failure, options)}{kept}"
 
 
 def replay(failure: Failure, options: FuzzOptions) -> str:
     """A command line that shows the failure again."""
-    words = ["squall", "fuzz", "--seeds", f"{failure.seed}:{failure.seed + 1}"]
+    words = ["squall", "replay", str(failure.seed)]
     if options.device != "cpu":
         words += ["--device", options.device]
     return shlex.join(words)
@@ -231,6 +242,7 @@ def _failure_json(failure: Failure, options: FuzzOptions) -> dict[str, Any]:
         "count": failure.count,
         "also": sorted({each.property for each in failure.also}),
         "replay": replay(failure, options),
+        "file": failure.file,
     }
 
 

@@ -90,24 +90,23 @@ class Result:
 def collect(suites: Iterable[str] = (), pattern: str = "") -> list[Test]:
     """The tests of ``suites`` (none: of all) whose id contains ``pattern``, whatever its case.
 
-    Raises KeyError for an unknown suite.
+    A whole id chooses that test alone. Raises KeyError for an unknown suite.
     """
     names = list(dict.fromkeys(suites)) or list(SUITES)
-    return [
-        test
+    tests = [
+        Test(name, owner, method)
         for name in names
         for owner in SUITES[name]
-        for test in (Test(name, owner, method) for method in _methods(owner.module, owner.name))
-        if pattern.lower() in test.id.lower()
+        for method in _methods(owner.module, owner.name)
     ]
+    sought = pattern.lower()
+    exact = [test for test in tests if test.id.lower() == sought]
+    return exact or [test for test in tests if sought in test.id.lower()]
 
 
-def run(tests: Iterable[Test], *, jobs: int = 1, preload: bool = True) -> Iterator[Result]:
-    """Play each test on a cluster of its own, ``jobs`` at a time; results as they come.
-
-    ``preload`` as in :func:`~sim.conformance_pool.play_all`.
-    """
-    for test, played in play_all(list(tests), jobs=jobs, preload=preload):
+def run(tests: Iterable[Test], *, jobs: int = 1) -> Iterator[Result]:
+    """Play each test on a cluster of its own, ``jobs`` at a time; results as they come."""
+    for test, played in play_all(list(tests), jobs=jobs):
         yield judge(test, played)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rich.console import Console, RenderableType
 from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -41,13 +42,15 @@ def read_options(
     *, suites: Iterable[str], pattern: str, engine: str, jobs: str | None
 ) -> ConformanceOptions:
     """Raises :class:`BadInput` for the first thing that is wrong."""
+    suites = list(suites)
     for suite in suites:
         if suite not in SUITES:
             known = ", ".join(SUITES)
             raise BadInput("SUITE", suite, f"there is no suite {suite!r}, expected one of {known}")
     tests = collect(suites, pattern)
     if not tests:
-        problem = f"no test has {pattern!r} in its name, expected a part of one, such as backward"
+        of = f" of {', '.join(dict.fromkeys(suites))}" if suites else ""
+        problem = f"no test{of} has {pattern!r} in its name, expected a part, such as backward"
         raise BadInput("-k", pattern, problem)
     return ConformanceOptions(
         tests=tests,
@@ -64,17 +67,27 @@ class Conformance:
     results: list[Result]
     #: wall time of the whole run
     seconds: float
+    #: how many tests there were to play
+    asked: int
+    #: stopped before all of them were played
+    interrupted: bool = False
 
     @property
     def ok(self) -> bool:
         return all(result.verdict != "failed" for result in self.results)
+
+    @property
+    def outcome(self) -> str:
+        if self.interrupted:
+            return "interrupted"
+        return "ok" if self.ok else "failed"
 
     def to_json(self) -> str:
         """The object of ``squall conformance --json``; its keys are in docs/json.md."""
         return json.dumps(
             {
                 "engine": self.engine,
-                "outcome": "ok" if self.ok else "failed",
+                "outcome": self.outcome,
                 "wall_time_s": self.seconds,
                 "suites": {
                     suite: {
@@ -97,18 +110,42 @@ class Conformance:
 
 
 def run_conformance(options: ConformanceOptions, console: Console) -> Conformance:
-    """Play the tests, with a line on ``console`` as each ends. Raises :class:`BadInput`."""
+    """Play the tests, with a line on ``console`` as each ends, and a bar on a terminal.
+
+    What was found until somebody interrupts it is kept. Raises :class:`BadInput`.
+    """
     started = time.monotonic()
     count = len(options.tests)
     found: dict[str, Result] = {}
+    interrupted = False
+    progress = Progress(
+        TextColumn("conformance"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]}", style="bold red"),
+        TimeElapsedColumn(),
+        console=console,
+        auto_refresh=False,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    bar = progress.add_task("conformance", total=count, failed="")
+    failures = 0
     try:
-        for result in run(options.tests, jobs=options.jobs):
-            found[result.test.id] = result
-            console.print(_line(result, len(found), count), soft_wrap=True)
+        with progress:
+            for result in run(options.tests, jobs=options.jobs):
+                found[result.test.id] = result
+                failures += result.verdict == "failed"
+                failed = f"{failures} failed" if failures else ""
+                progress.update(bar, completed=len(found), failed=failed)
+                console.print(_line(result, len(found), count), soft_wrap=True)
+                progress.refresh()
     except MissingPackageError as error:
         raise BadInput("conformance", "", str(error)) from None
-    results = [found[test.id] for test in options.tests]
-    return Conformance(options.engine, results, time.monotonic() - started)
+    except KeyboardInterrupt:
+        interrupted = True
+    results = [found[test.id] for test in options.tests if test.id in found]
+    return Conformance(options.engine, results, time.monotonic() - started, count, interrupted)
 
 
 def print_conformance(outcome: Conformance, console: Console) -> None:
@@ -118,6 +155,10 @@ def print_conformance(outcome: Conformance, console: Console) -> None:
         if result.verdict == "failed":
             console.print()
             console.print(_failure(result), soft_wrap=True)
+    if outcome.interrupted:
+        console.print()
+        played = f"interrupted: {len(outcome.results)} of {outcome.asked} tests were played"
+        console.print(Text(played, style="yellow"), soft_wrap=True)
     console.print()
     console.print(
         Panel(

@@ -59,7 +59,7 @@ def play(test: Test, directory: Path, output: TextIO) -> Played:
     table = ProcessTable(
         runtime=runtime,
         # Nothing of the user's: a test means the same wherever it is started.
-        program=Program(search_path=()),
+        program=Program.of_libraries(),
         new_worker=lambda name: Worker(runtime, network, name=name),
         substitutes=SUBSTITUTES,
         private=PRIVATE,

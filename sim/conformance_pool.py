@@ -10,6 +10,7 @@ import faulthandler
 import gc
 import importlib
 import json
+import multiprocessing
 import os
 import select
 import signal
@@ -19,11 +20,13 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sim.conformance_cluster import Played, play
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from sim.conformance import Test
 
 #: of wall time, for one test
@@ -37,16 +40,15 @@ class MissingPackageError(RuntimeError):
 
 
 def play_all(
-    tests: Sequence[Test], *, jobs: int = 1, timeout_s: float = TIMEOUT_S, preload: bool = True
+    tests: Sequence[Test], *, jobs: int = 1, timeout_s: float = TIMEOUT_S
 ) -> Iterator[tuple[Test, Played]]:
     """Each test with what became of it, as they end, at most ``jobs`` at a time.
 
-    A test that takes more than ``timeout_s`` seconds of wall time has failed. ``preload`` imports
-    PyTorch's test utilities, which change settings (Hypothesis's among them), here and not in
-    each copy. Raises :class:`MissingPackageError`.
+    A test that takes more than ``timeout_s`` seconds of wall time has failed. Imports PyTorch's
+    test utilities, which change settings (Hypothesis's among them): see :class:`Player` for
+    whoever minds. Raises :class:`MissingPackageError`.
     """
-    if preload:
-        _preload()
+    _preload()
     waiting = list(reversed(tests))
     running: dict[int, _Child] = {}
     with tempfile.TemporaryDirectory(prefix="squall-conformance-") as name:
@@ -81,6 +83,68 @@ def _preload() -> None:
         ) from None
 
 
+class Player:
+    """Plays one test after the other for a process that must not import what they need.
+
+    A copy of this process does, once, and is copied for each test. A context manager.
+    """
+
+    def __init__(self) -> None:
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._pid = _fork()
+        if self._pid == 0:
+            self._pipe.close()
+            _serve(theirs)
+        theirs.close()
+
+    def __enter__(self) -> Player:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pipe.close()
+        os.waitpid(self._pid, 0)
+
+    def play(self, test: Test) -> Played:
+        """Raises :class:`MissingPackageError`."""
+        self._pipe.send(test)
+        answer = self._pipe.recv()
+        if isinstance(answer, MissingPackageError):
+            raise answer
+        assert isinstance(answer, Played)
+        return answer
+
+
+def _serve(pipe: Connection) -> NoReturn:
+    try:
+        with contextlib.suppress(EOFError):
+            while True:
+                test: Test = pipe.recv()
+                try:
+                    [(_, played)] = play_all([test])
+                except MissingPackageError as error:
+                    pipe.send(error)
+                else:
+                    pipe.send(played)
+    finally:
+        os._exit(0)
+
+
+def _fork() -> int:
+    """``os.fork``; the copy ignores interrupts, which whoever waits for its answer decides on."""
+    # What is raised while Python sees to a fork is lost, and the copy must not be interrupted here.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with warnings.catch_warnings():
+            # Python warns of other threads; the copy runs none of them and waits for none.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid
+
+
 class _Child:
     """A copy of this process that plays one test and says through a pipe what came of it."""
 
@@ -93,10 +157,7 @@ class _Child:
         self.deadline = self.started + timeout_s
         self._answer = b""
         self.pipe, writing = os.pipe()
-        with warnings.catch_warnings():
-            # Python warns of other threads; the copy runs none of them and waits for none.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self.pid = os.fork()
+        self.pid = _fork()
         if self.pid == 0:
             _play(test, self.directory, self.log, writing, timeout_s)
         os.close(writing)
@@ -139,6 +200,7 @@ def _play(test: Test, directory: Path, log: Path, pipe: int, timeout_s: float) -
     code = 1
     try:
         gc.disable()
+        signal.alarm(int(timeout_s) + 5)  # if nobody waits any more
         output = log.open("w", encoding="utf-8", buffering=1)
         for descriptor in (1, 2):
             os.dup2(output.fileno(), descriptor)

@@ -34,11 +34,14 @@ from model.run import Run, Violation
 from real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from sim.device import quiet_torch
 from sim.plan import NO_FAULTS, Plan
-from sim.program_run import run_program
+from sim.program_run import ProgramRun, run_program
+from sim.real_time import TooLongError, time_limit
 from sim.scheduler import Order
+from sim.trace import digest_of
+from sim.watch import Comparer, Diverged, Divergence, Recorder, watching
 
-#: one scenario in so many is run twice, and the digests are compared
-REPEAT_EVERY = 16
+#: one scenario in so many is run twice, and the second run compared with the first as it goes
+REPEAT_EVERY = 50
 #: steps of the scheduler that a scenario may take; the largest takes some thousands
 MAX_STEPS = 400_000
 #: seconds of real time that a scenario may take
@@ -78,7 +81,7 @@ class Scenario(NamedTuple):
 class Verdict(NamedTuple):
     """What became of one seed. ``features``: those that its program has, if they were asked for.
     ``hangs``: a line for each send function that is never fed. ``digest``: if it was run more than
-    once, else empty."""
+    once or failed, else empty."""
 
     seed: int
     violations: tuple[Violation, ...]
@@ -106,25 +109,25 @@ def scenario_of(seed: int) -> Scenario:
 
 
 def play(scenario: Scenario, *, times: int = 1) -> Run:
-    """Run a scenario in one process and on workers, the latter ``times`` times.
+    """Run a scenario in one process and on workers, the latter ``times`` times (once or twice).
 
-    What no program should cause is in :attr:`Run.crash` of what comes back.
+    A second run is compared with the first as it goes, and stopped where it parts from it
+    (:attr:`Run.divergence`). What no program should cause is in :attr:`Run.crash` of what comes
+    back.
     """
     program = scenario.program
     expected = interpret(program)
-    digests = []
-    for _ in range(times):
-        played = run_program(
-            program,
-            raises=False,
-            seed=scenario.seed,
-            latency=scenario.latency,
-            order=scenario.order,
-            linger=scenario.linger,
-            max_steps=MAX_STEPS,
-        )
-        if times > 1:
-            digests.append(played.cluster.trace.digest())
+    if times == 1:
+        played, divergence = _run_once(scenario), None
+        digests = []
+    else:
+        first = Recorder()
+        with watching(first):
+            played = _run_once(scenario)
+        digests = [played.cluster.trace.digest()]
+        divergence = _run_again(scenario, first)
+        if divergence is None:
+            digests.append(digests[0])
     return Run(
         played.cluster.trace.records,
         program,
@@ -134,7 +137,32 @@ def play(scenario: Scenario, *, times: int = 1) -> Run:
         waits=played.waits,
         crash=played.crash,
         digests=tuple(digests),
+        divergence=None if divergence is None else str(divergence),
     )
+
+
+def _run_once(scenario: Scenario) -> ProgramRun:
+    return run_program(
+        scenario.program,
+        raises=False,
+        seed=scenario.seed,
+        latency=scenario.latency,
+        order=scenario.order,
+        linger=scenario.linger,
+        max_steps=MAX_STEPS,
+    )
+
+
+def _run_again(scenario: Scenario, first: Recorder) -> Divergence | None:
+    """Where a second run parts from the first, if it does."""
+    comparer = Comparer(first.steps)
+    try:
+        with watching(comparer):
+            _run_once(scenario)
+        comparer.finish()
+    except Diverged as diverged:
+        return diverged.divergence
+    return None
 
 
 def judge(seed: int, *, with_features: bool = False) -> Verdict:
@@ -142,21 +170,18 @@ def judge(seed: int, *, with_features: bool = False) -> Verdict:
     scenario = scenario_of(seed)
     run = play(scenario, times=2 if seed % REPEAT_EVERY == 0 else 1)
     found = features(scenario.program) if with_features else {}
+    violations = tuple(check(run))
     return Verdict(
         seed,
-        tuple(check(run)),
+        violations,
         tuple(explain(run)) if run.hangs else (),
         tuple(name for name, times in found.items() if times),
-        run.digests[0] if run.digests else "",
+        run.digests[0] if run.digests else digest_of(run.records) if violations else "",
         len(run.records),
     )
 
 
 # -- many seeds -----------------------------------------------------------------------------------
-
-
-class TooLongError(BaseException):
-    """A scenario took more real time than it may. No code under test handles it."""
 
 
 @contextmanager
@@ -174,21 +199,13 @@ def quiet(device: str = "cpu") -> Iterator[None]:
 
 def judge_in_time(seed: int, *, with_features: bool = False) -> Verdict:
     """As :func:`judge`, ended after :data:`TIMEOUT_S`. For the main thread."""
-
-    def too_long(signum: int, frame: FrameType | None) -> None:
-        raise TooLongError
-
-    before = signal.signal(signal.SIGALRM, too_long)
-    signal.setitimer(signal.ITIMER_REAL, TIMEOUT_S)
     try:
-        return judge(seed, with_features=with_features)
+        with time_limit(TIMEOUT_S):
+            return judge(seed, with_features=with_features)
     except TooLongError:
         seen = f"it was still running after {TIMEOUT_S:g} s of real time"
         violation = Violation("progress", "the run broke off", "an end", seen)
         return Verdict(seed, (violation,), (), (), "", 0)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def judge_all(
@@ -240,11 +257,15 @@ class Failure:
     count: int = 1
     #: everything else that broke in the first one
     also: list[Violation] = field(default_factory=list)
+    #: of the first scenario, empty if there was no end
+    digest: str = ""
+    #: where its scenario is kept, once it is
+    file: str | None = None
 
     @property
     def replay(self) -> str:
         """A command line that shows it again."""
-        return f"squall fuzz --seeds {self.seed}:{self.seed + 1}"
+        return f"squall replay {self.seed}"
 
 
 @dataclass
@@ -287,7 +308,9 @@ class Campaign:
         if known is not None:
             known.count += 1
             return None
-        failure = self.failures[key] = Failure(verdict.seed, first, also=also)
+        failure = self.failures[key] = Failure(
+            verdict.seed, first, also=also, digest=verdict.digest
+        )
         return failure
 
     def feature_counts(self) -> dict[str, int]:

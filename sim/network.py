@@ -6,7 +6,8 @@ Nothing is ordered but by arrival: a message with less luck is overtaken.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,11 @@ from real import tracing
 from real.rpc.message import RESPONSE_FLAG, Message
 from real.rpc.store import Store
 from real.rpc.transport import PeerLost, Receive, World
+from sim.delivery import NOBODY, Conditions, Delivery, Fate, Receiver
+from sim.frames import checksum, flip
+from sim.held import Held
 from sim.latency import LatencyModel, parse_latency
-from sim.rules import Delay, Drop, Fail, Rule, Verdict
+from sim.rules import Corrupt, Delay, Drop, Duplicate, Fail, Hold, Rule, Select, Types, Verdict
 from sim.scheduler import SimRuntime
 from sim.streams import NamedStream
 
@@ -25,21 +29,6 @@ if TYPE_CHECKING:
 
 #: how long after the last message the end of a connection is seen
 _CLOSE_S = 1e-9
-
-
-class _Delivery:
-    """The SimPy event of one message's arrival."""
-
-    __slots__ = ("callbacks", "message", "sent_at", "store")
-
-    _ok = True
-    _value = None
-
-    def __init__(self, store: Store, message: Message, sent_at: float) -> None:
-        self.store = store
-        self.message = message
-        self.sent_at = sent_at
-        self.callbacks: list[Callable[[Any], None]] | None = None
 
 
 class Network(World):
@@ -67,7 +56,9 @@ class Network(World):
         self._stores: dict[str, Store] = {}
         #: the workers that have been at a store; it ends with the last of their processes
         self._visitors: dict[str, dict[Worker, None]] = {}
-        self._receivers: dict[tuple[Store, int], tuple[Receive, PeerLost]] = {}
+        self._receivers: dict[tuple[Store, int], Receiver] = {}
+        #: the worker whose process is behind an id
+        self._homes: dict[tuple[Store, int], Worker | None] = {}
         # How many messages of a type a link has carried: what names the draws of the next.
         self._carried: dict[tuple[int, int, int], int] = {}
         self._free_at: dict[tuple[int, int], float] = {}
@@ -75,6 +66,7 @@ class Network(World):
         self._peers: dict[tuple[Store, int], dict[int, None]] = {}
         #: each with the group whose messages it judges, or None for all
         self._rules: list[tuple[Rule, Store | None]] = []
+        self.conditions: Conditions | None = None
         self._arrive_callbacks = self._arrive
 
     # -- faults -------------------------------------------------------------------------
@@ -90,7 +82,66 @@ class Network(World):
             raise ValueError(f"no such rule: {rule!r}")
         self._rules = kept
 
-    def _judge(self, store: Store, message: Message) -> Verdict:
+    @contextmanager
+    def rule(self, rule: Rule, *, group: Store | None = None) -> Iterator[None]:
+        """Let ``rule`` judge every message until the end of the block."""
+        self.add_rule(rule, group=group)
+        try:
+            yield
+        finally:
+            self.remove_rule(rule)
+
+    def hold(
+        self,
+        *,
+        kind: Types = None,
+        src: int | None = None,
+        dst: int | None = None,
+        nth: int | Iterable[int] | None = None,
+        where: Callable[[Message], bool] | None = None,
+    ) -> Held:
+        """Hold such messages on their way, to be delivered by hand; see :mod:`sim.held`.
+
+        Which: see :class:`sim.rules.Select`. As a context manager it lets go at the end.
+        """
+        return Held(self, Select(kind=kind, src=src, dst=dst, nth=nth, where=where))
+
+    def in_flight(self) -> list[Message]:
+        """The messages that are under way, held ones left out, in the order of their arrival."""
+        return [delivery.message for _, delivery in self._under_way()]
+
+    def deliver(self, message: Message) -> None:
+        """Let a message that is under way arrive now. Raises LookupError if it is not."""
+        for _, delivery in self._under_way():
+            if delivery.message is message:
+                again = Delivery(delivery.store, message, delivery.sent_at, delivery.receiver)
+                again.fate, delivery.fate = delivery.fate, Fate(lost="")
+                self.put_on_its_way(again, self.runtime.env._now)
+                return
+        raise LookupError(f"not under way: {message!r}")
+
+    def put_on_its_way(self, delivery: Delivery, arrives_at_s: float) -> None:
+        """Let a message that was held arrive then, or now if that is over."""
+        delay_s = max(0.0, arrives_at_s - self.runtime.env._now)
+        self.runtime.schedule(delivery, [self._arrive_callbacks], delay_s)
+
+    def reset(self, store: Store, one: int, other: int, reason: str) -> None:
+        """The connection of two workers breaks: what is under way between them is lost, and both
+        see their pending calls fail. The next message opens another one."""
+        for _, delivery in self._under_way():
+            message = delivery.message
+            if delivery.store is store and {message.src, message.dst} == {one, other}:
+                delivery.fate = Fate(lost=reason)
+        self._lose(store, one, other, reason)
+        self._lose(store, other, one, reason)
+
+    def vanish(self, worker: Worker) -> None:
+        """The process of ``worker`` ends, and nobody is told: what is sent to it is lost."""
+        for key, home in self._homes.items():
+            if home is worker and key in self._receivers:
+                self._receivers[key] = NOBODY
+
+    def _judge(self, store: Store, message: Message) -> Verdict | None:
         for rule, group in self._rules:
             if group is None or group is store:
                 verdict = rule(message)
@@ -115,7 +166,11 @@ class Network(World):
                 del self._visitors[init_method], self._stores[init_method]
 
     def attach(self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost) -> None:
+        if self._receivers.get((store, worker_id)) is NOBODY:
+            # Whoever was there before is gone: those who still wait for it learn that now.
+            self.detach(store, worker_id)
         self._receivers[store, worker_id] = (receive, peer_lost)
+        self._homes[store, worker_id] = self.runtime.running.worker
 
     def detach(self, store: Store, worker_id: int) -> None:
         if self._receivers.pop((store, worker_id), None) is None:
@@ -129,48 +184,107 @@ class Network(World):
         for peer in peers:
             if peer in sent:
                 # Whoever reads to the end finds what was sent before the connection was closed.
-                after_s = sent[peer] - runtime.now() + _CLOSE_S
-                runtime.call_later(after_s, partial(self._lose, store, peer, worker_id, reason))
+                after_s = sent[peer] - runtime.env._now + _CLOSE_S
+                lose = partial(self._lose, store, peer, worker_id, reason)
+                runtime.call_later(after_s, lose).worker = None
             else:
                 self._lose(store, peer, worker_id, reason)
 
     def send(self, store: Store, message: Message) -> None:
         src, dst = message.src, message.dst
-        if (store, dst) not in self._receivers:
+        receiver = self._receivers.get((store, dst))
+        if receiver is None:
             raise ConnectionError(f"worker {dst} is not connected")
         verdict = self._judge(store, message) if self._rules else None
         if isinstance(verdict, Fail):
+            self._report(message, verdict)
             raise ConnectionError(verdict.error)
         runtime = self.runtime
         now = runtime.env._now
         copy = message.copy()
-        copy.number = number = next(self._numbers)
+        copy.number = next(self._numbers)
         if src == dst:
             delay_s = 0.0
         else:
             delay_s = self._delay_s(copy, now)
+            if self.conditions is not None:
+                delay_s = self.conditions.arrival_s(copy, now, now + delay_s) - now
             if not copy.type & RESPONSE_FLAG:
                 self._peers.setdefault((store, dst), {})[src] = None
-        tracer = self.tracer
-        if tracer.enabled:
-            tracer.emit(
-                tracing.MESSAGE_SENT,
-                number,
-                src,
-                dst,
-                copy.type._name_,
-                copy.id,
-                copy.size_bytes,
-                copy.about,
-            )
-        if isinstance(verdict, Drop):
-            self._dropped(copy, verdict.reason)
+        if self.tracer.enabled:
+            self._sent(copy)
+        delivery = Delivery(store, copy, now, receiver)
+        if verdict is not None:
+            self._obey(verdict, delivery, delay_s)
             return
-        if isinstance(verdict, Delay):
-            delay_s += verdict.seconds
-        runtime.schedule(_Delivery(store, copy, now), [self._arrive_callbacks], delay_s)
+        runtime.schedule(delivery, [self._arrive_callbacks], delay_s)
 
     # -- inside -------------------------------------------------------------------------
+
+    def _obey(self, verdict: Verdict, delivery: Delivery, delay_s: float) -> None:
+        """Do to a message that was sent, and would take ``delay_s``, what was decided."""
+        message = delivery.message
+        self._report(message, verdict)
+        arrives_at_s = self.runtime.env._now + delay_s
+        match verdict:
+            case Drop():
+                self.dropped(message, verdict.reason)
+            case Delay():
+                self.put_on_its_way(delivery, arrives_at_s + verdict.seconds)
+            case Hold():
+                verdict.held.add(delivery, arrives_at_s)
+            case Duplicate():
+                self.put_on_its_way(delivery, arrives_at_s)
+                for after_s in verdict.after_s:
+                    copy = message.copy()
+                    copy.number = next(self._numbers)
+                    self._sent(copy)
+                    again = Delivery(delivery.store, copy, delivery.sent_at, delivery.receiver)
+                    self.put_on_its_way(again, arrives_at_s + after_s)
+            case Corrupt():
+                delivery.fate = Fate(check=checksum(message))
+                flip(message, verdict.flips, verdict.stream)
+                self.put_on_its_way(delivery, arrives_at_s)
+            case _:
+                raise TypeError(f"a rule gave {verdict!r}, which is no verdict")
+
+    def _sent(self, message: Message) -> None:
+        if self.tracer.enabled:
+            self.tracer.emit(
+                tracing.MESSAGE_SENT,
+                message.number,
+                message.src,
+                message.dst,
+                message.type._name_,
+                message.id,
+                message.size_bytes,
+                message.about,
+            )
+
+    def _report(self, message: Message, verdict: Verdict) -> None:
+        if self.tracer.enabled:
+            self.tracer.emit(
+                tracing.FAULT_INJECTED,
+                verdict.kind,
+                verdict.item,
+                -1,
+                message.src,
+                message.dst,
+                message.type._name_,
+                verdict.nth,
+                message.number,
+                verdict.detail,
+            )
+
+    def _under_way(self) -> list[tuple[float, Delivery]]:
+        """(when it arrives, the delivery) of everything under way, in that order."""
+        queue: Iterable[tuple[float, Any, Any, Any]] = self.runtime.env._queue
+        found = [
+            (at, priority, number, event)
+            for at, priority, number, event in queue
+            if type(event) is Delivery and (event.fate is None or event.fate.lost is None)
+        ]
+        return [(at, event) for at, _, _, event in sorted(found, key=lambda each: each[:3])]
 
     def _lose(self, store: Store, peer: int, lost: int, reason: str) -> None:
         receiver = self._receivers.get((store, peer))
@@ -182,7 +296,7 @@ class Network(World):
         last: dict[int, float] = {}
         queue: Iterable[tuple[float, Any, Any, Any]] = self.runtime.env._queue
         for at, _, _, event in queue:
-            if type(event) is _Delivery and event.store is store and event.message.src == src:
+            if type(event) is Delivery and event.store is store and event.message.src == src:
                 dst = event.message.dst
                 last[dst] = max(at, last.get(dst, at))
         return last
@@ -205,15 +319,23 @@ class Network(World):
             stream = self._stream
         return delay_s + latency.sample(stream)
 
-    def _arrive(self, delivery: _Delivery) -> None:
+    def _arrive(self, delivery: Delivery) -> None:
         runtime = self.runtime
         runtime.live -= 1
         message = delivery.message
-        receiver = self._receivers.get((delivery.store, message.dst))
-        tracer = self.tracer
-        if receiver is None:
-            self._dropped(message, "not connected")
+        key = (delivery.store, message.dst)
+        receiver = self._receivers.get(key)
+        if receiver is not delivery.receiver or receiver is NOBODY:
+            self.dropped(message, "not connected" if receiver is None else "its process is gone")
             return
+        processes = runtime.processes
+        if processes is not None and processes.hold_message(
+            self._homes.get(key), delivery, [self._arrive_callbacks]
+        ):
+            return
+        if delivery.fate is not None and self._fails(delivery, delivery.fate):
+            return
+        tracer = self.tracer
         if tracer.enabled:
             tracer.emit(
                 tracing.MESSAGE_DELIVERED,
@@ -226,7 +348,26 @@ class Network(World):
             )
         receiver[0](message)
 
-    def _dropped(self, message: Message, reason: str) -> None:
+    def _fails(self, delivery: Delivery, fate: Fate) -> bool:
+        """Whether a message to which something was done on its way does not arrive."""
+        message = delivery.message
+        if fate.lost is not None:
+            if fate.lost:
+                self.dropped(message, fate.lost)
+            return True
+        if fate.check is None or checksum(message) == fate.check:
+            return False
+        # As TLS does with a record that fails its check: where the next one begins is unsure.
+        self.dropped(message, "its frame check failed")
+        reason = (
+            f"the connection between workers {message.src} and {message.dst} was reset: a frame "
+            "failed its check"
+        )
+        self.reset(delivery.store, message.src, message.dst, reason)
+        return True
+
+    def dropped(self, message: Message, reason: str) -> None:
+        """Tell the trace that a message does not arrive."""
         if self.tracer.enabled:
             self.tracer.emit(
                 tracing.MESSAGE_DROPPED,

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from model.asides import Aside
+from model.outcome import Outcome
+from model.program import Step
+from real.future import Future
+from real.runtime import current_worker
 from sim import aside_calls, aside_passes
 
 ASIDES: dict[str, Callable[[int], str]] = {
@@ -33,6 +37,38 @@ ASIDES: dict[str, Callable[[int], str]] = {
     "grad mode": aside_passes.grad_mode,
     "optimizer by grad": aside_passes.optimizer_by_grad,
 }
+
+
+class AsideRuns:
+    """The asides of one step of a trainer, each in a task of its own."""
+
+    def __init__(self, outcome: Outcome, trainer: int, number: int, step: Step) -> None:
+        self._outcome = outcome
+        self._where = (trainer, number)
+        self._waiting = sorted(enumerate(step.asides), key=lambda each: each[1].before)
+        self._ends: list[Future[None]] = []
+
+    def begin(self, index: int) -> None:
+        """Begin those that come before operation ``index`` at the latest."""
+        while self._waiting and self._waiting[0][1].before <= index:
+            number, aside = self._waiting.pop(0)
+            worker = current_worker()
+            end: Future[None] = Future(runtime=worker.runtime, what=f"aside {aside.kind!r}")
+            self._ends.append(end)
+            worker.runtime.spawn(
+                self._run, number, aside, end, name="aside", worker=worker, daemon=False
+            )
+
+    def end(self) -> None:
+        """Begin what has not begun, and wait for all of them."""
+        if self._waiting:
+            self.begin(self._waiting[-1][1].before)
+        for end in self._ends:
+            end.wait()
+
+    def _run(self, number: int, aside: Aside, end: Future[None]) -> None:
+        self._outcome.asides[(*self._where, number)] = perform(aside)
+        end.mark_completed(None)
 
 
 def perform(aside: Aside) -> str:

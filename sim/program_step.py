@@ -15,6 +15,7 @@ from model.program import REFERENCE_CALLS, Backward, Input, Op, Step, source
 from real.autograd import api as autograd
 from real.future import Future
 from real.rpc import api as rpc
+from sim.program_asides import AsideRuns
 from sim.program_host import (
     Address,
     make_reference,
@@ -38,8 +39,18 @@ class StepRun:
         self.host = trainer.host
         self.number = number
         self.step = step
+        self._begin_asides: Callable[[int], None] | None = None
 
     def run(self) -> None:
+        asides = AsideRuns(self.trainer.outcome, self.trainer.number, self.number, self.step)
+        self._begin_asides = asides.begin if self.step.asides else None
+        try:
+            self._run()
+        finally:
+            self._begin_asides = None
+            asides.end()
+
+    def _run(self) -> None:
         outcomes, key = self.trainer.outcome.steps, (self.trainer.number, self.number)
         self._attempt(outcomes[key], faults=True)
         error = outcomes[key].error
@@ -96,6 +107,8 @@ class StepRun:
     def _forward(self) -> None:
         last_uses = self._last_uses()
         for index, op in enumerate(self.step.ops):
+            if self._begin_asides is not None:
+                self._begin_asides(index)
             inputs = [self._input(index, op, input) for input in op.inputs]
             if op.grad == "off_at_caller":
                 with torch.no_grad():

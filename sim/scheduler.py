@@ -5,7 +5,8 @@ environment and switches to the task whose turn an event is. A task runs until i
 user code stays ordinary blocking code. All of it happens in one operating-system thread.
 
 Order among tasks that are ready at one instant: ``fifo``, or ``random`` (seeded), in which every
-primitive of the runtime may also let another task in between.
+primitive of the runtime may also let another task in between, or what a
+:class:`~sim.plan.Schedule` says.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappush
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import simpy
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -24,16 +25,15 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from real import tracing
 from real.runtime import NO_CONTEXT, Event, Lock, Runtime, Task, Timer, current_task_variable
 from sim.garbage import collect
+from sim.ordering import NORMAL, FifoExcept, Ordering, PctOrder, RandomOrder, Recorded
+from sim.plan import Order, Schedule
 from sim.streams import WatchedRandom
 from sim.watch import current
 
 if TYPE_CHECKING:
     from real.worker import Worker
+    from sim.processes import Clock, Processes
 
-Order = Literal["fifo", "random"]
-
-#: SimPy priority of everything that is ready in fifo order
-NORMAL = 1
 #: steps between two collections of cyclic garbage: a count, so that every run has the same
 COLLECT_EVERY = 50_000
 #: chance that a scheduling point lets another ready task in, in random order
@@ -91,7 +91,7 @@ class SimTask(Task):
 
 
 class SimTimer(Timer):
-    __slots__ = ("_runtime", "callbacks", "fn")
+    __slots__ = ("_runtime", "callbacks", "fn", "held", "worker")
 
     _ok = True
     _value = None
@@ -99,19 +99,27 @@ class SimTimer(Timer):
     def __init__(self, runtime: SimRuntime, fn: Callable[[], object]) -> None:
         self._runtime = runtime
         self.fn: Callable[[], object] | None = fn
+        #: whose timer it is: it does not fire while that worker does not run
+        self.worker = runtime.running.worker
+        #: it has come due and waits for its worker
+        self.held = False
         self.callbacks: list[Callable[[Any], None]] | None = [self._fire]
 
     def _fire(self, _: object) -> None:
         fn = self.fn
         if fn is not None:
+            runtime = self._runtime
+            runtime.live -= 1
+            if runtime.processes is not None and runtime.processes.hold_timer(self):
+                return
             self.fn = None
-            self._runtime.live -= 1
             fn()
 
     def cancel(self) -> None:
         if self.fn is not None:
             self.fn = None
-            self._runtime.timer_cancelled()
+            if not self.held:
+                self._runtime.timer_cancelled()
 
 
 class SimLock(Lock):
@@ -210,7 +218,7 @@ class SimRuntime(Runtime):
         self,
         *,
         seed: int = 0,
-        order: Order = "fifo",
+        order: Order | Schedule = "fifo",
         isolation: Isolation | None = None,
         tracer: tracing.Tracer = tracing.NULL_TRACER,
     ) -> None:
@@ -224,8 +232,21 @@ class SimRuntime(Runtime):
         self.tracer = tracer
         #: events that will still do something; cancelled timers in the queue do not count
         self.live = 0
-        self.preemptive = order == "random"
-        self._order_stream = self.random("schedule") if self.preemptive else None
+        #: pauses, slows down and ends workers; None as long as nobody does
+        self.processes: Processes | None = None
+        #: the clocks of workers that do not show the true time, or None
+        self.clocks: dict[Worker, Clock] | None = None
+        schedule = order if isinstance(order, Schedule) else Schedule(order=order)
+        #: what is left of ``order`` besides its commonest forms
+        self._ordering: Ordering | None = None
+        self._order_stream = self.random("schedule") if schedule.order == "random" else None
+        if schedule.order == "pct":
+            self._ordering = PctOrder(self, depth=schedule.depth, steps=schedule.steps)
+        elif schedule.late or schedule.yields:
+            self._ordering = FifoExcept(schedule)
+        self.preemptive = self._order_stream is not None or (
+            self._ordering is not None and self._ordering.preemptive
+        )
         self._cancelled = 0
         self._steps = 0
         #: about how many steps a run may take, or None
@@ -242,6 +263,8 @@ class SimRuntime(Runtime):
         #: the task that is being killed: it may not wait any more
         self._dying: SimTask | None = None
         self._undead: list[greenlet] = []
+        #: tasks of processes that have ended: nothing of them runs, not even what cleans up
+        self._frozen: list[SimTask] = []
         #: greenlets whose task has ended, for the next ones: making one costs more than a switch
         self._idle: list[greenlet] = []
         # One callback serves all; SimPy forgets the list of an event, not what is in it.
@@ -251,6 +274,8 @@ class SimRuntime(Runtime):
     # -- Runtime ------------------------------------------------------------------------
 
     def now(self) -> float:
+        if self.clocks is not None and self.running.worker in self.clocks:
+            return self.clocks[self.running.worker].shows(self.env._now)
         return self.env._now  # the property costs as much as the rest of an emit
 
     def sleep(self, seconds: float) -> None:
@@ -261,6 +286,8 @@ class SimRuntime(Runtime):
             self._switch_to_hub(task)  # which throws again
         task.waiting_on = "sleep"
         task.waiting_since = self.env._now
+        if self.clocks is not None and task.worker in self.clocks:
+            seconds /= self.clocks[task.worker].rate
         self.schedule(task, self._resume_callbacks, seconds)
         self._switch_to_hub(task)
 
@@ -301,6 +328,8 @@ class SimRuntime(Runtime):
 
     def call_later(self, delay_s: float, fn: Callable[[], object]) -> SimTimer:
         timer = SimTimer(self, fn)
+        if self.clocks is not None and timer.worker in self.clocks:
+            delay_s /= self.clocks[timer.worker].rate
         self.schedule(timer, timer.callbacks, delay_s)
         return timer
 
@@ -310,10 +339,13 @@ class SimRuntime(Runtime):
         return _random.Random(seed) if watcher is None else WatchedRandom(seed, watcher)
 
     def checkpoint(self) -> None:
-        stream = self._order_stream
-        if stream is None or self.running is self.hub_task or self.running is self._dying:
+        if not self.preemptive or self.running is self.hub_task or self.running is self._dying:
             return
-        if stream.random() < PREEMPTION:
+        stream, ordering = self._order_stream, self._ordering
+        if stream is not None:
+            if stream.random() < PREEMPTION:
+                self.sleep(0.0)
+        elif ordering is not None and ordering.yields():
             self.sleep(0.0)
 
     def poll(self) -> None:
@@ -413,6 +445,21 @@ class SimRuntime(Runtime):
         """The tasks that wait, daemons left out, in order of creation."""
         return [task for task in self.tasks if not task.daemon]
 
+    def record_schedule(self) -> Recorded:
+        """Keep a log of what goes before what; to be asked for before anything runs."""
+        inner = self._ordering
+        if self._order_stream is not None:
+            inner, self._order_stream = RandomOrder(self._order_stream, PREEMPTION), None
+        recorded = self._ordering = Recorded(inner or FifoExcept(Schedule()))
+        return recorded
+
+    def freeze(self, task: SimTask) -> None:
+        """Let a task that does not run never run again, and nobody wait for its end."""
+        if self.tasks.pop(task, self) is None:
+            if not task.daemon:
+                self._foreground -= 1
+            self._frozen.append(task)
+
     def fail(self, error: BaseException) -> None:
         """Make :meth:`run` raise ``error`` after the current event."""
         self._failure = error
@@ -424,6 +471,10 @@ class SimRuntime(Runtime):
     def close(self) -> None:
         """Kill every task that is left."""
         self._hub = getcurrent()
+        for task in self._frozen:
+            task.daemon = True
+            self.tasks[task] = None
+        self._frozen.clear()
         try:
             while self.tasks:
                 for task in list(self.tasks):
@@ -465,15 +516,22 @@ class SimRuntime(Runtime):
         """
         event.callbacks = callbacks
         self.live += 1
-        stream = self._order_stream
-        priority = NORMAL if stream is None else NORMAL + stream.random()
         env = self.env
+        priority: float = NORMAL
+        if self._order_stream is not None:
+            priority += self._order_stream.random()
+        elif self._ordering is not None:
+            priority = self._ordering.priority(event, env._now + delay_s)
         # What env.schedule does: (time, priority, count, event) is the whole order of a run.
         heappush(env._queue, (env._now + delay_s, priority, next(env._eid), event))  # type: ignore[misc]
 
     def _start(self, task: SimTask) -> None:
         self.live -= 1
         if task not in self.tasks:  # killed meanwhile
+            return
+        if self.processes is not None and self.processes.hold(
+            task.worker, task, self._start_callbacks
+        ):
             return
         start: Any = task.waiting_on
         task.waiting_on = None
@@ -495,6 +553,10 @@ class SimRuntime(Runtime):
         self.live -= 1
         glet = task.glet
         if glet is None:
+            return
+        if self.processes is not None and self.processes.hold(
+            task.worker, task, self._resume_callbacks
+        ):
             return
         task.waiting_on = None
         self.running = task

@@ -104,7 +104,7 @@ _MOMENTS = (
     "context_released",
 )
 
-_LIMITS = Limits(workers=5, trainers=3, steps=2, ops=5, leaves=3, unused=False)
+_LIMITS = Limits(workers=5, trainers=3, steps=2, ops=5, leaves=3, unused=False, asides=False)
 
 
 class World(NamedTuple):
@@ -296,16 +296,16 @@ class _Drawing:
         found = []
         for _ in self.items(stream):
             until = Selector(types=self.types(stream, _REQUESTS), nth=(stream.randint(1, 6),))
-            at_most_s = self.timeout_s * (0.3 if self.profile == "mild" else stream.choice((0.3, 2)))
+            at_most_s = self.timeout_s * (
+                0.3 if self.profile == "mild" else stream.choice((0.3, 2))
+            )
             which = self.which(stream, 0.2)
             found.append(Hold(types=self.types(stream), until=until, at_most_s=at_most_s, **which))
         return found
 
     def corrupt(self, stream: random.Random) -> list[Any]:
         return [
-            Corrupt(
-                types=self.types(stream), flips=stream.randint(1, 4), **self.which(stream, 0.1)
-            )
+            Corrupt(types=self.types(stream), flips=stream.randint(1, 4), **self.which(stream, 0.1))
             for _ in self.items(stream)
         ]
 

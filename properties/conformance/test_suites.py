@@ -6,17 +6,26 @@ pytest properties/conformance -k test_nested_rpc   some
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from sim.conformance import Test, collect, run
+from sim.conformance import Test, collect, judge
+from sim.conformance_pool import Player
 
 TESTS = collect()
 
 
+@pytest.fixture(scope="module")
+def player() -> Iterator[Player]:
+    # PyTorch's test utilities load Hypothesis settings of their own: not in this process.
+    with Player() as playing:
+        yield playing
+
+
 @pytest.mark.parametrize("torch_test", TESTS, ids=[test.id for test in TESTS])
-def test_pytorch(torch_test: Test) -> None:
-    # Not imported here: PyTorch's test utilities load Hypothesis settings of their own.
-    [result] = run([torch_test], preload=False)
+def test_pytorch(player: Player, torch_test: Test) -> None:
+    result = judge(torch_test, player.play(torch_test))
     if result.verdict == "not_applicable":
         pytest.skip(result.why)
     if result.verdict == "failed":

@@ -214,16 +214,16 @@ MUTANTS = (
     Mutant(
         name="fork-that-came-home-kept",
         wrong="a fork that came back to the owner stays registered: the value leaks",
-        place="rpc.rref_context:RRefContext.notify_owner_and_parent_of_fork",
-        old="            self.del_fork_of_owner(rref.rref_id, fork_id)\n",
-        new="            pass\n",
+        place="rpc.rref_context:RRefContext._take_home",
+        old="        self.del_fork_of_owner(rref_id, fork_id)\n",
+        new="        pass\n",
     ),
     Mutant(
         name="fork-home-by-a-user-not-accepted",
         wrong="a user that passed its RRef to the owner is kept for ever",
-        place="rpc.rref_context:RRefContext.notify_owner_and_parent_of_fork",
-        old="            self._accept(fork_id, parent)\n",
-        new="            pass\n",
+        place="rpc.rref_context:RRefContext._take_home",
+        old="        self._accept(fork_id, parent)\n",
+        new="        pass\n",
     ),
     Mutant(
         name="fork-of-the-owner-not-registered",

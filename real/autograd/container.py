@@ -31,8 +31,8 @@ class DistAutogradContainer:
     def __init__(self, worker: Worker, *, worker_id: WorkerId | None = None) -> None:
         self._worker = worker
         self.worker_id = worker.id if worker_id is None else worker_id
-        self._context_ids = IdSource(self.worker_id)
-        self._message_ids = IdSource(self.worker_id)
+        self._context_ids = IdSource(self.worker_id, worker.incarnation)
+        self._message_ids = IdSource(self.worker_id, worker.incarnation)
         self._lock = worker.runtime.lock("autograd contexts")
         self._contexts: dict[ContextId, DistAutogradContext] = {}
         #: and whether workers beyond the known ones have been told
@@ -136,7 +136,7 @@ class DistAutogradContainer:
         with self._lock:
             context = self._contexts.pop(context_id, None)
             released = self._released
-            released[context_id] = False
+            released.setdefault(context_id, False)
             if len(released) > _RELEASED_MAX:
                 del released[next(iter(released))]
         if context is None:

@@ -59,6 +59,7 @@ class Engine:
 
     def __init__(self, worker: Worker) -> None:
         self._tracer = worker.tracer
+        self._probe = worker.probe
         abi = node_abi()
         self._read_node = abi.read_node
         self._release = abi.release
@@ -87,6 +88,8 @@ class Engine:
                     if info.captures:
                         self._trace(graph_task, func)
                     return
+        if self._probe is not None:
+            self._probe("node")
         outputs, sizes = self.call_function(graph_task, func, inputs)
         if self._tracer.enabled:
             self._trace(graph_task, func)
@@ -145,6 +148,8 @@ class Engine:
         grads = inputs.buffer
         if not info.needed:  # else the hooks are called as the function is
             if type(func) is AccumulateGrad:
+                if self._probe is not None and cast(Any, func).variable._backward_hooks:
+                    self._probe("hook")
                 call_leaf_hooks(cast(Any, func).variable, grads)
             else:
                 grads = call_tensor_pre_hooks(func, self._abi.pointer(func), grads)
@@ -180,6 +185,8 @@ class Engine:
         vtable, first, second, third, fourth = self._read_node(MEMORY, pointer)
         hooked = first or second or third or fourth
         if hooked:
+            if self._probe is not None:
+                self._probe("hook")
             inputs = call_tensor_pre_hooks(func, pointer, inputs)
             inputs = call_pre_hooks(pointer, inputs)
 

@@ -43,7 +43,11 @@ inline void decode(Writer& to, const rpc::Message& message) {
       put(to, head.at(1).toInt());
       put(to, head.at(2).toInt());
       to.put<char>('t').put<int64_t>(inner);
-      decode(to, rpc::Message(std::move(payload), {}, inner, message.id()));
+      std::vector<at::Tensor> none;
+      decode(
+          to,
+          *c10::make_intrusive<rpc::Message>(
+              std::move(payload), std::move(none), inner, message.id()));
       break;
     }
     case MessageType::BACKWARD_AUTOGRAD_REQ: {

@@ -3,6 +3,7 @@
 // The engine, the RRef context and the request callback are those of the stock wheel. What they
 // send goes to the coordinator as bytes, and what others sent comes from it: it decides when, and
 // whether. Behaviour that a caller can see follows torch/csrc/distributed/rpc/tensorpipe_agent.cpp.
+#include <torch/csrc/distributed/autograd/context/context.h>
 #include <torch/csrc/distributed/rpc/message.h>
 #include <torch/csrc/distributed/rpc/request_callback_impl.h>
 #include <torch/csrc/distributed/rpc/rpc_agent.h>
@@ -282,6 +283,11 @@ py::bytes ask(Link& link, char kind, const std::string& what) {
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   using namespace squall;
   py::module::import("torch._C._distributed_rpc");
+  m.def("hook_context", []() -> int64_t {
+    const auto context =
+        torch::distributed::autograd::ThreadLocalDistAutogradContext::getContextPtr();
+    return context == nullptr ? -1 : context->contextId();
+  });
   py::class_<Link, std::shared_ptr<Link>>(m, "Link")
       .def(py::init<int>())
       .def("start", &Link::start)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from real import tracing
 from real.future import Future
+from real.ids import PROCESS_ID_BITS
 from real.rpc.constants import (
     DEFAULT_RPC_TIMEOUT_S,
     NO_RPC_TIMEOUT,
@@ -37,6 +38,8 @@ logger = logging.getLogger(__name__)
 _EXCEPTION = MessageType.EXCEPTION
 #: how many timed-out calls are remembered
 _EXPIRED_MAX = 65_536
+#: how many requests are remembered, to tell a copy of one from another
+_SEEN_MAX = 65_536
 
 
 class _Call:
@@ -96,11 +99,13 @@ class RpcAgent:
         self._world = worker.world
         self._group = group if group is not None else store
         self.members = members
-        self._ids = itertools.count()
+        self._ids = itertools.count(worker.incarnation << PROCESS_ID_BITS)
         self._join_rounds = itertools.count()
         self._calls: dict[int, _Call] = {}
         #: calls whose time ran out and whose reply may yet come, with RRefs in it
         self._expired: dict[int, bool] = {}
+        #: the last requests that came, by sender and id: the copies of one are one request
+        self._seen: dict[tuple[int, int], None] = {}
         self._retries: dict[_Retry, None] = {}
         self.pool = TaskPool(worker.runtime, worker, num_worker_threads)
         self._lock = worker.runtime.lock("agent")
@@ -326,6 +331,16 @@ class RpcAgent:
             return
         if not self.is_running:
             return
+        seen, key = self._seen, (message.src, message.id)
+        if key in seen:
+            if self.worker.tracer.enabled:
+                self.worker.tracer.emit(
+                    tracing.DUPLICATE_IGNORED, message.src, message.type._name_, message.id
+                )
+            return
+        seen[key] = None
+        if len(seen) > _SEEN_MAX:
+            del seen[next(iter(seen))]
         with self._lock:
             self.server_active_calls += 1
         self.pool.submit(message.number, message.type._name_, self._handle, message)
@@ -354,6 +369,8 @@ class RpcAgent:
             logger.warning("%s could not answer %r", self.info, request)
         finally:
             self._served()
+            if self._world.handled is not None:
+                self._world.handled(request)
 
     def _served(self) -> None:
         with self._lock:
@@ -376,6 +393,8 @@ class RpcAgent:
             self._finish(call, None, RpcError(text))
         else:
             self._finish(call, message, None)
+        if self._world.handled is not None:
+            self._world.handled(message)
 
     def _expire(self, id: int) -> None:
         call = self._take(id)

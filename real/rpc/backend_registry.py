@@ -21,7 +21,7 @@ from real.rpc.constants import (
 from real.rpc.devices import check_device_maps
 from real.rpc.dynamic_group import join_group
 from real.rpc.options import TensorPipeRpcBackendOptions
-from real.rpc.rendezvous import gather_group
+from real.rpc.rendezvous import gather_group, rejoin_group
 from real.rpc.state import rpc_state
 from real.rpc.store import Store
 from real.runtime import current_task_or_none, current_worker
@@ -87,8 +87,11 @@ def _init_backend(
     if not world_size:
         return join_group(store, name, rank, rpc_backend_options)
     worker = current_worker()
-    members = gather_group(store, name, rank, world_size)
-    check_device_maps(store, members.infos, rank, rpc_backend_options)
+    # Those who were in the group with an earlier process of this rank do not meet again.
+    group = rejoin_group(store, name, rank) if worker.incarnation else None
+    members = group or gather_group(store, name, rank, world_size)
+    if group is None:
+        check_device_maps(store, members.infos, rank, rpc_backend_options)
     agent = RpcAgent(
         worker,
         info=members.infos[rank],
@@ -100,10 +103,11 @@ def _init_backend(
     agent.device_maps = dict(rpc_backend_options.device_maps)
     try:
         _init_rpc_states(agent)
-        store.barrier("started", world_size)
-        _start_barrier(rpc_backend_options.rpc_timeout)
-        # Nobody may leave before the leader has told everybody.
-        store.barrier("ready", world_size)
+        if group is None:
+            store.barrier("started", world_size)
+            _start_barrier(rpc_backend_options.rpc_timeout)
+            # Nobody may leave before the leader has told everybody.
+            store.barrier("ready", world_size)
     except BaseException:
         agent.shutdown()
         worker.reset_agent()

@@ -128,6 +128,20 @@ def gather_group(store: Store, name: str, rank: int, world_size: int) -> Members
     return members
 
 
+def rejoin_group(store: Store, name: str, rank: int) -> Membership | None:
+    """The group that an earlier process of this rank was in; None if it was in none yet.
+
+    Raises RuntimeError if that was called something else.
+    """
+    check_worker_info(name, rank)
+    group = store.peek("group")
+    if not isinstance(group, Membership):
+        return None
+    if group.by_id[rank].name != name:
+        raise RuntimeError(f"worker {rank} of the group is {group.by_id[rank].name}, not {name}")
+    return group
+
+
 def _reject(store: Store, why: str) -> RuntimeError:
     """Fail whoever waits for the group, too: it cannot be completed any more."""
     if store.peek("group") is None:

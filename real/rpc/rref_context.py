@@ -115,20 +115,27 @@ class RRefContext(OwnerTables, UserTables):
         if self.destroyed or taken_up:
             return
         try:
+            if fork.owner == self.worker.id:  # nobody is to have it: no owner object is called for
+                self._take_home(fork.rref_id, fork.fork_id, fork.parent)
+                return
             rref = self.get_or_create_rref(fork)
             self.notify_owner_and_parent_of_fork(fork.fork_id, fork.parent, rref)
         except RuntimeError as error:
             logger.warning("fork %s could not be discarded: %s", fork.fork_id, error)
+
+    def _take_home(self, rref_id: RRefId, fork_id: ForkId, parent: WorkerId) -> None:
+        """A fork has come to the owner, who needs none: whoever sent it need not keep it."""
+        if parent == self.worker.id:  # it came back to whom it was registered by
+            self.del_fork_of_owner(rref_id, fork_id)
+        else:
+            self._accept(fork_id, parent)
 
     def notify_owner_and_parent_of_fork(
         self, fork_id: ForkId, parent: WorkerId, rref: OwnerRRef | UserRRef
     ) -> None:
         """Tell the owner of a new user, or the parent that its RRef has reached the owner."""
         if isinstance(rref, OwnerRRef):
-            if parent == rref.owner_id:  # it came back to whom it was registered by
-                self.del_fork_of_owner(rref.rref_id, fork_id)
-            else:
-                self._accept(fork_id, parent)
+            self._take_home(rref.rref_id, fork_id, parent)
         elif parent == rref.owner_id:  # registered by the owner before it was sent
             self.add_confirmed_user(fork_id, rref)
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from real import tracing
 from real.future import Future
-from real.ids import GlobalUniqueId, WorkerId
+from real.ids import PROCESS_ID_BITS, GlobalUniqueId, WorkerId
 from real.rpc.commands import Command
 from real.rpc.constants import RREF_MAX_RETRIES
 
@@ -41,7 +41,9 @@ class RRefTables:
         self._lock = worker.runtime.lock("RRef tables")
         self._changed = worker.runtime.condition(self._lock, "RRefs to be confirmed or deleted")
         # Ids go on where an earlier RPC session of this process left off.
-        self._ids: itertools.count[int] = worker.locals.setdefault(_IDS, itertools.count())
+        self._ids: itertools.count[int] = worker.locals.setdefault(
+            _IDS, itertools.count(worker.incarnation << PROCESS_ID_BITS)
+        )
 
     def gen_globally_unique_id(self) -> GlobalUniqueId:
         """An id for an RRef, a fork or a profiled call: one counter serves all three."""

@@ -213,6 +213,8 @@ def dump(worker: Worker, obj: Any) -> Pickled:
     file = io.BytesIO()
     pickler = _Pickler(worker, file)
     try:
+        if worker.probe is not None:
+            worker.probe("pickle")
         if type(obj) is PythonUDF:
             file.write(_UDF)
             pickler.dump(tuple(obj))
@@ -261,6 +263,8 @@ def deserialize(worker: Worker, payload: bytes, tensors: list[Tensor]) -> Any:
     if kind != _UDF and kind != _OBJECT:
         file.seek(0)
     try:
+        if worker.probe is not None:
+            worker.probe("unpickle")
         value = _Unpickler(worker, file, tensors).load()
     except Exception as error:
         discard_references(worker, payload)
@@ -286,6 +290,8 @@ def run_function(worker: Worker, udf: Any) -> Any:
     try:
         if isinstance(udf, AttributeError):
             raise udf
+        if worker.probe is not None:
+            worker.probe("udf")
         return udf.func(*udf.args, **udf.kwargs)
     except Exception as error:
         error_name = type(error).__name__

@@ -22,6 +22,10 @@ PeerLost = Callable[[int, str], None]
 class World(ABC):
     """A network and the store that workers meet at."""
 
+    #: told of each message when its receiver is done with it: a request is answered, a reply is
+    #: with its caller
+    handled: Callable[[Message], object] | None = None
+
     @abstractmethod
     def store(self, init_method: str) -> Store:
         """The store behind an init method: the same for everybody who names the same."""

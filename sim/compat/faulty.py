@@ -72,7 +72,7 @@ class FaultySends:
         }
         self._failed: dict[bytes, int] = {}
 
-    def __call__(self, message: Message) -> Verdict:
+    def __call__(self, message: Message) -> Verdict | None:
         if message.src != self.worker_id:
             return None
         if message.type in self._to_fail:

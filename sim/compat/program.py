@@ -50,6 +50,13 @@ class Program:
         self._elsewhere: set[tuple[str, tuple[str, ...]]] = set()
         self._user_entries: dict[str, bool] = {}
 
+    @classmethod
+    def of_libraries(cls) -> Program:
+        """No script, and none of the user's modules: what is installed, and nothing else."""
+        program = cls()
+        program.search_path = [p for p in program.search_path if not program.is_user_entry(p)]
+        return program
+
     def code(self, path: str) -> CodeType:
         """The compiled source file. Raises what ``open`` or ``compile`` raise."""
         code = self._codes.get(path)

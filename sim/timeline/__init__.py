@@ -22,10 +22,16 @@ or ``auto``. :func:`page` puts all of them into one file that needs no network.
 from __future__ import annotations
 
 from sim.timeline.causality import causes_of, cone
+from sim.timeline.contexts import contexts
 from sim.timeline.critical import CriticalPath, critical_path, steps_of
 from sim.timeline.flows import calls_of, flows_of, tasks_of
+from sim.timeline.futures import futures
+from sim.timeline.graph import graph
+from sim.timeline.passes import joint_graph, passes
 from sim.timeline.recording import Recording, recording
+from sim.timeline.rrefs import rrefs
 from sim.timeline.space_time import space_time
+from sim.timeline.work import work
 
 __all__ = [
     "CriticalPath",
@@ -33,10 +39,17 @@ __all__ = [
     "calls_of",
     "causes_of",
     "cone",
+    "contexts",
     "critical_path",
     "flows_of",
+    "futures",
+    "graph",
+    "joint_graph",
+    "passes",
     "recording",
+    "rrefs",
     "space_time",
     "steps_of",
     "tasks_of",
+    "work",
 ]

@@ -225,12 +225,13 @@ class Canvas:
         if self.used == "time":
             base["xaxis"]["exponentformat"] = "SI"
             base["xaxis"]["ticksuffix"] = "s"
+        base["uniformtext"] = {"mode": "hide", "minsize": 10}
         base["meta"] = {"clock": self.used, "title": self.title, "notes": self.notes}
         if lanes is not None:
             base["yaxis"] |= {
                 "tickvals": list(lanes),
                 "ticktext": list(lanes.values()),
-                "autorange": "reversed",
+                "range": [max(lanes, default=0) + 0.7, min(lanes, default=0) - 0.7],
             }
         if self.height is not None:
             base["height"] = self.height
@@ -278,6 +279,11 @@ def table(rows: Iterable[tuple[str, object]], head: str = "") -> str:
         if value not in ("", None)
     ]
     return "<br>".join(lines)
+
+
+def context_name(context: int) -> str:
+    """A context or autograd message id in few words: its maker and its count, ``2:0``."""
+    return f"{context >> 48}:{context & (1 << 48) - 1}"
 
 
 def duration(run: Recording, first: int, last: int) -> str:

@@ -1,8 +1,8 @@
 """What made what happen: the predecessors of each event, and the cones they span.
 
 An event comes after the one before it in its task. The first one of a task comes after the
-event that started the task: the arrival of a message, or whatever its parent was at. An arrival
-comes after the send. A task that waited goes on after what it waited for: the end of its call,
+event that started the task: the arrival of a message, whatever its parent was at, or the call whose timeout
+or next attempt it is. An arrival comes after the send. A task that waited goes on after what it waited for: the end of its call,
 the end of its pass; where nothing of the kind is on record and time has passed meanwhile, after
 what its worker did last at that instant.
 """
@@ -43,6 +43,8 @@ def _causes(run: Recording) -> Causes:
     sent: dict[int, int] = {}
     arrived: dict[int, int] = {}
     calls: dict[tuple[int, int], int] = {}
+    started: dict[tuple[int, int], int] = {}
+    retries: dict[tuple[int, float], int] = {}
     passes: dict[tuple[int, int], int] = {}
     woken: dict[int, int] = {}
     workers = run.workers_of.tolist()
@@ -65,13 +67,21 @@ def _causes(run: Recording) -> Causes:
         elif type is tracing.TASK_STARTED:
             _, parent, cause = values
             before[n] = last_of_task.get(parent, -1) if parent > 0 else arrived.get(cause, -1)
+            if values[0] == "retry":
+                elsewhere[n] = retries.pop((worker, round(time_s, 9)), -1)
         if type is tracing.MESSAGE_SENT:
             sent[values[0]] = n
         elif type is tracing.MESSAGE_DELIVERED:
             arrived[values[0]] = n
         elif type is tracing.CALL_STARTED:
             calls[worker, values[0]] = task
+            started[worker, values[0]] = n
+        elif type is tracing.CALL_RETRIED:
+            retries[worker, round(time_s + values[3], 9)] = n
         elif type is tracing.CALL_ENDED:
+            if values[2] == "timeout" and before[n] >= 0 and before[before[n]] < 0:
+                # A timer ended it, which the call itself had set.
+                elsewhere[before[n]] = started.get((worker, values[0]), -1)
             _wake(woken, calls.pop((worker, values[0]), -1), task, n)
         elif type is tracing.PASS_STARTED and values[1]:
             passes[worker, values[0]] = task

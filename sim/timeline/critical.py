@@ -13,7 +13,7 @@ from sim.timeline.palette import RREF, kind_of
 from sim.timeline.recording import Recording
 
 COMPUTE, LATENCY, QUEUEING = "compute", "latency", "queueing"
-CONFIRMATION, SLEEP = "waiting for confirmation", "waiting"
+CONFIRMATION, SLEEP = "waiting for confirmation", "timers and sleep"
 PARTS = (COMPUTE, LATENCY, QUEUEING, CONFIRMATION, SLEEP)
 
 
@@ -112,7 +112,8 @@ def _part(run: Recording, previous: int, event: int) -> str:
     if type is tracing.MESSAGE_DELIVERED and run.records[previous][3] is tracing.MESSAGE_SENT:
         return CONFIRMATION if _confirms(values[3]) else LATENCY
     if type is tracing.TASK_STARTED:
-        return QUEUEING
+        timer = run.records[previous][3] in (tracing.CALL_STARTED, tracing.CALL_RETRIED)
+        return SLEEP if timer else QUEUEING
     if run.records[previous][2] != run.records[event][2]:
         return QUEUEING
     if _computes(run.records[previous][3:]):

@@ -71,6 +71,14 @@ class Call:
     handler_resumed: int = -1
     handler_ended: int = -1
 
+    @property
+    def inner(self) -> str:
+        """The type of what was called, where it travels in a recorded forward message."""
+        about = () if self.request is None else self.request.about
+        if self.type == "FORWARD_AUTOGRAD_REQ" and len(about) > 2:
+            return str(about[2])
+        return self.type
+
 
 def seconds(value: float) -> str:
     """A duration for readers, in the unit that suits it."""

@@ -7,6 +7,7 @@ blindness. What a colour says is said a second time by a dash or a symbol, so th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
 BLACK: Final = "#000000"
@@ -66,7 +67,7 @@ def message_name(message_type: str) -> str:
     return message_type.lower().replace("_", " ")
 
 
-_AXIS: Final[Mapping[str, Any]] = {
+_AXIS: Final[dict[str, Any]] = {
     "gridcolor": GRID,
     "linecolor": PALE,
     "zeroline": False,
@@ -101,8 +102,8 @@ LAYOUT: Final[Mapping[str, Any]] = {
         "itemsizing": "constant",
         "tracegroupgap": 6,
     },
-    "xaxis": {**_AXIS},
-    "yaxis": {**_AXIS, "showgrid": False},
+    "xaxis": deepcopy(_AXIS),
+    "yaxis": {**deepcopy(_AXIS), "showgrid": False},
     "dragmode": "pan",
     "modebar": {"color": PALE, "activecolor": INK, "bgcolor": "rgba(0,0,0,0)"},
 }

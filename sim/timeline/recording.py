@@ -46,11 +46,15 @@ class Recording:
     #: names of workers by id, where they are not worker0, worker1, …
     names: dict[int, str] = field(default_factory=dict)
     ended_s: float = 0.0
-    run: Run = None  # type: ignore[assignment]
+    #: the same as the checks see it
+    seen: Run | None = None
 
-    def __post_init__(self) -> None:
-        if self.run is None:
-            self.run = Run(self.records, ended_s=self.ended_s, waits=list(self.waits))
+    @cached_property
+    def run(self) -> Run:
+        """The run as checks see it; without its program, if that was not given."""
+        if self.seen is not None:
+            return self.seen
+        return Run(self.records, ended_s=self.ended_s, waits=list(self.waits))
 
     def __len__(self) -> int:
         return len(self.records)
@@ -162,7 +166,7 @@ def _of_run(run: Run, more: dict[str, Any]) -> Recording:
         "ended_s": run.ended_s,
         **more,
     }
-    return _filled(Recording(run.records, run=run, **fields))
+    return _filled(Recording(run.records, seen=run, **fields))
 
 
 def _of_report(report: Report, more: dict[str, Any]) -> Recording:

@@ -7,12 +7,11 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from real import tracing
 from sim.timeline.canvas import DRAWN_MOST, WEBGL_FROM, Canvas, Clock, bands, hover, sample, table
 from sim.timeline.causality import cone
 from sim.timeline.faults import draw_faults
-from sim.timeline.flows import Flow, flows_of, seconds
-from sim.timeline.palette import BLACK, GRID, INK, KINDS, MUTED, ORANGE, SKY, message_name
+from sim.timeline.flows import Flow, flows_of
+from sim.timeline.palette import BLACK, GRID, INK, KINDS, ORANGE, PALE, SKY, message_name
 from sim.timeline.recording import Recording, recording
 
 
@@ -61,7 +60,7 @@ def space_time(
     if highlight is not None:
         _highlight(canvas, highlight, rows)
     lanes = {row: run.name(worker) for worker, row in rows.items()}
-    return canvas.figure(lanes, yaxis_range=[len(rows) - 0.4, -0.6], legend_traceorder="normal")
+    return canvas.figure(lanes, yaxis_range=[len(rows) - 0.4, -0.7], legend_traceorder="normal")
 
 
 def _notable(run: Recording, flows: list[Flow]) -> list[int]:
@@ -74,6 +73,8 @@ def _notable(run: Recording, flows: list[Flow]) -> list[int]:
 
 
 def _lanes(canvas: Canvas, rows: dict[int, float]) -> None:
+    if len(rows) <= 16:
+        canvas.shapes += bands([(row - 0.5, row + 0.5) for row in rows.values()])
     for row in rows.values():
         canvas.shapes.append(
             {
@@ -83,12 +84,10 @@ def _lanes(canvas: Canvas, rows: dict[int, float]) -> None:
                 "x1": 1,
                 "y0": row,
                 "y1": row,
-                "line": {"color": GRID if len(rows) > 16 else MUTED, "width": 1},
+                "line": {"color": GRID if len(rows) > 16 else PALE, "width": 1},
                 "layer": "below",
             }
         )
-    if len(rows) <= 16:
-        canvas.shapes += bands([(row - 0.5, row + 0.5) for row in rows.values()])
 
 
 def describe(run: Recording, flow: Flow) -> str:
@@ -159,7 +158,7 @@ def _arrows(canvas: Canvas, flows: list[Flow], rows: dict[int, float], webgl: bo
         custom=list(zip([f.arrived for f in flows], numbers, strict=True)),
     )
     # What makes an arrow easy to hit: marks nobody sees along it.
-    places = (0.5,) if len(flows) > 1500 else (0.0, 0.25, 0.5, 0.75)
+    places = (0.5,) if len(flows) > 400 else (0.0, 0.33, 0.66)
     x0 = canvas.x([flow.sent for flow in flows])
     x1 = canvas.x([flow.arrived for flow in flows])
     for place in places if not webgl else ():
@@ -258,6 +257,3 @@ def _highlight(canvas: Canvas, message: int, rows: dict[int, float]) -> None:
             events += (flow.sent, flow.end if flow.end >= 0 else run.last, -1)
             y += (rows[flow.src], rows[flow.dst], None)
         canvas.lines(events, y, color=color, name=f"{name} ({len(group):,})", width=3)
-
-
-__all__ = ["describe", "seconds", "space_time", "tracing"]

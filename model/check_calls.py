@@ -1,0 +1,37 @@
+"""What the calls beside the computation of a program came to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from model.asides import expected
+from model.run import Property, Run, Violation, named
+
+
+@named("calls")
+def CALLS(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """Every call comes to what the API promises, also where it does not come to a value: a limit
+    of time ends a call in time, with a text that says so, and what comes late is let go; an error
+    has its type and names its worker, whether the function, an operator, a callback or pickling
+    raised it; a creation that failed or came too late can be neither fetched nor passed on; a
+    pass does not begin where one runs, does not go on where its context is released, and frees
+    what it must; hooks are called in their order, under the context of their gradient.
+    """
+    if run.program is None or run.got is None:
+        return
+    for trainer, number, step in run.program.steps:
+        home = run.program.trainers[trainer].worker
+        for index, aside in enumerate(step.asides):
+            line = run.got.asides.get((trainer, number, index))
+            wanted = expected(aside, home)
+            if line != wanted and not (line is None and (run.stuck or run.hangs or run.crash)):
+                where = f"trainers[{trainer}].steps[{number}].asides[{index}]"
+                yield Violation(
+                    "calls",
+                    f"an aside: {aside.kind}",
+                    f"{where}, from worker {home} to {aside.worker}: {wanted}",
+                    "no end" if line is None else line,
+                )
+
+
+PROPERTIES: tuple[Property, ...] = (CALLS,)

@@ -1,0 +1,77 @@
+"""What the healed core of a cluster must do once all faults are over: train, in a fresh context.
+
+A small program over the workers that are there, the restarted ones among them: calls along a ring,
+references, a backward pass over all of them, and an optimizer step between two such passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from model.interpreter import interpret
+from model.outcome import Outcome
+from model.program import Backward, Input, Leaf, Op, Optimizer, Program, Step, Trainer
+
+#: of leaves without zeros
+_SEEDS = (0, 1, 3, 5, 6)
+
+
+@dataclass
+class Recovery:
+    """The training after the faults: the program, and what came of it.
+
+    ``core``: the workers that take part; the others have not come back. ``error``: what it broke
+    off with, if it did. ``began``: the number of its first event.
+    """
+
+    program: Program
+    expected: Outcome
+    core: tuple[int, ...]
+    got: Outcome = field(default_factory=Outcome)
+    error: str | None = None
+    began: int = -1
+
+
+@lru_cache(maxsize=256)
+def recovery_program(workers: int, core: tuple[int, ...]) -> Program:
+    """The program for the workers ``core`` of ``workers`` (at least one)."""
+    count = len(core)
+    leaves = tuple(
+        Leaf(owner=worker, shape=(2,), seed=_SEEDS[n % len(_SEEDS)])
+        for n, worker in enumerate(core)
+    )
+    home = core[0]
+    return Program(
+        workers=workers,
+        leaves=leaves,
+        trainers=(
+            Trainer(
+                worker=home,
+                steps=(_step(core, optimize=True), _step(core, optimize=False)),
+                optimizer=Optimizer(leaves=(count - 1,), lr=1.0),
+            ),
+        ),
+    )
+
+
+def _step(core: Sequence[int], *, optimize: bool) -> Step:
+    ops: list[Op] = []
+    count = len(core)
+    for n, worker in enumerate((*core[1:], core[0])):
+        # Leaf n+1 of the worker itself, and what the one before has made.
+        leaf = (n + 1) % count
+        inputs = [Input(back=n + count - leaf)]
+        if n:
+            inputs.append(Input(back=1))
+        call = "local" if worker == core[0] else ("sync", "remote")[n % 2]
+        ops.append(Op(kind="mul" if n else "scale", inputs=tuple(inputs), worker=worker, call=call))  # type: ignore[arg-type]
+    ops.append(Op(kind="total", inputs=(Input(back=1),), worker=core[0]))
+    return Step(ops=tuple(ops), backwards=(Backward(roots=(1,)),), optimize=optimize)
+
+
+@lru_cache(maxsize=256)
+def recovery_outcome(program: Program) -> Outcome:
+    """What it must come to."""
+    return interpret(program)

@@ -1,0 +1,118 @@
+"""Builds the agent on first use, and keeps it for as long as nothing that it depends on changes.
+
+One library for each version of torch and of Python, compiler, flags and state of the sources, in
+``$SQUALL_CACHE`` or ``~/.cache/squall``. A compiler is all that is needed besides torch itself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).parent
+SOURCES = ("agent.cpp", "link.cpp")
+HEADERS = ("about.h", "link.h", "quiet.h", "retries.h")
+NAME = "squall_agent"
+FLAGS = ("-O1", "-g0", "-std=c++20", "-fPIC", "-fvisibility=hidden")
+
+
+class Unavailable(RuntimeError):  # noqa: N818 - it says what there is not
+    """The engine cannot be had on this machine; ``str()`` says what to do about it."""
+
+
+def compiler() -> str:
+    """The C++ compiler: ``$CXX``, or what is found. Raises :class:`Unavailable`."""
+    wanted = os.environ.get("CXX")
+    for name in [wanted] if wanted else ["g++", "c++", "clang++"]:
+        found = shutil.which(name)
+        if found is not None:
+            return found
+    looked = f"CXX={wanted}" if wanted else "g++, c++ or clang++"
+    raise Unavailable(
+        f"the engine torch needs a C++ compiler on its first use, and there is no {looked} here; "
+        "install one (Debian, Ubuntu: apt-get install g++) or name one in CXX"
+    )
+
+
+def directory() -> Path:
+    """Where what is built is kept."""
+    configured = os.environ.get("SQUALL_CACHE")
+    if configured:
+        return Path(configured)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "squall"
+
+
+def library(on_build: Callable[[str], object] | None = None) -> Path:
+    """The path of the built extension module, built now if it is not there.
+
+    ``on_build`` is told, in one line, that something is being built. Raises :class:`Unavailable`
+    if there is no compiler or it fails.
+    """
+    if not torch.distributed.is_available() or not hasattr(torch._C, "_distributed_rpc"):
+        if not _has_rpc():
+            raise Unavailable("this build of PyTorch has no torch.distributed.rpc")
+    key = hashlib.blake2b(digest_size=8)
+    # Which compiler built it is not part of the name: what is there works without any.
+    for part in (torch.__version__, sys.version, *FLAGS, os.environ.get("CXX", "")):
+        key.update(part.encode() + b"\0")
+    for name in (*SOURCES, *HEADERS):
+        key.update((HERE / name).read_bytes())
+    folder = directory() / f"torch-{torch.__version__}" / key.hexdigest()
+    built = folder / f"{NAME}{sysconfig.get_config_var('EXT_SUFFIX')}"
+    if built.exists():
+        return built
+    cxx = compiler()
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # others may be building the same
+        if not built.exists():
+            if on_build is not None:
+                on_build(f"building the agent for torch {torch.__version__} (once, about 30 s)")
+            _build(cxx, folder, built)
+    return built
+
+
+def _has_rpc() -> bool:
+    try:
+        import torch._C._distributed_rpc  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _build(cxx: str, folder: Path, built: Path) -> None:
+    root = Path(torch.__file__).parent
+    include = [root / "include", root / "include/torch/csrc/api/include"]
+    command = [
+        cxx,
+        *FLAGS,
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
+        f"-DTORCH_EXTENSION_NAME={NAME}",
+        "-DTORCH_API_INCLUDE_EXTENSION_H",
+    ]
+    for name in ("COMPILER_TYPE", "STDLIB", "BUILD_ABI"):
+        value = getattr(torch._C, f"_PYBIND11_{name}", None)
+        if value is not None:  # what torch's own bindings were built with, where it tells
+            command.append(f'-DPYBIND11_{name}="{value}"')
+    for path in (*include, Path(sysconfig.get_paths()["include"])):
+        command += ["-isystem", str(path)]
+    unfinished = folder / f"{NAME}.{os.getpid()}.so"
+    command += [str(HERE / name) for name in SOURCES]
+    command += ["-shared", f"-L{root / 'lib'}", f"-Wl,-rpath,{root / 'lib'}"]
+    command += ["-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python", "-o", str(unfinished)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        log = folder / "build.log"
+        log.write_text(" ".join(command) + "\n\n" + done.stderr)
+        first = next((line for line in done.stderr.splitlines() if "error" in line), "no reason")
+        raise Unavailable(f"{cxx} could not build the agent: {first.strip()} (all of it: {log})")
+    unfinished.rename(built)

@@ -1,0 +1,114 @@
+"""Inside a worker process: the link to the coordinator, and joining a group with the agent."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch.distributed.autograd as dist_autograd
+from torch.distributed import rpc
+
+#: a thread's place in the order of what a process says; the main thread's
+MAIN_LANE = 0
+
+
+class Here:
+    """This process, as the coordinator knows it. One a process."""
+
+    _process: ClassVar[Here | None] = None
+
+    def __init__(self, fd: int, serve: Callable[[Any], Any]) -> None:
+        """``serve`` answers the coordinator's calls, on a thread of its own: any picklable
+        value in and out."""
+        import squall_agent
+
+        self._agent_module: Any = squall_agent
+        self.link: Any = squall_agent.Link(fd)
+        squall_agent.Link.set_lane(MAIN_LANE)
+        self._serve = serve
+        self.link.on_call(self._answer)
+        Here._process = self
+        self.link.start()
+
+    def _answer(self, what: bytes) -> bytes:
+        try:
+            return pickle.dumps((True, self._serve(pickle.loads(what))))
+        except Exception:
+            return pickle.dumps((False, traceback.format_exc()))
+
+    @classmethod
+    def process(cls) -> Here:
+        assert cls._process is not None, "this is no worker process"
+        return cls._process
+
+    def ask(self, *question: Any) -> Any:
+        """Ask the coordinator, and block until it answers."""
+        return pickle.loads(self.link.ask("P", pickle.dumps(question)))
+
+    def now(self) -> float:
+        """Seconds of virtual time."""
+        now: float = self.link.now()
+        return now
+
+    def sleep(self, seconds: float) -> None:
+        """Block for ``seconds`` of virtual time."""
+        self.ask("sleep", float(seconds))
+
+    def hook_context(self) -> int | None:
+        """The context whose gradient the running hook of a leaf is called with."""
+        context_id: int = self._agent_module.hook_context()
+        return None if context_id < 0 else context_id
+
+    def set_lane(self, lane: int) -> None:
+        self._agent_module.Link.set_lane(lane)
+
+    def agent(self, name: str, rank: int, names: list[str], timeout_s: float, threads: int) -> Any:
+        """An agent that has not started."""
+        return self._agent_module.Agent(self.link, name, rank, names, timeout_s, threads)
+
+    def join_group(
+        self, name: str, rank: int, names: list[str], *, timeout_s: float, threads: int
+    ) -> None:
+        """What ``init_rpc`` does for a group whose names are known: autograd, agent, barrier
+        (torch/distributed/rpc/__init__.py and backend_registry.py)."""
+        dist_autograd._init(rank)
+        self.start_agent(self.agent(name, rank, names, timeout_s, threads), timeout_s)
+
+    def start_agent(self, agent: Any, timeout_s: float) -> None:
+        rpc.api._init_rpc_states(agent)
+        self.ask("barrier", "start")  # nobody is called before it can be
+        rpc.api._all_gather(None, timeout=timeout_s)
+        self.ask("barrier", "init")
+
+    def init_backend(
+        self,
+        backend: Any,
+        store: Any,
+        name: str,
+        rank: int,
+        world_size: int | None,
+        rpc_backend_options: Any,
+    ) -> Any:
+        """In the place of ``backend_registry.init_backend``: an agent whose network is the
+        coordinator. Raises RuntimeError for a group whose size is not given."""
+        if not world_size:
+            raise RuntimeError("the engine torch runs groups of a given world_size only")
+        options = rpc_backend_options
+        names = self.ask("join", name, rank, world_size)
+        if isinstance(names, Exception):
+            raise names
+        threads = getattr(options, "num_worker_threads", 16)
+        agent = self.agent(name, rank, names, options.rpc_timeout, threads)
+        self.start_agent(agent, options.rpc_timeout)
+        return agent
+
+
+def debug_info() -> dict[str, int]:
+    """Counters of RRefs, of the agent and of autograd; none if RPC does not run here."""
+    if not rpc.api._is_current_rpc_agent_set():
+        return {}
+    info: dict[str, Any] = dict(rpc._get_debug_info())
+    return {key: int(value) for key, value in info.items()}
+

@@ -1,0 +1,73 @@
+"""Keeps failures as they are found, before anybody is told of them.
+
+A store that cannot be used (a folder that is read-only, a full disk) is told once and does not
+end the campaign: its failures are printed all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from sim.store import Kept, Store, StoreError
+
+if TYPE_CHECKING:
+    from sim.fuzz import Failure
+    from sim.scenario_file import SavedScenario
+
+
+class Keeper:
+    """Writes failures into the store of the working directory; ``warn`` gets a line if it cannot.
+
+    The store is opened with the first failure: a campaign that finds none leaves nothing behind.
+    """
+
+    def __init__(self, warn: Callable[[str], object]) -> None:
+        self._warn = warn
+        self._store: Store | None = None
+        self._broken = False
+
+    def __enter__(self) -> Keeper:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        if self._store is not None:
+            self._store.__exit__(exc_type, exc, tb)
+
+    def keep(self, saved: SavedScenario, *, found_by: str, text: str) -> Kept | None:
+        """Write it down; None if that was not possible."""
+        if self._broken:
+            return None
+        try:
+            if self._store is None:
+                self._store = Store().__enter__()
+            return self._store.keep(saved, found_by=found_by, text=text)
+        except StoreError as error:
+            self._broken = True
+            self._warn(f"failures are not kept: {error}")
+            return None
+
+
+def failed_scenario(
+    failure: Failure, *, profile: str | None = None, device: str = "cpu"
+) -> SavedScenario:
+    """The scenario of a campaign's failure, with what is expected of a replay."""
+    from sim.replay import saved_scenario, seed_scenario
+    from sim.scenario_file import Expected
+
+    saved = saved_scenario(seed_scenario(failure.seed, profile), device=device)
+    first = failure.violation
+    expected = Expected(
+        digest=failure.digest or None,
+        outcome="failed",
+        property=first.property,
+        what=first.what,
+    )
+    return replace(saved, expected=expected)

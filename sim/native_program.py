@@ -1,0 +1,174 @@
+"""Runs a program on PyTorch's compiled engine, on the simulated network.
+
+with Zygote(MODULES) as zygote:
+    run = run_native(program, zygote, seed=7, latency="lognormal:0.001:0.5")
+    assert not differences(program, interpret(program), run.outcome)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from model.outcome import Gradients, Outcome, StepOutcome
+from model.program import Program
+from real.tracing import TABLES_COUNTED
+from sim.native_cluster import NativeCluster
+from sim.native_worker import Death, NativeWorker
+from sim.native_zygote import Zygote
+from sim.scheduler import Livelock
+
+#: what the process that is copied imports
+MODULES = ("sim.native_guest",)
+_ENTRY = "sim.native_guest:main"
+
+
+@dataclass
+class NativeRun:
+    """A finished run; as :class:`sim.program_run.ProgramRun`."""
+
+    program: Program
+    cluster: NativeCluster
+    outcome: Outcome = field(default_factory=Outcome)
+    waits: list[str] = field(default_factory=list)
+    crash: str | None = None
+    #: of each worker, when all was over but the shutdown: its counters
+    tables: list[dict[str, int]] = field(default_factory=list)
+
+    @property
+    def deaths(self) -> list[Death]:
+        return self.cluster.deaths
+
+
+class _Play:
+    """A program on a cluster: what its workers ask."""
+
+    def __init__(self, run: NativeRun, *, linger: bool, quiet: bool) -> None:
+        self.run = run
+        self.cluster = run.cluster
+        self.linger = linger
+        self.quiet = quiet
+        self.done: dict[NativeWorker, int] = {}
+        self.settled: dict[NativeWorker, int] = {}
+        self.ended: set[int] = set()
+        #: gradients after each backward pass, by trainer, step and context
+        self.passes: dict[tuple[int, int, int], list[Gradients]] = {}
+        for name in ("hello", "done", "settle", "end", "pass"):
+            self.cluster.answers[name] = getattr(self, f"_{name}")
+
+    def _hello(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
+        self.cluster.answer(
+            worker, question, (worker.rank, self.run.program, self.linger, self.quiet)
+        )
+
+    def _done(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        if rest[0] is not None and self.run.crash is None:
+            self.run.crash = rest[0]
+        if self.linger:
+            self.cluster.answer(worker, question, None)
+            return
+        self.done[worker] = question
+        if len(self.done) == self.cluster.size:
+            for each, number in self.done.items():
+                self.cluster.answer(each, number, None)
+
+    def _settle(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
+        self.settled[worker] = question
+
+    def _end(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
+        self.ended.add(worker.rank)
+
+    def _pass(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        trainer, step, context = rest
+
+        def collect() -> None:
+            found: Gradients = {}
+            for each in self.cluster.workers:
+                found.update(self.cluster.call(each, "gradients", context) or {})
+            self.passes.setdefault((trainer, step, context), []).append(found)
+            self.cluster.answer(worker, question, None)
+
+        self.cluster.runtime.call_later(0.0, collect)
+
+    def play(self) -> None:
+        cluster = self.cluster
+        cluster.launch()
+        cluster.run()
+        if len(self.settled) == cluster.size:
+            self.count()
+            for worker, question in self.settled.items():
+                cluster.answer(worker, question, None)
+            cluster.run()
+        if len(self.ended) < sum(worker.alive for worker in cluster.workers):
+            self.run.waits = cluster.waits()
+
+    def count(self) -> None:
+        """What the workers' tables hold when nothing is under way."""
+        for worker in self.cluster.workers:
+            counters = self.cluster.call(worker, "debug_info") or {}
+            self.run.tables.append(counters)
+            if counters and worker.tracer.enabled:
+                worker.tracer.emit(
+                    TABLES_COUNTED,
+                    counters["num_owner_rrefs"],
+                    counters["num_forks"],
+                    counters["num_pending_users"],
+                    0,  # PyTorch does not tell of children, of those who wait for an owner,
+                    0,  # and of confirmed users
+                    0,
+                    counters["num_autograd_contexts"],
+                    counters["num_current_backward_passes"],
+                )
+
+    def gather(self) -> None:
+        """Put together what the workers have of the outcome, also those that hang."""
+        outcome = self.run.outcome
+        leaves: dict[int, Any] = {}
+        for trainer, step, _ in self.run.program.steps:
+            outcome.steps[trainer, step] = StepOutcome()
+        for worker in self.cluster.workers:
+            said = self.cluster.call(worker, "outcome")
+            if said is None:
+                continue
+            theirs, values = said
+            leaves.update(values)
+            for part in dataclasses.fields(outcome):
+                mine, more = getattr(outcome, part.name), getattr(theirs, part.name)
+                if isinstance(mine, dict):
+                    mine.update(more)
+                elif isinstance(mine, float):
+                    outcome.retained += more
+        for (trainer, step, context), passes in self.passes.items():
+            step_outcome = outcome.steps[trainer, step]
+            if step_outcome.context == context:
+                step_outcome.passes = passes
+        outcome.leaves = [leaves[n] for n in range(len(self.run.program.leaves)) if n in leaves]
+
+
+def run_native(
+    program: Program,
+    zygote: Zygote,
+    *,
+    linger: bool = False,
+    quiet: bool = True,
+    **options: Any,
+) -> NativeRun:
+    """Run ``program`` on a :class:`NativeCluster` made with ``options``.
+
+    A hang is told in :attr:`NativeRun.waits`; what a worker process died of in
+    :attr:`NativeRun.deaths`; and an error that no program can cause in :attr:`NativeRun.crash`.
+    """
+    cluster = NativeCluster(program.workers, zygote, _ENTRY, **options)
+    run = NativeRun(program, cluster)
+    with cluster:
+        play = _Play(run, linger=linger, quiet=quiet)
+        try:
+            play.play()
+        except (TimeoutError, Livelock) as error:
+            run.crash = f"{type(error).__name__}: {error}"
+            return run
+        play.gather()
+    if cluster.deaths and run.crash is None:
+        run.crash = str(cluster.deaths[0])
+    return run

@@ -1,0 +1,140 @@
+"""Inside a worker process of the engine ``torch``: what programs call, answered by stock PyTorch.
+
+The functions of a program (sim/program_host.py and what it imports) call ``real.rpc.api`` and
+``real.autograd.api``. Here these names stand for ``torch.distributed.rpc`` and
+``torch.distributed.autograd``, and a task of the runtime is a thread: the same program text runs
+on both engines. :func:`install` must come before the first import of any of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed.autograd as dist_autograd
+import torch.distributed.rpc as rpc
+from torch.distributed.optim import DistributedOptimizer
+
+from real.native.here import Here
+
+#: the first lane of the threads that a program starts: behind those of the agent
+FIRST_LANE = 100
+_lanes = itertools.count(FIRST_LANE)
+_local = threading.local()
+
+
+class _FutureType(type(torch.futures.Future)):  # type: ignore[misc]
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.futures.Future)
+
+
+class Future(torch.futures.Future, metaclass=_FutureType):  # type: ignore[type-arg, misc]
+    """A future as programs make them: by the names that the port's has."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return super().__new__(cls)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def mark_completed(self, value: Any) -> None:
+        self.set_result(value)
+
+    def set_error(self, error: Exception) -> None:
+        self.set_exception(error)
+
+
+def completed(value: Any) -> torch.futures.Future[Any]:
+    future: torch.futures.Future[Any] = torch.futures.Future()
+    future.set_result(value)
+    return future
+
+
+class StockRuntime:
+    """Tasks are threads, and time is the coordinator's."""
+
+    def now(self) -> float:
+        return Here.process().now()
+
+    def sleep(self, seconds: float) -> None:
+        Here.process().sleep(seconds)
+
+    def spawn(self, fn: Callable[..., object], *args: Any, name: str, **_: object) -> None:
+        lane = next(_lanes)
+
+        def run() -> None:
+            Here.process().set_lane(lane)
+            fn(*args)
+
+        threading.Thread(target=run, name=name, daemon=True).start()
+
+
+class StockWorker:
+    """What a program finds on its worker."""
+
+    def __init__(self) -> None:
+        self.locals: dict[str, Any] = {}
+        self.runtime = StockRuntime()
+
+
+_WORKER = StockWorker()
+
+
+def current_worker() -> StockWorker:
+    return _WORKER
+
+
+def current_task() -> Any:
+    """The running thread, as far as a program looks at it."""
+    task = getattr(_local, "task", None)
+    if task is None:
+        task = _local.task = types.SimpleNamespace(
+            worker=_WORKER, runtime=_WORKER.runtime, locals={}, name="task"
+        )
+    return task
+
+
+class ThreadLocalDistAutogradContext:
+    """The context that a gradient belongs to, while hooks of an AccumulateGrad run."""
+
+    @staticmethod
+    def get_context_ptr() -> Any:
+        context_id = Here.process().hook_context()
+        return None if context_id is None else types.SimpleNamespace(context_id=context_id)
+
+
+def install() -> None:
+    """Let the names of the port's modules stand for those of PyTorch."""
+    for name in ("real.rpc.api", "real.autograd.api", "real.future", "real.runtime"):
+        if name in sys.modules:
+            raise RuntimeError(f"{name} has been imported already")
+    _stand_in("real.rpc.api", vars(rpc.api), vars(rpc))
+    _stand_in("real.autograd.api", vars(dist_autograd))
+    _stand_in(
+        "real.autograd.context", {"ThreadLocalDistAutogradContext": ThreadLocalDistAutogradContext}
+    )
+    _stand_in("real.future", {"Future": Future, "completed": completed})
+    _stand_in(
+        "real.runtime",
+        {
+            "current_worker": current_worker,
+            "current_task": current_task,
+            "current_task_or_none": current_task,
+        },
+    )
+    _stand_in("real.rpc.functions", vars(rpc.functions))
+    _stand_in("real.rpc.optimizer", {"DistributedOptimizer": DistributedOptimizer})
+
+
+def _stand_in(name: str, *sources: dict[str, Any]) -> None:
+    module = types.ModuleType(name)
+    for source in sources:
+        module.__dict__.update({k: v for k, v in source.items() if not k.startswith("__")})
+    sys.modules[name] = module
+    parent, _, last = name.rpartition(".")
+    setattr(__import__(parent, fromlist=["*"]), last, module)
