@@ -32,6 +32,7 @@ AsideKind = Literal[
     "second pass",
     "freed graph",
     "failed pass again",
+    "stop at an error",
     "released by a hook",
     "released meanwhile",
     "leaf context",
@@ -79,9 +80,10 @@ def expected(aside: Aside, home: int) -> str:
     to = aside.worker
     if aside.kind == "slow creation" and to == home:
         return "no error but 1; 1"  # what is here is waited for, however long it takes
-    if aside.kind == "failed pass again":
+    if aside.kind in ("failed pass again", "stop at an error"):
         way = f"Error on Node {home}: " + (f"Error on Node {to}: " if to != home else "")
-        return f"RuntimeError: {way}{_PLANTED}; none; [2.0, 4.0]"
+        after = "none; [2.0, 4.0]" if aside.kind == "failed pass again" else "[]"
+        return f"RuntimeError: {way}{_PLANTED}; {after}"
     return _EXPECTED[aside.kind].replace("<to>", str(to))
 
 
@@ -91,7 +93,7 @@ _EXPECTED: dict[AsideKind, str] = {
     "late reference": f"RuntimeError: {TIMED_OUT}",
     "late creation": "[True, True]; True",
     "slow creation": f"RuntimeError: {TIMED_OUT}; 1",
-    "failed creation": f"RpcError: {_HANDLER}; RuntimeError: {_HANDLER}",
+    "failed creation": f"RuntimeError: {_HANDLER}; RpcError: {_HANDLER}; RuntimeError: {_HANDLER}",
     "callbacks": "3; 4; [3, 5]; RuntimeError: Got the following error when running the callback: "
     f"AsideError: {_PLANTED}",
     "operator error": f"RuntimeError: {_OPERATOR}; RuntimeError: {_OPERATOR}",

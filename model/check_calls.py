@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from model.asides import expected
+from model.program import exchanged
 from model.run import Property, Run, Violation, named
 
 
@@ -15,10 +16,12 @@ def CALLS(run: Run) -> Iterator[Violation]:  # noqa: N802
     has its type and names its worker, whether the function, an operator, a callback or pickling
     raised it; a creation that failed or came too late can be neither fetched nor passed on; a
     pass does not begin where one runs, does not go on where its context is released, and frees
-    what it must; hooks are called in their order, under the context of their gradient.
+    what it must; hooks are called in their order, under the context of their gradient. What
+    workers exchange is, in each round, what each of them gave in that round.
     """
     if run.program is None or run.got is None:
         return
+    yield from _gathers(run)
     for trainer, number, step in run.program.steps:
         home = run.program.trainers[trainer].worker
         for index, aside in enumerate(step.asides):
@@ -32,6 +35,18 @@ def CALLS(run: Run) -> Iterator[Violation]:  # noqa: N802
                     f"{where}, from worker {home} to {aside.worker}: {wanted}",
                     "no end" if line is None else line,
                 )
+
+
+def _gathers(run: Run) -> Iterator[Violation]:
+    assert run.program is not None and run.got is not None
+    workers = range(run.program.workers)
+    for round in range(run.program.gathers):
+        wanted = {f"worker{worker}": exchanged(worker, round) for worker in workers}
+        for worker in workers:
+            got = run.got.gathers.get((worker, round))
+            if got != wanted and not (got is None and (run.stuck or run.hangs or run.crash)):
+                what, where = "what workers exchanged", f"round {round} on worker {worker}"
+                yield Violation("calls", what, f"{where}: {wanted}", str(got))
 
 
 PROPERTIES: tuple[Property, ...] = (CALLS,)

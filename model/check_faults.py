@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from model.compare import EXACT, compare
-from model.faulted import faults_of
+from model.faulted import own_time
 from model.outcome import StepOutcome
 from model.run import Property, Run, Violation, named
 from real import tracing
 
 #: how much later than at its time a timeout may be noticed, in seconds: reading a clock takes some
 _SLACK_S = 0.01
-#: faults of a worker after which its own time is not that of the others
-_OWN_TIME = frozenset({"pause", "slow_cpu", "clock_skew"})
 
 
 @named("timeouts")
@@ -28,7 +26,7 @@ def TIMEOUTS(run: Run) -> Iterator[Violation]:  # noqa: N802
         _, worker, _, _, values = records[n]
         if values[3]:
             started[worker, values[0]] = n
-    own = {records[n][4][2] for n in faults_of(run).injected if records[n][4][0] in _OWN_TIME}
+    own = own_time(run)
     for n in run.of(tracing.CALL_ENDED):
         time_s, worker, _, _, values = records[n]
         began = started.get((worker, values[0]))

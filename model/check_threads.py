@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from model.faulted import own_time
 from model.run import Property, Run, Violation, named
 from real import tracing
 
@@ -72,10 +73,11 @@ def THREADS(run: Run) -> Iterator[Violation]:  # noqa: N802
             kind = calls.get((src, id), kind)
         if kind not in _MAY_WAIT:
             started[task] = (n, kind)
+    own = own_time(run)
     for n in run.of(tracing.TASK_ENDED):
-        time_s, _, task, _, _ = records[n]
+        time_s, worker, task, _, _ = records[n]
         began = started.get(task)
-        if began is not None and time_s > records[began[0]][0]:
+        if began is not None and worker not in own and time_s > records[began[0]][0]:
             seen = f"{time_s - records[began[0]][0]:.6f} s"
             yield run.violation(
                 "threads", f"a thread held by {began[1]}", "no time", seen, began[0], n

@@ -26,6 +26,8 @@ RETRIES = {
 }
 #: faults that end a worker, or what it is doing
 _HARD = frozenset({"crash", "shutdown", "allocation", "raise"})
+#: those after which a worker's own time is not that of the others
+_OWN_TIME = frozenset({"pause", "slow_cpu", "clock_skew"})
 #: those after which a worker's memory is gone
 _GONE = frozenset({"crash", "shutdown"})
 
@@ -194,6 +196,16 @@ def faults_of(run: Run) -> Faults:
     if known is None:
         known = run.__dict__["_faults"] = Faults(run)
     return known
+
+
+def own_time(run: Run) -> set[int]:
+    """The workers that stood still, were slow, or have a clock of their own."""
+    found: set[int] = set()
+    for n in run.of(tracing.FAULT_INJECTED):
+        kind, _, worker = run.records[n][4][:3]
+        if kind in _OWN_TIME:
+            found.add(worker)
+    return found
 
 
 def explained(error: str) -> bool:

@@ -156,5 +156,6 @@ FEATURES: dict[str, Feature] = {
     "post-accumulate hook": leaf_hook("post_accumulate"),
     "optimizer step": lambda p: sum(step.optimize for _, _, step in p.steps),
     # beside the computation
+    "all workers exchange objects": lambda p: p.gathers,
     **{f"aside: {kind}": aside(kind) for kind in ASIDES},
 }

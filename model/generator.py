@@ -32,6 +32,7 @@ _LARGEST_LEAF = {"exact": 3.0, "float": 2.0}
 _LR = {"exact": 1.0, "float": 0.25}
 #: scenes beside one step
 _MOST_ASIDES = 2
+_MOST_GATHERS = 3
 #: gradients that an optimizer may take a step with
 _MOST_STEPPED = 2.0**10
 
@@ -70,6 +71,7 @@ class _ProgramDrawing:
                 for number in range(profile.trainers)
             ),
             mode=profile.mode,
+            gathers=choices.integer("gathers", 0, _MOST_GATHERS) if profile.gathers else 0,
         )
 
     def _draw_leaf(self, number: int) -> Leaf:

@@ -54,6 +54,8 @@ class Outcome:
     broken: dict[int, str] = field(default_factory=dict)
     #: what came of asides, by (trainer, step, aside); of a run on workers
     asides: dict[tuple[int, int, int], str] = field(default_factory=dict)
+    #: what each worker had of each round of exchange, by (worker, round); of a run on workers
+    gathers: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
 
 
 def differences(program: Program, expected: Outcome, got: Outcome) -> list[str]:

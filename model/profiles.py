@@ -59,6 +59,7 @@ _WEIGHTS = {
     "keep": 3,
     "odd shapes": 3,
     "asides": 4,
+    "gathers": 2,
 }
 _FEATURES = tuple(name for name, weight in _WEIGHTS.items() for _ in range(weight))
 _MOST_FEATURES = 14
@@ -109,6 +110,7 @@ class Profile(NamedTuple):
     embedding: bool
     odd_shapes: bool
     asides: bool
+    gathers: bool
 
 
 def draw_profile(choices: Choices, limits: Limits) -> Profile:
@@ -150,6 +152,7 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
         embedding="embedding" in has,
         odd_shapes="odd shapes" in has,
         asides=limits.asides and "asides" in has,
+        gathers="gathers" in has,
     )
 
 

@@ -193,6 +193,8 @@ class Program:
     leaves: tuple[Leaf, ...]
     trainers: tuple[Trainer, ...]
     mode: Mode = "exact"
+    #: rounds in which all workers exchange an object each before trainers begin
+    gathers: int = 0
     version: int = VERSION
 
     @property
@@ -215,3 +217,8 @@ def travels(program: Program, index: int, op: Op, input: Input) -> bool:
         return False
     is_leaf, number = source(program, index, input)
     return not (is_leaf and not op.builtin and program.leaves[number].owner == op.worker)
+
+
+def exchanged(worker: int, round: int) -> int:
+    """What a worker gives in a round of exchange: no other worker, and no other round, the same."""
+    return round * 1000 + worker

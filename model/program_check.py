@@ -23,6 +23,7 @@ MOST_ELEMENTS = 1 << 20
 #: workers on the way, which makes calls four deep
 MOST_VIA = 3
 MOST_TIMES = 100
+MOST_GATHERS = 100
 
 
 class ProgramError(ValueError):
@@ -34,6 +35,10 @@ def check_program(program: Program, *, place: str = "program") -> None:
     if not 1 <= program.workers <= MOST_WORKERS:
         raise ProgramError(
             f"{place}.workers: {program.workers} is not between 1 and {MOST_WORKERS}"
+        )
+    if not 0 <= program.gathers <= MOST_GATHERS:
+        raise ProgramError(
+            f"{place}.gathers: {program.gathers} is not between 0 and {MOST_GATHERS}"
         )
     if not program.leaves:
         raise ProgramError(f"{place}.leaves: there is none")

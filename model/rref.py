@@ -40,6 +40,8 @@ class Breach(NamedTuple):
     what: str
     expected: str
     seen: str
+    #: what is left, where that is the breach
+    about: Fork | Value | None = None
 
 
 @dataclass
@@ -61,6 +63,11 @@ class Fork:
     removed: int = 0
     #: its creation or its introduction to the owner has failed
     failed: bool = False
+    #: the worker and task that announced it, and when (the number of the event)
+    announced_by: tuple[int, int] = (-1, -1)
+    announced: int = -1
+    #: the process that had the user has ended
+    orphaned: bool = False
 
     @property
     def in_use(self) -> bool:
@@ -81,6 +88,8 @@ class Value:
     #: what fetches saw, and the first one
     fetched: tuple[str | None] | None = None
     forks: dict[Id, Fork] = field(default_factory=dict)
+    #: the process that had it has ended
+    lost: bool = False
 
 
 class Protocol:
@@ -92,6 +101,10 @@ class Protocol:
         #: by task: the users that the request it reads brought, and by request the same
         self._reading: dict[int, list[Fork]] = {}
         self._requests: dict[tuple[int, int, int], list[Fork]] = {}
+        #: workers without RPC, by a fault: what they still do is nobody's business
+        self.gone: set[int] = set()
+        #: the number of the next event; whoever feeds a run with faults keeps it
+        self.now = -1
 
     def take(
         self, worker: int, task: int, type: EventType, values: tuple[Any, ...]
@@ -198,6 +211,7 @@ class Protocol:
         if child in self.forks:
             yield Breach("an id was used twice", "a new fork", f"fork {child}")
         new = self._fork(rref, child)
+        new.announced_by, new.announced = (worker, task), self.now
         new.parent, new.pending_child_of = fork, worker
 
     def child_accepted(self, worker: int, task: int, child: Id) -> Iterable[Breach]:
@@ -266,12 +280,18 @@ class Protocol:
                 )
 
     def fork_added(self, worker: int, task: int, rref: Id, fork: Id) -> Iterable[Breach]:
+        if fork not in self.forks:
+            new = self._fork(rref, fork)
+            new.announced_by, new.announced = (worker, task), self.now
         added = self._fork(rref, fork)
         added.added += 1
         if added.known or added.removed:
             seen = "it is there" if added.known else "it was deleted"
             yield Breach("a fork was registered twice", f"fork {fork} once", seen)
         added.known = True
+        value = self._value(rref)
+        if value.worker < 0:
+            value.worker = worker
 
     def fork_deleted(self, worker: int, task: int, rref: Id, fork: Id) -> Iterable[Breach]:
         removed = self._fork(rref, fork)
@@ -323,24 +343,62 @@ class Protocol:
                     "it is pending",
                 )
 
+    # -- processes that end ---------------------------------------------------------------
+
+    def fault(
+        self, worker: int, task: int, kind: str, item: object, target: int, *rest: object
+    ) -> None:
+        """A process ends, and all it had; or there is a new one. Other faults say nothing here."""
+        if kind == "restart":
+            self.gone.discard(target)
+        elif kind in ("crash", "shutdown"):
+            self.gone.add(target)
+            for value in self.values.values():
+                if value.worker == target:
+                    value.present, value.asked_early, value.lost = False, False, True
+                    for fork in value.forks.values():
+                        fork.known = False
+            for fork in self.forks.values():
+                if fork.worker == target and fork.in_use:
+                    fork.stage, fork.orphaned = Stage.DELETED, True
+                if fork.pending_child_of == target:
+                    fork.pending_child_of = -1
+
     # -- the end ----------------------------------------------------------------------------
+
+    def count(self, worker: int) -> tuple[int, ...]:
+        """What the worker's tables hold: owners, forks, pending users, pending children, pending
+        owners, confirmed users."""
+        values = [value for value in self.values.values() if value.worker == worker]
+        users = [fork for fork in self.forks.values() if fork.worker == worker]
+        return (
+            sum(value.present for value in values),
+            sum(fork.known for value in values for fork in value.forks.values()),
+            sum(user.stage is Stage.PENDING for user in users),
+            sum(fork.pending_child_of == worker for fork in self.forks.values()),
+            sum(value.asked_early for value in values),
+            sum(user.stage is Stage.CONFIRMED for user in users),
+        )
 
     def left(self) -> Iterable[Breach]:
         """What is left, for when nothing is under way and nobody holds a reference."""
         for value in self.values.values():
             if value.present:
-                yield Breach("an owner was left", f"{value.id} freed", "it is there")
+                yield Breach("an owner was left", f"{value.id} freed", "it is there", value)
             if value.asked_early:
-                yield Breach("a pending owner was left", f"{value.id} created", "it was not")
+                what = "a pending owner was left"
+                yield Breach(what, f"{value.id} created", "it was not", value)
         for fork in self.forks.values():
             if fork.known:
-                yield Breach("a fork was left", f"fork {fork.id} deleted", "its owner knows it")
+                seen = "its owner knows it"
+                yield Breach("a fork was left", f"fork {fork.id} deleted", seen, fork)
             if fork.in_use:
                 seen = f"it is {fork.stage.value} on worker {fork.worker}"
-                yield Breach("a user was left", f"user {fork.id} deleted", seen)
+                yield Breach("a user was left", f"user {fork.id} deleted", seen, fork)
             if fork.pending_child_of >= 0:
                 seen = f"it is pending on worker {fork.pending_child_of}"
-                yield Breach("a pending child was left", f"child {fork.id} accepted", seen)
+                what = "a pending child was left"
+                yield Breach(what, f"child {fork.id} accepted", seen, fork)
 
 
 def _outcome(error: str | None) -> str:
@@ -369,6 +427,7 @@ _RULES: dict[EventType, _Rule] = {
     tracing.HANDLER_RESUMED: Protocol.handler_resumed,
     tracing.HANDLER_ENDED: Protocol.handler_ended,
     tracing.UDF_STARTED: Protocol.udf_started,
+    tracing.FAULT_INJECTED: Protocol.fault,
 }
 #: the events that the state machine reads
 TYPES = tuple(_RULES)

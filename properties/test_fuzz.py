@@ -8,7 +8,7 @@ import pytest
 
 from properties.commands import ROOT, squall
 from real.autograd.container import DistAutogradContainer
-from sim.fuzz import Campaign, Failure, Verdict, judge_all, run_campaign, scenario_of
+from sim.fuzz import Campaign, Failure, Given, Verdict, judge_all, run_campaign, scenario_of
 
 SEEDS = range(30)
 
@@ -21,8 +21,8 @@ def test_a_seed_is_a_scenario() -> None:
 
 
 def test_the_verdicts_do_not_depend_on_the_number_of_processes() -> None:
-    alone = list(judge_all(SEEDS, with_features=True))
-    shared = list(judge_all(SEEDS, jobs=2, with_features=True))
+    alone = list(judge_all(SEEDS, Given(stats=True)))
+    shared = list(judge_all(SEEDS, Given(stats=True), jobs=2))
     assert [verdict.seed for verdict in shared] == list(SEEDS)
     assert shared == alone
     assert alone[0].digest and not alone[16].digest  # the first was run twice

@@ -109,6 +109,20 @@ def test_a_process_that_dies_is_contained() -> None:
     assert result.by == "crash"
 
 
+def test_a_process_that_somebody_ends_is_no_verdict() -> None:
+    """SIGKILL comes from outside: from a person, or from a system that runs out of memory."""
+    ended = Mutant(
+        name="ended",
+        place="rpc.agent:RpcAgent._served",
+        old="self.server_active_calls -= 1",
+        new="__import__('os').kill(__import__('os').getpid(), 9)",
+        wrong="somebody ends the process",
+    )
+    (result,) = run_mutants([ended], seconds=20)
+    assert not result.killed
+    assert result.problem is not None and "SIGKILL" in result.problem
+
+
 def test_a_campaign_over_given_seeds_ends_with_them() -> None:
     harmless = Mutant(
         name="harmless", place="future:Future.value", old="return value", new="return (value)",

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from hypothesis import Phase, note, settings
+from hypothesis import Phase, currently_in_test_context, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -171,7 +171,8 @@ class References(RuleBasedStateMachine):
         return [links[link] for link in sorted(links)]
 
     def _deliver(self, message: Message) -> None:
-        note(f"{message.src} -> {message.dst}: {message.type.name} {message.about}")
+        if currently_in_test_context():
+            note(f"{message.src} -> {message.dst}: {message.type.name} {message.about}")
         self.held.deliver(message)
         del message
         self._settle()

@@ -105,6 +105,7 @@ PASS_ENDED = EventType("pass_ended", "context error outstanding not_ready depend
 # -1 if it is about none; nth: which message of its type on its link, from 1, 0 if nobody counts;
 # number: of that copy, or -1; detail: how, how much
 FAULT_INJECTED = EventType("fault_injected", "kind item worker src dst type nth number detail")
+FAULTS_HEALED = EventType("faults_healed", "")  # from here on none is injected
 DUPLICATE_IGNORED = EventType("duplicate_ignored", "src type id")  # by the agent that it came to
 # fmt: on
 

@@ -167,10 +167,11 @@ def slow_creation(to: int) -> str:
 
 def failed_creation(to: int) -> str:
     """An RRef whose function could not even be read has the error in the place of a value."""
+    early = error_of(rpc.remote(to, echo, args=(Unreadable(),)).to_here)
     rref = rpc.remote(to, echo, args=(Unreadable(),))
     created = error_of(lambda: rref._get_future().wait())
     fetched = error_of(rref.to_here)
-    return f"{created}; {fetched}"
+    return f"{early}; {created}; {fetched}"
 
 
 def callbacks(to: int) -> str:

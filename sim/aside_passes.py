@@ -20,6 +20,9 @@ from real.rpc.optimizer import DistributedOptimizer
 from real.runtime import current_task, current_worker
 from sim.aside_calls import error_of, sleep
 
+#: where a worker notes which hooks were called
+_CALLED = "hooks of an aside"
+
 
 def _leaf(*numbers: float) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64, requires_grad=True)
@@ -67,6 +70,21 @@ def _dawdle(context_id: int) -> Callable[[Tensor], None]:
         sleep(SHORT_S)
 
     return hook
+
+
+def two_branches(x: Tensor, context_id: int) -> Tensor:
+    """``x * 2 + x * 3``: the second product is reached first, and fails."""
+    called: list[str] = []
+    current_worker().locals[_CALLED, context_id] = called
+    first, second = x * 2, x * 3
+    first.register_hook(lambda grad: called.append("first"))
+    second.register_hook(_fail_once(context_id))
+    return first + second
+
+
+def called_hooks(context_id: int) -> list[str]:
+    called: list[str] = current_worker().locals.pop((_CALLED, context_id))
+    return called
 
 
 _HOOKS: dict[str, Callable[[int], Callable[[Tensor], None]]] = {
@@ -120,12 +138,25 @@ def failed_pass_again(to: int) -> str:
     return f"{error}; {before}; {after}"
 
 
+def stop_at_an_error(to: int) -> str:
+    """After an error no node is run on that worker that was ready before."""
+    with autograd.context() as context_id:
+        x = _leaf(1, 2)
+        loss = rpc.rpc_sync(to, two_branches, args=(x, context_id)).sum()
+        error = error_of(lambda: autograd.backward(context_id, [loss]))
+    return f"{error}; {rpc.rpc_sync(to, called_hooks, args=(context_id,))}"
+
+
 def released_by_a_hook(to: int) -> str:
-    """A hook on another worker releases the context: the pass ends with an error that says so."""
+    """A hook on another worker releases the context while further gradients for that worker are
+    to come: the pass ends with an error that says so."""
     context = autograd._new_context()
     context_id = context._context_id()
     x = _leaf(1, 2)
-    loss = rpc.rpc_sync(to, square_with_hook, args=(x, "release", context_id)).sum()
+    later = rpc.rpc_sync(to, square, args=(x,))
+    later.register_hook(_dawdle(context_id))
+    sooner = rpc.rpc_sync(to, square_with_hook, args=(x, "release", context_id))
+    loss = later.sum() + sooner.sum()
     error = error_of(lambda: autograd.backward(context_id, [loss]))
     current_task().autograd_context_id = -1
     return _says_released(error)

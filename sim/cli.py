@@ -142,6 +142,7 @@ def run(
         engine=engine,
         check=check,
     )
+    from sim.keeping import keep_script
     from sim.scenario import ScriptScenario
     from sim.scenario import run as run_scenario
 
@@ -159,12 +160,14 @@ def run(
     if json:
         with stdout_to_stderr(), each_warning_once():
             report = run_scenario(scenario)
-        typer.echo(run_json(report, options))
+        kept = keep_script(scenario, report)
+        typer.echo(run_json(report, options, kept))
     else:
         with each_warning_once():
             report = run_scenario(scenario)
         sys.stdout.flush()
-        print_report(report, options, Console())
+        kept = keep_script(scenario, report)
+        print_report(report, options, Console(), kept)
     if report.outcome == "interrupted":
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if report.ok else FAILED)

@@ -8,6 +8,7 @@ import shlex
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +20,7 @@ from rich.text import Text
 
 from sim.cli_input import ENGINES, MAX_SEED, BadInput, device_name, integer, one_of
 from sim.cli_report import WIDTH
+from sim.plan import NO_FAULTS, Plan
 from sim.keeping import Keeper, failed_scenario
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 FAILED, INTERRUPTED = 1, 130
 DEFAULT_SEEDS = "0:1000"
+PROFILES = ("mild", "rough", "storm")
 MAX_JOBS = 256
 MAX_MINUTES = 60 * 24 * 365
 #: real seconds between two refreshes of the progress bar
@@ -39,6 +42,10 @@ squall fuzz                          (seeds 0 to 999)
 squall fuzz --seeds 0:20000 --jobs 2 --stats
 
 squall fuzz --minutes 60 --json
+
+squall fuzz --seeds 0:5000 --faults storm --stats
+
+squall fuzz --faults plan.json       (the same faults for every program)
 """
 
 
@@ -52,16 +59,32 @@ class FuzzOptions:
     jobs: int
     device: str
     engine: str
+    #: a profile, or the file of a plan; empty for none
+    faults: str = ""
+    plan: Plan = NO_FAULTS
+
+    @property
+    def profile(self) -> str:
+        return self.faults if self.faults in PROFILES else ""
 
 
 def read_fuzz_options(
-    *, seeds: str | None, minutes: str | None, jobs: str, device: str, engine: str
+    *,
+    seeds: str | None,
+    minutes: str | None,
+    jobs: str,
+    device: str,
+    engine: str,
+    faults: str | None = None,
+    require_sometimes: bool = False,
 ) -> FuzzOptions:
     """Raises :class:`BadInput` for the first thing that is wrong."""
     if seeds is not None and minutes is not None:
         raise BadInput("--minutes", minutes, "expected either --seeds or --minutes, got both")
     limit = None if minutes is None else _minutes(minutes)
     first, last = seed_range(seeds or DEFAULT_SEEDS)
+    if require_sometimes and faults is None:
+        raise BadInput("--require-sometimes", "", "expected --faults with it: see --help")
     return FuzzOptions(
         first=first,
         last=MAX_SEED if limit is not None else last,
@@ -69,7 +92,26 @@ def read_fuzz_options(
         jobs=integer("--jobs", jobs, 1, MAX_JOBS),
         engine=one_of("--engine", engine, ENGINES),
         device=device_name(device),
+        faults=faults or "",
+        plan=_plan(faults),
     )
+
+
+def _plan(text: str | None) -> Plan:
+    """The plan in a file, or none for a profile."""
+    if text is None or text in PROFILES:
+        return NO_FAULTS
+    from sim.plan_file import load_plan
+
+    path = Path(text)
+    if not path.is_file():
+        known = ", ".join(PROFILES)
+        problem = f"expected {known} or the file of a fault plan, got {text!r}"
+        raise BadInput("--faults", text, problem)
+    try:
+        return load_plan(path)
+    except ValueError as error:
+        raise BadInput("--faults", text, str(error)) from None
 
 
 def seed_range(text: str) -> tuple[int, int]:
@@ -117,8 +159,24 @@ def fuzz(
     engine: Annotated[
         str, typer.Option(metavar="port", help="Which engine runs the workers.")
     ] = "port",
+    faults: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROFILE|FILE",
+            help="What is to go wrong: mild (only what the protocol makes good), rough or storm, "
+            "drawn for each seed; or a file with a fault plan.",
+            show_default=False,
+        ),
+    ] = None,
     stats: Annotated[
-        bool, typer.Option("--stats", help="Show how often each feature of programs occurred.")
+        bool,
+        typer.Option(
+            "--stats", help="Show how often features, faults and rare situations occurred."
+        ),
+    ] = False,
+    require_sometimes: Annotated[
+        bool,
+        typer.Option("--require-sometimes", help="Fail if some rare situation was never reached."),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -127,17 +185,23 @@ def fuzz(
     The same seeds give the same verdicts in the same order, whatever --jobs says.
     """
     options = read_fuzz_options(
-        seeds=seeds, minutes=minutes, jobs=jobs, device=device, engine=engine
+        seeds=seeds,
+        minutes=minutes,
+        jobs=jobs,
+        device=device,
+        engine=engine,
+        faults=faults,
+        require_sometimes=require_sometimes,
     )
-    from sim.fuzz import run_campaign
+    from sim.fuzz import Given, run_campaign
 
     with _Display(options) as display:
         campaign = run_campaign(
             range(options.first, options.last),
+            Given(options.profile, options.plan, stats or json or require_sometimes),
             minutes=options.minutes,
             jobs=options.jobs,
             device=options.device,
-            with_features=stats or json,
             on_verdict=display.show,
         )
     if json:
@@ -146,7 +210,15 @@ def fuzz(
         print_campaign(campaign, options, Console(), stats=stats)
     if campaign.interrupted:
         raise typer.Exit(INTERRUPTED)
+    if require_sometimes and (never := never_reached(campaign)):
+        sys.stderr.write(f"never reached: {'; '.join(never)}\n")
+        raise typer.Exit(FAILED)
     raise typer.Exit(0 if campaign.ok else FAILED)
+
+
+def never_reached(campaign: Campaign) -> list[str]:
+    """The rare situations that no scenario of a campaign has reached."""
+    return [name for name, count in campaign.sometimes_counts().items() if not count]
 
 
 class _Display:
@@ -207,6 +279,8 @@ def _failure_line(failure: Failure, options: FuzzOptions) -> str:
 def replay(failure: Failure, options: FuzzOptions) -> str:
     """A command line that shows the failure again."""
     words = ["squall", "replay", str(failure.seed)]
+    if options.faults:
+        words += ["--faults", options.faults]
     if options.device != "cpu":
         words += ["--device", options.device]
     return shlex.join(words)
@@ -230,6 +304,9 @@ def campaign_json(campaign: Campaign, options: FuzzOptions) -> str:
             "wall_time_s": campaign.seconds,
             "scenarios_per_second": campaign.scenarios_per_second,
             "features": campaign.feature_counts(),
+            "profile": options.faults or None,
+            "sometimes": campaign.sometimes_counts(),
+            "faults": campaign.fault_counts(),
         },
         allow_nan=False,
     )
@@ -260,7 +337,10 @@ def print_campaign(
         for line in campaign.last_hang:
             console.print(Text(line, style="yellow"), soft_wrap=True)
     if stats:
-        console.print(_features(campaign))
+        console.print(_counts("features of programs", campaign.feature_counts(), campaign))
+        if options.faults:
+            console.print(_counts("rare situations", campaign.sometimes_counts(), campaign))
+            console.print(_faults(campaign))
     table = Table.grid(padding=(0, 3))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -281,12 +361,21 @@ def print_campaign(
     )
 
 
-def _features(campaign: Campaign) -> Table:
-    table = Table(title="features of programs", title_justify="left", box=None, padding=(0, 2))
-    table.add_column("feature")
+def _faults(campaign: Campaign) -> Table:
+    table = Table(title="faults", title_justify="left", box=None, padding=(0, 2))
+    table.add_column("kind")
+    table.add_column("times", justify="right")
+    for kind, count in campaign.fault_counts().items():
+        table.add_row(kind, f"{count:,}", style="" if count else "bold red")
+    return table
+
+
+def _counts(title: str, counts: dict[str, int], campaign: Campaign) -> Table:
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2))
+    table.add_column("what")
     table.add_column("scenarios", justify="right")
     table.add_column("", justify="right")
-    for name, count in campaign.feature_counts().items():
+    for name, count in counts.items():
         share = f"{100 * count / campaign.scenarios:.1f} %" if campaign.scenarios else ""
         table.add_row(name, f"{count:,}", share, style="" if count else "bold red")
     return table

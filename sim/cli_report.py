@@ -13,13 +13,14 @@ from rich.text import Text
 if TYPE_CHECKING:
     from sim.cli_input import BadInput, RunOptions
     from sim.report import ProcessError, Report
+    from sim.store import Kept
 
 WIDTH = 100
 MISMATCHES_SHOWN = 10
 NOT_COMPARABLE_SHOWN = 3
 
 
-def run_json(report: Report, options: RunOptions) -> str:
+def run_json(report: Report, options: RunOptions, kept: Kept | None = None) -> str:
     """The object of ``squall run --json``; its keys are in docs/json.md."""
     return json.dumps(
         {
@@ -29,6 +30,7 @@ def run_json(report: Report, options: RunOptions) -> str:
             "latency": options.latency,
             "device": options.device,
             "command": options.command(),
+            "replay": None if kept is None else kept.replay,
         },
         allow_nan=False,
     )
@@ -51,7 +53,9 @@ def outcome_json(outcome: str, message: str) -> str:
     return json.dumps({"outcome": outcome, "message": message})
 
 
-def print_report(report: Report, options: RunOptions, console: Console) -> None:
+def print_report(
+    report: Report, options: RunOptions, console: Console, kept: Kept | None = None
+) -> None:
     """Failures, the summary, and the command that repeats the run."""
     console = Console(file=console.file, width=min(WIDTH, console.width), highlight=False)
     console.print()
@@ -67,6 +71,9 @@ def print_report(report: Report, options: RunOptions, console: Console) -> None:
         )
     )
     console.print(Text(f"again: {options.command()}", style="dim"), soft_wrap=True)
+    if kept is not None:
+        text = f"kept, script and all: {kept.replay}"
+        console.print(Text(text, style="dim"), soft_wrap=True)
 
 
 def _summary(report: Report, options: RunOptions) -> RenderableType:

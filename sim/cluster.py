@@ -6,29 +6,41 @@ with Cluster(2, seed=7, latency="lognormal:0.001:0.5") as cluster:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from real.rpc import api, options
 from real.rpc.constants import DEFAULT_NUM_WORKER_THREADS, DEFAULT_RPC_TIMEOUT_S
+from real.rpc.state import rpc_state
 from real.tracing import NULL_TRACER, TABLES_COUNTED, Observer
 from real.worker import Worker
 from sim.compat.isolation import TorchIsolation
+from sim.faults import Faults
 from sim.garbage import collect, deterministic_garbage
 from sim.latency import LatencyModel
 from sim.network import Network
-from sim.scheduler import Order, SimRuntime
+from sim.ordering import Recorded
+from sim.plan import NO_FAULTS, Order, Plan, Schedule
+from sim.processes import Processes
+from sim.scheduler import SimRuntime
 from sim.stuck import Deadlock, explain
 from sim.trace import Trace
+
+logger = logging.getLogger(__name__)
 
 
 class Cluster:
     """Workers ``worker0`` … ``worker{n-1}`` of one RPC group, in virtual time.
 
-    ``trace`` False keeps no events. Raises :class:`Deadlock` from :meth:`run` when nothing can
-    happen any more and somebody still waits.
+    ``trace`` False keeps no events. ``faults``: what is to go wrong; its schedule, if it has one,
+    takes the place of ``order``, and with the order pct messages take no time but what faults
+    add, so that nothing but priorities orders them. ``record_schedule``: keep in
+    :attr:`schedule_log` what went before what. Raises :class:`Deadlock` from :meth:`run` when
+    nothing can happen any more and somebody still waits.
     """
 
     def __init__(
@@ -38,7 +50,9 @@ class Cluster:
         seed: int = 0,
         latency: LatencyModel | str = "0",
         bandwidth_bytes_per_s: float | None = None,
-        order: Order = "fifo",
+        order: Order | Schedule = "fifo",
+        faults: Plan = NO_FAULTS,
+        record_schedule: bool = False,
         trace: bool = True,
         observer: Observer | None = None,
         num_worker_threads: int = DEFAULT_NUM_WORKER_THREADS,
@@ -47,7 +61,15 @@ class Cluster:
     ) -> None:
         self.size = workers
         self._isolation = TorchIsolation()
+        if faults.schedule != Schedule():
+            order = faults.schedule
+        if isinstance(order, Schedule) and order.order == "pct":
+            latency, bandwidth_bytes_per_s = "0", None
         self.runtime = SimRuntime(seed=seed, order=order, isolation=self._isolation)
+        #: how the run's order deviates from first come, first served, if that is recorded
+        self.schedule_log: Recorded | None = (
+            self.runtime.record_schedule() if record_schedule else None
+        )
         self.runtime.max_steps = max_steps
         self.trace = Trace(observer=observer)
         tracer = self.trace.tracer(self.runtime) if trace else NULL_TRACER
@@ -58,14 +80,27 @@ class Cluster:
             bandwidth_bytes_per_s=bandwidth_bytes_per_s,
             tracer=tracer,
         )
+        self._traced = trace
         self.workers: list[Worker] = []
+        #: ranks whose process ended before its time, those that have been restarted included
+        self.casualties: dict[int, None] = {}
+        #: what a restarted worker does once it is in its group again
+        self.on_restart: Callable[[int], Any] | None = None
+        self.faults = Faults(faults, self.network, self) if faults else None
         for rank in range(workers):
-            worker = Worker(self.runtime, self.network, name=f"worker{rank}")
-            if trace:
-                worker.tracer = self.trace.tracer(self.runtime, worker)
-            self.workers.append(worker)
+            self.workers.append(self._process(rank, 0))
         self.rpc_timeout_s = rpc_timeout_s
-        self.num_worker_threads = num_worker_threads
+        if self.faults is not None and faults.begin == "launch":
+            self.faults.begin()
+        #: how many workers have yet to join before the faults begin
+        self._to_join = workers
+        self._joined = self.runtime.event("all workers to join")
+        self._threads = [
+            num_worker_threads
+            if self.faults is None
+            else self.faults.threads(rank, num_worker_threads)
+            for rank in range(workers)
+        ]
         self._open = ExitStack()
 
     def __enter__(self) -> Cluster:
@@ -89,11 +124,18 @@ class Cluster:
             rank=rank,
             world_size=self.size,
             rpc_backend_options=options.TensorPipeRpcBackendOptions(
-                num_worker_threads=self.num_worker_threads,
+                num_worker_threads=self._threads[rank],
                 rpc_timeout=self.rpc_timeout_s,
                 init_method="sim://cluster",
             ),
         )
+        self._to_join -= 1
+        if self.faults is None:
+            return
+        if self._to_join == 0:
+            self.faults.begin()
+            self._joined.set()
+        self._joined.wait()  # nobody is ahead of the faults
 
     def run(
         self, main: Callable[[int], Any] | Sequence[Callable[[], Any]], *, shutdown: bool = True
@@ -107,6 +149,7 @@ class Cluster:
         finished: list[int] = []
 
         def process(rank: int) -> None:
+            worker = self.workers[rank]
             try:
                 self.init_rpc(rank)
                 if callable(main):
@@ -116,21 +159,135 @@ class Cluster:
                 finished.append(rank)
                 if shutdown and len(finished) == self.size:
                     collect()  # what the workers dropped in cycles is theirs no more
-                if shutdown:
-                    api.shutdown()
+                if shutdown and worker.agent is not None:
+                    api.shutdown(graceful=not self.casualties)
             except Exception as error:
                 errors[rank] = error
-                if self.workers[rank].agent is not None:
+                if worker.agent is not None:
                     api.shutdown(graceful=False)
 
-        for rank, worker in enumerate(self.workers):
+        def start(rank: int) -> None:
+            worker = self.workers[rank]
             self.runtime.spawn(process, rank, name="main", worker=worker, daemon=False)
+
+        for rank in range(self.size):
+            delay_s = 0.0 if self.faults is None else self.faults.start_delay_s(rank)
+            if delay_s:
+                self.runtime.call_later(delay_s, partial(start, rank))
+            else:
+                start(rank)
         self.runtime.run()
         if errors:
             raise errors[min(errors)]
         if self.runtime.foreground:
             raise Deadlock(explain(self.runtime))
         return results
+
+    def call(self, functions: dict[int, Callable[[], Any]]) -> dict[int, Any]:
+        """After a :meth:`run` without shutdown: call functions on the workers of these ranks, all
+        at once, and give what each returned or raised.
+
+        Raises :class:`Deadlock` if one of them comes to no end.
+        """
+        results: dict[int, Any] = {}
+
+        def called(rank: int) -> None:
+            try:
+                results[rank] = functions[rank]()
+            except Exception as error:
+                results[rank] = error
+
+        for rank in functions:
+            worker = self.workers[rank]
+            self.runtime.spawn(called, rank, name="main", worker=worker, daemon=False)
+        self.runtime.run()
+        if self.runtime.foreground:
+            raise Deadlock(explain(self.runtime))
+        return results
+
+    # -- what may happen to a worker ------------------------------------------------------
+
+    @property
+    def processes(self) -> Processes:
+        """Pauses, slows down and ends workers."""
+        if self.runtime.processes is None:
+            self.runtime.processes = Processes(self.runtime)
+        return self.runtime.processes
+
+    def is_dead(self, worker: Worker) -> bool:
+        """Whether its process ended before its time."""
+        return self.runtime.processes is not None and self.runtime.processes.is_dead(worker)
+
+    def crash(self, rank: int, *, silent: bool = False) -> bool:
+        """End the process of a worker: nothing of it runs any more.
+
+        Its peers see their connections close at once; or, ``silent``, they see nothing, until a
+        new process of the rank is there. False if there is none to end. Raises RuntimeError if
+        a task of that worker asks.
+        """
+        worker = self.workers[rank]
+        if self.runtime.running.worker is worker:
+            raise RuntimeError(f"{worker!r} cannot end its own process at this point")
+        if self.is_dead(worker):
+            return False
+        self.casualties[rank] = None
+        agent = worker.agent
+        if agent is not None:
+            if silent:
+                agent.is_running = False
+                self.network.vanish(worker)
+            else:
+                agent.abandon()
+        self.processes.kill(worker)
+        return True
+
+    def restart(self, rank: int) -> None:
+        """Start a new process of a rank, with empty state: it joins the group again, then does
+        :attr:`on_restart`. One that is still there is ended first."""
+        self.crash(rank)
+        before = self.workers[rank]
+        worker = self._process(rank, before.incarnation + 1)
+        rpc_state(worker).init_count = max(0, rpc_state(before).init_count - 1)
+        self.workers[rank] = worker
+
+        def process() -> None:
+            self.init_rpc(rank)
+            if self.on_restart is not None:
+                self.on_restart(rank)
+
+        self.runtime.spawn(process, name="main", worker=worker)
+
+    def shutdown_worker(self, rank: int, *, graceful: bool) -> None:
+        """Shut RPC down on one worker, whatever else it is doing."""
+        worker = self.workers[rank]
+        if worker.agent is None or self.is_dead(worker):
+            return
+        self.casualties[rank] = None
+
+        def leave() -> None:
+            try:
+                api.shutdown(graceful)
+            except RuntimeError as error:
+                logger.warning("%r could not shut down: %s", worker, error)
+
+        self.runtime.spawn(leave, name="shutdown", worker=worker)
+
+    def collect_garbage(self, rank: int) -> None:
+        """Collect cyclic garbage in a task of a worker."""
+        worker = self.workers[rank]
+        if not self.is_dead(worker):
+            self.runtime.spawn(collect, name="garbage", worker=worker)
+
+    def _process(self, rank: int, incarnation: int) -> Worker:
+        worker = Worker(self.runtime, self.network, name=f"worker{rank}")
+        worker.incarnation = incarnation
+        if self._traced:
+            worker.tracer = self.trace.tracer(self.runtime, worker)
+        if self.faults is not None:
+            self.faults.prepare(rank, worker)
+        return worker
+
+    # -- the end ----------------------------------------------------------------------------
 
     def settle(self) -> None:
         """Let everything end that is under way, after a :meth:`run` without shutdown, and count
@@ -139,6 +296,8 @@ class Cluster:
         collect()  # what the workers dropped in cycles is theirs no more
         self.runtime.run()
         for worker in self.workers:
+            if self.is_dead(worker):
+                continue
             rrefs, container, engine = worker.rref_context, worker.container, worker.engine
             if rrefs is None or container is None or engine is None or not worker.tracer.enabled:
                 continue
@@ -156,9 +315,18 @@ class Cluster:
             )
 
     def shutdown(self) -> None:
-        """Shut RPC down on every worker, gracefully. Raises :class:`Deadlock`."""
+        """Shut RPC down on every worker, gracefully unless some are missing; faults end before.
+
+        Raises :class:`Deadlock`.
+        """
+        if self.faults is not None:
+            self.faults.heal()
         for worker in self.workers:
-            self.runtime.spawn(api.shutdown, name="shutdown", worker=worker, daemon=False)
+            if worker.agent is not None and not self.is_dead(worker):
+                graceful = not self.casualties
+                self.runtime.spawn(
+                    api.shutdown, graceful, name="shutdown", worker=worker, daemon=False
+                )
         self.runtime.run()
         if self.runtime.foreground:
             raise Deadlock(explain(self.runtime))

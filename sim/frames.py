@@ -17,7 +17,7 @@ def checksum(message: Message) -> int:
     head = (int(message.type), message.id, message.src, message.dst)
     check = zlib.crc32(message.payload, zlib.crc32(repr(head).encode()))
     for part in _parts(message):
-        check = zlib.crc32(part.contiguous().view(torch.uint8).numpy().tobytes(), check)
+        check = zlib.crc32(_bytes_of(part).numpy().tobytes(), check)
     return check
 
 
@@ -40,19 +40,26 @@ def flip(message: Message, flips: int, stream: random.Random) -> None:
                 payload[at] ^= change
                 message.payload = bytes(payload)
             else:
-                elements = parts[number - 1].view(-1).view(torch.uint8)
-                elements[at] = int(elements[at]) ^ change
+                part = parts[number - 1]
+                changed = _bytes_of(part)
+                changed[at] = int(changed[at]) ^ change
+                part.copy_(changed.view(part.dtype).reshape(part.shape))
             break
 
 
+def _bytes_of(part: Tensor) -> Tensor:
+    """A copy of the elements, as bytes."""
+    return part.new_empty(part.numel()).copy_(part.reshape(-1)).view(torch.uint8)
+
+
 def _parts(message: Message) -> Iterator[Tensor]:
-    """The tensors whose elements travel, without history, at least one dimension each."""
+    """The tensors whose elements travel, without history."""
     for tensor in message.tensors:
         plain = tensor.detach()
         if plain.device.type != "cpu":
             continue  # its bytes went another way
         if plain.layout is torch.strided:
-            yield plain.reshape(-1) if plain.dim() == 0 else plain
+            yield plain
         elif plain.layout is torch.sparse_coo:
             yield plain._indices()
             yield plain._values()

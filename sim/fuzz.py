@@ -19,24 +19,29 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 from multiprocessing import get_context
 from types import FrameType
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
 from model.checks import check
 from model.choices import SeededChoices
+from model.faulted import faults_of
 from model.features import FEATURES, features
 from model.generator import generate
 from model.hangs import explain
 from model.interpreter import interpret
 from model.program import Program
 from model.run import Run, Violation
+from model.sometimes import SITUATIONS, sometimes
 from real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from sim.device import quiet_torch
-from sim.plan import NO_FAULTS, Plan
+from sim.plan import KINDS, NO_FAULTS, Plan
+from sim.plan_file import fitting
+from sim.program_faults import run_with_faults
 from sim.program_run import ProgramRun, run_program
 from sim.real_time import TooLongError, time_limit
-from sim.scheduler import Order
+from sim.plan import Order
+from sim.swarm import Profile, draw_world
 from sim.trace import digest_of
 from sim.watch import Comparer, Diverged, Divergence, Recorder, watching
 
@@ -76,6 +81,7 @@ class Scenario(NamedTuple):
     profile: str = ""
     #: seconds that a call may take by default
     rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S
+    bandwidth_bytes_per_s: float | None = None
 
 
 class Verdict(NamedTuple):
@@ -89,23 +95,54 @@ class Verdict(NamedTuple):
     features: tuple[str, ...]
     digest: str
     events: int
+    #: rare situations that the run reached, and how often each kind of fault happened
+    sometimes: tuple[str, ...] = ()
+    faults: tuple[tuple[str, int], ...] = ()
 
     @property
     def ok(self) -> bool:
         return not self.violations
 
 
-def scenario_of(seed: int) -> Scenario:
+class Given(NamedTuple):
+    """What all scenarios of a campaign have in common.
+
+    ``profile`` draws the faults of each seed (see sim/swarm.py); ``plan`` is the same for all,
+    but for what is about workers that a program does not have. ``stats``: count features and
+    situations.
+    """
+
+    profile: str = ""
+    plan: Plan = NO_FAULTS
+    stats: bool = False
+
+
+def scenario_of(seed: int, given: Given = Given()) -> Scenario:  # noqa: B008 - it never changes
     """The scenario of a seed."""
+    if given.profile:
+        drawn = draw_world(cast(Profile, given.profile), seed)
+        return Scenario(
+            seed,
+            drawn.program,
+            latency=drawn.latency,
+            order="fifo",
+            plan=drawn.faults,
+            profile=given.profile,
+            rpc_timeout_s=drawn.rpc_timeout_s,
+        )
     world = random.Random(repr(("world", seed)))
     program = generate(SeededChoices(random.Random(seed)))
-    return Scenario(
+    scenario = Scenario(
         seed,
         program,
         latency=world.choice(_LATENCIES),
         order=world.choice(_ORDERS),
         linger=world.random() < _LINGERING,
     )
+    if given.plan:
+        plan = fitting(given.plan, program.workers)
+        scenario = scenario._replace(plan=plan, linger=False)
+    return scenario
 
 
 def play(scenario: Scenario, *, times: int = 1) -> Run:
@@ -138,16 +175,31 @@ def play(scenario: Scenario, *, times: int = 1) -> Run:
         crash=played.crash,
         digests=tuple(digests),
         divergence=None if divergence is None else str(divergence),
+        recovery=played.recovery,
     )
 
 
 def _run_once(scenario: Scenario) -> ProgramRun:
+    if scenario.plan:
+        return run_with_faults(
+            scenario.program,
+            scenario.plan,
+            raises=False,
+            seed=scenario.seed,
+            latency=scenario.latency,
+            order=scenario.order,
+            rpc_timeout_s=scenario.rpc_timeout_s,
+            max_steps=MAX_STEPS,
+        )
     return run_program(
         scenario.program,
         raises=False,
         seed=scenario.seed,
         latency=scenario.latency,
+        bandwidth_bytes_per_s=scenario.bandwidth_bytes_per_s,
         order=scenario.order,
+        faults=scenario.plan,
+        rpc_timeout_s=scenario.rpc_timeout_s,
         linger=scenario.linger,
         max_steps=MAX_STEPS,
     )
@@ -165,11 +217,11 @@ def _run_again(scenario: Scenario, first: Recorder) -> Divergence | None:
     return None
 
 
-def judge(seed: int, *, with_features: bool = False) -> Verdict:
+def judge(seed: int, given: Given = Given()) -> Verdict:  # noqa: B008 - it never changes
     """Play the scenario of a seed and check everything."""
-    scenario = scenario_of(seed)
+    scenario = scenario_of(seed, given)
     run = play(scenario, times=2 if seed % REPEAT_EVERY == 0 else 1)
-    found = features(scenario.program) if with_features else {}
+    found = features(scenario.program) if given.stats else {}
     violations = tuple(check(run))
     return Verdict(
         seed,
@@ -178,6 +230,8 @@ def judge(seed: int, *, with_features: bool = False) -> Verdict:
         tuple(name for name, times in found.items() if times),
         run.digests[0] if run.digests else digest_of(run.records) if violations else "",
         len(run.records),
+        tuple(sorted(sometimes(run))) if given.stats else (),
+        tuple(sorted(faults_of(run).counts.items())),
     )
 
 
@@ -197,11 +251,11 @@ def quiet(device: str = "cpu") -> Iterator[None]:
         logging.disable(level)
 
 
-def judge_in_time(seed: int, *, with_features: bool = False) -> Verdict:
+def judge_in_time(seed: int, given: Given = Given()) -> Verdict:  # noqa: B008
     """As :func:`judge`, ended after :data:`TIMEOUT_S`. For the main thread."""
     try:
         with time_limit(TIMEOUT_S):
-            return judge(seed, with_features=with_features)
+            return judge(seed, given)
     except TooLongError:
         seen = f"it was still running after {TIMEOUT_S:g} s of real time"
         violation = Violation("progress", "the run broke off", "an end", seen)
@@ -209,13 +263,17 @@ def judge_in_time(seed: int, *, with_features: bool = False) -> Verdict:
 
 
 def judge_all(
-    seeds: Iterable[int], *, jobs: int = 1, device: str = "cpu", with_features: bool = False
+    seeds: Iterable[int],
+    given: Given = Given(),  # noqa: B008
+    *,
+    jobs: int = 1,
+    device: str = "cpu",
 ) -> Generator[Verdict, None, None]:
     """The verdicts on all seeds, in their order."""
     if jobs == 1:
         with quiet(device):
             for seed in seeds:
-                yield judge_in_time(seed, with_features=with_features)
+                yield judge_in_time(seed, given)
         return
     # A process that has used CUDA cannot be copied; one that has not starts at once that way.
     context = get_context("spawn" if device == "cuda" else "fork")
@@ -225,7 +283,7 @@ def judge_all(
         try:
             while True:
                 while len(running) < 2 * jobs and (chunk := list(islice(left, _CHUNK))):
-                    running.append(pool.submit(_judge_chunk, chunk, device, with_features))
+                    running.append(pool.submit(_judge_chunk, chunk, device, given))
                 if not running:
                     return
                 yield from running.popleft().result()
@@ -239,9 +297,9 @@ def _ignore_interrupts() -> None:
     torch.set_num_threads(1)
 
 
-def _judge_chunk(seeds: list[int], device: str, with_features: bool) -> list[Verdict]:
+def _judge_chunk(seeds: list[int], device: str, given: Given) -> list[Verdict]:
     with quiet(device):
-        return [judge_in_time(seed, with_features=with_features) for seed in seeds]
+        return [judge_in_time(seed, given) for seed in seeds]
 
 
 # -- a campaign -----------------------------------------------------------------------------------
@@ -281,6 +339,10 @@ class Campaign:
     last_hang: tuple[str, ...] = ()
     events: int = 0
     features: Counter[str] = field(default_factory=Counter)
+    #: in how many scenarios each rare situation was reached
+    sometimes: Counter[str] = field(default_factory=Counter)
+    #: how often each kind of fault happened
+    faults: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     interrupted: bool = False
 
@@ -299,6 +361,9 @@ class Campaign:
         self.last_hang = verdict.hangs
         self.events += verdict.events
         self.features.update(verdict.features)
+        self.sometimes.update(verdict.sometimes)
+        for kind, times in verdict.faults:
+            self.faults[kind] += times
         if verdict.ok:
             return None
         self.failed += 1
@@ -317,14 +382,22 @@ class Campaign:
         """In how many scenarios each feature occurred, those that never did included."""
         return {name: self.features[name] for name in FEATURES}
 
+    def sometimes_counts(self) -> dict[str, int]:
+        """In how many scenarios each rare situation was reached, those that never were included."""
+        return {name: self.sometimes[name] for name in SITUATIONS}
+
+    def fault_counts(self) -> dict[str, int]:
+        """How often each kind of fault happened, those that never did included."""
+        return {kind: self.faults[kind] for kind in KINDS}
+
 
 def run_campaign(
     seeds: Iterable[int] | None = None,
+    given: Given = Given(),  # noqa: B008
     *,
     minutes: float | None = None,
     jobs: int = 1,
     device: str = "cpu",
-    with_features: bool = False,
     on_verdict: Callable[[Verdict, Failure | None, Campaign], object] | None = None,
 ) -> Campaign:
     """Judge ``seeds`` (from 0 on, if there are none given), for ``minutes`` at most.
@@ -335,9 +408,7 @@ def run_campaign(
     """
     campaign = Campaign()
     started = time.perf_counter()
-    verdicts = judge_all(
-        count() if seeds is None else seeds, jobs=jobs, device=device, with_features=with_features
-    )
+    verdicts = judge_all(count() if seeds is None else seeds, given, jobs=jobs, device=device)
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

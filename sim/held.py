@@ -14,10 +14,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from real.rpc.message import Message
+from real.runtime import Event
 from sim.rules import Hold, Rule, Verdict
 
 if TYPE_CHECKING:
-    from sim.network import Delivery, Network
+    from sim.delivery import Delivery
+    from sim.network import Network
 
 
 class Held:
@@ -27,7 +29,7 @@ class Held:
         """``select``: which messages are held from now on; None: those that a rule gives here."""
         self._network = network
         self._deliveries: dict[Delivery, float] = {}
-        self._arrived = network.runtime.condition(network.runtime.lock("held messages"))
+        self._waiters: list[Event] = []
         self._select = select
         self._rule: Rule | None = None
         if select is not None:
@@ -47,8 +49,13 @@ class Held:
 
         Raises TimeoutError after ``timeout_s`` seconds of virtual time.
         """
-        with self._arrived._lock:
-            if not self._arrived.wait_for(lambda: len(self._deliveries) >= count, timeout_s):
+        runtime = self._network.runtime
+        deadline_s = None if timeout_s is None else runtime.now() + timeout_s
+        while len(self._deliveries) < count:
+            event = runtime.event(f"{count} messages to hold")
+            self._waiters.append(event)
+            left_s = None if deadline_s is None else deadline_s - runtime.now()
+            if not event.wait(left_s):
                 raise TimeoutError(
                     f"{len(self._deliveries)} messages are held after {timeout_s} s, not {count}"
                 )
@@ -98,7 +105,9 @@ class Held:
     def add(self, delivery: Delivery, arrives_at_s: float) -> None:
         """Keep a message that would have arrived then."""
         self._deliveries[delivery] = arrives_at_s
-        self._arrived.notify_all()
+        waiters, self._waiters = self._waiters, []
+        for event in waiters:
+            event.set()
 
     def _judge(self, message: Message) -> Verdict | None:
         return Hold(self) if self._select is not None and self._select(message) else None

@@ -6,6 +6,7 @@ end the campaign: its failures are printed all the same.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
@@ -15,6 +16,8 @@ from sim.store import Kept, Store, StoreError
 
 if TYPE_CHECKING:
     from sim.fuzz import Failure
+    from sim.report import Report
+    from sim.scenario import ScriptScenario
     from sim.scenario_file import SavedScenario
 
 
@@ -71,3 +74,25 @@ def failed_scenario(
         what=first.what,
     )
     return replace(saved, expected=expected)
+
+
+def keep_script(scenario: ScriptScenario, report: Report) -> Kept | None:
+    """Write down a run of a script that failed; None if it did not, or if it was not possible."""
+    if report.ok or report.outcome == "interrupted":
+        return None
+    from sim.replay import report_violations, saved_script
+    from sim.scenario_file import Expected
+
+    first = next(report_violations(report), None)
+    expected = Expected(
+        digest=report.digest,
+        outcome=report.outcome,
+        property=None if first is None else first.property,
+        what=None if first is None else first.what,
+    )
+    try:
+        saved = replace(saved_script(scenario), expected=expected)
+    except (OSError, UnicodeDecodeError):  # the script is gone, or is in another encoding
+        return None
+    with Keeper(lambda text: print(text, file=sys.stderr)) as keeper:
+        return keeper.keep(saved, found_by="run", text=str(first or ""))

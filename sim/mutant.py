@@ -33,6 +33,14 @@ SCHEDULES = {
 FAULTS = frozenset("LEXKOQ")
 
 
+#: of the functions that were changed, the code that they had before
+_WRITTEN: dict[types.FunctionType, types.CodeType] = {}
+
+
+def _as_written(function: types.FunctionType) -> types.CodeType:
+    return _WRITTEN.get(function, function.__code__)
+
+
 class MutantError(RuntimeError):
     """A mutant does not fit ``real/`` any more: what it is to change is not there, or twice."""
 
@@ -77,11 +85,23 @@ class Mutant:
         if code is None:
             code = self.code()
         before = function.__code__
+        _WRITTEN.setdefault(function, before)
         function.__code__ = code
         try:
             yield
         finally:
             function.__code__ = before
+
+    @contextlib.contextmanager
+    def lifted(self) -> Iterator[None]:
+        """The function as it is in its source, while the bug is planted; leaving plants it again."""
+        function = find_function(self.place)
+        planted = function.__code__
+        function.__code__ = _as_written(function)
+        try:
+            yield
+        finally:
+            function.__code__ = planted
 
     def code(self) -> types.CodeType:
         """The code of the function with the bug in it. Raises :class:`MutantError`."""

@@ -2,6 +2,7 @@
 
 Each mutant gets a process of its own, in which the scenarios of ``squall fuzz`` run with the bug
 planted, from seed 0 on, until one fails or the time is up. What hangs or dies there is contained.
+Time is that of a core: what other processes take of the machine does not count.
 """
 
 from __future__ import annotations
@@ -19,17 +20,23 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from types import CodeType
+from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from sim.mutant import Mutant, MutantError
 
-#: seconds of real time that one scenario may take before it counts as a hang
-HANG_S = 10.0
+#: seconds that one scenario may take before it counts as a hang; and seconds of real time, for
+#: one that waits for something outside
+HANG_S, BLOCKED_S = 10.0, 120.0
+#: real seconds for each second of a campaign, where others take the rest of the machine
+SHARED = 8.0
 #: seconds to look for a smaller scenario that fails too
 SMALLER_S = 1.0
 #: what stands for a property where the process itself showed the bug
 HANG, CRASH = "hang", "crash"
+#: signals that no bug of ``real/`` sends
+_FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
 class Found(NamedTuple):
@@ -49,6 +56,7 @@ class Result:
     mutant: Mutant
     #: scenarios until the first failure, it included, or until time was up
     scenarios: int = 0
+    #: of one core, in all of these
     seconds: float = 0.0
     first: Found | None = None
     smallest: Found | None = None
@@ -112,13 +120,16 @@ def run_mutants(
     """A campaign of ``seconds`` at most against each mutant; results in the order of ``mutants``.
 
     ``seeds``: None tries all of them from 0 on. ``on_result`` is called as each campaign ends. An
-    interrupt ends all campaigns, and those that have ended are returned.
+    interrupt, or a request to terminate, ends all campaigns, and those that have ended are
+    returned. For the main thread.
     """
     chosen = list(mutants)
     order = {mutant.name: index for index, mutant in enumerate(chosen)}
     # All at once, so that who edits ``real/`` meanwhile changes no mutant.
     waiting: list[tuple[Mutant, CodeType]] = []
     # Imported before the first fork, and not run here: children start clean and at once.
+    import torch.distributed.optim.utils  # noqa: F401 - which compiles what it imports
+
     import sim.fuzz  # noqa: F401
 
     results: list[Result] = []
@@ -131,6 +142,11 @@ def run_mutants(
                 on_result(results[-1])
     running: dict[int, _Child] = {}
     selector = selectors.DefaultSelector()
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    terminated = signal.signal(signal.SIGTERM, interrupt)
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
@@ -154,6 +170,7 @@ def run_mutants(
         for child in running.values():
             child.end()
         selector.close()
+        signal.signal(signal.SIGTERM, terminated)
     return sorted(results, key=lambda result: order[result.mutant.name])
 
 
@@ -167,10 +184,11 @@ class _Child:
         self._seconds = seconds
         self._started = time.monotonic()
         self._heard = self._started
+        self._heard_cpu_s = 0.0
         self._seed: int | None = None
         self._killed = math.inf
         self._unread = b""
-        self._closed = False
+        self._closed = self._gone = False
         self.pipe, writing = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
@@ -185,6 +203,7 @@ class _Child:
             self._closed = True
             return
         self._heard = time.monotonic()
+        self._heard_cpu_s = _cpu_s(self._pid)
         *lines, self._unread = (self._unread + part).split(b"\n")
         for line in lines:
             self._take(json.loads(line))
@@ -222,16 +241,30 @@ class _Child:
         """Whether there is nothing more to expect of it."""
         if self._closed:
             if self._seed is not None:
-                self._died(CRASH, "the process died")
+                self._ended()
             return True
         now = time.monotonic()
-        if self._seed is not None and now - self._heard > HANG_S:
+        if self._seed is not None and (
+            _cpu_s(self._pid) - self._heard_cpu_s > HANG_S or now - self._heard > BLOCKED_S
+        ):
             self._died(HANG, f"a scenario took more than {HANG_S:g} s")
             return True
-        if now - self._killed > SMALLER_S:  # it may be in a scenario that hangs
+        if now - self._killed > SHARED * SMALLER_S:  # it may be in a scenario that hangs
             return True
         # The child keeps to its time itself; between two scenarios it is never silent for long.
-        return now - self._started > self._seconds + 2 * HANG_S
+        return now - self._started > SHARED * (self._seconds + HANG_S)
+
+    def _ended(self) -> None:
+        """It ended in the middle of a scenario: by the bug, or because somebody ended it."""
+        _, status = os.waitpid(self._pid, 0)
+        self._gone = True
+        by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        if by in _FROM_OUTSIDE:
+            if not self.result.killed:
+                self.result.problem = f"its process was ended from outside, by {_name(by)}"
+            return
+        how = _name(by) if by else f"exit code {os.waitstatus_to_exitcode(status)}"
+        self._died(CRASH, f"the process died: {how}")
 
     def _died(self, how: str, what: str) -> None:
         seed = self._seed
@@ -242,14 +275,29 @@ class _Child:
             program = scenario_of(seed).program
             ops = sum(len(step.ops) for _, _, step in program.steps)
             found = Found(seed, (how,), what, ops, program.workers)
-            self._found(found, time.monotonic() - self._started)
+            self._found(found, self.result.seconds + _cpu_s(self._pid) - self._heard_cpu_s)
 
     def end(self) -> None:
         """Make sure that it is gone."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
+        if not self._gone:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
         os.close(self.pipe)
+
+
+def _cpu_s(pid: int) -> float:
+    """Seconds that a process has had of a core; 0 where the system does not say, or it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0.0
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def _name(signum: int) -> str:
+    return signal.Signals(signum).name
 
 
 def _serve(
@@ -259,6 +307,7 @@ def _serve(
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         logging.disable(logging.CRITICAL)
         nowhere = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
@@ -280,7 +329,7 @@ def _serve(
 def _attack(say: Callable[..., None], seconds: float, seeds: Sequence[int] | None) -> None:
     from sim.fuzz import judge, quiet, scenario_of
 
-    started = time.monotonic()
+    started = time.process_time()
     until = started + seconds
     found = False
     with quiet():
@@ -292,7 +341,7 @@ def _attack(say: Callable[..., None], seconds: float, seeds: Sequence[int] | Non
                 what = str(violations[0]) if violations else ""
             except Exception as error:  # the run was so broken that it could not be judged
                 names, what = (CRASH,), f"{type(error).__name__}: {error}"
-            now = time.monotonic()
+            now = time.process_time()
             if names:
                 program = scenario_of(seed).program
                 ops = sum(len(step.ops) for _, _, step in program.steps)

@@ -74,7 +74,11 @@ class NativeCluster:
         self.store = self.network.store(_GROUP)
         self.rpc_timeout_s = rpc_timeout_s
         self.deaths: list[Death] = []
-        self.answers: dict[str, Answer] = {"sleep": self._sleep, "barrier": self._barrier}
+        self.answers: dict[str, Answer] = {
+            "sleep": self._sleep,
+            "start": lambda worker, question, _: self.answer(worker, question, None),
+            "barrier": self._barrier,
+        }
         self._barriers: dict[Any, list[tuple[NativeWorker, int]]] = {}
         self._joining: dict[NativeWorker, int] = {}
         self._received: dict[bytes, bytes] = {}

@@ -11,6 +11,8 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from model.outcome import Gradients, Outcome, StepOutcome
 from model.program import Program
 from real.tracing import TABLES_COUNTED
@@ -143,7 +145,9 @@ class _Play:
             step_outcome = outcome.steps[trainer, step]
             if step_outcome.context == context:
                 step_outcome.passes = passes
-        outcome.leaves = [leaves[n] for n in range(len(self.run.program.leaves)) if n in leaves]
+        # Those of a worker that has died are gone.
+        gone = torch.empty(0)
+        outcome.leaves = [leaves.get(n, gone) for n in range(len(self.run.program.leaves))]
 
 
 def run_native(

@@ -30,7 +30,7 @@ _local = threading.local()
 
 class _FutureType(type(torch.futures.Future)):  # type: ignore[misc]
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, torch.futures.Future)
+        return isinstance(instance, torch._C.Future)  # what an RPC gives is no subclass of it
 
 
 class Future(torch.futures.Future, metaclass=_FutureType):  # type: ignore[type-arg, misc]
@@ -68,7 +68,9 @@ class StockRuntime:
         lane = next(_lanes)
 
         def run() -> None:
-            Here.process().set_lane(lane)
+            here = Here.process()
+            here.set_lane(lane)
+            here.ask("start")  # one thread at a time begins
             fn(*args)
 
         threading.Thread(target=run, name=name, daemon=True).start()

@@ -77,7 +77,7 @@ class Network(World):
 
     def remove_rule(self, rule: Rule) -> None:
         """Take a rule away again. Raises ValueError if there is no such rule."""
-        kept = [(other, group) for other, group in self._rules if other is not rule]
+        kept = [(other, group) for other, group in self._rules if other != rule]
         if len(kept) == len(self._rules):
             raise ValueError(f"no such rule: {rule!r}")
         self._rules = kept

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,18 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         data.setdefault(group, []).append({"kind": item.kind, **plain})
     rest = _PLAN.dump_python(plan, mode="json", exclude_defaults=True)
     return data | {name: rest[name] for name in ("schedule", "begin", "heal_s") if name in rest}
+
+
+def fitting(plan: Plan, workers: int) -> Plan:
+    """The plan without the items about workers that are not there."""
+    kept: dict[str, Any] = {}
+    for group, _, item in plan.items():
+        try:
+            _check_workers(item, workers, group)
+        except PlanError:
+            continue
+        kept.setdefault(group, []).append(item)
+    return replace(plan, **{group: tuple(kept.get(group, ())) for group in GROUPS})
 
 
 # -- whether it makes sense -----------------------------------------------------------------------

@@ -13,7 +13,9 @@ from typing import Any
 
 from model.hooks import retained
 from model.outcome import Gradients, Outcome, StepOutcome
-from model.program import Program
+from model.program import Program, exchanged
+from model.recovery import Recovery
+from real.rpc.all_gather import _all_gather
 from sim.cluster import Cluster
 from sim.program_host import Host, place
 from sim.program_trainer import TrainerRun, together
@@ -34,6 +36,8 @@ class ProgramRun:
     waits: list[str] = field(default_factory=list)
     #: an error that no program can cause by itself, with which the run broke off
     crash: str | None = None
+    #: the training after the faults, if there were any
+    recovery: Recovery | None = None
 
 
 def run_program(
@@ -57,7 +61,7 @@ def run_program(
     retained()  # of a run that came to no end
 
     def on_pass(trainer: int, step: int, context_id: int) -> None:
-        gradients = _gradients(cluster, hosts, context_id)
+        gradients = gradients_of(cluster, hosts, context_id)
         run.outcome.steps[trainer, step].passes.append(gradients)
 
     for rank, worker in enumerate(cluster.workers):
@@ -94,7 +98,7 @@ def run_program(
     return run
 
 
-def _gradients(cluster: Cluster, hosts: list[Host], context_id: int) -> Gradients:
+def gradients_of(cluster: Cluster, hosts: list[Host], context_id: int) -> Gradients:
     """What all workers have accumulated in a context, read where it is: without messages."""
     found: Gradients = {}
     for worker, host in zip(cluster.workers, hosts, strict=True):
@@ -113,7 +117,10 @@ def _gradients(cluster: Cluster, hosts: list[Host], context_id: int) -> Gradient
 
 
 def _main(host: Host, outcome: Outcome) -> None:
-    """What a worker does: its trainers, all at once."""
+    """What a worker does: it exchanges objects with all others, then its trainers, all at once."""
+    for round in range(host.program.gathers):
+        given = exchanged(host.worker, round)
+        outcome.gathers[host.worker, round] = _all_gather(given)
     mine = [
         number
         for number, trainer in enumerate(host.program.trainers)

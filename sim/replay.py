@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -105,7 +104,9 @@ def saved_scenario(
     return SavedScenario(
         seed=scenario.seed,
         program=scenario.program,
-        network=NetworkSpec(latency=scenario.latency),
+        network=NetworkSpec(
+            latency=scenario.latency, bandwidth_bytes_per_s=scenario.bandwidth_bytes_per_s
+        ),
         faults=plan,
         linger=scenario.linger,
         rpc_timeout_s=scenario.rpc_timeout_s,
@@ -132,16 +133,22 @@ def campaign_scenario(saved: SavedScenario) -> Scenario:
         plan=plan,
         profile=saved.profile or "",
         rpc_timeout_s=saved.rpc_timeout_s,
+        bandwidth_bytes_per_s=saved.network.bandwidth_bytes_per_s,
     )
 
 
 def saved_script(scenario: ScriptScenario, *, engine: str = "port") -> SavedScenario:
-    """A script and its world as a file holds them; the script's text as it is now."""
+    """A script and its world as a file holds them; the script's text as it is now.
+
+    Its path is absolute: tracebacks that cross the network show it. Raises OSError.
+    """
     return SavedScenario(
         seed=scenario.seed,
         script=Script(
-            path=str(scenario.script),
-            text=scenario.script.read_text(encoding="utf-8"),
+            path=str(scenario.script.resolve()),
+            text=scenario.script.read_text(encoding="utf-8")
+            if scenario.text is None
+            else scenario.text,
             args=scenario.args,
             workers=scenario.workers,
             check=scenario.check,
@@ -152,23 +159,6 @@ def saved_script(scenario: ScriptScenario, *, engine: str = "port") -> SavedScen
         device=scenario.device,
         engine=engine,
     )
-
-
-@contextlib.contextmanager
-def script_file(script: Script) -> Iterator[Path]:
-    """A file with the text of the script: its own if that is still the same, or a copy."""
-    path = Path(script.path)
-    try:
-        same = path.read_text(encoding="utf-8") == script.text
-    except (OSError, UnicodeDecodeError):
-        same = False
-    if same:
-        yield path
-        return
-    with tempfile.TemporaryDirectory(prefix="squall-") as folder:
-        copy = Path(folder) / path.name
-        copy.write_text(script.text, encoding="utf-8")
-        yield copy
 
 
 # -- running --------------------------------------------------------------------------------------
@@ -237,22 +227,22 @@ def _play_script(saved: SavedScenario) -> Played:
 
     assert saved.script is not None
     out = io.StringIO()
-    with script_file(saved.script) as path:
-        report = run_script(
-            ScriptScenario(
-                script=path,
-                args=saved.script.args,
-                workers=saved.script.workers,
-                seed=saved.seed,
-                latency=saved.network.latency,
-                bandwidth_bytes_per_s=saved.network.bandwidth_bytes_per_s,
-                order="random" if saved.faults.schedule.order == "random" else "fifo",
-                device=saved.device,
-                check=saved.script.check,
-                stdout=out,
-                stderr=out,
-            )
+    report = run_script(
+        ScriptScenario(
+            script=Path(saved.script.path),
+            text=saved.script.text,
+            args=saved.script.args,
+            workers=saved.script.workers,
+            seed=saved.seed,
+            latency=saved.network.latency,
+            bandwidth_bytes_per_s=saved.network.bandwidth_bytes_per_s,
+            order="random" if saved.faults.schedule.order == "random" else "fifo",
+            device=saved.device,
+            check=saved.script.check,
+            stdout=out,
+            stderr=out,
         )
+    )
     assert report.trace is not None
     return Played(
         saved,

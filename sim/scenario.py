@@ -39,6 +39,8 @@ class ScriptScenario:
     """
 
     script: Path
+    #: what the script says; None: what its file does
+    text: str | None = None
     args: tuple[str, ...] = ()
     workers: int | None = None
     seed: int = 0
@@ -94,6 +96,7 @@ def _run(scenario: ScriptScenario) -> Report:
             workers=scenario.workers,
             stdout=scenario.stdout,
             stderr=scenario.stderr,
+            text=scenario.text,
         )
         with launcher:
             launcher.start()

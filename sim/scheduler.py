@@ -542,7 +542,9 @@ class SimRuntime(Runtime):
             glet = self._idle.pop()
             glet.gr_context = None  # context variables are the last task's own
         else:
+            # Begun without work: what a greenlet is begun with is kept until it ends.
             glet = greenlet(self._run_tasks)
+            glet.switch()
         task.glet = glet
         if glet.parent is not self._hub:
             glet.parent = getcurrent()
@@ -576,14 +578,15 @@ class SimRuntime(Runtime):
             raise RuntimeError("a task waits, but nobody runs the simulation")
         hub.switch()
 
-    def _run_tasks(self, *work: Any) -> None:
+    def _run_tasks(self) -> None:
         """The life of a greenlet: one task after the other."""
         me = getcurrent()
+        assert me.parent is not None
+        work: Any = me.parent.switch()
         while True:
             self._body(*work)
             work = ()  # an idle greenlet keeps nothing of its last task alive
             self._idle.append(me)
-            assert me.parent is not None
             work = me.parent.switch()
 
     def _body(self, task: SimTask, fn: Callable[..., object], args: tuple[Any, ...]) -> None:

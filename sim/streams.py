@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import struct
 from hashlib import blake2b
+from typing import Any
 
 from sim.watch import Watcher, current
 
@@ -31,6 +32,11 @@ class NamedStream(random.Random):
         self._key = b""
         self._block = 0
         self._words: list[int] = []
+
+    def seed(self, seed: Any = None, version: int = 2) -> None:
+        """Draw from another seed from here on."""
+        self._seed = repr(seed).encode()
+        self._words = []
 
     def named(self, name: bytes) -> NamedStream:
         """This stream, at its first draw under ``name``."""
@@ -64,6 +70,8 @@ class _WatchedStream(NamedStream):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self._watcher = current()
+        if self._watcher is not None:
+            self._watcher.stream(self)
 
     def random(self) -> float:
         value = super().random()
@@ -89,6 +97,7 @@ class WatchedRandom(random.Random):
         self._watcher: Watcher | None = None
         super().__init__(seed)
         self._watcher = watcher
+        watcher.stream(self)
 
     # Both, or Python would draw integers in another way than it does without these.
 

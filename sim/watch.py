@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from sim.scheduler import SimRuntime
+    from sim.streams import NamedStream, WatchedRandom
 
 #: frames of a stack that are kept, the innermost
 DEPTH = 24
@@ -42,6 +43,9 @@ class Watcher:
 
     def draw(self, name: object, value: object) -> None:
         """A random number, and the name of what it decides."""
+
+    def stream(self, stream: NamedStream | WatchedRandom) -> None:
+        """A generator was made. Whoever wants the run to go on otherwise may seed it again."""
 
     def stop(self, why: BaseException) -> None:
         """Let the run end with ``why`` before anything else happens."""

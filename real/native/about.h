@@ -43,11 +43,11 @@ inline void decode(Writer& to, const rpc::Message& message) {
       put(to, head.at(1).toInt());
       put(to, head.at(2).toInt());
       to.put<char>('t').put<int64_t>(inner);
-      std::vector<at::Tensor> none;
+      auto tensors = message.tensors();  // a call may name them in its head
       decode(
           to,
           *c10::make_intrusive<rpc::Message>(
-              std::move(payload), std::move(none), inner, message.id()));
+              std::move(payload), std::move(tensors), inner, message.id()));
       break;
     }
     case MessageType::BACKWARD_AUTOGRAD_REQ: {
@@ -113,7 +113,11 @@ inline void decode(Writer& to, const rpc::Message& message) {
 
 inline std::string about(const torch::distributed::rpc::Message& message) {
   Writer to;
-  about_parts::decode(to, message);
+  try {
+    about_parts::decode(to, message);
+  } catch (const std::exception&) {
+    // A trace that tells less must not stop a message.
+  }
   return to.bytes;
 }
 

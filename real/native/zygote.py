@@ -58,6 +58,7 @@ def main() -> None:
     load(library)
     for name in modules:
         importlib.import_module(name)
+    _warm_up(torch)
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -70,6 +71,13 @@ def main() -> None:
             os._exit(0)
         request = json.loads(text)
         control.send(json.dumps(_serve(request, fds, control)).encode())
+
+
+def _warm_up(torch: Any) -> None:
+    """Do once what every worker would do: an optimizer imports half of torch when it is made."""
+    parameter = torch.zeros(1, requires_grad=True)
+    parameter.grad = torch.zeros(1)
+    torch.optim.SGD([parameter], lr=0.1).step()
 
 
 def _serve(request: dict[str, Any], fds: list[int], control: socket.socket) -> dict[str, Any]:

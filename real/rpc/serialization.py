@@ -11,6 +11,7 @@ from __future__ import annotations
 import copyreg
 import importlib
 import io
+import os
 import pickle
 import sys
 import traceback
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _UDF = b"U"
 _TENSOR = b"T"
 _OBJECT = b"O"
+#: what the paths of this package's files begin with
+_ROOT = __file__.removesuffix(os.path.join("real", "rpc", os.path.basename(__file__)))
 
 _HELP = """ Default RPC pickler does not serialize
             function code. Ensure that UDFs are defined on both caller and
@@ -311,7 +314,9 @@ def capture_exception(worker: Worker, error: Exception) -> RemoteException:
     Its traceback is dropped: frames would keep alive what their variables hold, RRefs among it.
     """
     info = worker.agent.info if worker.agent is not None else None
-    text = f"On {info}:\n{error!r}\n{traceback.format_exc()}"
+    # It crosses the network: its size must not depend on where this package is installed.
+    frames = traceback.format_exc().replace(_ROOT, "")
+    text = f"On {info}:\n{error!r}\n{frames}"
     print(text, file=sys.stderr)
     captured = RemoteException(text, type(error))
     seen: list[BaseException] = []

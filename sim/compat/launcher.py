@@ -62,7 +62,7 @@ class Launcher:
     """The processes of one script. A context manager; inside, :meth:`start` and :meth:`run`.
 
     ``new_worker(name)`` makes the worker that a process runs as. ``workers`` is the number of
-    ranks, None if the script is to decide. Script output goes to ``stdout`` and ``stderr``. The
+    ranks, None if the script is to decide. ``text``: see :class:`Program`. Script output goes to ``stdout`` and ``stderr``. The
     runtime should have a :class:`~.isolation.TorchIsolation`. Raises ValueError for arguments
     with a placeholder when ``workers`` is None.
     """
@@ -78,6 +78,7 @@ class Launcher:
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
         environ: Mapping[str, str] | None = None,
+        text: str | None = None,
     ) -> None:
         self.runtime = runtime
         self.script = script
@@ -88,7 +89,7 @@ class Launcher:
             raise ValueError("arguments with {rank} or {world_size} need a number of workers")
         self.table = ProcessTable(
             runtime=runtime,
-            program=Program(script, args),
+            program=Program(script, args, text=text),
             new_worker=new_worker,
             substitutes=SUBSTITUTES,
             private=PRIVATE,

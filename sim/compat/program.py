@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import sys
 import sysconfig
@@ -25,7 +26,8 @@ _LIBRARY = tuple(
 class Program:
     """A script, its arguments, and where its modules are looked for.
 
-    ``search_path`` is what ``sys.path`` would be: the script's directory first.
+    ``search_path`` is what ``sys.path`` would be: the script's directory first. ``text`` takes
+    the place of what the script's file says, which need not be there then.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class Program:
         args: Sequence[str] = (),
         *,
         search_path: Sequence[str] | None = None,
+        text: str | None = None,
     ) -> None:
         self.script = script
         self.args = tuple(args)
@@ -46,6 +49,11 @@ class Program:
         #: ``sys.modules`` outside the simulation
         self.outside = dict(sys.modules)
         self._codes: dict[str, CodeType] = {}
+        if script is not None and text is not None:
+            path = str(script.resolve())
+            self._codes[path] = compile(text, path, "exec", dont_inherit=True)
+            # Tracebacks quote it, and travel in messages.
+            linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
         #: (name, user entries) of library modules that no user module stands in front of
         self._elsewhere: set[tuple[str, tuple[str, ...]]] = set()
         self._user_entries: dict[str, bool] = {}

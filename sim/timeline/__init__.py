@@ -13,7 +13,8 @@ Every picture takes whatever :func:`recording` takes and returns a plotly Figure
     contexts(run)      autograd contexts and the passes in them, on each worker
     futures(run)       each call: on its way, at work, on its way back
     waits(run)         who waits for whom at the end
-    odds(scenario)     how likely a failure still is, from each point of a run on
+    odds(found)        how likely a failure still is, from each point of a run on: what
+                       measure(scenario) found
 
 ``clock`` of a picture is ``time`` (seconds of virtual time), ``order`` (the number of the event)
 or ``auto``. :func:`page` puts all of them into one file that needs no network.
@@ -27,14 +28,18 @@ from sim.timeline.critical import CriticalPath, critical_path, steps_of
 from sim.timeline.flows import calls_of, flows_of, tasks_of
 from sim.timeline.futures import futures
 from sim.timeline.graph import graph
+from sim.timeline.odds import Odds, measure, odds
+from sim.timeline.page import page
 from sim.timeline.passes import joint_graph, passes
 from sim.timeline.recording import Recording, recording
 from sim.timeline.rrefs import rrefs
 from sim.timeline.space_time import space_time
+from sim.timeline.waits import wait_for, waits
 from sim.timeline.work import work
 
 __all__ = [
     "CriticalPath",
+    "Odds",
     "Recording",
     "calls_of",
     "causes_of",
@@ -45,11 +50,16 @@ __all__ = [
     "futures",
     "graph",
     "joint_graph",
+    "measure",
+    "odds",
+    "page",
     "passes",
     "recording",
     "rrefs",
     "space_time",
     "steps_of",
     "tasks_of",
+    "wait_for",
+    "waits",
     "work",
 ]

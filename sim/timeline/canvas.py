@@ -26,6 +26,8 @@ CLOCKS = ("auto", "time", "order")
 WEBGL_FROM = 3_000
 #: beyond so many, a sample of them is drawn
 DRAWN_MOST = 60_000
+#: pixels that a legend has beside the names of lanes
+_WIDTH = 1180
 #: order is the better clock if this share of the events is in that share of the time
 _CROWD, _CORNER = 0.8, 0.05
 
@@ -250,12 +252,22 @@ class Canvas:
             "pad": {"l": 12, "t": 10},
             "font": {"size": 13.5},
         }
-        if notes:
-            base["margin"]["t"] = 84
+        base["margin"]["t"] = 34 + (18 if notes else 0) + 20 * self._legend_rows()
         figure.update_layout(base, shapes=self.shapes, annotations=self.annotations)
         if layout:
             figure.update_layout(**layout)
         return figure
+
+    def _legend_rows(self) -> int:
+        """How many rows the legend takes on a page of ordinary width; a guess."""
+        names = [len(t.name or "") for t in self.traces if t.showlegend is not False]
+        if not names or len(self.traces) < 2:
+            return 0
+        each = 44 + 6.6 * max(names)
+        total = sum(44 + 6.6 * name for name in names)
+        if total <= _WIDTH:
+            return 1
+        return -(-len(names) // max(int(_WIDTH // each), 1))
 
     def _axis_title(self) -> str:
         if self.used == "time":

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from model.run import Record, Run, Violation
 from real import tracing
+from sim.replay import Played
 from sim.report import Report
+from sim.scenario_file import SavedScenario
 from sim.trace import Trace
 
 _MESSAGES = (tracing.MESSAGE_SENT, tracing.MESSAGE_DELIVERED, tracing.MESSAGE_DROPPED)
@@ -111,8 +113,9 @@ class Recording:
 
 
 def recording(thing: object, **more: Any) -> Recording:
-    """Anything that has run, to look at: a Recording, a :class:`model.run.Run`, a
-    :class:`sim.report.Report`, a :class:`sim.trace.Trace`, a ProgramRun, a Cluster, or records.
+    """Anything that has run, to look at: a Recording, a :class:`model.run.Run`, what
+    :func:`sim.replay.replay` gives, a :class:`sim.report.Report`, a :class:`sim.trace.Trace`, a
+    ProgramRun, a Cluster, or records.
 
     ``more`` replaces fields of the Recording. Raises TypeError for anything else, and ValueError
     for a report without its trace.
@@ -123,6 +126,8 @@ def recording(thing: object, **more: Any) -> Recording:
         return thing
     if isinstance(thing, Run):
         return _of_run(thing, more)
+    if isinstance(thing, Played):
+        return _of_replay(thing, more)
     if isinstance(thing, Report):
         return _of_report(thing, more)
     if isinstance(thing, Trace):
@@ -167,6 +172,41 @@ def _of_run(run: Run, more: dict[str, Any]) -> Recording:
         **more,
     }
     return _filled(Recording(run.records, seen=run, **fields))
+
+
+def _of_replay(played: Played, more: dict[str, Any]) -> Recording:
+    fields: dict[str, Any] = {
+        "violations": tuple(played.violations),
+        "digest": played.digest,
+        "facts": {},
+        **more,
+    }
+    facts = _facts_of(played.saved) | fields["facts"]
+    if played.run is not None:
+        found = _of_run(played.run, fields)
+    elif played.report is not None:
+        found = _of_report(played.report, fields)
+    else:
+        found = _filled(Recording(played.records, outcome=played.outcome, **fields))
+    found.facts = facts
+    return found
+
+
+def _facts_of(saved: SavedScenario) -> dict[str, str]:
+    plan = saved.faults
+    facts = {
+        "seed": str(saved.seed),
+        "latency": saved.network.latency,
+        "order": plan.schedule.order,
+        "faults": f"{len(plan)} planned" if len(plan) else "none",
+    }
+    if saved.profile:
+        facts["profile"] = saved.profile
+    if saved.expected.mutant:
+        facts["planted bug"] = saved.expected.mutant
+    if saved.note:
+        facts["note"] = saved.note
+    return facts
 
 
 def _of_report(report: Report, more: dict[str, Any]) -> Recording:

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from sim.timeline.canvas import Canvas, Clock, bands, duration, hover, table
 from sim.timeline.graph import nothing
-from sim.timeline.palette import INK
+from sim.timeline.palette import INK, PAPER
 from sim.timeline.recording import Recording
 
 #: rows that are drawn at most
@@ -87,12 +87,12 @@ def draw_rows(
         )
     place = {id(row): float(index) for index, row in enumerate(rows)}
     extents: list[tuple[float, float]] = []
-    group: object = object()
+    last: object = object()
     for row in rows:
         at = place[id(row)]
-        if row.group != group or row.group is None:
+        if row.group != last or row.group is None:
             extents.append((at - 0.5, at + 0.5))
-            group = row.group
+            last = row.group
         else:
             extents[-1] = (extents[-1][0], at + 0.5)
     canvas.shapes += bands(extents)
@@ -163,9 +163,9 @@ _MARKS = {
     "triangle-up": "message sent or taken",
     "diamond": "gradients",
     "line-ns": "known worker",
-    "x": "error",
-    "star": "value",
-    "circle": "event",
+    "x": "error or loss",
+    "star": "registered at the owner",
+    "circle": "accepted as a child",
     "arrow-bar-left": "attached",
 }
 
@@ -184,7 +184,9 @@ def _marks(canvas: Canvas, rows: list[Row], place: dict[int, float]) -> None:
                 "symbol": symbol,
                 "size": 9,
                 "color": INK,
-                "line": {"width": 1.5 if symbol.startswith("line") else 0.5, "color": INK},
+                "line": {"width": 1.5, "color": INK}
+                if symbol.startswith("line")
+                else {"width": 1, "color": PAPER},
             },
             name=f"{_MARKS.get(symbol, symbol)} ({len(marks):,})",
         )

@@ -88,6 +88,8 @@ def _rows(run: Recording) -> list[Row]:
         state = types.get(type)
         if type in _OF_OWNERS:
             row = owner(values[0], worker)
+            if state is EMPTY and row.states and row.states[-1][1] is VALUE:
+                continue  # the value came with it
             if state is not None:
                 row.enter(number, state)
             elif type is tracing.OWNER_VALUE_SET:
@@ -116,6 +118,8 @@ def _rows(run: Recording) -> list[Row]:
         elif type is tracing.CHILD_ACCEPTED and values[0] in child_of:
             row = fork(child_of[values[0]], values[0])
             row.marks.append((number, "circle", f"accepted as a child at {run.name(worker)}"))
+            if row.states[-1][1] is CHILD and not known.get(values[0]):
+                row.ended = number  # it went to the owner, which has the value itself
         elif type is tracing.FORK_ADDED:
             known[values[1]] = True
             row = fork(values[0], values[1])

@@ -1,0 +1,347 @@
+"use strict";
+// One run: figures drawn at events, a table of the events, and one selected event that all share.
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const figure = byId("figure");
+  const page = { ready: false, view: null, clock: null, chosen: -1, message: -1, drawn: 0, loaded_ms: 0 };
+  window.squall = page;
+
+  const show = (error) => {
+    byId("problem").hidden = false;
+    byId("problem").textContent = "This page could not be drawn: " + (error && error.message || error);
+    figure.dataset.state = "failed";
+  };
+  window.addEventListener("error", (event) => show(event.error || event.message));
+  window.addEventListener("unhandledrejection", (event) => show(event.reason));
+
+  // -- what is packed in the page ---------------------------------------------------------------
+
+  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  async function unpack(id) {
+    const element = byId(id);
+    if (typeof DecompressionStream === "undefined") throw new Error("this browser is older than 2023");
+    const stream = new Blob([bytes(element.textContent.trim())]).stream();
+    const plain = stream.pipeThrough(new DecompressionStream("gzip"));
+    const text = await new Response(plain).text();
+    return JSON.parse(text);
+  }
+  const KINDS = { f8: Float64Array, f4: Float32Array, i4: Int32Array, u4: Uint32Array, i2: Int16Array, u2: Uint16Array, i1: Int8Array, u1: Uint8Array };
+  function array(value) {
+    if (value && value.bdata !== undefined) return new KINDS[value.dtype](bytes(value.bdata).buffer);
+    return value || [];
+  }
+  function table(value) {
+    const flat = array(value);
+    if (!value || value.shape === undefined) return flat;
+    const width = Number(String(value.shape).split(",")[1]);
+    const rows = [];
+    for (let i = 0; i < flat.length; i += width) rows.push(Array.from(flat.subarray(i, i + width)));
+    return rows;
+  }
+
+  // -- where events are -------------------------------------------------------------------------
+
+  const place = (event) => page.clock === "time" ? page.times[event] : event;
+  const ends = (a, b) => page.clock === "time" ? page.times[b] - page.times[a] : Math.max(b - a, 0.9);
+
+  function clocked(source) {
+    // The packed figure has everything at the numbers of events; this one has it where the clock says.
+    const data = source.data.map((trace) => {
+      const meta = trace.meta || {};
+      if (meta.spans) {
+        const spans = trace.customdata;
+        return { ...trace, base: spans.map((s) => place(s[0])), x: spans.map((s) => ends(s[0], s[1])) };
+      }
+      if (meta.between !== undefined)
+        return { ...trace, x: trace.customdata.map((c) => place(c[0]) + (place(c[2]) - place(c[0])) * meta.between) };
+      if (meta.events) return { ...trace, x: Array.from(trace.x, (x) => x === null || Number.isNaN(x) ? null : place(x)) };
+      return trace;
+    });
+    const layout = { ...source.layout };
+    const across = (layout.meta || {}).clock !== "none";
+    if (across) {
+      layout.xaxis = { ...layout.xaxis, title: { ...layout.xaxis.title, text: page.clock === "time" ? "virtual time" : "events in their order" } };
+      layout.xaxis.ticksuffix = page.clock === "time" ? "s" : "";
+      layout.xaxis.exponentformat = page.clock === "time" ? "SI" : "none";
+      layout.shapes = (layout.shapes || []).map((shape) => shape.xref === "paper" ? shape : { ...shape, x0: place(shape.x0), x1: place(shape.x1) });
+    }
+    return { data, layout, frames: source.frames, across };
+  }
+
+  // -- views --------------------------------------------------------------------------------------
+
+  const sources = new Map();
+  async function source(id) {
+    if (!sources.has(id)) {
+      const found = await unpack(id);
+      for (const trace of found.data) {
+        if (trace.customdata) trace.customdata = table(trace.customdata);
+        for (const key of ["x", "y", "base"]) if (trace[key]) trace[key] = array(trace[key]);
+      }
+      sources.set(id, found);
+    }
+    return sources.get(id);
+  }
+
+  let drawing = 0;
+  async function draw() {
+    const turn = ++drawing;
+    figure.dataset.state = "loading";
+    const view = page.core.views.find((v) => v.id === page.view);
+    const which = byId("which");
+    const part = view.parts.length > 1 ? Number(which.value) || 0 : 0;
+    const found = await source(view.parts[part].id);
+    if (turn !== drawing) return;
+    const { data, layout, frames, across } = clocked(found);
+    for (const button of document.querySelectorAll("[data-clock]")) {
+      button.disabled = !across;
+      button.setAttribute("aria-checked", String(across && button.dataset.clock === page.clock));
+      button.setAttribute("role", "radio");
+    }
+    page.shapes = layout.shapes || [];
+    page.across = across;
+    layout.autosize = true;
+    layout.uirevision = page.view + page.clock;
+    Plotly.purge(figure);
+    await Plotly.newPlot(figure, { data, layout, frames: frames || [], config: { responsive: true, displaylogo: false, scrollZoom: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] } });
+    if (turn !== drawing) return;
+    figure.on("plotly_click", (event) => clicked(event.points[0]));
+    page.base = data.length;
+    figure.dataset.state = "drawn";
+    figure.dataset.view = page.view;
+    page.drawn += 1;
+    if (page.view === "space_time" && page.message >= 0) await cone(page.message);
+    mark();
+  }
+
+  async function open(id) {
+    page.view = id;
+    for (const tab of document.querySelectorAll(".tabs button")) tab.setAttribute("aria-selected", String(tab.dataset.view === id));
+    const view = page.core.views.find((v) => v.id === id);
+    const which = byId("which");
+    which.hidden = view.parts.length < 2;
+    which.replaceChildren(...view.parts.map((part, index) => new Option(part.name, String(index))));
+    await draw();
+  }
+
+  function clicked(point) {
+    const custom = point.customdata;
+    const event = Array.isArray(custom) ? custom[0] : custom;
+    const message = page.view === "space_time" && Array.isArray(custom) && custom.length > 1 ? custom[1] : -1;
+    if (event === undefined || event === null || event < 0) return;
+    choose(Number(event), Number(message));
+  }
+
+  // -- the selected event --------------------------------------------------------------------------
+
+  async function choose(event, message = -1) {
+    await detailed();
+    page.chosen = event;
+    page.message = message >= 0 ? message : page.messageAt.get(event) ?? -1;
+    history.replaceState(null, "", "#event=" + event);
+    byId("clear").hidden = false;
+    const text = byId("chosen");
+    text.innerHTML = "";
+    const name = document.createElement("b");
+    name.textContent = "#" + event + " " + page.types[page.type[event]];
+    text.append(name, " at t=" + page.times[event].toFixed(6) + " s on " + (page.core.workers[page.worker[event]] ?? "-"));
+    if (page.view === "space_time" && page.message >= 0) await cone(page.message);
+    else if (page.view === "space_time") await uncone();
+    mark();
+    scrollTo(event);
+  }
+
+  async function clear() {
+    page.chosen = page.message = -1;
+    history.replaceState(null, "", location.pathname + location.search);
+    byId("clear").hidden = true;
+    byId("chosen").textContent = "";
+    if (page.view === "space_time") await uncone();
+    mark();
+    rows();
+  }
+
+  function mark() {
+    if (!page.across || figure.dataset.state !== "drawn") return;
+    const shapes = page.shapes.slice();
+    if (page.chosen >= 0) shapes.push({ type: "line", xref: "x", yref: "paper", x0: place(page.chosen), x1: place(page.chosen), y0: 0, y1: 1, line: { color: "#D55E00", width: 1.4, dash: "dot" } });
+    Plotly.relayout(figure, { shapes });
+  }
+
+  // What a message depends on, and what depends on it: over the causes of each event.
+  function causes(message) {
+    const { before, elsewhere } = page, flows = page.core.flows;
+    const index = page.flowAt.get(message);
+    const past = new Uint8Array(page.times.length), future = new Uint8Array(page.times.length);
+    const stack = [flows.sent[index]];
+    while (stack.length) {
+      const event = stack.pop();
+      for (const cause of [before[event], elsewhere[event]])
+        if (cause >= 0 && !past[cause]) { past[cause] = 1; stack.push(cause); }
+    }
+    const start = flows.arrived[index];
+    if (start >= 0) {
+      future[start] = 1;
+      for (let event = start + 1; event < future.length; event++) {
+        const a = before[event], b = elsewhere[event];
+        if ((a >= 0 && future[a]) || (b >= 0 && future[b])) future[event] = 1;
+      }
+    }
+    const found = { past: [], future: [], index };
+    for (let i = 0; i < flows.number.length; i++) {
+      if (i === index) continue;
+      if (flows.arrived[i] >= 0 && past[flows.arrived[i]]) found.past.push(i);
+      else if (future[flows.sent[i]]) found.future.push(i);
+    }
+    return found;
+  }
+
+  async function uncone() {
+    const extra = figure.data.length - page.base;
+    if (extra > 0) {
+      await Plotly.deleteTraces(figure, Array.from({ length: extra }, (_, i) => page.base + i));
+      await Plotly.restyle(figure, { opacity: figure.data.map((trace) => trace.meta && trace.meta.was !== undefined ? trace.meta.was : 1) });
+    }
+    page.cone = null;
+  }
+
+  async function cone(message) {
+    await detailed();
+    await uncone();
+    if (!page.flowAt.has(message)) return;
+    const found = causes(message), flows = page.core.flows, last = page.times.length - 1;
+    const lines = (indices, color, name, width) => {
+      const x = [], y = [];
+      for (const i of indices) {
+        x.push(place(flows.sent[i]), place(flows.end[i] >= 0 ? flows.end[i] : last), null);
+        y.push(page.rowOf.get(flows.src[i]), page.rowOf.get(flows.dst[i]), null);
+      }
+      return { type: indices.length > 2000 ? "scattergl" : "scatter", mode: "lines", x, y, line: { color, width }, name: name + " (" + indices.length + ")", hoverinfo: "skip", showlegend: false };
+    };
+    for (const trace of figure.data) trace.meta = { ...(trace.meta || {}), was: trace.opacity ?? 1 };
+    await Plotly.restyle(figure, { opacity: figure.data.map(() => 0.13) });
+    await Plotly.addTraces(figure, [
+      lines(found.past, "#56B4E9", "its past", 2.6), lines(found.future, "#E69F00", "its future", 2.6), lines([found.index], "#000", "the message", 3.4)]);
+    page.cone = { message, past: found.past.length, future: found.future.length };
+    const text = byId("chosen");
+    if (!text.querySelector(".key")) {
+      const key = (color) => { const s = document.createElement("span"); s.className = "key"; s.style.background = color; return s; };
+      text.append(" · message " + message + ":", key("#56B4E9"), found.past.length.toLocaleString() + " messages it depends on", key("#E69F00"), found.future.length.toLocaleString() + " that depend on it");
+    }
+  }
+
+  // -- the table of events ---------------------------------------------------------------------------
+
+  const HEIGHT = 22, MOST = 600000;
+  let detail = null, listed = null, lines = null;
+  function detailed() {
+    detail = detail || unpack("events").then((found) => {
+      page.text = found.text;
+      page.types = found.types;
+      for (const key of ["worker", "task", "type", "before", "elsewhere"]) page[key] = array(found[key]);
+      page.messageAt = new Map();
+      const flows = page.core.flows;
+      page.flowAt = new Map();
+      for (let i = 0; i < flows.number.length; i++) {
+        page.flowAt.set(flows.number[i], i);
+        page.messageAt.set(flows.sent[i], flows.number[i]);
+        if (flows.end[i] >= 0) page.messageAt.set(flows.end[i], flows.number[i]);
+      }
+      listed = Array.from(page.text.keys());
+      rows();
+      count();
+    });
+    return detail;
+  }
+
+  function line(n) {
+    return "#" + n + " " + page.times[n].toFixed(6) + " " + (page.core.workers[page.worker[n]] ?? "-") + " task" + page.task[n] + " " + page.types[page.type[n]] + " " + page.text[n];
+  }
+
+  async function search(text) {
+    await detailed();
+    lines = lines || page.text.map((_, n) => line(n).toLowerCase());
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    listed = [];
+    for (let n = 0; n < lines.length; n++) if (words.every((word) => lines[n].includes(word))) listed.push(n);
+    byId("rows").scrollTop = 0;
+    rows();
+    count();
+  }
+
+  function count() {
+    const all = page.text.length;
+    byId("found").textContent = listed.length === all ? all.toLocaleString() + " events" : listed.length.toLocaleString() + " of " + all.toLocaleString() + " events";
+  }
+
+  // Browsers end at some millions of pixels: beyond MOST rows' worth, the scroll bar is scaled.
+  function rows() {
+    if (!listed) return;
+    const view = byId("rows"), tall = byId("tall");
+    const full = listed.length * HEIGHT, height = Math.min(full, MOST * HEIGHT);
+    tall.style.height = height + "px";
+    const first = Math.max(0, Math.floor(view.scrollTop * (full / (height || 1)) / HEIGHT) - 4);
+    const shown = listed.slice(first, first + Math.ceil(view.clientHeight / HEIGHT) + 9);
+    tall.replaceChildren(...shown.map((n, i) => {
+      const row = document.createElement("div");
+      row.className = "row" + (page.cited.has(n) ? " cited" : "") + (n === page.chosen ? " chosen-row" : "");
+      row.style.top = (first + i) * HEIGHT + "px";
+      row.dataset.event = n;
+      for (const text of ["#" + n, page.times[n].toFixed(6), page.core.workers[page.worker[n]] ?? "-", page.task[n], page.types[page.type[n]], page.text[n]]) {
+        const cell = document.createElement("span");
+        cell.textContent = text;
+        cell.title = text;
+        row.append(cell);
+      }
+      return row;
+    }));
+  }
+
+  function scrollTo(event) {
+    let at = listed.indexOf(event);
+    if (at < 0) { byId("search").value = ""; listed = Array.from(page.text.keys()); count(); at = event; }
+    const view = byId("rows");
+    view.scrollTop = Math.max(0, at * HEIGHT - view.clientHeight / 2 + HEIGHT);
+    rows();
+  }
+
+  // -- begin --------------------------------------------------------------------------------------------
+
+  function fromHash() {
+    const match = /^#event=(\d+)$/.exec(location.hash);
+    if (match && Number(match[1]) < page.times.length) choose(Number(match[1]));
+  }
+
+  async function begin() {
+    page.core = await unpack("core");
+    page.times = array(page.core.times);
+    for (const key of Object.keys(page.core.flows)) page.core.flows[key] = array(page.core.flows[key]);
+    page.cited = new Set(page.core.cited);
+    page.rowOf = new Map(page.core.order.map((worker, row) => [worker, row]));
+    page.clock = page.core.clock;
+    for (const tab of document.querySelectorAll(".tabs button")) tab.addEventListener("click", () => open(tab.dataset.view));
+    for (const button of document.querySelectorAll("[data-clock]")) button.addEventListener("click", () => { page.clock = button.dataset.clock; draw(); });
+    byId("which").addEventListener("change", draw);
+    byId("clear").addEventListener("click", clear);
+    byId("copy").addEventListener("click", async () => {
+      const text = byId("replay").textContent;
+      try { await navigator.clipboard.writeText(text); }
+      catch { const range = document.createRange(); range.selectNodeContents(byId("replay")); getSelection().removeAllRanges(); getSelection().addRange(range); document.execCommand("copy"); }
+      byId("copy").textContent = "copied";
+      setTimeout(() => { byId("copy").textContent = "copy"; }, 1500);
+    });
+    let waiting = 0;
+    byId("search").addEventListener("input", (event) => { clearTimeout(waiting); waiting = setTimeout(() => search(event.target.value), 120); });
+    byId("rows").addEventListener("scroll", () => requestAnimationFrame(rows));
+    byId("rows").addEventListener("click", (event) => { const row = event.target.closest(".row"); if (row) choose(Number(row.dataset.event)); });
+    window.addEventListener("hashchange", fromHash);
+    window.addEventListener("resize", rows);
+    await open(page.core.views[0].id);
+    page.loaded_ms = performance.now();
+    await detailed();
+    page.ready = true;
+    document.body.dataset.ready = "true";
+    fromHash();
+  }
+  begin().catch(show);
+})();
