@@ -1,6 +1,7 @@
 # make run    the parameter server example on a simulated cluster
 # make test   the whole test suite
 # make bench  what is measured, side by side with stock PyTorch
+# make notebooks   JupyterLab, opened on notebooks/
 # make lint types layers   what else .ci/run asks of a change
 
 PYTHON ?= python3
@@ -8,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
+NOTEBOOKS := $(VENV)/.notebooks
 TORCH := torch==2.13.0
 
 # Processes that pytest runs the suite in.
@@ -15,13 +17,21 @@ JOBS ?= auto
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: run test lint types layers bench install format clean
+.PHONY: run test notebooks test-notebooks lint types layers bench install format clean
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
+
+# Figures are kept as data that JupyterLab draws: plotly.js does not go into the notebooks.
+notebooks: $(NOTEBOOKS)
+	PLOTLY_RENDERER=plotly_mimetype $(BIN)/jupyter lab --notebook-dir=notebooks
+
+# Each notebook from a clean kernel; nothing is written into it.
+test-notebooks: $(NOTEBOOKS)
+	PLOTLY_RENDERER=plotly_mimetype $(BIN)/python -m pytest -q --nbmake --nbmake-timeout=120 -n $(JOBS) notebooks $(ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -48,6 +58,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt $(TORCH)
 	$(PIP) install -c constraints.txt setuptools
 	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
+	touch $@
+
+$(NOTEBOOKS): $(INSTALLED)
+	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,notebooks]'
 	touch $@
 
 clean:

@@ -34,7 +34,7 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
     longest_s = LONGEST_HANG_S if run.program is None or run.hangs else LONGEST_S
     if run.program is not None:
         longest_s += LONGEST_ASIDE_S * sum(len(step.asides) for _, _, step in run.program.steps)
-    if faults_of(run):
+    if faults_of(run) or run.recovery is not None:
         longest_s += LONGEST_FAULTY_S
     if run.ended_s > longest_s:
         yield Violation("progress", "virtual time", f"at most {longest_s} s", f"{run.ended_s} s")

@@ -20,6 +20,8 @@ _MAY_WAIT = frozenset(
     }
 )
 _WRAPPER = "FORWARD_AUTOGRAD_REQ"
+#: what a task died of that ended with its process
+KILLED = "killed"
 
 
 @named("recording")
@@ -75,8 +77,8 @@ def THREADS(run: Run) -> Iterator[Violation]:  # noqa: N802
             started[task] = (n, kind)
     own = own_time(run)
     for n in run.of(tracing.TASK_ENDED):
-        time_s, worker, task, _, _ = records[n]
-        began = started.get(task)
+        time_s, worker, task, _, (error,) = records[n]
+        began = started.get(task) if error != KILLED else None
         if began is not None and worker not in own and time_s > records[began[0]][0]:
             seen = f"{time_s - records[began[0]][0]:.6f} s"
             yield run.violation(

@@ -73,7 +73,8 @@ class Excuses:
         self.run = run
         self.faults = faults
         self.protocol = protocol
-        self._sent: dict[tuple[int, int], list[int]] | None = None
+        #: by task: the messages that it sent
+        self._sent: dict[int, list[int]] | None = None
         #: (worker that tried, worker it tried to reach, type) of what was tried in vain
         self._unheard = {
             (run.records[n][1], *run.records[n][4][:2])
@@ -134,8 +135,7 @@ class Excuses:
         if self._sent is None:
             self._sent = {}
             for n in self.run.of(tracing.MESSAGE_SENT):
-                _, worker, task, _, _ = self.run.records[n]
-                self._sent.setdefault((worker, task), []).append(n)
+                self._sent.setdefault(self.run.records[n][2], []).append(n)
         sent = self._sent.get(fork.announced_by, [])
         at = bisect_right(sent, fork.announced)
         return sent[at] if at < len(sent) else None

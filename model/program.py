@@ -18,7 +18,7 @@ leaf that the worker owns itself is taken there and does not travel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
@@ -222,3 +222,14 @@ def travels(program: Program, index: int, op: Op, input: Input) -> bool:
 def exchanged(worker: int, round: int) -> int:
     """What a worker gives in a round of exchange: no other worker, and no other round, the same."""
     return round * 1000 + worker
+
+
+def computation_of(program: Program) -> Program:
+    """The program without what goes on beside its computation: asides, and exchanges."""
+    if not program.gathers and not any(step.asides for _, _, step in program.steps):
+        return program
+    trainers = tuple(
+        replace(trainer, steps=tuple(replace(step, asides=()) for step in trainer.steps))
+        for trainer in program.trainers
+    )
+    return replace(program, trainers=trainers, gathers=0)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from real import tracing
 from real.tracing import EventType
 
+FETCHES_DISAGREE = "fetches disagree"
 #: (created on, local id)
 Id = tuple[int, int]
 
@@ -63,8 +64,8 @@ class Fork:
     removed: int = 0
     #: its creation or its introduction to the owner has failed
     failed: bool = False
-    #: the worker and task that announced it, and when (the number of the event)
-    announced_by: tuple[int, int] = (-1, -1)
+    #: the task that announced it, and when (the number of the event)
+    announced_by: int = -1
     announced: int = -1
     #: the process that had the user has ended
     orphaned: bool = False
@@ -211,7 +212,7 @@ class Protocol:
         if child in self.forks:
             yield Breach("an id was used twice", "a new fork", f"fork {child}")
         new = self._fork(rref, child)
-        new.announced_by, new.announced = (worker, task), self.now
+        new.announced_by, new.announced = task, self.now
         new.parent, new.pending_child_of = fork, worker
 
     def child_accepted(self, worker: int, task: int, child: Id) -> Iterable[Breach]:
@@ -248,6 +249,7 @@ class Protocol:
         value = self._value(rref)
         value.set += 1
         value.error = error
+        value.asked_early = False  # whoever asked has it, whether or not it is kept
         if value.set > 1:
             yield Breach("a value was set twice", f"one value of {rref}", "another")
 
@@ -282,7 +284,7 @@ class Protocol:
     def fork_added(self, worker: int, task: int, rref: Id, fork: Id) -> Iterable[Breach]:
         if fork not in self.forks:
             new = self._fork(rref, fork)
-            new.announced_by, new.announced = (worker, task), self.now
+            new.announced_by, new.announced = task, self.now
         added = self._fork(rref, fork)
         added.added += 1
         if added.known or added.removed:
@@ -312,7 +314,7 @@ class Protocol:
             value.fetched = (error,)
         elif value.fetched != (error,):
             yield Breach(
-                "fetches disagree", _outcome(value.fetched[0]) + f" of {rref}", _outcome(error)
+                FETCHES_DISAGREE, _outcome(value.fetched[0]) + f" of {rref}", _outcome(error)
             )
 
     # -- requests and their arguments ---------------------------------------------------------

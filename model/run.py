@@ -58,7 +58,7 @@ class Run:
     ``records`` are its events. ``expected`` and ``got`` are the outcomes in one process and on
     workers; without a program, only what the events tell can be checked. ``ended_s`` is the
     virtual time at the end, ``waits`` has a line for each task that waited when nothing could
-    happen any more, ``crash`` is an error that left the run itself, and ``digests`` are those of
+    happen any more, ``waiting`` the same for the wait-for graph (model/waiting.py), ``crash`` is an error that left the run itself, and ``digests`` are those of
     this run and of repetitions of it. ``divergence`` says where a repetition parted from it,
     ``recovery`` is the training after the faults of a run that had any.
     """
@@ -69,6 +69,7 @@ class Run:
     got: Outcome | None = None
     ended_s: float = 0.0
     waits: list[str] = field(default_factory=list)
+    waiting: Sequence[Any] = ()
     crash: str | None = None
     digests: tuple[str, ...] = ()
     divergence: str | None = None

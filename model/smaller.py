@@ -17,6 +17,7 @@ from model.operations import KINDS, ROOTS
 from model.program import (
     REFERENCE_CALLS,
     Backward,
+    Call,
     Input,
     Leaf,
     Op,
@@ -30,7 +31,7 @@ from model.program_check import ProgramError, check_program
 #: what an input refers to: (is a leaf, its number)
 Ref = tuple[bool, int]
 #: simpler ones of a few words, the simplest first
-_SIMPLER_CALLS = ("local", "sync", "async", "remote")
+_SIMPLER_CALLS: tuple[Call, ...] = ("local", "sync", "async", "remote")
 _SIMPLER_KINDS = ("scale", "add", "mul", "total")
 
 
@@ -347,8 +348,10 @@ def _simpler_ops(program: Program) -> Iterator[Program]:
         for kind in _SIMPLER_KINDS:
             if kind == op.kind:
                 break
-            if op.kind not in ROOTS and KINDS[kind].least <= len(op.inputs) <= KINDS[kind].most:
-                yield _with_op(program, t, s, index, replace(op, kind=kind, builtin=False))
+            inputs = op.inputs[: KINDS[kind].most]
+            if op.kind not in ROOTS and len(inputs) >= KINDS[kind].least:
+                plain = replace(op, kind=kind, inputs=inputs, builtin=False)
+                yield _with_op(program, t, s, index, plain)
 
 
 # -- values ---------------------------------------------------------------------------------------

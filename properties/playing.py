@@ -14,7 +14,8 @@ from real.worker import Worker
 from sim.compat.isolation import TorchIsolation
 from sim.compat.launcher import Launcher, ProcessResult
 from sim.network import Network
-from sim.scheduler import Order, SimRuntime
+from sim.plan import Order
+from sim.scheduler import SimRuntime
 from sim.stuck import explain
 
 

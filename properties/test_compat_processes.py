@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from properties.playing import play, stock, write
-from sim.scheduler import Order
+from sim.plan import Order
 
 RANK_STYLE = """
     import os, sys

@@ -19,7 +19,8 @@ from real.tracing import NULL_TRACER
 from sim.compat.modules import ModuleSpace
 from sim.compat.program import Program
 from sim.compat.substitutes import STANDARD, STANDARD_PRIVATE
-from sim.scheduler import Order, SimRuntime
+from sim.plan import Order
+from sim.scheduler import SimRuntime
 
 ORDERS: list[Order] = ["fifo", "random"]
 

@@ -605,9 +605,7 @@ def test_a_clock_that_is_fast() -> None:
     assert "timeout" in error
     (ended,) = [e for e in cluster.trace.of(tracing.CALL_ENDED) if e["outcome"] == "timeout"]
     (sent,) = [
-        e
-        for e in cluster.trace.of(tracing.CALL_STARTED)
-        if (e.worker, e["id"]) == (0, ended["id"])
+        e for e in cluster.trace.of(tracing.CALL_STARTED) if (e.worker, e["id"]) == (0, ended["id"])
     ]
     assert ended.time_s - sent.time_s == pytest.approx(2.5)  # by anybody else's
     assert injected(cluster, "clock_skew")

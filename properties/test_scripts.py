@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from sim.plan import Order
 from sim.report import Report
 from sim.scenario import ScriptScenario, run
-from sim.scheduler import Order
 
 SCRIPTS = Path(__file__).with_name("scripts")
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py"))

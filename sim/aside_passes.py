@@ -47,6 +47,13 @@ def square_with_hook(x: Tensor, kind: str, context_id: int) -> Tensor:
     return y
 
 
+def twice_a_leaf_with_hook(kind: str, context_id: int) -> Tensor:
+    """Twice a new leaf of this worker, whose hook is the last thing to happen there."""
+    leaf = _leaf(1, 2)
+    leaf.register_hook(_HOOKS[kind](context_id))
+    return leaf * 2
+
+
 def _fail_once(context_id: int) -> Callable[[Tensor], None]:
     calls: list[None] = []
 
@@ -155,7 +162,7 @@ def released_by_a_hook(to: int) -> str:
     x = _leaf(1, 2)
     later = rpc.rpc_sync(to, square, args=(x,))
     later.register_hook(_dawdle(context_id))
-    sooner = rpc.rpc_sync(to, square_with_hook, args=(x, "release", context_id))
+    sooner = rpc.rpc_sync(to, twice_a_leaf_with_hook, args=("release", context_id))
     loss = later.sum() + sooner.sum()
     error = error_of(lambda: autograd.backward(context_id, [loss]))
     current_task().autograd_context_id = -1

@@ -25,7 +25,11 @@ from sim.cli_mutants import mutants
 from sim.cli_replay import EPILOG as REPLAY_EPILOG
 from sim.cli_replay import replay
 from sim.cli_report import bad_input_json, outcome_json, print_report, run_json
+from sim.cli_shrink import EPILOG as SHRINK_EPILOG
+from sim.cli_shrink import shrink
 from sim.cli_streams import each_warning_once, stdout_to_stderr
+from sim.cli_timeline import EPILOG as TIMELINE_EPILOG
+from sim.cli_timeline import timeline
 from sim.latency import DEFAULT_LATENCY
 
 FAILED, BAD_INPUT, DEFECT, INTERRUPTED = 1, 2, 3, 130
@@ -214,7 +218,9 @@ app.command(epilog=FUZZ_EPILOG)(fuzz)
 app.command()(properties)
 app.command(epilog=MUTANTS_EPILOG)(mutants)
 app.command(epilog=REPLAY_EPILOG)(replay)
+app.command(epilog=SHRINK_EPILOG)(shrink)
 app.command(epilog=FAILURES_EPILOG)(failures)
+app.command(epilog=TIMELINE_EPILOG, context_settings={"ignore_unknown_options": True})(timeline)
 
 
 def _version() -> str:

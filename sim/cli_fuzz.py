@@ -20,8 +20,8 @@ from rich.text import Text
 
 from sim.cli_input import ENGINES, MAX_SEED, BadInput, device_name, integer, one_of
 from sim.cli_report import WIDTH
-from sim.plan import NO_FAULTS, Plan
 from sim.keeping import Keeper, failed_scenario
+from sim.plan import NO_FAULTS, Plan
 
 if TYPE_CHECKING:
     from sim.fuzz import Campaign, Failure, Verdict
@@ -254,7 +254,10 @@ class _Display:
         self._progress.stop()
 
     def _keep(self, failure: Failure) -> None:
-        saved = failed_scenario(failure, device=self._options.device)
+        options = self._options
+        saved = failed_scenario(
+            failure, profile=options.profile or None, plan=options.plan, device=options.device
+        )
         kept = self._keeper.keep(saved, found_by="fuzz", text=str(failure.violation))
         failure.file = None if kept is None else kept.file
 

@@ -223,7 +223,9 @@ def replay_json(
     played: Played, stop: Until | None, divergence: Divergence | None, *, checked: bool
 ) -> str:
     """The object of ``squall replay --json``; its keys are in docs/json.md."""
-    saved = played.saved
+    from model.waiting import to_json
+
+    saved, graph = played.saved, played.wait_graph()
     told: dict[str, Any] = {
         "digest": played.digest,
         "expected_digest": played.expected_digest,
@@ -241,6 +243,8 @@ def replay_json(
         "events": len(played.records),
         "virtual_time_s": played.virtual_time_s,
         "waits": _waits(played),
+        "explanation": played.explanation(),
+        "wait_graph": None if graph is None else to_json(graph),
     }
     if stop is not None:
         told["stopped"] = _stopped_json(played, stop)
@@ -283,7 +287,7 @@ def print_replay(
         _print_stop(played, stop, console)
     if divergence is not None:
         _print_divergence(divergence, console)
-    for line in _waits(played):
+    for line in [*_waits(played), *played.explanation()]:
         console.print(Text(line, style="yellow"))
     saved = played.saved
     good = played.ok and played.digest_matches is not False and divergence is None

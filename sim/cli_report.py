@@ -132,6 +132,10 @@ def _failures(report: Report) -> list[RenderableType]:
     if report.waits:
         parts.append(Text("nothing can happen any more, and these wait:", style="bold red"))
         parts.append(_indented(report.waits))
+        why = report.why()
+        if why:
+            parts.append(Text("who holds what they wait for:", style="bold red"))
+            parts.append(_indented(why))
     mismatches: list[Any] = [] if report.gradients is None else list(report.gradients.mismatches)
     if mismatches:
         parts.append(Text("gradients that differ from the reference:", style="bold red"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sim.cli_input import MAX_SEED, BadInput, device_name, integer
 
 if TYPE_CHECKING:
+    from sim.plan import Plan
     from sim.scenario_file import SavedScenario
 
 
@@ -25,17 +26,23 @@ def read_scenario(
     ``faults``: the profile that draws a seed's faults, or a file with a plan, which takes the
     place of the scenario's own. ``mutant``: a bug to plant. Raises :class:`BadInput`.
     """
-    profile, plan = (None, faults) if faults is not None and _is_file(faults) else (faults, None)
+    from sim.plan import NO_FAULTS
+    from sim.scenario_file import Expected
+
+    profile, file = (None, faults) if faults is not None and _is_file(faults) else (faults, None)
     path = Path(text)
     if text.isascii() and text.isdigit() and not path.exists():
-        saved = _of_seed(integer(field, text, 0, MAX_SEED), profile)
+        seed = integer(field, text, 0, MAX_SEED)
+        saved = _of_seed(seed, profile, NO_FAULTS if file is None else _plan(file, None))
     elif profile is not None:
         problem = f"{profile!r} is no file with a plan, and a profile is for a seed"
         raise BadInput("--faults", profile, problem)
     else:
         saved = _of_file(text, field)
-    if plan is not None:
-        saved = _with_plan(saved, plan)
+        if file is not None:  # another run, of which nothing is known
+            expected = Expected(mutant=saved.expected.mutant)
+            plan = _plan(file, saved.workers)
+            saved = replace(saved, faults=plan, profile=None, expected=expected)
     if mutant is not None:
         saved = _with_mutant(saved, mutant)
     if device is not None:
@@ -48,14 +55,14 @@ def _is_file(text: str) -> bool:
     return Path(text).is_file()
 
 
-def _of_seed(seed: int, profile: str | None) -> SavedScenario:
+def _of_seed(seed: int, profile: str | None, plan: Plan) -> SavedScenario:
     from sim.replay import saved_scenario, seed_scenario
     from sim.swarm import PROFILES
 
     if profile is not None and profile not in PROFILES:
         known = " or ".join(PROFILES)
         raise BadInput("--faults", profile, f"expected {known} or a file, got {profile!r}")
-    return saved_scenario(seed_scenario(seed, profile))
+    return saved_scenario(seed_scenario(seed, profile, plan))
 
 
 def _of_file(text: str, field: str) -> SavedScenario:
@@ -82,20 +89,15 @@ def _of_file(text: str, field: str) -> SavedScenario:
         raise BadInput(field, text, f"{path}: {error}") from None
 
 
-def _with_plan(saved: SavedScenario, text: str) -> SavedScenario:
+def _plan(text: str, workers: int | None) -> Plan:
     from sim.plan_file import load_plan
-    from sim.scenario_file import Expected
 
     try:
-        plan = load_plan(Path(text), workers=saved.workers)
+        return load_plan(Path(text), workers=workers)
     except OSError as error:
         raise BadInput("--faults", text, f"cannot read {text!r}: {error.strerror}") from None
     except ValueError as error:
         raise BadInput("--faults", text, f"{text}: {error}") from None
-    # Another run, of which nothing is known.
-    return replace(
-        saved, faults=plan, profile=None, expected=Expected(mutant=saved.expected.mutant)
-    )
 
 
 def _with_mutant(saved: SavedScenario, name: str) -> SavedScenario:

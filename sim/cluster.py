@@ -27,8 +27,8 @@ from sim.ordering import Recorded
 from sim.plan import NO_FAULTS, Order, Plan, Schedule
 from sim.processes import Processes
 from sim.scheduler import SimRuntime
-from sim.stuck import Deadlock, explain
 from sim.trace import Trace
+from sim.waitfor import deadlock
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +37,7 @@ class Cluster:
     """Workers ``worker0`` … ``worker{n-1}`` of one RPC group, in virtual time.
 
     ``trace`` False keeps no events. ``faults``: what is to go wrong; its schedule, if it has one,
-    takes the place of ``order``, and with the order pct messages take no time but what faults
-    add, so that nothing but priorities orders them. ``record_schedule``: keep in
+    takes the place of ``order``. ``record_schedule``: keep in
     :attr:`schedule_log` what went before what. Raises :class:`Deadlock` from :meth:`run` when
     nothing can happen any more and somebody still waits.
     """
@@ -63,7 +62,9 @@ class Cluster:
         self._isolation = TorchIsolation()
         if faults.schedule != Schedule():
             order = faults.schedule
-        if isinstance(order, Schedule) and order.order == "pct":
+        if not isinstance(order, Schedule):
+            order = Schedule(order=order)
+        if order.timeless or order.order == "pct":
             latency, bandwidth_bytes_per_s = "0", None
         self.runtime = SimRuntime(seed=seed, order=order, isolation=self._isolation)
         #: how the run's order deviates from first come, first served, if that is recorded
@@ -180,7 +181,7 @@ class Cluster:
         if errors:
             raise errors[min(errors)]
         if self.runtime.foreground:
-            raise Deadlock(explain(self.runtime))
+            raise deadlock(self.runtime)
         return results
 
     def call(self, functions: dict[int, Callable[[], Any]]) -> dict[int, Any]:
@@ -202,7 +203,7 @@ class Cluster:
             self.runtime.spawn(called, rank, name="main", worker=worker, daemon=False)
         self.runtime.run()
         if self.runtime.foreground:
-            raise Deadlock(explain(self.runtime))
+            raise deadlock(self.runtime)
         return results
 
     # -- what may happen to a worker ------------------------------------------------------
@@ -329,4 +330,4 @@ class Cluster:
                 )
         self.runtime.run()
         if self.runtime.foreground:
-            raise Deadlock(explain(self.runtime))
+            raise deadlock(self.runtime)

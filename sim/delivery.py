@@ -12,7 +12,7 @@ from real.rpc.transport import PeerLost, Receive
 Receiver = tuple[Receive, PeerLost]
 
 #: what is where a process ended without anybody being told
-NOBODY: Receiver = (lambda message: None, lambda peer, reason: None)
+NOBODY: Receiver = (lambda message: None, lambda peer, reason, ended: None)
 
 
 class Fate:

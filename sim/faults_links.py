@@ -72,11 +72,16 @@ class Links:
         self._network = network
         self._heal_s = math.inf if plan.heal_s is None else plan.heal_s
         self._stream = NamedStream(network.runtime.seed)
-        named = [(f"links[{at}]", item) for at, item in enumerate(plan.links)]
-        self._lossy = [each for each in named if isinstance(each[1], Loss | Flapping)]
+        self._lossy = [
+            (f"links[{at}]", item)
+            for at, item in enumerate(plan.links)
+            if isinstance(item, Loss | Flapping)
+        ]
         #: what changes when messages arrive
         self.conditions = [
-            each for each in named if isinstance(each[1], LatencySpike | Bandwidth | Fifo)
+            (f"links[{at}]", item)
+            for at, item in enumerate(plan.links)
+            if isinstance(item, LatencySpike | Bandwidth | Fifo)
         ]
         self.start_s = 0.0
         self._free_at: dict[tuple[str, int, int], float] = {}

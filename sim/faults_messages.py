@@ -10,6 +10,7 @@ from sim import rules
 from sim.held import Held
 from sim.network import Network
 from sim.plan import Corrupt, Delay, Drop, Duplicate, Fail, Hold, MessageFault, Plan, Selector
+from sim.scheduler import SimTimer
 from sim.streams import NamedStream
 
 _Key = tuple[int, int, int]
@@ -71,6 +72,17 @@ class _Rule:
         self.held = Held(network) if isinstance(item, Hold) else None
         self.until = Matcher(item.until) if isinstance(item, Hold) else None
         self.over = False
+        #: when each message that is held is let go at the latest
+        self.timers: list[SimTimer] = []
+
+    def release(self) -> None:
+        """Hold no more, and let everything go."""
+        self.over = True
+        for timer in self.timers:
+            timer.cancel()
+        self.timers.clear()
+        if self.held is not None:
+            self.held.release()
 
 
 class MessageRules:
@@ -96,9 +108,7 @@ class MessageRules:
     def end(self) -> None:
         self._network.handled = None
         for rule in self._rules:
-            rule.over = True
-            if rule.held is not None:
-                rule.held.release()
+            rule.release()
 
     def judge(self, message: Message, nth: int, time_s: float) -> rules.Verdict | None:
         decided: rules.Verdict | None = None
@@ -136,6 +146,7 @@ class MessageRules:
                     item.at_most_s, partial(self._let_go, held, message.id, message)
                 )
                 timer.worker = None
+                rule.timers.append(timer)
                 return rules.Hold(held, item=name, nth=nth)
         return None
 
@@ -156,7 +167,4 @@ class MessageRules:
         time_s = self._runtime.env._now - self._start_s
         for rule in self._rules:
             if rule.until is not None and not rule.over and rule.until(message, time_s):
-                rule.over = True
-                if rule.held is not None:
-                    for held in rule.held.messages:
-                        rule.held.let_go(held)
+                rule.release()

@@ -40,16 +40,16 @@ def flip(message: Message, flips: int, stream: random.Random) -> None:
                 payload[at] ^= change
                 message.payload = bytes(payload)
             else:
-                part = parts[number - 1]
-                changed = _bytes_of(part)
-                changed[at] = int(changed[at]) ^ change
-                part.copy_(changed.view(part.dtype).reshape(part.shape))
+                elements = _bytes_of(parts[number - 1])
+                elements[at] = int(elements[at]) ^ change
             break
 
 
 def _bytes_of(part: Tensor) -> Tensor:
-    """A copy of the elements, as bytes."""
-    return part.new_empty(part.numel()).copy_(part.reshape(-1)).view(torch.uint8)
+    """The elements as bytes: the same memory, if they lie there one after the other."""
+    dense = part.resolve_conj().resolve_neg().contiguous()
+    # By its strides, since a dimension of one element may have any.
+    return dense.as_strided((dense.numel(),), (1,)).view(torch.uint8)
 
 
 def _parts(message: Message) -> Iterator[Tensor]:

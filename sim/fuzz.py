@@ -35,12 +35,11 @@ from model.run import Run, Violation
 from model.sometimes import SITUATIONS, sometimes
 from real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from sim.device import quiet_torch
-from sim.plan import KINDS, NO_FAULTS, Plan
+from sim.plan import KINDS, NO_FAULTS, Order, Plan
 from sim.plan_file import fitting
 from sim.program_faults import run_with_faults
 from sim.program_run import ProgramRun, run_program
 from sim.real_time import TooLongError, time_limit
-from sim.plan import Order
 from sim.swarm import Profile, draw_world
 from sim.trace import digest_of
 from sim.watch import Comparer, Diverged, Divergence, Recorder, watching
@@ -172,6 +171,7 @@ def play(scenario: Scenario, *, times: int = 1) -> Run:
         played.outcome,
         ended_s=played.cluster.runtime.now(),
         waits=played.waits,
+        waiting=played.waiting,
         crash=played.crash,
         digests=tuple(digests),
         divergence=None if divergence is None else str(divergence),

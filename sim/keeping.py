@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from sim.plan import NO_FAULTS, Plan
 from sim.store import Kept, Store, StoreError
 
 if TYPE_CHECKING:
@@ -59,13 +60,13 @@ class Keeper:
 
 
 def failed_scenario(
-    failure: Failure, *, profile: str | None = None, device: str = "cpu"
+    failure: Failure, *, profile: str | None = None, plan: Plan = NO_FAULTS, device: str = "cpu"
 ) -> SavedScenario:
     """The scenario of a campaign's failure, with what is expected of a replay."""
     from sim.replay import saved_scenario, seed_scenario
     from sim.scenario_file import Expected
 
-    saved = saved_scenario(seed_scenario(failure.seed, profile), device=device)
+    saved = saved_scenario(seed_scenario(failure.seed, profile, plan), device=device)
     first = failure.violation
     expected = Expected(
         digest=failure.digest or None,

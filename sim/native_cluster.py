@@ -25,7 +25,8 @@ from sim.native_message import Batch, NativeMessage, Sent
 from sim.native_worker import Call, Death, NativeWorker
 from sim.native_zygote import Zygote
 from sim.network import Network
-from sim.scheduler import Order, SimRuntime
+from sim.plan import Order
+from sim.scheduler import SimRuntime
 from sim.trace import Trace
 
 #: what the agent says of a call that took too long (rpc_agent.h, tensorpipe_agent.cpp)
@@ -191,7 +192,7 @@ class NativeCluster:
                     self.store,
                     worker.rank,
                     lambda message: self._receive(worker, message),
-                    lambda lost, reason: self._lost(worker, lost, reason),
+                    lambda lost, reason, ended=None: self._lost(worker, lost, reason),
                 )
             elif kind == b"O":
                 self._shut_down(worker)
@@ -283,7 +284,9 @@ class NativeCluster:
     def _lost(self, worker: NativeWorker, lost: int, reason: str) -> None:
         for id, call in list(worker.pending.items()):
             if call.dst == lost:
-                self._fail(worker, id, reason, "error")
+                self.runtime.call_later(
+                    0.0, lambda id=id: self._fail(worker, id, reason, "error")  # type: ignore[misc]
+                )
 
     # -- questions ------------------------------------------------------------------------
 

@@ -141,6 +141,12 @@ class Network(World):
             if home is worker and key in self._receivers:
                 self._receivers[key] = NOBODY
 
+    def announce(self, worker: Worker) -> None:
+        """Those who had a connection to a process that vanished learn that it is gone."""
+        for key, home in list(self._homes.items()):
+            if home is worker and self._receivers.get(key) is NOBODY:
+                self.detach(*key)
+
     def _judge(self, store: Store, message: Message) -> Verdict | None:
         for rule, group in self._rules:
             if group is None or group is store:
@@ -176,6 +182,8 @@ class Network(World):
         if self._receivers.pop((store, worker_id), None) is None:
             return
         reason = f"the connection to worker {worker_id} was closed"
+        home = self._homes.get((store, worker_id))
+        ended = 0 if home is None else home.incarnation
         peers = self._peers.pop((store, worker_id), None)
         if peers is None:
             return
@@ -185,10 +193,10 @@ class Network(World):
             if peer in sent:
                 # Whoever reads to the end finds what was sent before the connection was closed.
                 after_s = sent[peer] - runtime.env._now + _CLOSE_S
-                lose = partial(self._lose, store, peer, worker_id, reason)
+                lose = partial(self._lose, store, peer, worker_id, reason, ended)
                 runtime.call_later(after_s, lose).worker = None
             else:
-                self._lose(store, peer, worker_id, reason)
+                self._lose(store, peer, worker_id, reason, ended)
 
     def send(self, store: Store, message: Message) -> None:
         src, dst = message.src, message.dst
@@ -210,7 +218,9 @@ class Network(World):
             if self.conditions is not None:
                 delay_s = self.conditions.arrival_s(copy, now, now + delay_s) - now
             if not copy.type & RESPONSE_FLAG:
+                # A connection has two ends.
                 self._peers.setdefault((store, dst), {})[src] = None
+                self._peers.setdefault((store, src), {})[dst] = None
         if self.tracer.enabled:
             self._sent(copy)
         delivery = Delivery(store, copy, now, receiver)
@@ -286,10 +296,12 @@ class Network(World):
         ]
         return [(at, event) for at, _, _, event in sorted(found, key=lambda each: each[:3])]
 
-    def _lose(self, store: Store, peer: int, lost: int, reason: str) -> None:
+    def _lose(
+        self, store: Store, peer: int, lost: int, reason: str, ended: int | None = None
+    ) -> None:
         receiver = self._receivers.get((store, peer))
         if receiver is not None:
-            receiver[1](lost, reason)
+            receiver[1](lost, reason, ended)
 
     def _last_arrivals_s(self, store: Store, src: int) -> dict[int, float]:
         """When the last message from ``src`` that is under way arrives, by its destination."""

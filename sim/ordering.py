@@ -88,17 +88,11 @@ class PctOrder:
         self._lowest = NORMAL + 1.0
 
     def priority(self, event: Any, due_s: float) -> float:
-        self._step += 1
-        change = bool(self._changes) and self._step >= self._changes[0]
         message = getattr(event, "message", None)
-        if change:
-            self._changes.pop(0)
-            self._lowest += 1.0
+        if self._changes and self._is_change():
             if message is not None:
                 return self._lowest
-            running = self._runtime.running
-            if running is not self._runtime.hub_task:
-                self._tasks[running.id] = self._lowest
+            self._tasks[self._runtime.running.id] = self._lowest
         if message is not None:
             key = (message.src, message.dst, int(message.type))
             count = self._messages.get(key, 0)
@@ -109,10 +103,21 @@ class PctOrder:
 
     def yields(self) -> bool:
         runtime = self._runtime
+        if self._changes and self._is_change():
+            self._tasks[runtime.running.id] = self._lowest
         queue = runtime.env._queue
         if not queue or queue[0][0] > runtime.env._now:
             return False
         return queue[0][1] < self._of_task(runtime.running.id)
+
+    def _is_change(self) -> bool:
+        """Count a step; whether it is a change point."""
+        self._step += 1
+        if self._step < self._changes[0]:
+            return False
+        self._changes.pop(0)
+        self._lowest += 1.0
+        return True
 
     def _of_task(self, id: int) -> float:
         priority = self._tasks.get(id)
@@ -127,7 +132,8 @@ class PctOrder:
 class Recorded:
     """An order, and a log of how it deviates from first come, first served."""
 
-    def __init__(self, inner: Ordering) -> None:
+    def __init__(self, inner: Ordering, *, timeless: bool = False) -> None:
+        self._timeless = timeless
         self._inner = inner
         self.preemptive = inner.preemptive
         #: of everything queued: its priority above NORMAL, and since when it could go
@@ -159,4 +165,6 @@ class Recorded:
             for each in together
             if each[1] > 0
         ]
-        return Schedule(late=tuple(sorted(deviations)), yields=tuple(self._yields))
+        return Schedule(
+            late=tuple(sorted(deviations)), yields=tuple(self._yields), timeless=self._timeless
+        )

@@ -352,6 +352,9 @@ class Schedule:
     Guarantees of Finding Bugs): an error that needs d ordering constraints is found with
     probability 1 / (n * steps ** (d - 1)) or more.
 
+    With ``timeless``, as always in the order pct, messages take no time but what faults add: then
+    nothing but the order decides which of two arrives first.
+
     ``late`` and ``yields`` are deviations from fifo, as a run can record them: the wake-up of
     that number (from 0) goes after all others of its instant, the later the larger the second
     number; at the scheduling point of that number the task lets others go first.
@@ -364,6 +367,7 @@ class Schedule:
     steps: int = 1_000
     late: tuple[tuple[int, float], ...] = ()
     yields: tuple[int, ...] = ()
+    timeless: bool = False
 
 
 AnyMessageFault = Delay | Drop | Duplicate | Hold | Corrupt | Fail

@@ -123,7 +123,8 @@ def fitting(plan: Plan, workers: int) -> Plan:
         except PlanError:
             continue
         kept.setdefault(group, []).append(item)
-    return replace(plan, **{group: tuple(kept.get(group, ())) for group in GROUPS})
+    groups: dict[str, Any] = {group: tuple(kept.get(group, ())) for group in GROUPS}
+    return replace(plan, **groups)
 
 
 # -- whether it makes sense -----------------------------------------------------------------------

@@ -20,7 +20,8 @@ from sim.plan import Plan
 from sim.program_host import Host, place
 from sim.program_run import ProgramRun, gradients_of
 from sim.program_trainer import TrainerRun, together
-from sim.stuck import Deadlock, explain
+from sim.stuck import Deadlock
+from sim.waitfor import deadlock
 
 
 def run_with_faults(
@@ -62,8 +63,8 @@ class _FaultyRun:
                     host.kept.clear()
                 cluster.settle()
                 cluster.shutdown()
-            except Deadlock as deadlock:
-                result.waits = deadlock.waits
+            except Deadlock as stuck:
+                result.waits, result.waiting = stuck.waits, stuck.waiting
             except Exception as error:
                 if raises:
                     raise
@@ -110,6 +111,12 @@ class _FaultyRun:
 
     def _recover(self) -> None:
         cluster = self.cluster
+        for worker in cluster.workers:
+            if cluster.is_dead(worker):
+                cluster.network.announce(worker)
+        cluster.runtime.run()
+        if cluster.faults is not None:  # a plan need not say when they end
+            cluster.faults.heal()
         core = tuple(
             rank
             for rank, worker in enumerate(cluster.workers)
@@ -143,7 +150,7 @@ class _FaultyRun:
         cluster.runtime.spawn(train, name="recovery", worker=cluster.workers[home], daemon=False)
         cluster.runtime.run()
         if cluster.runtime.foreground:
-            raise Deadlock(explain(cluster.runtime))
+            raise deadlock(cluster.runtime)
         recovery.got.leaves = [
             hosts[leaf.owner].leaves[number].detach().clone()
             for number, leaf in enumerate(program.leaves)

@@ -15,6 +15,7 @@ from model.hooks import retained
 from model.outcome import Gradients, Outcome, StepOutcome
 from model.program import Program, exchanged
 from model.recovery import Recovery
+from model.waiting import Waiting
 from real.rpc.all_gather import _all_gather
 from sim.cluster import Cluster
 from sim.program_host import Host, place
@@ -34,6 +35,8 @@ class ProgramRun:
     outcome: Outcome = field(default_factory=Outcome)
     #: at a deadlock: a line for each task that waits
     waits: list[str] = field(default_factory=list)
+    #: the same for the wait-for graph
+    waiting: list[Waiting] = field(default_factory=list)
     #: an error that no program can cause by itself, with which the run broke off
     crash: str | None = None
     #: the training after the faults, if there were any
@@ -80,7 +83,7 @@ def run_program(
                 cluster.settle()
                 cluster.shutdown()
         except Deadlock as deadlock:
-            run.waits = deadlock.waits
+            run.waits, run.waiting = deadlock.waits, deadlock.waiting
         except Exception as error:
             if raises:
                 raise

@@ -15,7 +15,6 @@ from model.program import REFERENCE_CALLS, Backward, Input, Op, Step, source
 from real.autograd import api as autograd
 from real.future import Future
 from real.rpc import api as rpc
-from sim.program_asides import AsideRuns
 from sim.program_host import (
     Address,
     make_reference,
@@ -42,8 +41,13 @@ class StepRun:
         self._begin_asides: Callable[[int], None] | None = None
 
     def run(self) -> None:
+        if not self.step.asides:
+            self._run()
+            return
+        from sim.program_asides import AsideRuns  # these need more of the port than programs do
+
         asides = AsideRuns(self.trainer.outcome, self.trainer.number, self.number, self.step)
-        self._begin_asides = asides.begin if self.step.asides else None
+        self._begin_asides = asides.begin
         try:
             self._run()
         finally:

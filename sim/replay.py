@@ -10,26 +10,31 @@ import contextlib
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from model.checks import check
 from model.run import Record, Run, Violation
-from sim.fuzz import Scenario, play, quiet, scenario_of
+from model.waiting import explain, explain_timeout, timeouts, wait_graph
+from sim.fuzz import Given, Scenario, play, quiet, scenario_of
 from sim.mutation import load_mutants
+from sim.plan import NO_FAULTS, Plan
 from sim.real_time import TooLongError, time_limit
 from sim.scenario_file import Expected, NetworkSpec, SavedScenario, ScenarioError, Script
 from sim.trace import digest_of
 from sim.watch import Comparer, Diverged, Divergence, Recorder, Watcher, watching
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from sim.report import Report
     from sim.scenario import ScriptScenario
-    from sim.swarm import Profile
 
 #: outcomes of a run of a program; a script has those of its report
 OK, FAILED, STOPPED = "ok", "failed", "stopped"
+#: calls that timed out of which is told why
+_TIMEOUTS_TOLD = 3
 
 
 @dataclass
@@ -61,6 +66,23 @@ class Played:
     def ok(self) -> bool:
         return self.outcome in (OK, STOPPED)
 
+    def wait_graph(self) -> nx.DiGraph[Any] | None:
+        """Who waited for what when nothing could happen any more; None if nobody did."""
+        waiting = self.run.waiting if self.run is not None else ()
+        waiting = self.report.waiting if self.report is not None else waiting
+        return wait_graph(self.records, waiting) if waiting else None
+
+    def explanation(self) -> list[str]:
+        """Why it hangs, or why calls timed out that nothing should have kept, in lines."""
+        graph = self.wait_graph()
+        if graph is not None:
+            return explain(graph)
+        if not self.violations or self.saved.faults:
+            return []
+        first = list(islice(timeouts(self.records), _TIMEOUTS_TOLD))
+        lines = [line for number in first for line in explain_timeout(self.records, number)]
+        return list(dict.fromkeys(lines))
+
     def expectation(self) -> Expected:
         """What a file should say about this run."""
         first = self.violations[0] if self.violations else None
@@ -76,22 +98,9 @@ class Played:
 # -- from and to what runs ------------------------------------------------------------------------
 
 
-def seed_scenario(seed: int, profile: str | None = None) -> Scenario:
-    """The scenario of a seed, with the faults that ``profile`` draws for it, if one is given."""
-    if profile is None:
-        return scenario_of(seed)
-    from sim.swarm import draw_world
-
-    world = draw_world(cast("Profile", profile), seed)
-    return Scenario(
-        seed,
-        world.program,
-        latency=world.latency,
-        order="fifo",
-        plan=world.faults,
-        profile=profile,
-        rpc_timeout_s=world.rpc_timeout_s,
-    )
+def seed_scenario(seed: int, profile: str | None = None, plan: Plan = NO_FAULTS) -> Scenario:
+    """The scenario of a seed, with the faults that ``profile`` draws for it, or with ``plan``."""
+    return scenario_of(seed, Given(profile=profile or "", plan=plan))
 
 
 def saved_scenario(

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from model.reference import GradientSummary
+from model.waiting import Waiting, explain, wait_graph
+from model.waiting import to_json as graph_json
 from sim.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas
 
 Outcome = Literal["ok", "error", "deadlock", "gradients differ", "leak", "interrupted"]
 
@@ -44,13 +49,38 @@ class Report:
     errors: list[ProcessError] = field(default_factory=list)
     #: at a deadlock: a line for each task that waits
     waits: list[str] = field(default_factory=list)
+    #: the same for the wait-for graph (model/waiting.py)
+    waiting: list[Waiting] = field(default_factory=list)
     #: what each process ended with, by name
     exit_codes: dict[str, int] = field(default_factory=dict)
+    #: names of workers, by id
+    names: dict[int, str] = field(default_factory=dict)
     trace: Trace | None = None
+
+    def events_frame(self) -> pandas.DataFrame:
+        """The events as a pandas frame, see :func:`sim.events_frame.events_frame`.
+
+        Raises ValueError for a report without its trace.
+        """
+        from sim.events_frame import events_frame
+
+        if self.trace is None:
+            raise ValueError("this report was made without a trace, there are no events in it")
+        return events_frame(self.trace.records)
 
     @property
     def ok(self) -> bool:
         return self.outcome == "ok"
+
+    def why(self) -> list[str]:
+        """At a deadlock: the wait-for graph in words."""
+        return [] if self.trace is None else explain(wait_graph(self.trace.records, self.waiting))
+
+    def wait_graph_json(self) -> dict[str, Any] | None:
+        """At a deadlock: the wait-for graph, nodes and edges as plain values."""
+        if self.trace is None or not self.waiting:
+            return None
+        return graph_json(wait_graph(self.trace.records, self.waiting))
 
     def to_json(self) -> dict[str, Any]:
         """The documented keys (docs/json.md), plain values only."""
@@ -91,5 +121,6 @@ class Report:
                 for error in self.errors
             ],
             "waits": self.waits,
+            "wait_graph": self.wait_graph_json(),
             "exit_codes": self.exit_codes,
         }

@@ -14,6 +14,7 @@ from typing import TextIO
 from model.hangs import explain as explain_passes
 from model.reference import JointReference
 from model.run import Run
+from model.waiting import Waiting
 from real.worker import Worker
 from sim.compat.isolation import TorchIsolation
 from sim.compat.launcher import Launcher, ProcessResult
@@ -22,10 +23,12 @@ from sim.garbage import deterministic_garbage
 from sim.latency import DEFAULT_LATENCY, parse_latency
 from sim.network import Network
 from sim.oracle import attach, joint_reference
+from sim.plan import Order
 from sim.report import Outcome, ProcessError, Report
-from sim.scheduler import Order, SimRuntime
+from sim.scheduler import SimRuntime
 from sim.stuck import explain
 from sim.trace import Trace
+from sim.waitfor import waiting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +90,7 @@ def _run(scenario: ScriptScenario) -> Report:
 
     interrupted = False
     waits: list[str] = []
+    waiters: list[Waiting] = []
     with deterministic_garbage():
         launcher = Launcher(
             runtime,
@@ -109,6 +113,7 @@ def _run(scenario: ScriptScenario) -> Report:
             if runtime.foreground and not interrupted:
                 # FAST mode: a pass may wait for gradients that nothing will send.
                 waits = [*explain(runtime), *explain_passes(Run(trace.records))]
+                waiters = waiting(runtime)
             virtual_time_s = runtime.now()
             digest = trace.digest()
     return Report(
@@ -125,11 +130,13 @@ def _run(scenario: ScriptScenario) -> Report:
         leaked_contexts=leaked_contexts(workers),
         errors=[_error(result) for result in launcher.errors()],
         waits=waits,
+        waiting=waiters,
         exit_codes={
             result.name: result.exit_code
             for result in launcher.results()
             if result.exit_code is not None
         },
+        names={worker.id: worker.name for worker in workers if worker.id >= 0},
         trace=trace,
     )
 

@@ -131,6 +131,11 @@ class SimLock(Lock):
         self._waiters: deque[SimTask] = deque()
         self.what = what
 
+    @property
+    def owner(self) -> SimTask | None:
+        """The task that holds it."""
+        return self._owner
+
     def acquire(self, timeout: float | None = None) -> bool:
         runtime = self._runtime
         if runtime.preemptive:
@@ -236,7 +241,7 @@ class SimRuntime(Runtime):
         self.processes: Processes | None = None
         #: the clocks of workers that do not show the true time, or None
         self.clocks: dict[Worker, Clock] | None = None
-        schedule = order if isinstance(order, Schedule) else Schedule(order=order)
+        self._schedule = schedule = order if isinstance(order, Schedule) else Schedule(order=order)
         #: what is left of ``order`` besides its commonest forms
         self._ordering: Ordering | None = None
         self._order_stream = self.random("schedule") if schedule.order == "random" else None
@@ -450,7 +455,9 @@ class SimRuntime(Runtime):
         inner = self._ordering
         if self._order_stream is not None:
             inner, self._order_stream = RandomOrder(self._order_stream, PREEMPTION), None
-        recorded = self._ordering = Recorded(inner or FifoExcept(Schedule()))
+        timeless = self._schedule.timeless or self._schedule.order == "pct"
+        recorded = Recorded(inner or FifoExcept(Schedule()), timeless=timeless)
+        self._ordering = recorded
         return recorded
 
     def freeze(self, task: SimTask) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import Any, TypeVar
 
 from model.checks import check, named_property
@@ -217,7 +217,9 @@ class Shrinker:
         items = [(group, item) for group, _, item in self.best.faults.items()]
 
         def rebuilt(left: Sequence[tuple[str, AnyFault]]) -> SavedScenario:
-            groups = {g: tuple(item for group, item in left if group == g) for g in GROUPS}
+            groups: dict[str, Any] = {
+                name: tuple(item for group, item in left if group == name) for name in GROUPS
+            }
             return self._with_plan(**groups)
 
         self._fewer(items, rebuilt)
@@ -288,26 +290,32 @@ class Shrinker:
             for plainer in _plainer_items(item):
                 items = list(getattr(plan, group))
                 items[at] = plainer
-                changed = replace(plan, **{group: tuple(items)})
+                changed = plan_with(plan, group, items)
                 if _fits(changed, self.best.workers):
                     yield replace(self.best, faults=changed)
         if self.best.rpc_timeout_s != SavedScenario().rpc_timeout_s:
             yield replace(self.best, rpc_timeout_s=SavedScenario().rpc_timeout_s)
 
 
+def plan_with(plan: Plan, group: str, items: Sequence[AnyFault]) -> Plan:
+    """The plan with other items in one group."""
+    changes: dict[str, Any] = {group: tuple(items)}
+    return replace(plan, **changes)
+
+
 _KEPT = ("nth", "types", "src", "dst", "worker", "kind", "probability")
 
 
-def _plainer_items(item: AnyFault) -> Iterator[AnyFault]:
+def _plainer_items(item: Any) -> Iterator[AnyFault]:
     for field in fields(item):
         value = getattr(item, field.name)
         if field.name == "nth" and isinstance(value, tuple) and len(value) > 1:
             for gone in chunks(len(value)):
                 left = tuple(n for at, n in enumerate(value) if at not in gone)
                 if left:
-                    yield replace(item, nth=left)  # type: ignore[call-arg]
+                    yield replace(item, nth=left)
         elif field.name not in _KEPT:
-            if value != field.default and field.default is not field.default_factory:
+            if field.default is not MISSING and value != field.default:
                 yield replace(item, **{field.name: field.default})
             if isinstance(value, float):
                 for plain in _ROUND_S:
@@ -350,5 +358,6 @@ def _plan_with_workers(plan: Plan, mapping: dict[int, int]) -> Plan | None:
                 }
                 changes[name] = replace(inner, **ends)
         groups[group].append(replace(item, **changes))
-    found = replace(plan, **{group: tuple(items) for group, items in groups.items()})  # type: ignore[arg-type]
+    changed: dict[str, Any] = {group: tuple(items) for group, items in groups.items()}
+    found = replace(plan, **changed)
     return found if _fits(found, len(set(mapping.values()))) else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from model.waiting import Waiting
 from real.future import Future
 from real.rpc.message import Message
 from sim.compat.threads import ThreadLock
@@ -11,11 +12,13 @@ from sim.scheduler import SimEvent, SimLock, SimRuntime, SimTask
 
 
 class Deadlock(RuntimeError):  # noqa: N818 - it is what happened, not a mishap of ours
-    """No event is left and tasks still wait. ``waits`` has a line for each."""
+    """No event is left and tasks still wait. ``waits`` has a line for each, ``waiting`` the same
+    for the wait-for graph."""
 
-    def __init__(self, waits: list[str]) -> None:
+    def __init__(self, waits: list[str], waiting: Sequence[Waiting] = ()) -> None:
         super().__init__("nothing can happen any more and somebody waits:\n" + "\n".join(waits))
         self.waits = waits
+        self.waiting = list(waiting)
 
 
 def explain(runtime: SimRuntime, tasks: Iterable[SimTask] | None = None) -> list[str]:

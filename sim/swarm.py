@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from model.choices import SeededChoices
 from model.generator import generate
 from model.profiles import Limits
-from model.program import Program
+from model.program import Program, computation_of
 from sim.plan import (
     Allocation,
     Bandwidth,
@@ -122,7 +122,7 @@ def draw_world(profile: Profile, seed: int) -> World:
     number = 0
     while True:
         stream = _stream(profile, seed, "program", number)
-        program = generate(SeededChoices(stream), _LIMITS)
+        program = computation_of(generate(SeededChoices(stream), _LIMITS))
         if program.workers > 1:
             break
         number += 1

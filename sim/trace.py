@@ -124,6 +124,7 @@ class TraceWriter(Tracer):
 
     def __init__(self, trace: Trace, runtime: SimRuntime, worker: Worker | None) -> None:
         self.observer = trace.observer
+        self.trace = trace
         append = trace.records.append
         env = runtime.env
 

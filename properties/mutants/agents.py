@@ -152,7 +152,14 @@ MUTANTS = (
         origin="p38930",
         wrong="callbacks of replies run in whatever brings them",
         place="rpc.agent:RpcAgent.receive",
-        old='self.pool.submit(message.number, "reply", self._complete, call, message)',
+        old="self._runtime.spawn(\n"
+        "                self._complete,\n"
+        "                call,\n"
+        "                message,\n"
+        '                name="reply",\n'
+        "                worker=self.worker,\n"
+        "                cause=message.number,\n"
+        "            )",
         new="self._complete(call, message)",
     ),
     Mutant(

@@ -441,8 +441,8 @@ MUTANTS = (
     Mutant(
         name="forks-of-late-replies-kept",
         wrong="RRefs in a reply that comes too late are never let go",
-        place="rpc.agent:RpcAgent._expire",
-        old="        self._expired[id] = True\n",
+        place="rpc.agent:RpcAgent._remember_expired",
+        old="    self._expired[id] = True\n",
         new="",
         needs="O",
     ),

@@ -10,7 +10,7 @@ from real import tracing
 from real.autograd.context import DistAutogradContext
 from real.autograd.messages import CleanupAutogradContextReq
 from real.future import Future
-from real.ids import LOCAL_ID_BITS, IdSource
+from real.ids import LOCAL_ID_BITS, PROCESS_ID_BITS, IdSource
 from real.rpc.constants import CLEANUP_MAX_RETRIES
 from real.runtime import NO_CONTEXT, current_task
 
@@ -172,12 +172,14 @@ class DistAutogradContainer:
 
     # -- workers that are gone ------------------------------------------------------------
 
-    def peer_lost(self, peer: WorkerId) -> None:
-        """The process of ``peer`` has ended: release what it made, and cannot release any more.
+    def process_ended(self, worker_id: WorkerId, incarnation: int) -> None:
+        """Release the contexts that a process, or one before it, made and cannot release any more.
 
         Beyond PyTorch, where such contexts stay for ever.
         """
-        orphans = [id for id in self._contexts if id >> LOCAL_ID_BITS == peer]
+        first = worker_id << LOCAL_ID_BITS
+        last = first + ((incarnation + 1) << PROCESS_ID_BITS)
+        orphans = [id for id in self._contexts if first <= id < last]
         if orphans:
             self._worker.runtime.spawn(
                 self._release_all, orphans, name="peer lost", worker=self._worker

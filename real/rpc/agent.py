@@ -20,7 +20,7 @@ from real.rpc.constants import (
     RREF_MAX_RETRIES,
     UNSET_RPC_TIMEOUT,
 )
-from real.rpc.discard import carries_references, discard_message
+from real.rpc.discard import carries_references, discard_message, take_back
 from real.rpc.errors import RpcError, timeout_error
 from real.rpc.message import RESPONSE_FLAG, Message, MessageType
 from real.rpc.task_pool import TaskPool
@@ -36,6 +36,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _EXCEPTION = MessageType.EXCEPTION
+#: what workers tell each other about contexts and RRefs: handled at once, never waits
+_CONTROL = frozenset(
+    {
+        MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ,
+        MessageType.RREF_USER_DELETE,
+        MessageType.RREF_FORK_REQUEST,
+        MessageType.RREF_CHILD_ACCEPT,
+    }
+)
 #: how many timed-out calls are remembered
 _EXPIRED_MAX = 65_536
 #: how many requests are remembered, to tell a copy of one from another
@@ -241,6 +250,7 @@ class RpcAgent:
         try:
             self._world.send(self._group, message)
         except ConnectionError as error:
+            take_back(self.worker, message)
             taken = self._take(id)
             if taken is not None:
                 self._fail(taken, RpcError(str(error)))
@@ -323,7 +333,16 @@ class RpcAgent:
         if message.type & RESPONSE_FLAG:
             call = self._take(message.id)
             if call is not None:
-                self.pool.submit(message.number, "reply", self._complete, call, message)
+                # Not through the pool, as in torch: the replies that its threads wait for would
+                # be behind them in the queue, where no timeout finds them.
+                self._runtime.spawn(
+                    self._complete,
+                    call,
+                    message,
+                    name="reply",
+                    worker=self.worker,
+                    cause=message.number,
+                )
             elif self._expired.pop(message.id, False) and carries_references(message.payload):
                 self.pool.submit(
                     message.number, "late reply", discard_message, self.worker, message
@@ -343,6 +362,16 @@ class RpcAgent:
             del seen[next(iter(seen))]
         with self._lock:
             self.server_active_calls += 1
+        if message.type in _CONTROL:
+            # Not through the pool, as in torch: its threads may be waiting for what this says.
+            self._runtime.spawn(
+                self._handle,
+                message,
+                name=message.type._name_,
+                worker=self.worker,
+                cause=message.number,
+            )
+            return
         self.pool.submit(message.number, message.type._name_, self._handle, message)
 
     def _handle(self, request: Message) -> None:
@@ -366,6 +395,7 @@ class RpcAgent:
             if self.is_running:
                 self._world.send(self._group, reply)
         except ConnectionError:
+            take_back(self.worker, reply)
             logger.warning("%s could not answer %r", self.info, request)
         finally:
             self._served()
@@ -399,9 +429,7 @@ class RpcAgent:
     def _expire(self, id: int) -> None:
         call = self._take(id)
         if call is not None:
-            self._expired[id] = True
-            if len(self._expired) > _EXPIRED_MAX:
-                del self._expired[next(iter(self._expired))]
+            self._remember_expired(id)
             # Not through the pool: a pool full of waiters must not hold back their timeouts.
             self._runtime.spawn(
                 self._finish,
@@ -412,22 +440,32 @@ class RpcAgent:
                 worker=self.worker,
             )
 
+    def _remember_expired(self, id: int) -> None:
+        self._expired[id] = True
+        if len(self._expired) > _EXPIRED_MAX:
+            del self._expired[next(iter(self._expired))]
+
     def _fail(self, call: _Call, error: RpcError) -> None:
         if call.timer is not None:
             call.timer.cancel()
         self._runtime.spawn(self._finish, call, None, error, name="failed call", worker=self.worker)
 
-    def peer_lost(self, peer: WorkerId, reason: str) -> None:
-        """Fail every call to a worker whose connection broke, and let go of what it made here."""
+    def peer_lost(self, peer: WorkerId, reason: str, ended: int | None = None) -> None:
+        """Fail every call to a worker whose connection broke.
+
+        ``ended``: the process behind it is gone, and of its rank it was this one, counted from 0;
+        None: it is there.
+        """
         with self._lock:
             ids = [call.id for call in self._calls.values() if call.to == peer]
         for id in ids:
             call = self._take(id)
             if call is not None:
+                self._remember_expired(id)  # its reply may come over another connection
                 self._fail(call, RpcError(reason))
         container = self.worker.container
-        if container is not None and self.is_running:
-            container.peer_lost(peer)
+        if ended is not None and container is not None and self.is_running:
+            container.process_ended(peer, ended)
 
     def _finish(self, call: _Call, message: Message | None, error: RpcError | None) -> None:
         tracer = self.worker.tracer

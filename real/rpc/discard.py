@@ -2,7 +2,8 @@
 
 Each RRef in a message is a fork that its owner, or its parent, keeps something alive for. Where
 a message cannot be unpickled, or a reply comes after its call has ended, the receiver takes up
-those forks and drops them at once. PyTorch leaks them.
+those forks and drops them at once; where a message could not be sent, the sender takes them back.
+PyTorch leaks them.
 """
 
 from __future__ import annotations
@@ -71,8 +72,15 @@ def discard_references(worker: Worker, payload: bytes) -> None:
     Harmless for those that were taken up before.
     """
     context = worker.rref_context
-    if context is None or not carries_references(payload):
-        return
+    if context is not None:
+        for data in _forks_in(payload):
+            context.discard_fork(data)
+
+
+def _forks_in(payload: bytes) -> list[tuple[Any, ...]]:
+    """The data of every fork in a pickled payload."""
+    if not carries_references(payload):
+        return []
     start = payload.index(pickle.PROTO)
     finder = _Finder(io.BytesIO(payload[start:]))
     try:
@@ -80,21 +88,43 @@ def discard_references(worker: Worker, payload: bytes) -> None:
     except Exception as error:
         # What was found until here is let go all the same.
         logger.warning("the references in an unread message are lost: %s", error)
-    for data in finder.forks:
-        context.discard_fork(data)
+    return finder.forks
 
 
 def discard_message(worker: Worker, message: Message) -> None:
     """Let go of the RRefs in a reply whose call is over, inside wrappers too."""
+    discard_references(worker, _pickled_part(message))
+
+
+def take_back(worker: Worker, message: Message) -> None:
+    """Undo the forks in a message that could not be sent. Never raises."""
+    context = worker.rref_context
+    if context is not None and carries_references(message.payload):
+        for data in _forks_in(_pickled_part(message)):
+            context.undo_fork(data)
+
+
+def _pickled_part(message: Message) -> bytes:
+    """The object that a call or a result carries, as it was pickled; empty if there is none."""
     from real.autograd.messages import RpcWithAutograd
-    from real.rpc.commands import RunWithProfilingResp
+    from real.rpc import commands
 
     while True:
-        if message.type == MessageType.FORWARD_AUTOGRAD_RESP:
+        if message.type in (MessageType.FORWARD_AUTOGRAD_REQ, MessageType.FORWARD_AUTOGRAD_RESP):
             message = RpcWithAutograd.from_message(message).wrapped_message
+        elif message.type == MessageType.RUN_WITH_PROFILING_REQ:
+            message = commands.RunWithProfilingReq.from_message(message).wrapped
         elif message.type == MessageType.RUN_WITH_PROFILING_RESP:
-            message = RunWithProfilingResp.from_message(message).wrapped
+            message = commands.RunWithProfilingResp.from_message(message).wrapped
         else:
             break
-    if message.type != MessageType.EXCEPTION:
-        discard_references(worker, message.payload)
+    match message.type:
+        case MessageType.PYTHON_CALL:
+            return commands.PythonCall.from_message(message).payload
+        case MessageType.SCRIPT_REMOTE_CALL:
+            return commands.ScriptRemoteCall.from_message(message).payload
+        case MessageType.PYTHON_REMOTE_CALL:
+            return commands.PythonRemoteCall.from_message(message).payload
+        case MessageType.EXCEPTION:
+            return b""
+    return message.payload

@@ -96,15 +96,15 @@ class RRefContext(OwnerTables, UserTables):
             self.add_pending_child(fork_id, rref)
         return data
 
-    def undo_fork(self, data: RRefForkData) -> None:
+    def undo_fork(self, data: tuple[Any, ...]) -> None:
         """Take back a fork whose message never left."""
-        data = RRefForkData(*data)
-        if data.owner == self.worker.id:
+        fork = RRefForkData(*data)
+        if fork.owner == self.worker.id:
             with self._lock:
-                owner = self._del_fork(data.rref_id, data.fork_id)
+                owner = self._del_fork(fork.rref_id, fork.fork_id)
             del owner
         else:
-            self.del_pending_child(data.fork_id)
+            self.del_pending_child(fork.fork_id)
 
     def discard_fork(self, data: tuple[Any, ...]) -> None:
         """Let go of a fork that came in a message nobody reads. Never raises."""

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from real.worker import Worker
 
 Receive = Callable[[Message], None]
-#: told the id of a peer whose connection is gone, and why
-PeerLost = Callable[[int, str], None]
+#: told the id of a peer whose connection is gone, why, and which process of that id has ended
+#: (Worker.incarnation), None if only the connection did
+PeerLost = Callable[[int, str, int | None], None]
 
 
 class World(ABC):
@@ -92,7 +93,7 @@ class QueueWorld(World):
         self._lost.pop((store, worker_id), None)
         for (group, _), peer_lost in list(self._lost.items()):
             if group is store:
-                peer_lost(worker_id, f"the connection to worker {worker_id} was closed")
+                peer_lost(worker_id, f"the connection to worker {worker_id} was closed", 0)
 
     def send(self, store: Store, message: Message) -> None:
         queue = self._queues.get((store, message.dst))

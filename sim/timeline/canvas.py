@@ -26,10 +26,12 @@ CLOCKS = ("auto", "time", "order")
 WEBGL_FROM = 3_000
 #: beyond so many, a sample of them is drawn
 DRAWN_MOST = 60_000
+#: names of lanes that are written at most: more would lie over each other
+LABELS_MOST = 40
 #: pixels that a legend has beside the names of lanes
 _WIDTH = 1180
-#: order is the better clock if this share of the events is in that share of the time
-_CROWD, _CORNER = 0.8, 0.05
+#: order is the better clock if all but this share of the events are in that share of the time
+_STRAY, _CORNER = 0.1, 0.25
 
 
 def clock_of(run: Recording, clock: Clock = "auto") -> Literal["time", "order"]:
@@ -45,8 +47,9 @@ def clock_of(run: Recording, clock: Clock = "auto") -> Literal["time", "order"]:
     times = run.times
     if len(times) < 2 or times[-1] <= times[0]:
         return "order"
-    counts, _ = np.histogram(times, bins=round(1 / _CORNER))
-    return "order" if counts.max() >= _CROWD * len(times) else "time"
+    window = int(len(times) * (1 - _STRAY))
+    shortest = float(np.min(times[window:] - times[: len(times) - window]))
+    return "order" if shortest < _CORNER * (times[-1] - times[0]) else "time"
 
 
 @dataclass
@@ -219,8 +222,11 @@ class Canvas:
             name="violation",
         )
 
-    def figure(self, lanes: Mapping[float, str] | None = None, **layout: Any) -> go.Figure:
-        """The figure; ``lanes`` names places on the vertical axis."""
+    def figure(
+        self, lanes: Mapping[float, str] | None = None, *, window: int | None = None, **layout: Any
+    ) -> go.Figure:
+        """The figure; ``lanes`` names places on the vertical axis, of which ``window`` are shown
+        at first (None: all)."""
         figure = go.Figure(self.traces)
         base = deepcopy(dict(LAYOUT))
         base["xaxis"]["title"]["text"] = self._axis_title()
@@ -230,10 +236,21 @@ class Canvas:
         base["uniformtext"] = {"mode": "hide", "minsize": 10}
         base["meta"] = {"clock": self.used, "title": self.title, "notes": self.notes}
         if lanes is not None:
+            low, high = min(lanes, default=0) - 0.7, max(lanes, default=0) + 0.7
+            if window is not None and window < len(lanes):
+                low, high = -0.7, window - 0.5
+                self.note(
+                    f"rows 1 to {window} of {len(lanes):,}: drag for the others, double-click for all"
+                )
+            base["meta"]["lanes"] = [list(lanes), list(lanes.values())]
+            shown = [at for at in lanes if low <= at <= high]
+            labelled = shown[:: max(1, -(-len(shown) // LABELS_MOST))]
+            if len(labelled) == len(shown):
+                labelled = list(lanes)
             base["yaxis"] |= {
-                "tickvals": list(lanes),
-                "ticktext": list(lanes.values()),
-                "range": [max(lanes, default=0) + 0.7, min(lanes, default=0) - 0.7],
+                "tickvals": labelled,
+                "ticktext": [lanes[at] for at in labelled],
+                "range": [high, low],
             }
         if self.height is not None:
             base["height"] = self.height
@@ -241,18 +258,8 @@ class Canvas:
         text = f"<b>{self.title}</b>" if self.title else ""
         if notes:
             text += ("<br>" if text else "") + f'<span style="color:{MUTED}">{notes}</span>'
-        base["title"] = {
-            "text": text,
-            "x": 0,
-            "xref": "container",
-            "xanchor": "left",
-            "y": 1,
-            "yref": "container",
-            "yanchor": "top",
-            "pad": {"l": 12, "t": 10},
-            "font": {"size": 13.5},
-        }
-        base["margin"]["t"] = 34 + (18 if notes else 0) + 20 * self._legend_rows()
+        base["title"] = heading(text)
+        base["margin"]["t"] = 40 + (18 if notes else 0) + 20 * self._legend_rows()
         figure.update_layout(base, shapes=self.shapes, annotations=self.annotations)
         if layout:
             figure.update_layout(**layout)
@@ -273,6 +280,28 @@ class Canvas:
         if self.used == "time":
             return "virtual time"
         return "events in their order"
+
+
+def heading(text: str) -> dict[str, Any]:
+    """A title at the top left, of one line or two."""
+    return {
+        "text": text,
+        "x": 0,
+        "xref": "container",
+        "xanchor": "left",
+        "y": 1,
+        "yref": "container",
+        "yanchor": "top",
+        "pad": {"l": 12, "t": 24 if "<br>" in text else 14},
+        "font": {"size": 13.5},
+    }
+
+
+def faded(color: str, count: int) -> str:
+    """A colour that lets ``count`` lines over each other be told apart: the more, the paler."""
+    alpha = min(0.6, max(0.05, 900 / max(count, 1)))
+    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{alpha:.3f})"
 
 
 def hover(run: Recording, number: int) -> str:

@@ -26,6 +26,8 @@ WORK = State("being handled", BLUE)
 BACK = State("reply on its way", GREEN)
 DELIVERY = State("reply being taken", PURPLE)
 LOST = State("lost: nothing is under way", "#f7d9c8", "x", VERMILION)
+#: events that pass between the arrival of a message and its handler where nobody queues
+_AT_ONCE = 3
 STATES = [THERE, QUEUED, CONFIRMING, WORK, BACK, DELIVERY, LOST]
 
 
@@ -71,8 +73,20 @@ def _row(run: Recording, call: Call) -> Row:
     for event, state in sorted(steps, key=lambda step: step[0]):
         if event <= end:
             row.enter(event, state)
+    row.states = [
+        (event, state)
+        for index, (event, state) in enumerate(row.states)
+        if state not in (QUEUED, DELIVERY) or not _at_once(run, row, index, end)
+    ]
     row.ended = call.ended
     text = f"call {call.id}" + (f"<br>{describe(run, request)}" if request is not None else "")
     if call.outcome not in ("", "ok"):
         row.marks.append((call.ended, "x", f"it ended with {call.outcome}: {text}"))
     return row
+
+
+def _at_once(run: Recording, row: Row, index: int, end: int) -> bool:
+    """Whether a state was left as soon as it was entered."""
+    first = row.states[index][0]
+    last = row.states[index + 1][0] if index + 1 < len(row.states) else end
+    return last - first <= _AT_ONCE and run.time_s(last) == run.time_s(first)

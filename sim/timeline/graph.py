@@ -7,7 +7,7 @@ from typing import Any
 import networkx as nx
 import plotly.graph_objects as go
 
-from sim.timeline.canvas import context_name, hover, table
+from sim.timeline.canvas import context_name, heading, hover, table
 from sim.timeline.flows import seconds
 from sim.timeline.palette import (
     BAND,
@@ -91,7 +91,7 @@ def nothing(title: str, why: str) -> go.Figure:
         dict(LAYOUT),
         xaxis={"visible": False},
         yaxis={"visible": False},
-        title={"text": f"<b>{title}</b>", "x": 0, "pad": {"l": 12}, "font": {"size": 13.5}},
+        title=heading(f"<b>{title}</b>"),
         annotations=[
             {
                 "text": why,
@@ -396,7 +396,7 @@ def _layout(
     ]
     sent = sum(1 for *_, across in joint.edges(data="crosses") if across)
     title = "The joint autograd graph: gradients flow to the right"
-    count = f"{len(joint):,} nodes on {len(workers)} workers, {sent:,} messages between them"
+    count = f"{len(joint):,} nodes on {len(workers)} workers, {sent:,} message{'' if sent == 1 else 's'} between them"
     ended = "" if one.root.ended >= 0 else " · it never ended"
     error = f" · error: {one.root.error}" if one.root.error else ""
     text = f"pass {one.number} in context {context_name(one.context)}: {count}{ended}{error}"
@@ -404,17 +404,8 @@ def _layout(
     base: dict[str, Any] = dict(LAYOUT)
     return {
         **base,
-        "meta": {"clock": "none", "title": title, "notes": notes},
-        "title": {
-            "text": f'<b>{title}</b><br><span style="color:{MUTED}">{text}</span>',
-            "x": 0,
-            "xanchor": "left",
-            "y": 1,
-            "yref": "container",
-            "yanchor": "top",
-            "pad": {"l": 12, "t": 10},
-            "font": {"size": 13.5},
-        },
+        "meta": {"clock": "none", "title": title, "notes": [text]},
+        "title": heading(f'<b>{title}</b><br><span style="color:{MUTED}">{text}</span>'),
         "margin": {"l": 12, "r": 20, "t": 84, "b": 100},
         "shapes": shapes,
         "xaxis": {"visible": False},

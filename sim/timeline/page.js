@@ -100,18 +100,38 @@
     }
     page.shapes = layout.shapes || [];
     page.across = across;
+    const notes = (layout.meta || {}).notes || [];
+    byId("notes").textContent = notes.join(" · ");
+    // The page says in words what a figure on its own says in its title.
+    layout.margin = { ...layout.margin, t: Math.max(30, layout.margin.t - (layout.meta.clock === "none" ? 50 : notes.length ? 44 : 26)) };
+    delete layout.title;
     layout.autosize = true;
     layout.uirevision = page.view + page.clock;
     Plotly.purge(figure);
     await Plotly.newPlot(figure, { data, layout, frames: frames || [], config: { responsive: true, displaylogo: false, scrollZoom: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] } });
     if (turn !== drawing) return;
     figure.on("plotly_click", (event) => clicked(event.points[0]));
+    figure.on("plotly_relayout", (change) => { if (Object.keys(change).some((key) => key.startsWith("yaxis"))) label(); });
+    label();
     page.base = data.length;
     figure.dataset.state = "drawn";
     figure.dataset.view = page.view;
     page.drawn += 1;
     if (page.view === "space_time" && page.message >= 0) await cone(page.message);
     mark();
+  }
+
+  // As many names of lanes as fit: the others show up when one zooms in.
+  function label() {
+    const lanes = (figure.layout.meta || {}).lanes;
+    if (!lanes) return;
+    const [a, b] = figure._fullLayout.yaxis.range, room = figure._fullLayout._size.h;
+    const inside = lanes[0].map((at, index) => index).filter((index) => lanes[0][index] >= Math.min(a, b) && lanes[0][index] <= Math.max(a, b));
+    const step = Math.max(1, Math.ceil(inside.length * 13 / room));
+    const kept = inside.filter((_, index) => index % step === 0);
+    const vals = kept.map((index) => lanes[0][index]);
+    if (JSON.stringify(vals) !== JSON.stringify(Array.from(figure.layout.yaxis.tickvals || [])))
+      Plotly.relayout(figure, { "yaxis.tickvals": vals, "yaxis.ticktext": kept.map((index) => lanes[1][index]) });
   }
 
   async function open(id) {

@@ -218,6 +218,7 @@ def _of_report(report: Report, more: dict[str, Any]) -> Recording:
         "waits": tuple(report.waits),
         "ended_s": report.virtual_time_s,
         "facts": _facts(report),
+        "names": report.names,
         **more,
     }
     return _filled(Recording(report.trace.records, **fields))

@@ -12,7 +12,9 @@ from sim.timeline.palette import INK, PAPER
 from sim.timeline.recording import Recording
 
 #: rows that are drawn at most
-ROWS_MOST = 240
+ROWS_MOST = 400
+#: rows that are shown at first
+WINDOW = 30
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,6 @@ def draw_rows(
     title: str,
     empty: str,
     things: str,
-    lane_of: dict[int, float] | None = None,
 ) -> go.Figure:
     """A picture with a row for each of ``rows``, in their order.
 
@@ -103,16 +104,10 @@ def draw_rows(
     if left_over:
         canvas.note(f"{len(left_over):,} never ended")
     labels = {place[id(row)]: row.label for row in rows}
-    figure = canvas.figure(
-        labels,
-        barmode="overlay",
-        legend_traceorder="normal",
-        yaxis_range=[len(rows) - 0.4 if len(rows) > 8 else 8 - 0.4, -0.7],
-    )
-    size = 11.5 if len(rows) <= 36 else (9 if len(rows) <= 60 else 7)
-    figure.update_yaxes(tickfont_size=size)
-    if len(rows) > 80:
-        figure.update_yaxes(tickmode="auto" if len(rows) > 160 else "array")
+    figure = canvas.figure(labels, window=WINDOW, barmode="overlay", legend_traceorder="normal")
+    if len(rows) < 8:
+        figure.update_yaxes(range=[7.6, -0.7])
+    figure.update_yaxes(tickfont_size=11.5 if len(rows) <= 20 else 10)
     return figure
 
 

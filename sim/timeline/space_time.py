@@ -7,7 +7,17 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from sim.timeline.canvas import DRAWN_MOST, WEBGL_FROM, Canvas, Clock, bands, hover, sample, table
+from sim.timeline.canvas import (
+    DRAWN_MOST,
+    WEBGL_FROM,
+    Canvas,
+    Clock,
+    bands,
+    faded,
+    hover,
+    sample,
+    table,
+)
 from sim.timeline.causality import cone
 from sim.timeline.faults import draw_faults
 from sim.timeline.flows import Flow, flows_of
@@ -52,15 +62,18 @@ def space_time(
     rows = {worker: float(row) for row, worker in enumerate(run.workers)}
     _lanes(canvas, rows)
     draw_faults(canvas, rows)
-    for kind in KINDS:
-        _arrows(canvas, [f for f in flows if f.kind is kind and f.arrived >= 0], rows, webgl)
+    groups = [[f for f in flows if f.kind is kind and f.arrived >= 0] for kind in KINDS]
+    if webgl:
+        groups.sort(key=len, reverse=True)  # what is rare lies on top
+    for group in groups:
+        _arrows(canvas, group, rows, webgl)
     _lost(canvas, [flow for flow in flows if flow.arrived < 0], rows)
     _repeated(canvas, [flow for flow in flows if flow.copy or flow.retry], rows)
     canvas.violations(lambda worker: rows.get(worker, -0.5))
     if highlight is not None:
         _highlight(canvas, highlight, rows)
     lanes = {row: run.name(worker) for worker, row in rows.items()}
-    return canvas.figure(lanes, yaxis_range=[len(rows) - 0.4, -0.7], legend_traceorder="normal")
+    return canvas.figure(lanes, legend_traceorder="normal")
 
 
 def _notable(run: Recording, flows: list[Flow]) -> list[int]:
@@ -130,17 +143,18 @@ def _arrows(canvas: Canvas, flows: list[Flow], rows: dict[int, float], webgl: bo
     canvas.lines(
         events,
         y,
-        color=kind.color,
+        color=faded(kind.color, len(flows)) if webgl else kind.color,
         dash=kind.dash,
         width=width,
-        name=f"{kind.name} ({len(flows):,})",
+        name=kind.name if webgl else f"{kind.name} ({len(flows):,})",
         legendgroup=kind.name,
+        showlegend=not webgl,
         webgl=webgl,
-        opacity=0.85 if not webgl else 0.45,
+        opacity=0.85 if not webgl else 1.0,
     )
     marker: dict[str, Any] = {"color": kind.color, "size": 9 if len(flows) < 1000 else 6}
     if webgl:
-        marker |= {"symbol": "circle", "size": 4}
+        marker |= {"symbol": "circle", "size": 4, "opacity": 0.7}
     else:
         # Heads alone cannot turn with their lines: up and down says enough.
         marker["symbol"] = [_head(rows[f.src], rows[f.dst]) for f in flows]
@@ -151,9 +165,9 @@ def _arrows(canvas: Canvas, flows: list[Flow], rows: dict[int, float], webgl: bo
         [rows[flow.dst] for flow in flows],
         texts,
         marker=marker,
-        name=kind.name,
+        name=f"{kind.name} ({len(flows):,})",
         legendgroup=kind.name,
-        showlegend=False,
+        showlegend=webgl,
         webgl=webgl,
         custom=list(zip([f.arrived for f in flows], numbers, strict=True)),
     )

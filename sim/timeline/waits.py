@@ -11,7 +11,7 @@ from model.graph import find_cycle
 from model.hangs import foretell
 from model.passes import passes_of
 from real import tracing
-from sim.timeline.canvas import context_name, hover, table
+from sim.timeline.canvas import context_name, heading, hover, table
 from sim.timeline.causality import causes_of
 from sim.timeline.flows import Call, calls_of, seconds, tasks_of
 from sim.timeline.graph import nothing
@@ -262,18 +262,10 @@ def waits(run: object, *, at: int | None = None) -> go.Figure:
     figure.update_layout(
         dict(LAYOUT),
         annotations=arrows,
-        title={
-            "text": f'<b>{title}</b><br><span style="color:{MUTED}">{note}</span>',
-            "x": 0,
-            "y": 1,
-            "yref": "container",
-            "yanchor": "top",
-            "pad": {"l": 12, "t": 10},
-            "font": {"size": 13.5},
-        },
+        title=heading(f'<b>{title}</b><br><span style="color:{MUTED}">{note}</span>'),
         xaxis={"visible": False, "range": [min(columns) - 0.6, max(columns) + 0.6]},
         yaxis={"visible": False, "range": [max(rows) + 0.8, min(rows) - 0.8]},
-        meta={"clock": "none", "title": title, "notes": []},
+        meta={"clock": "none", "title": title, "notes": [title, note]},
         showlegend=True,
     )
     return figure

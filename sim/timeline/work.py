@@ -12,7 +12,6 @@ import plotly.graph_objects as go
 from model.passes import passes_of
 from real import tracing
 from sim.timeline.canvas import (
-    DRAWN_MOST,
     Canvas,
     Clock,
     bands,
@@ -41,6 +40,8 @@ from sim.timeline.recording import Recording, recording
 
 #: beyond so many bars they are thick lines, drawn by WebGL
 BARS_MOST = 4_000
+#: beyond so many, a part of them is drawn
+SPANS_MOST = 30_000
 
 
 class Activity(NamedTuple):
@@ -60,7 +61,10 @@ REPLY = Activity("waiting for a reply", "#d4ecf9", "", SKY)
 PASS = Activity("waiting for the pass", "#fbe7c6", "", ORANGE)
 CONFIRM = Activity("waiting for confirmation", "#fbf6c0", "/", "#a89b00")
 QUEUED = Activity("queued or waiting", "#eff0f3", "", PALE)
-ACTIVITIES = (REPLY, PASS, CONFIRM, QUEUED, OTHER, HANDLING, FUNCTION, NODE)
+#: in the order in which they are drawn, the last on top
+ACTIVITIES = (FUNCTION, REPLY, PASS, CONFIRM, QUEUED, OTHER, HANDLING, NODE)
+_WIDTHS = {FUNCTION: 7, NODE: 5, HANDLING: 4}
+_HEIGHTS = {FUNCTION: 0.88, NODE: 0.66, HANDLING: 0.4, OTHER: 0.3}
 
 
 @dataclass(slots=True)
@@ -88,14 +92,20 @@ def work(
     run = recording(run)
     canvas = Canvas(run, clock, "Work: what each task did, and what it waited for")
     lanes = _lanes(run)
-    spans = spans_of(run)
+    # What runs before there are workers, and launches them, has no lane.
+    spans = [span for span in spans_of(run) if span.task in lanes.rows]
     every = len(spans)
-    if every > DRAWN_MOST:
-        spans = [spans[index] for index in sample(every, DRAWN_MOST)]
-        canvas.note(f"{len(spans):,} of {every:,} spans are drawn, evenly spread")
-    lines = len(spans) > BARS_MOST
-    if lines:
-        canvas.note(f"{len(spans):,} spans, drawn by WebGL: zoom in for single ones")
+    lines = every > BARS_MOST
+    if every > SPANS_MOST:
+        by_length = sorted(range(every), key=lambda i: spans[i].first - spans[i].last)
+        long = by_length[: SPANS_MOST // 2]
+        spans = [spans[index] for index in sample(every, SPANS_MOST // 2, long)]
+        canvas.note(
+            f"{len(spans):,} of {every:,} spans are drawn, by WebGL: the longest, and evenly "
+            "spread ones of the others"
+        )
+    elif lines:
+        canvas.note(f"{every:,} spans, drawn by WebGL: zoom in for single ones")
     names = _shade(canvas, run, lanes)
     for activity in ACTIVITIES:
         group = [span for span in spans if span.activity is activity]
@@ -107,7 +117,6 @@ def work(
     return canvas.figure(
         names,
         barmode="overlay",
-        yaxis_range=[lanes.count - 0.6, -0.8],
         legend_traceorder="normal",
     )
 
@@ -165,13 +174,15 @@ def _of_task(run: Recording, events: list[int]) -> Iterable[Span]:
         if following != event + 1 or run.time_s(following) > run.time_s(event):
             if event > burst:
                 yield Span(task, burst, event, base, message_name(name))
-            yield _gap(run, task, event, following, open_calls, in_pass)
+            gap = _gap(run, task, event, following, open_calls, in_pass)
+            yield _within(gap, functions)
             burst = following
     last = events[-1]
     if last > burst or len(events) == 1:
         yield Span(task, burst, last, base, message_name(name))
     if run.records[last][3] is not tracing.TASK_ENDED and last < run.last and name:
-        yield _gap(run, task, last, run.last, open_calls, in_pass, ended=False)
+        gap = _gap(run, task, last, run.last, open_calls, in_pass, ended=False)
+        yield _within(gap, functions)
     for first, function in functions:
         yield Span(task, first, run.last, FUNCTION, function, "it never returned", True)
 
@@ -197,6 +208,13 @@ def _gap(
     if in_pass:
         return Span(task, first, last, PASS, "backward", "", not ended)
     return Span(task, first, last, QUEUED, "", "other tasks had their turn", not ended)
+
+
+def _within(gap: Span, functions: list[tuple[int, str]]) -> Span:
+    """A wait lies over the function that waits: it says which one that is."""
+    if functions and gap.label:
+        gap.label = f"{functions[-1][1]} · {gap.label}"
+    return gap
 
 
 def _calls_by_start(run: Recording) -> dict[int, Call]:
@@ -295,7 +313,6 @@ def _draw(
     canvas: Canvas, activity: Activity, spans: list[Span], rows: dict[int, float], lines: bool
 ) -> None:
     run = canvas.run
-    waiting = activity in (REPLY, PASS, CONFIRM, QUEUED)
     label = f"{activity.name} ({len(spans):,})"
     at = [rows[span.task] for span in spans]
     hovers = [_hover(run, span) for span in spans]
@@ -307,7 +324,7 @@ def _draw(
             y += (row, row, None)
         color = activity.outline or activity.color
         canvas.lines(
-            events, y, color=color, name=label, webgl=True, width=2 if waiting else 5,
+            events, y, color=color, name=label, webgl=True, width=_WIDTHS.get(activity, 3),
             legendgroup=activity.name,
         )  # fmt: skip
         canvas.marks(
@@ -330,7 +347,7 @@ def _draw(
         pattern=activity.pattern,
         outline=activity.outline,
         name=label,
-        height=0.86 if waiting else (0.62 if activity in (FUNCTION, NODE) else 0.4),
+        height=_HEIGHTS.get(activity, 0.54),
         labels=None if activity in (QUEUED, OTHER) else [span.label for span in spans],
         textfont={"size": 11, "color": "white" if activity in (FUNCTION, NODE, HANDLING) else INK},
     )

@@ -1,0 +1,210 @@
+"""The same scenario on both engines and in one process, and where they part.
+
+What differs is told by step, then by aside, then by counts of messages and of what is left. A
+difference that sim/native_rules.py knows carries the name of its rule.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from model.compare import compare, to_dense
+from model.interpreter import interpret
+from model.outcome import Outcome, StepOutcome
+from model.program import Program
+from sim.fuzz import MAX_STEPS, Scenario
+from sim.native_program import NativeRun, run_native
+from sim.native_zygote import Zygote
+from sim.program_run import ProgramRun, run_program
+
+#: counters of torch's debug info that must be zero when nothing is under way
+_COUNTERS = (
+    "num_owner_rrefs",
+    "num_forks",
+    "num_pending_users",
+    "num_autograd_contexts",
+    "num_current_backward_passes",
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that is not the same on both engines, or not what one process computes.
+
+    ``kind``: outcome, gradient, aside, kept, messages, left, hang or death. ``where``: the step,
+    aside or message type. ``rule``: the known difference that it is, or none.
+    """
+
+    kind: str
+    where: str
+    port: str
+    torch: str
+    one_process: str = ""
+    #: (trainer, step) if it is about one
+    step: tuple[int, int] | None = None
+    rule: str | None = None
+
+    def __str__(self) -> str:
+        reference = f", one process: {self.one_process}" if self.one_process else ""
+        return f"{self.kind} of {self.where}: port: {self.port}, torch: {self.torch}{reference}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "where": self.where,
+            "port": self.port,
+            "torch": self.torch,
+            "one_process": self.one_process,
+            "rule": self.rule,
+        }
+
+
+@dataclass
+class Comparison:
+    """What came of a scenario on both engines."""
+
+    scenario: Scenario
+    differences: list[Difference] = field(default_factory=list)
+    messages: int = 0
+    digest: str = ""
+
+    @property
+    def unknown(self) -> list[Difference]:
+        return [each for each in self.differences if each.rule is None]
+
+    @property
+    def rules(self) -> list[str]:
+        """The rules that apply, each once."""
+        return list(dict.fromkeys(each.rule for each in self.differences if each.rule is not None))
+
+
+def first_line(text: str | None) -> str:
+    """What two engines should say alike: the first line of an error, without what surrounds it."""
+    if text is None:
+        return "none"
+    return text.strip().partition("\n")[0].strip()
+
+
+def compare_engines(scenario: Scenario, zygote: Zygote) -> Comparison:
+    """Run a scenario on both engines, and in one process."""
+    from sim.native_rules import with_rules
+
+    program = scenario.program
+    options: dict[str, Any] = {
+        "seed": scenario.seed,
+        "latency": scenario.latency,
+        "linger": scenario.linger,
+        "max_steps": MAX_STEPS,
+        "bandwidth_bytes_per_s": scenario.bandwidth_bytes_per_s,
+        "rpc_timeout_s": scenario.rpc_timeout_s,
+    }
+    expected = interpret(program)
+    port = run_program(program, raises=False, **options)
+    native = run_native(program, zygote, **options)
+    found = list(_differences(program, expected, port, native))
+    return Comparison(
+        scenario,
+        with_rules(program, found),
+        messages=sum(native.cluster.trace.message_counts().values()),
+        digest=native.cluster.trace.digest(),
+    )
+
+
+def _differences(
+    program: Program, expected: Outcome, port: ProgramRun, native: NativeRun
+) -> Iterator[Difference]:
+    for death in native.deaths:
+        yield Difference("death", f"worker {death.worker}", "lives", str(death))
+    if native.crash is not None and not native.deaths:
+        yield Difference("death", "the run", port.crash or "ends", native.crash)
+    for trainer, number, _ in program.steps:
+        key = (trainer, number)
+        ours = port.outcome.steps.get(key, StepOutcome())
+        theirs = native.outcome.steps.get(key, StepOutcome())
+        yield from _step(program, key, expected.steps[key], ours, theirs)
+    for place, line in port.outcome.asides.items():
+        trainer, number, index = place
+        kind = program.trainers[trainer].steps[number].asides[index].kind
+        other = native.outcome.asides.get(place)
+        if first_line(line) != first_line(other):
+            yield Difference("aside", kind, line, other or "it did not end", step=place[:2])
+    for place, values in port.outcome.kept.items():
+        others = native.outcome.kept.get(place)
+        if others is None:
+            yield Difference("kept", str(place), "a value", "none", step=place[:2])
+            continue
+        for value, tensor in zip(values, others, strict=True):
+            complaint = compare(tensor, value, exact=program.mode == "exact").complaint
+            if complaint is not None:
+                yield Difference("kept", str(place), "a value", complaint, step=place[:2])
+    if native.waits and not port.waits:
+        yield Difference("hang", "the run", "ends", native.waits[0])
+    for worker, table in enumerate(native.tables):
+        left = {name: table[name] for name in _COUNTERS if table.get(name)}
+        if left and not port.waits:
+            said = ", ".join(f"{name} {count}" for name, count in left.items())
+            yield Difference("left", f"worker {worker}", "nothing", said)
+    ours_sent = Counter(port.cluster.trace.message_counts())
+    theirs_sent = Counter(native.cluster.trace.message_counts())
+    for name in sorted({*ours_sent, *theirs_sent}):
+        if ours_sent[name] != theirs_sent[name]:
+            yield Difference("messages", name, str(ours_sent[name]), str(theirs_sent[name]))
+
+
+def _step(
+    program: Program,
+    key: tuple[int, int],
+    expected: StepOutcome,
+    ours: StepOutcome,
+    theirs: StepOutcome,
+) -> Iterator[Difference]:
+    where = f"trainers[{key[0]}].steps[{key[1]}]"
+    for one, other in (
+        (_ending(ours), _ending(theirs)),
+        (first_line(ours.first_error), first_line(theirs.first_error)),
+    ):
+        if one != other:
+            reference = _ending(expected)
+            yield Difference("outcome", where, one, other, reference, step=key)
+            return
+    exact = program.mode == "exact"
+    for op, value in ours.roots.items():
+        if op in theirs.roots:
+            complaint = compare(theirs.roots[op], value, exact=exact).complaint
+            if complaint is not None:
+                yield Difference("gradient", f"{where}, root {op}", "", complaint, step=key)
+                return
+    if ours.error is not None or not ours.finished:
+        return
+    for number, (grads, others) in enumerate(zip(ours.passes, theirs.passes, strict=False)):
+        for leaf in sorted({**grads, **others}):
+            one, other = grads.get(leaf), others.get(leaf)
+            if one is not None and other is not None:
+                complaint = compare(other, one, exact=exact).complaint
+            else:
+                only = one if one is not None else other
+                assert only is not None
+                if not bool(to_dense(only).any()):
+                    continue
+                complaint = "is missing" if other is None else "is there, too many"
+            if complaint is not None:
+                place = f"{where} after pass {number}, leaves[{leaf}]"
+                right = "as in one process" if not _wrong(expected, number, leaf, one) else "wrong"
+                yield Difference("gradient", place, right, complaint, step=key)
+                return
+
+
+def _wrong(expected: StepOutcome, number: int, leaf: int, got: Any) -> bool:
+    if number >= len(expected.passes) or got is None:
+        return True
+    reference = expected.passes[number].get(leaf)
+    return reference is None or compare(got, reference, exact=False).complaint is not None
+
+
+def _ending(step: StepOutcome) -> str:
+    if not step.finished:
+        return "it does not end"
+    return "a value" if step.error is None else first_line(step.error)

@@ -1,0 +1,131 @@
+"""The differences between the engines that are known: rules, each with its reason.
+
+``docs/divergences.md`` lists them for people, by the same names. A rule says which operations or
+which error bring its difference about; a difference that no rule explains is unknown. What
+follows from a known one (messages that were not sent, what is left behind, a hang) is told under
+the name of the rule that explains the first difference of the scenario.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from model.operations import KINDS
+from model.program import HELPER_CALLS, Op, Program, Step
+from sim.native_diff import Difference
+
+
+class Rule(NamedTuple):
+    """``matches`` is asked about a difference, with the step it is about, if it is about one."""
+
+    name: str
+    matches: Callable[[Program, Step | None, Difference], bool]
+
+
+#: what a corrupted type string of an RRef turns into
+_CORRUPTED = (
+    "std::bad_alloc",
+    "expected ident but found",
+    "expected eof but found",
+    "Unknown type name",
+    "codec can't decode",
+    "std::length_error",
+    "basic_string",
+    "Unknown type",
+)
+
+
+def _has(step: Step | None, test: Callable[[Op], bool]) -> bool:
+    return step is not None and any(test(op) for op in step.ops)
+
+
+def _makes_tuple_reference(op: Op) -> bool:
+    return op.call == "rref" and KINDS[op.kind].outputs > 1
+
+
+def _rref_of_a_tuple(program: Program, step: Step | None, difference: Difference) -> bool:
+    steps = [step] if step is not None else [each for _, _, each in program.steps]
+    made = any(_has(each, _makes_tuple_reference) for each in steps)
+    return made and (
+        any(text in difference.torch for text in _CORRUPTED)
+        or difference.torch == "it does not end"
+        or difference.kind in ("death", "gradient")
+    )
+
+
+def _async_helper(program: Program, step: Step | None, difference: Difference) -> bool:
+    return difference.kind in ("gradient", "outcome", "kept") and _has(
+        step, lambda op: op.call == "helper_async"
+    )
+
+
+def _error_in_a_hook(program: Program, step: Step | None, difference: Difference) -> bool:
+    return difference.torch.rpartition(": ")[2] == "python_error"
+
+
+def _leaf_as_root(program: Program, step: Step | None, difference: Difference) -> bool:
+    return "does not have a valid gradient function" in difference.torch
+
+
+def _call_under_no_grad(program: Program, step: Step | None, difference: Difference) -> bool:
+    return _has(step, lambda op: op.grad == "off_at_caller" and op.call != "local") and (
+        difference.torch == "it does not end" or "ran for more than" in difference.torch
+    )
+
+
+def _gradient_stolen(program: Program, step: Step | None, difference: Difference) -> bool:
+    return (
+        difference.kind == "gradient"
+        and step is not None
+        and sum(backward.times for backward in step.backwards) > 1
+    )
+
+
+def _aside(kind: str) -> Callable[[Program, Step | None, Difference], bool]:
+    return lambda program, step, difference: (
+        difference.kind == "aside" and difference.where == kind
+    )
+
+
+def _type_requests(program: Program, step: Step | None, difference: Difference) -> bool:
+    return (
+        difference.kind == "messages"
+        and difference.where in ("PYTHON_CALL", "PYTHON_RET")
+        and any(_has(each, lambda op: op.call in HELPER_CALLS) for _, _, each in program.steps)
+    )
+
+
+#: in the order in which they are asked
+RULES: tuple[Rule, ...] = (
+    Rule("rref-of-a-tuple", _rref_of_a_tuple),
+    Rule("error-in-a-hook", _error_in_a_hook),
+    Rule("leaf-as-root", _leaf_as_root),
+    Rule("call-under-no-grad", _call_under_no_grad),
+    Rule("async-helper-without-context", _async_helper),
+    Rule("gradient-stolen", _gradient_stolen),
+    Rule("type-requests", _type_requests),
+)
+
+#: kinds of differences that follow from others
+_CONSEQUENCES = ("messages", "left", "hang", "kept")
+
+
+def with_rules(program: Program, differences: Sequence[Difference]) -> list[Difference]:
+    """The differences, each with the rule that explains it, if there is one."""
+    found = []
+    for difference in differences:
+        step = None
+        if difference.step is not None:
+            trainer, number = difference.step
+            step = program.trainers[trainer].steps[number]
+        rule = next((r.name for r in RULES if r.matches(program, step, difference)), None)
+        found.append(replace(difference, rule=rule))
+    causes = [each.rule for each in found if each.rule and each.kind not in _CONSEQUENCES]
+    if not causes:
+        return found
+    return [
+        replace(each, rule=causes[0]) if each.rule is None and each.kind in _CONSEQUENCES else each
+        for each in found
+    ]
