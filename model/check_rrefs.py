@@ -56,7 +56,7 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
             yield run.violation("rrefs", breach.what, breach.expected, breach.seen, *counted[:1])
     for n in counted:
         _, worker, _, _, values = records[n]
-        if worker in protocol.gone:
+        if worker in protocol.gone or worker in protocol.leaving:
             continue
         for name, expected, seen in zip(
             tracing.TABLES_COUNTED.fields, protocol.count(worker), values, strict=False

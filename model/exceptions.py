@@ -104,7 +104,9 @@ class Excuses:
         value = self.protocol.values[fork.rref]
         if value.lost:
             return ENDED_OWNER
-        if fork.orphaned or (fork.worker < 0 and self._sent_to_ended(fork)):
+        if fork.worker >= 0 and self.faults.gone_after(fork.worker, fork.taken_up):
+            return ENDED_USER
+        if fork.worker < 0 and self._sent_to_ended(fork):
             return ENDED_USER
         if fork.stage is Stage.NONE and self._lost(fork):
             return LOST_FORK

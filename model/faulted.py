@@ -77,7 +77,9 @@ class Faults:
         for n in self.injected:
             kind, _, worker = run.records[n][4][:3]
             if kind in _GONE:
-                self.gone.setdefault(worker, []).append(n)
+                # A shutdown takes its time, so all that the worker does is before its end.
+                end = len(run.records) if kind == "shutdown" else n
+                self.gone.setdefault(worker, []).append(end)
             elif kind == "restart":
                 self.back.setdefault(worker, []).append(n)
             if kind in _HARD:
@@ -100,10 +102,6 @@ class Faults:
         """Whether the worker's process, as it was at event ``n``, ended later."""
         gone = self.gone.get(worker, [])
         return bisect_left(gone, n) < len(gone)
-
-    def alive_at_end(self, worker: int) -> bool:
-        gone, back = self.gone.get(worker, []), self.back.get(worker, [])
-        return not gone or (bool(back) and back[-1] > gone[-1])
 
     @cached_property
     def dropped(self) -> dict[int, int]:

@@ -1,7 +1,8 @@
 """What the healed core of a cluster must do once all faults are over: train, in a fresh context.
 
-A small program over the workers that are there, the restarted ones among them: calls along a ring,
-references, a backward pass over all of them, and an optimizer step between two such passes.
+A small program over the workers that are there, the restarted ones among them: a step with calls
+along a ring, some of them by reference, and a backward pass over all of them. Nothing on the way
+waits in a thread of the pool, of which a fault may have left only one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import lru_cache
 
 from model.interpreter import interpret
 from model.outcome import Outcome
-from model.program import Backward, Input, Leaf, Op, Optimizer, Program, Step, Trainer
+from model.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 
 #: of leaves without zeros
 _SEEDS = (0, 1, 3, 5, 6)
@@ -37,26 +38,16 @@ class Recovery:
 @lru_cache(maxsize=256)
 def recovery_program(workers: int, core: tuple[int, ...]) -> Program:
     """The program for the workers ``core`` of ``workers`` (at least one)."""
-    count = len(core)
     leaves = tuple(
         Leaf(owner=worker, shape=(2,), seed=_SEEDS[n % len(_SEEDS)])
         for n, worker in enumerate(core)
     )
-    home = core[0]
     return Program(
-        workers=workers,
-        leaves=leaves,
-        trainers=(
-            Trainer(
-                worker=home,
-                steps=(_step(core, optimize=True), _step(core, optimize=False)),
-                optimizer=Optimizer(leaves=(count - 1,), lr=1.0),
-            ),
-        ),
+        workers=workers, leaves=leaves, trainers=(Trainer(worker=core[0], steps=(_step(core),)),)
     )
 
 
-def _step(core: Sequence[int], *, optimize: bool) -> Step:
+def _step(core: Sequence[int]) -> Step:
     ops: list[Op] = []
     count = len(core)
     for n, worker in enumerate((*core[1:], core[0])):
@@ -68,7 +59,7 @@ def _step(core: Sequence[int], *, optimize: bool) -> Step:
         call = "local" if worker == core[0] else ("sync", "remote")[n % 2]
         ops.append(Op(kind="mul" if n else "scale", inputs=tuple(inputs), worker=worker, call=call))  # type: ignore[arg-type]
     ops.append(Op(kind="total", inputs=(Input(back=1),), worker=core[0]))
-    return Step(ops=tuple(ops), backwards=(Backward(roots=(1,)),), optimize=optimize)
+    return Step(ops=tuple(ops), backwards=(Backward(roots=(1,)),))
 
 
 @lru_cache(maxsize=256)

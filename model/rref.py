@@ -67,8 +67,8 @@ class Fork:
     #: the task that announced it, and when (the number of the event)
     announced_by: int = -1
     announced: int = -1
-    #: the process that had the user has ended
-    orphaned: bool = False
+    #: when a user took it up
+    taken_up: int = -1
 
     @property
     def in_use(self) -> bool:
@@ -102,8 +102,9 @@ class Protocol:
         #: by task: the users that the request it reads brought, and by request the same
         self._reading: dict[int, list[Fork]] = {}
         self._requests: dict[tuple[int, int, int], list[Fork]] = {}
-        #: workers without RPC, by a fault: what they still do is nobody's business
+        #: workers that a fault has ended, and those that it lets shut RPC down
         self.gone: set[int] = set()
+        self.leaving: set[int] = set()
         #: the number of the next event; whoever feeds a run with faults keeps it
         self.now = -1
 
@@ -135,6 +136,7 @@ class Protocol:
         announced = fork in self.forks
         user = self._fork(rref, fork)
         was, user.stage, user.worker = user.stage, Stage.NEW, worker
+        user.taken_up = self.now
         if was is not Stage.NONE:
             yield Breach("a fork was taken up twice", f"fork {fork} once", f"it is {was.value}")
         if worker == owner:
@@ -247,10 +249,12 @@ class Protocol:
         self, worker: int, task: int, rref: Id, error: str | None
     ) -> Iterable[Breach]:
         value = self._value(rref)
+        # A creation that comes after its creator gave it up finds the error in its place.
+        again = value.set > 0 and (error is None or value.error is None)
         value.set += 1
         value.error = error
         value.asked_early = False  # whoever asked has it, whether or not it is kept
-        if value.set > 1:
+        if again:
             yield Breach("a value was set twice", f"one value of {rref}", "another")
 
     def owner_deleted(self, worker: int, task: int, rref: Id) -> Iterable[Breach]:
@@ -353,18 +357,24 @@ class Protocol:
         """A process ends, and all it had; or there is a new one. Other faults say nothing here."""
         if kind == "restart":
             self.gone.discard(target)
-        elif kind in ("crash", "shutdown"):
+        elif kind == "crash":
             self.gone.add(target)
-            for value in self.values.values():
-                if value.worker == target:
-                    value.present, value.asked_early, value.lost = False, False, True
-                    for fork in value.forks.values():
-                        fork.known = False
-            for fork in self.forks.values():
-                if fork.worker == target and fork.in_use:
-                    fork.stage, fork.orphaned = Stage.DELETED, True
-                if fork.pending_child_of == target:
-                    fork.pending_child_of = -1
+            self._forget(target)
+        elif kind == "shutdown":
+            self.leaving.add(target)
+
+    def _forget(self, worker: int) -> None:
+        """All that a worker had is gone."""
+        for value in self.values.values():
+            if value.worker == worker:
+                value.present, value.asked_early, value.lost = False, False, True
+                for fork in value.forks.values():
+                    fork.known = False
+        for fork in self.forks.values():
+            if fork.worker == worker and fork.in_use:
+                fork.stage = Stage.DELETED
+            if fork.pending_child_of == worker:
+                fork.pending_child_of = -1
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -384,6 +394,8 @@ class Protocol:
 
     def left(self) -> Iterable[Breach]:
         """What is left, for when nothing is under way and nobody holds a reference."""
+        for worker in self.leaving:
+            self._forget(worker)
         for value in self.values.values():
             if value.present:
                 yield Breach("an owner was left", f"{value.id} freed", "it is there", value)

@@ -77,6 +77,8 @@ class _Story:
         self._by_number: dict[int, _Carried] = {}
         #: requests at work: (worker, source, id) -> (task, since)
         self.handlers: dict[tuple[int, int, int], tuple[int, float]] = {}
+        #: requests whose handlers have begun
+        self.taken_up: set[tuple[int, int, int]] = set()
         #: calls without an end: (worker, id) -> (task, since, destination, type)
         self.calls: dict[tuple[int, int], tuple[int, float, int, str]] = {}
         self.names: dict[int, str] = {}
@@ -106,6 +108,7 @@ class _Story:
             self.workers[task] = worker
         elif type is tracing.HANDLER_STARTED or type is tracing.HANDLER_RESUMED:
             self.handlers[worker, values[0], values[2]] = (task, time_s)
+            self.taken_up.add((worker, values[0], values[2]))
         elif type is tracing.HANDLER_ENDED:
             self.handlers.pop((worker, values[0], values[2]), None)
         elif type is tracing.CALL_STARTED:
@@ -130,6 +133,8 @@ class _Story:
             return "the request was never sent"
         if replies:
             return f"the reply {replies[-1].fate}"
+        if requests[-1].delivered_s is not None and (dst, src, id) not in self.taken_up:
+            return f"the request {requests[-1].fate}, and no thread of worker {dst} takes it up"
         return f"the request {requests[-1].fate}, and there is no reply"
 
     def gradients(self, worker: int, to: int, context: int, message: int) -> str:
@@ -228,6 +233,11 @@ class _Builder:
         elif handler is not None:
             task = self._task(handler[0], "", dst)
             self._graph.add_edge(key, task, label=f"at work since t={handler[1]:.6f}")
+        elif request.delivered_s is not None and (dst, src, id) not in story.taken_up:
+            for (worker, _, _), (task_id, since_s) in story.handlers.items():
+                if worker == dst:
+                    task = self._task(task_id, "", dst)
+                    self._graph.add_edge(key, task, label=f"has its thread since t={since_s:.6f}")
         else:
             self._graph.add_edge(key, self._worker(dst), label="is to send it")
         return key

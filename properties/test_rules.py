@@ -31,7 +31,7 @@ class World:
     def receive(self, message: Message) -> None:
         self.log.append((self.runtime.now(), message.type))
 
-    def lost(self, peer: int, reason: str) -> None:
+    def lost(self, peer: int, reason: str, ended: int | None = None) -> None:
         self.log.append((self.runtime.now(), f"lost {peer}"))
 
     def send(self, type: MessageType, src: int = 0, dst: int = 1) -> None:

@@ -273,8 +273,23 @@ def grad_mode(to: int) -> str:
     return found
 
 
-class PlainSGD(torch.optim.SGD):
-    """SGD that has no functional twin, so it is stepped through ``.grad``."""
+class PlainSGD:
+    """What torch has no functional twin for, so that it is stepped through ``.grad``.
+
+    Not one of ``torch.optim``: the first of those imports ``torch._dynamo``, which takes longer
+    than a hundred scenarios.
+    """
+
+    def __init__(self, params: list[Tensor], lr: float) -> None:
+        self.params = params
+        self.lr = lr
+
+    def step(self) -> None:
+        """One step of SGD for what has a gradient."""
+        with torch.no_grad():
+            for param in self.params:
+                if param.grad is not None:
+                    param.add_(param.grad, alpha=-self.lr)
 
 
 def parameters(numbers: list[float]) -> list[Any]:

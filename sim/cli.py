@@ -28,6 +28,8 @@ from sim.cli_report import bad_input_json, outcome_json, print_report, run_json
 from sim.cli_shrink import EPILOG as SHRINK_EPILOG
 from sim.cli_shrink import shrink
 from sim.cli_streams import each_warning_once, stdout_to_stderr
+from sim.cli_serve import EPILOG as SERVE_EPILOG
+from sim.cli_serve import serve
 from sim.cli_timeline import EPILOG as TIMELINE_EPILOG
 from sim.cli_timeline import timeline
 from sim.latency import DEFAULT_LATENCY
@@ -119,6 +121,15 @@ def run(
     engine: Annotated[
         str, typer.Option(metavar="port", help="Which engine runs the workers.")
     ] = "port",
+    faults: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROFILE|FILE",
+            help="What is to go wrong: mild, rough or storm, drawn from the seed (with "
+            "--workers), or a file with a fault plan.",
+            show_default=False,
+        ),
+    ] = None,
     json: Annotated[
         bool,
         typer.Option(
@@ -145,7 +156,9 @@ def run(
         device=device,
         engine=engine,
         check=check,
+        faults=faults,
     )
+    from sim.cli_faults import script_faults
     from sim.keeping import keep_script
     from sim.scenario import ScriptScenario
     from sim.scenario import run as run_scenario
@@ -158,6 +171,7 @@ def run(
         latency=options.latency,
         device=options.device,
         check=options.check,
+        faults=script_faults(options),
         stdout=sys.stderr if json else sys.stdout,
         stderr=sys.stderr,
     )
@@ -221,6 +235,7 @@ app.command(epilog=REPLAY_EPILOG)(replay)
 app.command(epilog=SHRINK_EPILOG)(shrink)
 app.command(epilog=FAILURES_EPILOG)(failures)
 app.command(epilog=TIMELINE_EPILOG, context_settings={"ignore_unknown_options": True})(timeline)
+app.command(epilog=SERVE_EPILOG)(serve)
 
 
 def _version() -> str:

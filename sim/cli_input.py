@@ -40,6 +40,8 @@ class RunOptions:
     device: str
     engine: str
     check: bool
+    #: a profile or the file of a plan, as it was given; None: no faults
+    faults: str | None = None
 
     def command(self) -> str:
         """The command line that repeats this run, for a shell."""
@@ -49,6 +51,8 @@ class RunOptions:
         words += ["--seed", str(self.seed)]
         if self.latency != DEFAULT_LATENCY:
             words += ["--latency", self.latency]
+        if self.faults is not None:
+            words += ["--faults", self.faults]
         if self.device != "cpu":
             words += ["--device", self.device]
         if not self.check:
@@ -68,6 +72,7 @@ def read_run_options(
     device: str,
     engine: str,
     check: bool,
+    faults: str | None = None,
 ) -> RunOptions:
     """Raises :class:`BadInput` for the first thing that is wrong."""
     placeholder = next((name for name in PLACEHOLDERS for word in args if name in word), None)
@@ -83,6 +88,7 @@ def read_run_options(
         engine=one_of("--engine", engine, ENGINES),
         device=device_name(device),
         check=check,
+        faults=faults,
     )
 
 

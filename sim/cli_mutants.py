@@ -16,8 +16,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from sim.cli_fuzz import FAILED, INTERRUPTED, MAX_JOBS, seed_range
-from sim.cli_input import BadInput, integer
+from sim.cli_fuzz import FAILED, INTERRUPTED, MAX_JOBS, PROFILES, seed_range
+from sim.cli_input import BadInput, integer, one_of
 from sim.cli_report import WIDTH
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ squall mutants dependency-not-counted --seeds 3:4
 
 @dataclass(frozen=True, kw_only=True)
 class MutantOptions:
-    """What ``squall mutants`` was asked for, checked. ``seeds`` None: all, for ``seconds``."""
+    """What ``squall mutants`` was asked for, checked. ``seeds`` None: all, for ``seconds``;
+    ``profile`` None: the faults that each mutant needs."""
 
     mutants: tuple[Mutant, ...]
     #: not among them, since nothing brings them out yet
@@ -47,6 +48,7 @@ class MutantOptions:
     seconds: float
     jobs: int
     seeds: range | None
+    profile: str | None
 
 
 def read_mutant_options(
@@ -56,6 +58,7 @@ def read_mutant_options(
     seconds: str,
     jobs: str,
     seeds: str | None,
+    faults: str | None,
     known: Mapping[str, Mutant],
 ) -> MutantOptions:
     """Raises :class:`BadInput` for the first thing that is wrong."""
@@ -74,6 +77,7 @@ def read_mutant_options(
         seconds=_seconds(seconds),
         jobs=integer("--jobs", jobs, 1, MAX_JOBS),
         seeds=None if seeds is None else range(*seed_range(seeds)),
+        profile=None if faults is None else one_of("--faults", faults, PROFILES),
     )
 
 
@@ -108,11 +112,20 @@ def mutants(
             metavar="A:B", help="Scenarios A to B-1 only (default: from 0 on).", show_default=False
         ),
     ] = None,
+    faults: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(PROFILES),
+            help="Faults of this profile (default: for bugs that need faults, of all in turn).",
+            show_default=False,
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Plant known bugs in the engine, one at a time, and see which property notices.
 
     Each is tried in a process of its own, with the scenarios of `squall fuzz`, until one fails.
+    Seconds are those of one core.
     """
     from sim.mutation import load_mutants, run_mutants
 
@@ -123,6 +136,7 @@ def mutants(
         seconds=seconds,
         jobs=jobs,
         seeds=seeds,
+        faults=faults,
         known=known,
     )
     if show:
@@ -143,6 +157,7 @@ def mutants(
         seconds=options.seconds,
         jobs=options.jobs,
         seeds=options.seeds,
+        profile=options.profile,
         on_result=on_result,
     )
     if json:
@@ -178,16 +193,6 @@ def result_line(result: Result) -> str:
 # -- lists ----------------------------------------------------------------------------------------
 
 
-def _waits_for(mutant: Mutant) -> str:
-    from sim.mutant import SCHEDULES
-
-    if mutant.unseen:
-        return mutant.unseen
-    if mutant.needs_faults:
-        return "needs faults: " + "; or ".join(SCHEDULES[letter] for letter in mutant.needs)
-    return ""
-
-
 def _facts(mutant: Mutant) -> dict[str, Any]:
     return {
         "name": mutant.name,
@@ -196,7 +201,7 @@ def _facts(mutant: Mutant) -> dict[str, Any]:
         "origin": mutant.origin,
         "needs": mutant.needs,
         "expected": mutant.expected,
-        "waits_for": _waits_for(mutant) or None,
+        "waits_for": mutant.unseen or None,
     }
 
 
@@ -211,7 +216,7 @@ def print_list(listed: tuple[Mutant, ...], console: Console) -> None:
         line.append(f"  {mutant.origin}", "dim")
         console.print(line, soft_wrap=True)
         wrong = Text(f"    {mutant.wrong}")
-        waits_for = _waits_for(mutant)
+        waits_for = mutant.unseen
         if waits_for:
             wrong.append(f" ({waits_for})", "dim")
         console.print(wrong, soft_wrap=True)
@@ -261,7 +266,8 @@ def print_results(results: list[Result], options: MutantOptions, console: Consol
             by = Text("not tried", "bold red")
         smallest = result.smallest
         size = (
-            f"seed {smallest.seed}: {smallest.ops} ops, {smallest.workers} workers"
+            f"{smallest.profile} seed {smallest.seed}: ".lstrip()
+            + f"{smallest.ops} ops, {smallest.workers} workers"
             if smallest is not None
             else ""
         )

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from sim.cli_streams import each_warning_once, stdout_to_stderr
 from sim.latency import DEFAULT_LATENCY
 
 if TYPE_CHECKING:
+    from sim.scenario_file import SavedScenario
     from sim.timeline.odds import Odds
     from sim.timeline.recording import Recording
 
@@ -140,6 +142,9 @@ def timeline(
         str | None,
         typer.Option(metavar="SPEC", help="Of a script: latency of messages.", show_default=False),
     ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the run in the store, for squall serve.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a scenario and write its pictures into one page that opens without a network.
@@ -161,15 +166,17 @@ def timeline(
                 raise BadInput(name, value, f"is for a script, and {what!r} is none")
         if args:
             raise BadInput("ARGS", args[0], f"arguments are for a script, and {what!r} is none")
-    elif odds:
-        raise BadInput("--odds", "", "expected a seed or a scenario file, got a script")
+    else:
+        for name, on in (("--odds", odds), ("--keep", keep)):
+            if on:
+                raise BadInput(name, "", "expected a seed or a scenario file, got a script")
     console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
     with _Bar(console) as bar:
         found: Odds | None = None
         if script:
             run = _run_script(what, args or [], given, faults, mutant, bar)
         else:
-            run, found = _run_scenario(what, faults, mutant, odds, spread, bar)
+            run, found = _run_scenario(what, faults, mutant, odds, spread, keep, bar)
         _write(run, wanted, chosen, found, bar)
     _tell(run, wanted, found, json)
 
@@ -265,6 +272,7 @@ def _run_scenario(
     mutant: str | None,
     odds: bool,
     spread: tuple[int, int],
+    keep: bool,
     bar: _Bar,
 ) -> tuple[Recording, Odds | None]:
     saved = read_scenario(what, faults=faults, mutant=mutant, field="SEED|FILE|SCRIPT")
@@ -284,6 +292,8 @@ def _run_scenario(
     with redirect_stdout(sys.stderr):
         played = replay(saved)
     run = recording(played, title=title, replay=shlex.join(words))
+    if keep:
+        _keep(replace(saved, expected=played.expectation()))
     if not odds:
         return run, None
     if not played.violations:
@@ -293,6 +303,20 @@ def _run_scenario(
         bar.say("odds", done, of)
 
     return run, measure(saved, points=spread[0], times=spread[1], on_run=on_run)
+
+
+def _keep(saved: SavedScenario) -> None:
+    from sim.scenario_file import dump_scenario
+    from sim.serve import RUNS
+    from sim.store import default_place, write_synced
+
+    folder = default_place().folder / RUNS
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_synced(folder / f"{saved.name}.json", dump_scenario(saved))
+    except OSError as error:
+        problem = f"cannot write into {str(folder)!r}: {error.strerror}"
+        raise BadInput("--keep", "", problem) from None
 
 
 def _write(

@@ -25,7 +25,7 @@ from sim.latency import LatencyModel
 from sim.network import Network
 from sim.ordering import Recorded
 from sim.plan import NO_FAULTS, Order, Plan, Schedule
-from sim.processes import Processes
+from sim.processes import Processes, crash, processes_of
 from sim.scheduler import SimRuntime
 from sim.trace import Trace
 from sim.waitfor import deadlock
@@ -87,7 +87,7 @@ class Cluster:
         self.casualties: dict[int, None] = {}
         #: what a restarted worker does once it is in its group again
         self.on_restart: Callable[[int], Any] | None = None
-        self.faults = Faults(faults, self.network, self) if faults else None
+        self.faults = Faults(faults, self.network, self) if len(faults) else None
         for rank in range(workers):
             self.workers.append(self._process(rank, 0))
         self.rpc_timeout_s = rpc_timeout_s
@@ -211,13 +211,15 @@ class Cluster:
     @property
     def processes(self) -> Processes:
         """Pauses, slows down and ends workers."""
-        if self.runtime.processes is None:
-            self.runtime.processes = Processes(self.runtime)
-        return self.runtime.processes
+        return processes_of(self.runtime)
 
     def is_dead(self, worker: Worker) -> bool:
         """Whether its process ended before its time."""
         return self.runtime.processes is not None and self.runtime.processes.is_dead(worker)
+
+    def worker(self, rank: int) -> Worker | None:
+        """The present process of a rank."""
+        return self.workers[rank]
 
     def crash(self, rank: int, *, silent: bool = False) -> bool:
         """End the process of a worker: nothing of it runs any more.
@@ -229,17 +231,9 @@ class Cluster:
         worker = self.workers[rank]
         if self.runtime.running.worker is worker:
             raise RuntimeError(f"{worker!r} cannot end its own process at this point")
-        if self.is_dead(worker):
+        if not crash(self.network, worker, silent=silent):
             return False
         self.casualties[rank] = None
-        agent = worker.agent
-        if agent is not None:
-            if silent:
-                agent.is_running = False
-                self.network.vanish(worker)
-            else:
-                agent.abandon()
-        self.processes.kill(worker)
         return True
 
     def restart(self, rank: int) -> None:

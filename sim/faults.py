@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from real import tracing
 from real.rpc.message import Message
 from real.worker import Worker
-from sim.faults_inner import make_probes
+from sim.faults_inner import Probe, make_probes
 from sim.faults_links import Links, Partitions
 from sim.faults_messages import Counts, MessageRules
 from sim.network import Network
@@ -32,7 +32,7 @@ from sim.plan import (
     SlowCpu,
     SlowStart,
 )
-from sim.processes import Clock, Processes
+from sim.processes import Clock, Processes, processes_of
 from sim.rules import Verdict
 from sim.scheduler import SimTimer
 
@@ -45,7 +45,8 @@ _Timed = Crash | Pause | SlowCpu | Shutdown | Garbage
 class Host(Protocol):
     """Whoever has the workers, by rank, and can end and restart their processes."""
 
-    workers: list[Worker]
+    def worker(self, rank: int) -> Worker | None:
+        """The present process of a rank; None if there is none yet."""
 
     def crash(self, rank: int, *, silent: bool) -> bool:
         """End the process of a worker; False if there is none to end."""
@@ -74,8 +75,8 @@ class Faults:
         self._counts = Counts()
         self._timers: list[SimTimer] = []
         self._moments: list[_Watched] = []
-        self._paused: dict[int, int] = {}
-        self._slowed: dict[int, None] = {}
+        self._paused: dict[Worker, int] = {}
+        self._slowed: dict[Worker, None] = {}
         if any(isinstance(item, Pause | SlowCpu | Crash) for item in plan.workers):
             self._processes()
         self._probes = make_probes(plan, self._inject)
@@ -88,7 +89,8 @@ class Faults:
 
     def prepare(self, rank: int, worker: Worker) -> None:
         """Make a new process of that rank subject to the plan."""
-        worker.probe = self._probes.get(rank)
+        if self._probes:
+            self.probe(worker, self._probes.get(rank))
         skew = self._clocks.get(rank)
         if skew is not None:
             if self._runtime.clocks is None:
@@ -96,6 +98,13 @@ class Faults:
             self._runtime.clocks[worker] = Clock(skew.offset_s, skew.rate)
         if any(getattr(i, "moment", None) for _, _, i in self.plan.items()):
             self._watch(rank, worker.tracer)
+
+    def probe(self, worker: Worker, probe: Probe | None = None) -> None:
+        """Let the plan raise errors inside ``worker``; without a probe, as soon as it has an id."""
+        if probe is not None:
+            worker.probe = probe
+        elif self._probes and worker.probe is None:
+            worker.probe = partial(_probe_by_id, self._probes, worker)
 
     def threads(self, rank: int, default: int) -> int:
         """How many threads the agent of that rank has."""
@@ -164,10 +173,10 @@ class Faults:
             probe.active = False
         processes = self._runtime.processes
         if processes is not None:
-            for rank in self._slowed:
-                processes.slow(self._host.workers[rank], 0.0)
-            for rank in self._paused:
-                processes.resume(self._host.workers[rank])
+            for worker in self._slowed:
+                processes.slow(worker, 0.0)
+            for worker in self._paused:
+                processes.resume(worker)
         if self._tracer.enabled:
             self._tracer.emit(tracing.FAULTS_HEALED)
 
@@ -186,7 +195,9 @@ class Faults:
 
     def _happen(self, name: str, item: _Timed) -> None:
         rank = item.worker
-        worker = self._host.workers[rank]
+        worker = self._host.worker(rank)
+        if worker is None:
+            return
         match item:
             case Crash():
                 if self._host.crash(rank, silent=item.silent):
@@ -199,12 +210,12 @@ class Faults:
                     timer.worker = None
             case Pause():
                 self._inject("pause", name, rank, item.for_s)
-                self._paused[rank] = self._paused.get(rank, 0) + 1
+                self._paused[worker] = self._paused.get(worker, 0) + 1
                 self._processes().pause(worker)
-                self._later(item.for_s, partial(self._resume, rank, worker))
+                self._later(item.for_s, partial(self._resume, worker))
             case SlowCpu():
                 self._inject("slow_cpu", name, rank, item.factor)
-                self._slowed[rank] = None
+                self._slowed[worker] = None
                 self._processes().slow(worker, item.factor * STEP_S)
                 if item.for_s is not None:
                     self._later(item.for_s, partial(self._processes().slow, worker, 0.0))
@@ -219,17 +230,15 @@ class Faults:
         self._inject("restart", name, rank, None)
         self._host.restart(rank)
 
-    def _resume(self, rank: int, worker: Worker) -> None:
-        self._paused[rank] -= 1
-        if not self._paused[rank]:  # of several pauses, the one that ends last
+    def _resume(self, worker: Worker) -> None:
+        self._paused[worker] -= 1
+        if not self._paused[worker]:  # of several pauses, the one that ends last
             self._processes().resume(worker)
 
     # -- inside -------------------------------------------------------------------------------
 
     def _processes(self) -> Processes:
-        if self._runtime.processes is None:
-            self._runtime.processes = Processes(self._runtime)
-        return self._runtime.processes
+        return processes_of(self._runtime)
 
     def _later(self, delay_s: float, fn: Callable[[], object]) -> None:
         timer = self._runtime.call_later(delay_s, fn)
@@ -253,6 +262,12 @@ class Faults:
                 moment.act()
 
         tracer.emit = seen  # type: ignore[method-assign]
+
+
+def _probe_by_id(probes: dict[int, Probe], worker: Worker, where: str) -> None:
+    probe = probes.get(worker.id)
+    if probe is not None:
+        probe(where)
 
 
 class _Watched:

@@ -1,7 +1,9 @@
 """Campaigns against planted bugs: how soon does which property notice?
 
 Each mutant gets a process of its own, in which the scenarios of ``squall fuzz`` run with the bug
-planted, from seed 0 on, until one fails or the time is up. What hangs or dies there is contained.
+planted, from seed 0 on, until one fails or the time is up: scenarios without faults, or, for a bug
+that only faults bring out, those of each profile of faults in turn. What hangs or dies there is
+contained.
 Time is that of a core: what other processes take of the machine does not count.
 """
 
@@ -17,7 +19,7 @@ import selectors
 import signal
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -40,9 +42,11 @@ _FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal
 
 
 class Found(NamedTuple):
-    """A scenario that fails: by what, and how large its program is."""
+    """A scenario that fails: by what, and how large its program is. ``profile``: of its faults,
+    "" if it has none."""
 
     seed: int
+    profile: str
     properties: tuple[str, ...]
     what: str
     ops: int
@@ -79,8 +83,9 @@ class Result:
         """A command line that shows the smallest failing scenario."""
         if self.smallest is None:
             return None
-        seed = self.smallest.seed
-        return f"squall mutants {self.mutant.name} --seeds {seed}:{seed + 1}"
+        seed, profile = self.smallest.seed, self.smallest.profile
+        faults = f" --faults {profile}" if profile else ""
+        return f"squall mutants {self.mutant.name} --seeds {seed}:{seed + 1}{faults}"
 
     def to_json(self) -> dict[str, Any]:
         mutant, smallest = self.mutant, self.smallest
@@ -97,7 +102,12 @@ class Result:
             "needs": mutant.needs,
             "smallest": None
             if smallest is None
-            else {"seed": smallest.seed, "ops": smallest.ops, "workers": smallest.workers},
+            else {
+                "seed": smallest.seed,
+                "faults": smallest.profile or None,
+                "ops": smallest.ops,
+                "workers": smallest.workers,
+            },
             "replay": self.replay,
             "problem": self.problem,
         }
@@ -115,11 +125,13 @@ def run_mutants(
     seconds: float = 60.0,
     jobs: int = 1,
     seeds: Sequence[int] | None = None,
+    profile: str | None = None,
     on_result: Callable[[Result], object] | None = None,
 ) -> list[Result]:
     """A campaign of ``seconds`` at most against each mutant; results in the order of ``mutants``.
 
-    ``seeds``: None tries all of them from 0 on. ``on_result`` is called as each campaign ends. An
+    ``seeds``: None tries all of them from 0 on. ``profile``: of the faults; None leaves it to what
+    the mutant needs. ``on_result`` is called as each campaign ends. An
     interrupt, or a request to terminate, ends all campaigns, and those that have ended are
     returned. For the main thread.
     """
@@ -150,7 +162,7 @@ def run_mutants(
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
-                child = _Child(*waiting.pop(0), seconds, seeds)
+                child = _Child(*waiting.pop(0), seconds, seeds, profile)
                 running[child.pipe] = child
                 selector.register(child.pipe, selectors.EVENT_READ)
             for key, _ in selector.select(timeout=0.25):
@@ -178,14 +190,20 @@ class _Child:
     """A process with one bug planted, as its parent sees it."""
 
     def __init__(
-        self, mutant: Mutant, code: CodeType, seconds: float, seeds: Sequence[int] | None
+        self,
+        mutant: Mutant,
+        code: CodeType,
+        seconds: float,
+        seeds: Sequence[int] | None,
+        profile: str | None,
     ) -> None:
         self.result = Result(mutant)
         self._seconds = seconds
         self._started = time.monotonic()
         self._heard = self._started
         self._heard_cpu_s = 0.0
-        self._seed: int | None = None
+        #: the profile and the seed of the scenario that it is at
+        self._at: tuple[str, int] | None = None
         self._killed = math.inf
         self._unread = b""
         self._closed = self._gone = False
@@ -193,7 +211,7 @@ class _Child:
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self.pipe)
-            _serve(mutant, code, writing, seconds, seeds)
+            _serve(mutant, code, writing, seconds, _worlds(mutant, seeds, profile))
         os.close(writing)
 
     def read(self) -> None:
@@ -213,20 +231,21 @@ class _Child:
         if "problem" in said:
             result.problem = said["problem"]
         elif "starting" in said:
-            self._seed = said["starting"]
+            profile, seed = said["starting"]
+            self._at = (profile, seed)
             if not result.killed:
                 result.scenarios += 1
         elif "found" in said:
             found = Found(*said["found"])
             self._found(found._replace(properties=tuple(found.properties)), said["seconds"])
         else:
-            self._seed = None
+            self._at = None
             if not result.killed:
                 result.seconds = said["seconds"]
 
     def _found(self, found: Found, seconds: float) -> None:
         result = self.result
-        self._seed = None
+        self._at = None
         result.properties.update(dict.fromkeys(found.properties))
         if result.first is None:
             result.first = result.smallest = found
@@ -240,11 +259,11 @@ class _Child:
     def over(self) -> bool:
         """Whether there is nothing more to expect of it."""
         if self._closed:
-            if self._seed is not None:
+            if self._at is not None:
                 self._ended()
             return True
         now = time.monotonic()
-        if self._seed is not None and (
+        if self._at is not None and (
             _cpu_s(self._pid) - self._heard_cpu_s > HANG_S or now - self._heard > BLOCKED_S
         ):
             self._died(HANG, f"a scenario took more than {HANG_S:g} s")
@@ -267,14 +286,9 @@ class _Child:
         self._died(CRASH, f"the process died: {how}")
 
     def _died(self, how: str, what: str) -> None:
-        seed = self._seed
-        assert seed is not None
+        assert self._at is not None
         if not self.result.killed:
-            from sim.fuzz import scenario_of
-
-            program = scenario_of(seed).program
-            ops = sum(len(step.ops) for _, _, step in program.steps)
-            found = Found(seed, (how,), what, ops, program.workers)
+            found = _found(*self._at, (how,), what)
             self._found(found, self.result.seconds + _cpu_s(self._pid) - self._heard_cpu_s)
 
     def end(self) -> None:
@@ -300,8 +314,34 @@ def _name(signum: int) -> str:
     return signal.Signals(signum).name
 
 
+def _worlds(
+    mutant: Mutant, seeds: Sequence[int] | None, profile: str | None
+) -> Iterator[tuple[str, int]]:
+    """The profile and the seed of one scenario after the other."""
+    from sim.swarm import PROFILES
+
+    profiles: tuple[str, ...] = PROFILES if mutant.needs_faults else ("",)
+    if profile is not None:
+        profiles = (profile,)
+    for seed in count() if seeds is None else seeds:
+        for each in profiles:
+            yield each, seed
+
+
+def _found(profile: str, seed: int, names: tuple[str, ...], what: str) -> Found:
+    from sim.fuzz import Given, scenario_of
+
+    program = scenario_of(seed, Given(profile=profile)).program
+    ops = sum(len(step.ops) for _, _, step in program.steps)
+    return Found(seed, profile, names, what[:300], ops, program.workers)
+
+
 def _serve(
-    mutant: Mutant, code: CodeType, pipe: int, seconds: float, seeds: Sequence[int] | None
+    mutant: Mutant,
+    code: CodeType,
+    pipe: int,
+    seconds: float,
+    worlds: Iterator[tuple[str, int]],
 ) -> None:
     """What the child does. Never returns."""
     status = 1
@@ -317,8 +357,7 @@ def _serve(
             os.write(pipe, json.dumps(facts).encode() + b"\n")
 
         try:
-            with mutant.apply(code):
-                _attack(say, seconds, seeds)
+            _attack(say, seconds, worlds, lambda: mutant.apply(code))
         except Exception as error:
             say(problem=f"{type(error).__name__}: {error}")
         status = 0
@@ -326,27 +365,31 @@ def _serve(
         os._exit(status)
 
 
-def _attack(say: Callable[..., None], seconds: float, seeds: Sequence[int] | None) -> None:
-    from sim.fuzz import judge, quiet, scenario_of
+def _attack(
+    say: Callable[..., None],
+    seconds: float,
+    worlds: Iterator[tuple[str, int]],
+    planted: Callable[[], contextlib.AbstractContextManager[None]],
+) -> None:
+    from sim.fuzz import Given, judge, quiet
 
     started = time.process_time()
     until = started + seconds
     found = False
     with quiet():
-        for seed in count() if seeds is None else seeds:
-            say(starting=seed)
-            try:
-                violations = judge(seed).violations
-                names = tuple(dict.fromkeys(violation.property for violation in violations))
-                what = str(violations[0]) if violations else ""
-            except Exception as error:  # the run was so broken that it could not be judged
-                names, what = (CRASH,), f"{type(error).__name__}: {error}"
+        for profile, seed in worlds:
+            say(starting=(profile, seed))
+            with planted():
+                try:
+                    violations = judge(seed, Given(profile=profile)).violations
+                    names = tuple(dict.fromkeys(violation.property for violation in violations))
+                    what = str(violations[0]) if violations else ""
+                except Exception as error:  # the run was so broken that it could not be judged
+                    names, what = (CRASH,), f"{type(error).__name__}: {error}"
             now = time.process_time()
-            if names:
-                program = scenario_of(seed).program
-                ops = sum(len(step.ops) for _, _, step in program.steps)
-                seen = Found(seed, names, what[:300], ops, program.workers)
-                say(found=seen, seconds=now - started)
+            # What fails without the bug too says nothing about it.
+            if names and judge(seed, Given(profile=profile)).ok:
+                say(found=_found(profile, seed, names, what), seconds=now - started)
                 if not found:
                     found = True
                     until = min(until, now + SMALLER_S)

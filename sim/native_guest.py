@@ -24,6 +24,7 @@ from torch.distributed import rpc  # noqa: E402
 
 from model.hooks import retained  # noqa: E402
 from model.outcome import Gradients, Outcome, StepOutcome  # noqa: E402
+from model.program import exchanged  # noqa: E402
 from real.native.here import Here, debug_info  # noqa: E402
 from sim.program_host import Host, place  # noqa: E402
 from sim.program_trainer import TrainerRun, together  # noqa: E402
@@ -88,6 +89,8 @@ class Guest:
         crash = None
         with silence:
             try:
+                for round in range(program.gathers):
+                    self.outcome.gathers[rank, round] = rpc.api._all_gather(exchanged(rank, round))
                 if mine:
                     together([TrainerRun(host, number, self.outcome).run for number in mine])
             except Exception as error:
@@ -97,8 +100,12 @@ class Guest:
             host.kept.clear()
             gc.collect()
             self.here.ask("settle")
-        rpc.shutdown()
-        self.here.ask("end")
+        error = None
+        try:
+            rpc.shutdown()
+        except Exception as failure:
+            error = f"{type(failure).__name__}: {failure}"
+        self.here.ask("end", error)
 
     def serve_outcome(self) -> tuple[Outcome, dict[int, Any]]:
         """What there is of this worker's share, also while it hangs; and its leaves."""

@@ -78,8 +78,10 @@ class _Play:
     def _settle(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
         self.settled[worker] = question
 
-    def _end(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
+    def _end(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         self.ended.add(worker.rank)
+        if rest[0] is not None and self.run.crash is None and not self.cluster.deaths:
+            self.run.crash = f"shutdown of worker {worker.rank}: {rest[0]}"
 
     def _pass(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         trainer, step, context = rest

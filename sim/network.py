@@ -67,6 +67,9 @@ class Network(World):
         #: each with the group whose messages it judges, or None for all
         self._rules: list[tuple[Rule, Store | None]] = []
         self.conditions: Conditions | None = None
+        #: told of a worker that can be reached from now on, and of one that has its group
+        self.on_attach: Callable[[Worker], object] | None = None
+        self.on_joined: Callable[[Worker], object] | None = None
         self._arrive_callbacks = self._arrive
 
     # -- faults -------------------------------------------------------------------------
@@ -171,12 +174,18 @@ class Network(World):
             if visitors.pop(worker, self) is None and not visitors:
                 del self._visitors[init_method], self._stores[init_method]
 
+    def joined(self, worker: Worker) -> None:
+        if self.on_joined is not None:
+            self.on_joined(worker)
+
     def attach(self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost) -> None:
         if self._receivers.get((store, worker_id)) is NOBODY:
             # Whoever was there before is gone: those who still wait for it learn that now.
             self.detach(store, worker_id)
         self._receivers[store, worker_id] = (receive, peer_lost)
-        self._homes[store, worker_id] = self.runtime.running.worker
+        home = self._homes[store, worker_id] = self.runtime.running.worker
+        if self.on_attach is not None and home is not None:
+            self.on_attach(home)
 
     def detach(self, store: Store, worker_id: int) -> None:
         if self._receivers.pop((store, worker_id), None) is None:
@@ -197,6 +206,12 @@ class Network(World):
                 runtime.call_later(after_s, lose).worker = None
             else:
                 self._lose(store, peer, worker_id, reason, ended)
+
+    def process_of(self, store: Store, worker_id: int) -> int | None:
+        if (store, worker_id) not in self._receivers:
+            return None
+        home = self._homes.get((store, worker_id))
+        return 0 if home is None else home.incarnation
 
     def send(self, store: Store, message: Message) -> None:
         src, dst = message.src, message.dst

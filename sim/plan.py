@@ -206,7 +206,10 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The ``nth`` event (from 1) called ``event`` (see real/tracing.py) on ``worker``, or on any."""
+    """The ``nth`` event (from 1) called ``event`` (see real/tracing.py) on ``worker``, or on any.
+
+    What is to happen then does as soon as the task that reported the event waits for something.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 

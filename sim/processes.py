@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from real.worker import Worker
+    from sim.network import Network
     from sim.scheduler import SimRuntime, SimTimer
 
 _Callbacks = Sequence[Callable[[Any], None]]
@@ -134,3 +135,30 @@ class Processes:
         if state is None:
             state = self._states[worker] = _State()
         return state
+
+
+def processes_of(runtime: SimRuntime) -> Processes:
+    """Those of a runtime, made when somebody first asks."""
+    if runtime.processes is None:
+        runtime.processes = Processes(runtime)
+    return runtime.processes
+
+
+def crash(network: Network, worker: Worker, *, silent: bool) -> bool:
+    """End the process of ``worker``; False if it has ended in this way before.
+
+    Its peers see their connections close at once; or, ``silent``, they see nothing until there is
+    a new process of its rank.
+    """
+    processes = processes_of(network.runtime)
+    if processes.is_dead(worker):
+        return False
+    agent = worker.agent
+    if agent is not None:
+        if silent:
+            agent.is_running = False
+            network.vanish(worker)
+        else:
+            agent.abandon()
+    processes.kill(worker)
+    return True

@@ -166,6 +166,6 @@ class _Attempt:
     def run(self) -> None:
         try:
             self.trainer.run()
-        except RuntimeError as error:
+        except Exception as error:
             outcome: Outcome = self.trainer.outcome
             outcome.broken[self.trainer.number] = str(error)

@@ -20,6 +20,7 @@ from model.waiting import explain, explain_timeout, timeouts, wait_graph
 from sim.fuzz import Given, Scenario, play, quiet, scenario_of
 from sim.mutation import load_mutants
 from sim.plan import NO_FAULTS, Plan
+from sim.plan import Schedule
 from sim.real_time import TooLongError, time_limit
 from sim.scenario_file import Expected, NetworkSpec, SavedScenario, ScenarioError, Script
 from sim.trace import digest_of
@@ -165,6 +166,9 @@ def saved_script(scenario: ScriptScenario, *, engine: str = "port") -> SavedScen
         network=NetworkSpec(
             latency=scenario.latency, bandwidth_bytes_per_s=scenario.bandwidth_bytes_per_s
         ),
+        faults=scenario.faults
+        if scenario.faults.schedule != Schedule()
+        else replace(scenario.faults, schedule=Schedule(order=scenario.order)),
         device=scenario.device,
         engine=engine,
     )
@@ -245,7 +249,7 @@ def _play_script(saved: SavedScenario) -> Played:
             seed=saved.seed,
             latency=saved.network.latency,
             bandwidth_bytes_per_s=saved.network.bandwidth_bytes_per_s,
-            order="random" if saved.faults.schedule.order == "random" else "fifo",
+            faults=saved.faults,
             device=saved.device,
             check=saved.script.check,
             stdout=out,

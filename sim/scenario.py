@@ -19,11 +19,12 @@ from real.worker import Worker
 from sim.compat.isolation import TorchIsolation
 from sim.compat.launcher import Launcher, ProcessResult
 from sim.device import quiet_torch
+from sim.faults_script import ScriptHost
 from sim.garbage import deterministic_garbage
 from sim.latency import DEFAULT_LATENCY, parse_latency
 from sim.network import Network
 from sim.oracle import attach, joint_reference
-from sim.plan import Order
+from sim.plan import NO_FAULTS, Order, Plan, Schedule
 from sim.report import Outcome, ProcessError, Report
 from sim.scheduler import SimRuntime
 from sim.stuck import explain
@@ -37,7 +38,8 @@ class ScriptScenario:
 
     ``workers`` None leaves their number to the script. ``latency`` is a spec
     (:func:`sim.latency.parse_latency`), ``bandwidth_bytes_per_s`` None no limit. ``check``
-    compares every gradient with the single-process reference. What the processes print goes to
+    compares every gradient with the single-process reference. ``faults``: what is to go wrong; its
+    schedule, if it has one, takes the place of ``order``. What the processes print goes to
     ``stdout`` and ``stderr``.
     """
 
@@ -50,6 +52,7 @@ class ScriptScenario:
     latency: str = DEFAULT_LATENCY
     bandwidth_bytes_per_s: float | None = None
     order: Order = "fifo"
+    faults: Plan = NO_FAULTS
     device: str = "cpu"
     check: bool = True
     stdout: TextIO = field(default_factory=lambda: sys.stdout)
@@ -69,14 +72,18 @@ def run(scenario: ScriptScenario) -> Report:
 def _run(scenario: ScriptScenario) -> Report:
     started = time.perf_counter()
     reference = joint_reference() if scenario.check else None
-    runtime = SimRuntime(seed=scenario.seed, order=scenario.order, isolation=TorchIsolation())
+    plan, latency = scenario.faults, scenario.latency
+    schedule = plan.schedule if plan.schedule != Schedule() else Schedule(order=scenario.order)
+    if schedule.timeless or schedule.order == "pct":
+        latency = "0"
+    runtime = SimRuntime(seed=scenario.seed, order=schedule, isolation=TorchIsolation())
     trace = Trace(observer=reference)
     runtime.tracer = trace.tracer(runtime)
     if reference is not None:
         attach(reference, runtime)
     network = Network(
         runtime,
-        latency=parse_latency(scenario.latency),
+        latency=parse_latency(latency),
         bandwidth_bytes_per_s=scenario.bandwidth_bytes_per_s,
         tracer=runtime.tracer,
     )
@@ -102,6 +109,8 @@ def _run(scenario: ScriptScenario) -> Report:
             stderr=scenario.stderr,
             text=scenario.text,
         )
+        if len(plan):
+            ScriptHost(plan, network).serve(launcher)
         with launcher:
             launcher.start()
             try:
@@ -165,7 +174,7 @@ def _outcome(
     if interrupted:
         return "interrupted"
     # What a child's exit code means is for its parent to say: a pool terminates its workers.
-    ranks = [result for result in launcher.results() if result.parent is None]
+    ranks = [r for r in launcher.results() if r.parent is None and not r.crashed]
     if launcher.errors() or any(rank.exit_code for rank in ranks):
         return "error"
     if stuck:

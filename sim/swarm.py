@@ -132,6 +132,14 @@ def draw_world(profile: Profile, seed: int) -> World:
     return World(program, plan, latency, timeout_s)
 
 
+def draw_faults(profile: Profile, seed: int, workers: int, timeout_s: float) -> Plan:
+    """The faults of a seed for something else than its program: a script, say.
+
+    ``timeout_s``: how long its calls may take, in seconds of virtual time.
+    """
+    return _Drawing(profile, seed, workers, timeout_s).draw()
+
+
 def _stream(*name: object) -> random.Random:
     # A string seeds by its SHA-512, which no PYTHONHASHSEED changes.
     return random.Random(repr(("swarm", *name)))
@@ -435,7 +443,7 @@ class _Drawing:
         return [Garbage(worker=worker, **self.moment(stream, worker)) for _ in self.items(stream)]
 
     def clock_skew(self, stream: random.Random) -> list[Any]:
-        rate = stream.choice((1.0, 0.5, 1.5) if self.profile == "mild" else (1.0, 0.5, 2.0, 50.0))
+        rate = stream.choice((1.0, 0.5, 1.5) if self.profile == "mild" else (1.0, 0.5, 2.0, 5.0))
         offset_s = round(stream.uniform(0, 100), 3)
         return [ClockSkew(worker=self.worker(stream), offset_s=offset_s, rate=rate)]
 

@@ -28,10 +28,12 @@ process (`crash`) is noticed too.
 What brings a bug out: """
 
 TAIL = """\
-The letters say which of these may do. Bugs that only faults bring out (L, E, X, K, O, Q) are not
-tried without `--all`, nor are those where the last column says why nothing tells yet. A mutant
-that survives and should not have makes `squall mutants` end with exit code 1: then the programs or
-the properties are too weak, and it is they that have to change.
+The letters say which of these may do. Bugs that only faults bring out (L, E, X, K, Q) are tried
+with the faults of `squall fuzz --faults`, all profiles in turn; a timeout needs no fault, since
+programs have calls that take too long. Seconds are those of one core. Where the last column has a
+reason, nothing that can be seen from outside changes, or not on every machine; these are tried
+with `--all`. A mutant that survives and should not have makes `squall mutants` end with exit code
+1: then the programs or the properties are too weak, and it is they that have to change.
 """
 
 LEFT_OUT = """\
@@ -54,16 +56,16 @@ def page() -> Iterator[str]:
     expected = sum(mutant.expected for mutant in MUTANTS.values())
     yield HEAD + ", ".join(f"**{letter}** {text}" for letter, text in SCHEDULES.items()) + "."
     yield TAIL
-    yield f"There are {len(MUTANTS)}, of which {expected} should be noticed without faults."
+    yield f"There are {len(MUTANTS)}, of which {expected} should be noticed."
     yield ""
     for family, mutants in FAMILIES.items():
         yield f"## {family.capitalize()}"
         yield ""
-        yield "| mutant | from | what is wrong | needs | why nothing tells yet |"
+        yield "| mutant | from | what is wrong | needs | why nothing tells |"
         yield "|---|---|---|---|---|"
         for mutant in mutants:
-            why = mutant.unseen or ("faults" if mutant.needs_faults else "")
-            yield f"| `{mutant.name}` | {mutant.origin} | {mutant.wrong} | {mutant.needs} | {why} |"
+            row = (f"`{mutant.name}`", mutant.origin, mutant.wrong, mutant.needs, mutant.unseen)
+            yield f"| {' | '.join(row)} |"
         yield ""
     yield LEFT_OUT
 

@@ -13,7 +13,6 @@ MUTANTS = (
         place="future:Future._finish",
         old='            logger.exception("a callback of %r raised", self)',
         new="            raise",
-        unseen="no program has a callback that raises",
     ),
     Mutant(
         name="future-completed-twice",
@@ -92,7 +91,6 @@ MUTANTS = (
         place="future:Future.then_async",
         old="            child.try_fail(error)\n",
         new="            pass\n",
-        unseen="no program has a handler that raises after its confirmations",
     ),
     # -- agents -----------------------------------------------------------------------------
     Mutant(
@@ -102,7 +100,7 @@ MUTANTS = (
         place="rpc.agent:RpcAgent.send",
         old="if timeout_s != NO_RPC_TIMEOUT:",
         new="if timeout_s == self.rpc_timeout_s:",
-        needs="LK",
+        needs="PLK",
     ),
     Mutant(
         name="no-default-timeout",
@@ -111,7 +109,7 @@ MUTANTS = (
         place="rpc.agent:RpcAgent.send",
         old="if timeout_s != NO_RPC_TIMEOUT:",
         new="if False:",
-        needs="LKO",
+        needs="PLKO",
     ),
     Mutant(
         name="call-completed-twice",
@@ -129,7 +127,6 @@ MUTANTS = (
         place="rpc.agent:RpcAgent._take",
         old="        call.timer.cancel()",
         new="        pass",
-        unseen="the call has left the table: its timer finds nothing, and virtual time is free",
     ),
     Mutant(
         name="completed-under-lock",
@@ -267,7 +264,6 @@ MUTANTS = (
         place="rpc.task_pool:TaskPool._run",
         old="            self._start(*following)",
         new="            pass",
-        unseen="programs are too small to fill a pool of 16 threads",
     ),
     Mutant(
         name="pool-without-bound",
@@ -275,7 +271,6 @@ MUTANTS = (
         place="rpc.task_pool:TaskPool.submit",
         old="if self.busy >= self.size:",
         new="if False:",
-        unseen="programs are too small to fill a pool of 16 threads",
     ),
     Mutant(
         name="callee-error-without-its-worker",
@@ -283,7 +278,6 @@ MUTANTS = (
         place="rpc.request_callback:RequestCallback.handle_error",
         old='f"Error on Node {self.worker.id}: {error_text(error)}"',
         new="error_text(error)",
-        unseen="errors that a handler raises need a fault: those of programs travel as values",
     ),
     Mutant(
         name="exception-swallowed",

@@ -30,7 +30,7 @@ MUTANTS = (
         place="rpc.rref_owners:OwnerTables._del_fork",
         old="    if forks is None or fork_id not in forks:\n        return None\n",
         new="    if forks is None or fork_id not in forks:\n        raise KeyError(fork_id)\n",
-        needs="XO",
+        needs="PXO",
     ),
     Mutant(
         name="function-before-confirmation",
@@ -103,7 +103,7 @@ MUTANTS = (
         place="rpc.rref_context:RRefContext.prepare_child_fork",
         old="    rref.check()\n",
         new="",
-        needs="OL",
+        needs="POL",
     ),
     Mutant(
         name="failed-creation-fetched",
@@ -112,7 +112,7 @@ MUTANTS = (
         place="rpc.rref:UserRRef.to_here",
         old="    self.check()\n",
         new="",
-        needs="OL",
+        needs="POL",
     ),
     Mutant(
         name="failed-creation-not-marked",
@@ -121,7 +121,7 @@ MUTANTS = (
         place="rpc.rref_users:UserTables._end_pending_user",
         old="            rref.handle_error(error)\n",
         new="",
-        needs="OL",
+        needs="POL",
     ),
     Mutant(
         name="timeout-taken-for-a-failure",
@@ -129,7 +129,7 @@ MUTANTS = (
         place="rpc.rref:_RRefBase.handle_error",
         old="is RpcErrorKind.UNKNOWN",
         new="is not None",
-        needs="OL",
+        needs="POL",
     ),
     Mutant(
         name="value-missing-after-exception",
@@ -148,7 +148,6 @@ MUTANTS = (
         place="rpc.request_callback:RequestCallback.assign_owner_rref",
         old="            owner.set_error(error)",
         new="            pass",
-        unseen="no program plants an error in a torch operator or in a future of remote()",
     ),
     Mutant(
         name="forked-after-delete",
@@ -373,7 +372,6 @@ MUTANTS = (
         place="rpc.rref_users:UserTables._end_pending_user",
         old="        rref.confirmed = True\n",
         new="",
-        unseen="only confirmed_by_owner() tells, which no program asks",
     ),
     Mutant(
         name="confirmation-not-told",
@@ -444,7 +442,7 @@ MUTANTS = (
         place="rpc.agent:RpcAgent._remember_expired",
         old="    self._expired[id] = True\n",
         new="",
-        needs="O",
+        needs="PO",
     ),
     Mutant(
         name="abandoned-creation-kept",

@@ -37,6 +37,8 @@ class DistAutogradContainer:
         self._contexts: dict[ContextId, DistAutogradContext] = {}
         #: and whether workers beyond the known ones have been told
         self._released: dict[ContextId, bool] = {}
+        #: by released context: the workers that have not answered yet
+        self._unheard: dict[ContextId, dict[WorkerId, None]] = {}
 
     # -- making -------------------------------------------------------------------------
 
@@ -56,8 +58,8 @@ class DistAutogradContainer:
         return context
 
     def get_or_create_context(self, context_id: ContextId) -> DistAutogradContext | None:
-        """The context of that id, which another worker made. None if it was released here: a
-        released context does not come back to life."""
+        """The context of that id, which another worker made. None if it was released here, or its
+        maker has ended: a released context does not come back to life."""
         context = self._contexts.get(context_id)
         if context is not None:
             return context
@@ -67,9 +69,19 @@ class DistAutogradContainer:
                 return context
             if context_id in self._released:
                 return None
+            if not self._maker_is_there(context_id):
+                return None
             context = self._contexts[context_id] = DistAutogradContext(self._worker, context_id)
         self._created(context)
         return context
+
+    def _maker_is_there(self, context_id: ContextId) -> bool:
+        """Whether the process that made a context, and is to release it, has not ended."""
+        agent = self._worker.agent
+        if agent is None:
+            return True
+        worker_id, local_id = divmod(context_id, 1 << LOCAL_ID_BITS)
+        return agent.is_there(worker_id, local_id >> PROCESS_ID_BITS)
 
     def _created(self, context: DistAutogradContext) -> None:
         tracer = self._worker.tracer
@@ -145,6 +157,8 @@ class DistAutogradContainer:
         if task.autograd_context_id == context_id:
             task.autograd_context_id = NO_CONTEXT
         known_workers = context.get_known_worker_ids()
+        if context.lost_worker is not None:
+            self.tell_everybody(context_id, context.lost_worker)
         context.release()
         tracer = self._worker.tracer
         if tracer.enabled:
@@ -168,7 +182,8 @@ class DistAutogradContainer:
             except RuntimeError as error:
                 _could_not_release(worker_id, error)
                 continue
-            future.add_callback(_Reporter(self, known_workers, worker_id, context_id))
+            self._unheard.setdefault(context_id, {})[worker_id] = None
+            future.add_callback(_Reporter(self, worker_id, context_id))
 
     # -- workers that are gone ------------------------------------------------------------
 
@@ -179,6 +194,10 @@ class DistAutogradContainer:
         """
         first = worker_id << LOCAL_ID_BITS
         last = first + ((incarnation + 1) << PROCESS_ID_BITS)
+        for context in self._contexts.values():
+            context.worker_ended(worker_id)
+        for context_id in [id for id, unheard in self._unheard.items() if worker_id in unheard]:
+            self.tell_everybody(context_id, worker_id)
         orphans = [id for id in self._contexts if first <= id < last]
         if orphans:
             self._worker.runtime.spawn(
@@ -189,44 +208,46 @@ class DistAutogradContainer:
         for context_id in context_ids:
             self._release(context_id)
 
-    def release_beyond(
-        self, known_workers: list[WorkerId], lost: WorkerId, context_id: ContextId
-    ) -> None:
-        """``lost`` did not hear of a release, so it tells nobody either, and nobody here knows
-        whom it reached: tell all workers. Beyond PyTorch, where a release stops at such a worker.
+    def tell_everybody(self, context_id: ContextId, lost: WorkerId) -> None:
+        """``lost`` did not hear of a release, or ended soon after, so it told nobody either, and
+        nobody here knows whom it had reached: tell all workers. Beyond PyTorch, where a release
+        stops at such a worker.
         """
         agent = self._worker.agent
-        if agent is None or not agent.is_running or context_id not in self._released:
-            return
-        if self._released[context_id]:  # another worker was lost before this one
+        if agent is None or not agent.is_running or self._released.get(context_id, True):
             return
         self._released[context_id] = True
-        told = {*known_workers, self.worker_id, lost}
-        others = [info.id for info in agent.get_worker_infos() if info.id not in told]
+        others = [
+            info.id for info in agent.get_worker_infos() if info.id not in (lost, self.worker_id)
+        ]
         self._send_release_context_rpc(others, context_id)
+
+    def heard(self, context_id: ContextId, worker_id: WorkerId) -> None:
+        """A worker has answered a release, or will not any more."""
+        unheard = self._unheard.get(context_id)
+        if unheard is not None:
+            unheard.pop(worker_id, None)
+            if not unheard:
+                self._unheard.pop(context_id, None)
 
 
 class _Reporter:
     """Told that a worker did, or did not, hear of a release."""
 
-    __slots__ = ("_container", "_context_id", "_known_workers", "_worker_id")
+    __slots__ = ("_container", "_context_id", "_worker_id")
 
     def __init__(
-        self,
-        container: DistAutogradContainer,
-        known_workers: list[WorkerId],
-        worker_id: WorkerId,
-        context_id: ContextId,
+        self, container: DistAutogradContainer, worker_id: WorkerId, context_id: ContextId
     ) -> None:
         self._container = container
-        self._known_workers = known_workers
         self._worker_id = worker_id
         self._context_id = context_id
 
     def __call__(self, future: Future[Message]) -> None:
+        self._container.heard(self._context_id, self._worker_id)
         if future.error is not None:
             _could_not_release(self._worker_id, future.error)
-            self._container.release_beyond(self._known_workers, self._worker_id, self._context_id)
+            self._container.tell_everybody(self._context_id, self._worker_id)
 
 
 def _could_not_release(worker_id: WorkerId, error: BaseException) -> None:

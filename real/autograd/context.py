@@ -46,6 +46,8 @@ class DistAutogradContext:
         self._outstanding_rpcs: list[Future[Message]] = []
         #: the context is on its way out: nothing is recorded or propagated any more
         self.released = False
+        #: a known worker whose process has ended: whom it told of the context, nobody knows
+        self.lost_worker: WorkerId | None = None
         #: the pass that runs here, and the last one that this worker heard of
         self.pass_id: PassId | None = None
         self.latest_pass: PassId | None = None
@@ -62,6 +64,10 @@ class DistAutogradContext:
         tracer = self._worker.tracer
         if tracer.enabled:
             tracer.emit(tracing.KNOWN_WORKER_ADDED, self.context_id, worker_id)
+
+    def worker_ended(self, worker_id: WorkerId) -> None:
+        if worker_id in self._known_workers:
+            self.lost_worker = worker_id
 
     def get_known_worker_ids(self) -> list[WorkerId]:
         """The workers that a message of this context went to, in the order of their ids."""

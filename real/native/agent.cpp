@@ -53,7 +53,8 @@ class Agent : public RpcAgent {
             WorkerInfo(name, rank),
             std::make_unique<RequestCallbackImpl>(),
             std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000))),
-        link_(std::move(link)) {
+        link_(std::move(link)),
+        threads_(threads) {
     for (size_t id = 0; id < names.size(); ++id) {
       infos_.emplace_back(names[id], static_cast<int64_t>(id));
     }
@@ -162,6 +163,7 @@ class Agent : public RpcAgent {
   std::unordered_map<std::string, std::string> getMetrics() override {
     std::lock_guard<std::mutex> guard(mutex_);
     return {
+        {"agent.thread_pool_size", std::to_string(threads_)},
         {"agent.client_active_calls", std::to_string(calls_)},
         {"agent.server_active_calls", std::to_string(requests_)}};
   }
@@ -217,7 +219,8 @@ class Agent : public RpcAgent {
     });
   }
 
-  // A call counts as active until the callbacks of its future have run: they may call again.
+  // A call counts as active until the callbacks of its future have run: they may call again. What
+  // a callback throws leaves it counted, as in tensorpipe_agent.cpp (markFutureWithError).
   template <typename F>
   void end(const c10::intrusive_ptr<JitFuture>& /*future*/, F complete) {
     complete();
@@ -248,6 +251,7 @@ class Agent : public RpcAgent {
   }
 
   std::shared_ptr<Link> link_;
+  const size_t threads_;
   std::vector<WorkerInfo> infos_;
   std::mutex mutex_;
   int64_t next_id_ = 0;
@@ -309,5 +313,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def("get_worker_info", &Agent::getOwnInfo, py::call_guard<py::gil_scoped_release>())
       .def("get_worker_info", [](const Agent& agent, const std::string& name) { return agent.getWorkerInfo(name); })
       .def("get_worker_info", [](const Agent& agent, int64_t id) { return agent.getWorkerInfo(static_cast<worker_id_t>(id)); })
-      .def("get_worker_infos", &Agent::getWorkerInfos);
+      .def("get_worker_infos", &Agent::getWorkerInfos)
+      .def("get_metrics", &Agent::getMetrics);
 }

@@ -28,6 +28,7 @@ class Here:
         self.link: Any = squall_agent.Link(fd)
         squall_agent.Link.set_lane(MAIN_LANE)
         self._serve = serve
+        self._agents: list[Any] = []
         self.link.on_call(self._answer)
         Here._process = self
         self.link.start()
@@ -66,7 +67,9 @@ class Here:
 
     def agent(self, name: str, rank: int, names: list[str], timeout_s: float, threads: int) -> Any:
         """An agent that has not started."""
-        return self._agent_module.Agent(self.link, name, rank, names, timeout_s, threads)
+        agent = self._agent_module.Agent(self.link, name, rank, names, timeout_s, threads)
+        self._agents.append(agent)  # the link's thread may be looking at it when it is dropped
+        return agent
 
     def join_group(
         self, name: str, rank: int, names: list[str], *, timeout_s: float, threads: int

@@ -95,7 +95,13 @@ void Lane::loop(int number) {
     auto work = std::move(work_.front());
     work_.pop_front();
     lock.unlock();
-    work();
+    try {
+      work();
+    } catch (const std::exception& error) {  // as c10::ThreadPool has it
+      std::fprintf(stderr, "Exception in thread pool task: %s\n", error.what());
+    } catch (...) {
+      std::fprintf(stderr, "Exception in thread pool task: unknown\n");
+    }
     work = nullptr;
     lock.lock();
     if (work_.empty()) {

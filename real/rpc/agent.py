@@ -440,6 +440,10 @@ class RpcAgent:
                 worker=self.worker,
             )
 
+    def is_there(self, worker_id: WorkerId, incarnation: int) -> bool:
+        """Whether a process of a rank, counted from 0, is in the group."""
+        return self._world.process_of(self._group, worker_id) == incarnation
+
     def _remember_expired(self, id: int) -> None:
         self._expired[id] = True
         if len(self._expired) > _EXPIRED_MAX:

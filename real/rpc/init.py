@@ -51,6 +51,7 @@ def init_rpc(
     store = worker.world.store(f"{key}/rpc_prefix_{state.init_count}")
     state.init_count += 1
     _init_rpc_backend(backend, store, name, rank, world_size, options)
+    worker.world.joined(worker)
 
 
 def _backend_and_options(backend: Any, options: Any) -> tuple[Any, RpcBackendOptions]:

@@ -16,6 +16,7 @@ from torch.jit import _state as jit
 
 from real.autograd import api as dist_autograd
 from real.rpc.calls import rpc_async
+from real.rpc.functional_twins import functional_twin
 from real.rpc.py_rref import RRef
 from real.rpc.state import rpc_state
 from real.runtime import current_worker
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 __all__ = ["DistributedOptimizer"]
-
-
-def _functional_optim_map() -> dict[Any, Any]:
-    # Late: importing torch.distributed.optim compiles TorchScript classes.
-    from torch.distributed.optim.utils import functional_optim_map
-
-    return functional_optim_map
 
 
 class _FunctionalLocalOptimizer:
@@ -118,7 +112,7 @@ class DistributedOptimizer:
         per_worker: dict[Any, list[RRef[Any]]] = {}
         for param in params_rref:
             per_worker.setdefault(param.owner(), []).append(param)
-        twin = _functional_optim_map().get(optimizer_class) if jit._enabled else None
+        twin = functional_twin(optimizer_class) if jit._enabled else None
         self.is_functional_optim = twin is not None
         if twin is None:
             logger.warning(

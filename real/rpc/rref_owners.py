@@ -58,6 +58,7 @@ class OwnerTables(RRefTables):
                 self._add_owner(owner)
                 waiting = self.pending_owners.pop(rref_id, None)
         if ended is not None:
+            owner.created = True  # as far as it ever will be
             owner.set_error(RpcError(ended))
         elif waiting is not None:
             waiting.try_complete(owner)
@@ -142,6 +143,7 @@ class OwnerTables(RRefTables):
             self._emit(tracing.OWNER_FAILED, rref_id, error)
             waiting = self.pending_owners.pop(rref_id, None)
         if owner is not None:
+            owner.created = True  # as far as it ever will be
             owner.set_error(RpcError(error))
         if waiting is not None:
             waiting.try_fail(RpcError(error))

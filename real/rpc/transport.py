@@ -35,6 +35,9 @@ class World(ABC):
     def leave(self, worker: Worker) -> None:
         """The process of ``worker`` has ended: a store where nobody is left is forgotten."""
 
+    def joined(self, worker: Worker) -> None:  # noqa: B027 - a hook, not a duty
+        """``init_rpc`` is over on ``worker``: all members of its group can be called."""
+
     @abstractmethod
     def attach(self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost) -> None:
         """Deliver messages for ``worker_id`` to ``receive``, which must not block.
@@ -44,6 +47,10 @@ class World(ABC):
 
     @abstractmethod
     def detach(self, store: Store, worker_id: int) -> None: ...
+
+    @abstractmethod
+    def process_of(self, store: Store, worker_id: int) -> int | None:
+        """Which process of its rank is behind an id (Worker.incarnation); None: there is none."""
 
     @abstractmethod
     def send(self, store: Store, message: Message) -> None:
@@ -94,6 +101,9 @@ class QueueWorld(World):
         for (group, _), peer_lost in list(self._lost.items()):
             if group is store:
                 peer_lost(worker_id, f"the connection to worker {worker_id} was closed", 0)
+
+    def process_of(self, store: Store, worker_id: int) -> int | None:
+        return 0 if (store, worker_id) in self._queues else None
 
     def send(self, store: Store, message: Message) -> None:
         queue = self._queues.get((store, message.dst))

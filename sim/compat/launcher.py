@@ -56,6 +56,8 @@ class ProcessResult:
     exit_code: int | None
     error: ProcessError | None
     hint: str | None
+    #: whether a fault ended it
+    crashed: bool = False
 
 
 class Launcher:
@@ -100,6 +102,8 @@ class Launcher:
         self.table.on_join = self._joining
         #: the processes that the launcher itself has started, by rank
         self._ranks: dict[int, SimProcess] = {}
+        #: told of each of them
+        self.on_start: Callable[[int, SimProcess], object] | None = None
         self._per_rank = False
         self._outside: dict[str, Any] = {}
 
@@ -113,6 +117,15 @@ class Launcher:
                 self._start(rank)
         else:
             self._start(0)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks whose processes the launcher has started."""
+        return tuple(self._ranks)
+
+    def start_rank(self, rank: int) -> None:
+        """Start a process of a rank whose earlier one has ended."""
+        self._start(rank)
 
     def run(self) -> bool:
         """Step the simulation until every process has ended; False if some wait for ever."""
@@ -183,6 +196,8 @@ class Launcher:
         )
         process.locals[OWN_RANK] = own_rank
         self._ranks[rank] = process
+        if self.on_start is not None:
+            self.on_start(rank, process)
         process.start(process.run_script)
 
     def _joining(self, process: SimProcess, rank: int, world_size: int) -> None:
@@ -224,6 +239,7 @@ class Launcher:
             exit_code=process.exit_code,
             error=process.error,
             hint=self._hint(process.error),
+            crashed=process.crashed,
         )
 
     def _hint(self, error: ProcessError | None) -> str | None:

@@ -29,6 +29,7 @@ PROCESS = "process"
 #: process ids are this and a small number
 FIRST_PID = 1000
 SIGTERM = 15
+SIGKILL = 9
 
 _REAL_ENVIRON: Any = os.environ
 
@@ -103,6 +104,8 @@ class SimProcess:
         self.threads: ThreadTable | None = None
         self.main_task: SimTask | None = None
         self.exit_code: int | None = None
+        #: whether a fault ended it
+        self.crashed = False
         self.error: ProcessError | None = None
         #: ids handed out by substitutes (process names and the like), by what they count
         self.counts: dict[str, int] = {}
@@ -239,6 +242,18 @@ class SimProcess:
         if not self.has_ended:
             self.is_silent = True
             self.end(code)
+
+    def crash(self, code: int = -SIGKILL) -> None:
+        """Note that a fault has ended the process: nothing of it runs any more, and nobody who
+        watches over the others ends those."""
+        self.is_silent = True
+        self.crashed = True
+        self.exit_code = code
+        self.worker.world.leave(self.worker)
+        self.exit_handlers.clear()
+        self.ended.set()
+        for watcher in self.watchers:
+            watcher.set()
 
     def end(self, code: int) -> None:
         if self.exit_code is not None:

@@ -30,8 +30,9 @@ DRAWN_MOST = 60_000
 LABELS_MOST = 40
 #: pixels that a legend has beside the names of lanes
 _WIDTH = 1180
-#: order is the better clock if all but this share of the events are in that share of the time
-_STRAY, _CORNER = 0.1, 0.25
+#: order is the better clock if the instants at which something happens fall into so small a
+#: share of the places that a picture has for them
+_PLACES, _CROWDED = 400, 0.25
 
 
 def clock_of(run: Recording, clock: Clock = "auto") -> Literal["time", "order"]:
@@ -47,9 +48,10 @@ def clock_of(run: Recording, clock: Clock = "auto") -> Literal["time", "order"]:
     times = run.times
     if len(times) < 2 or times[-1] <= times[0]:
         return "order"
-    window = int(len(times) * (1 - _STRAY))
-    shortest = float(np.min(times[window:] - times[: len(times) - window]))
-    return "order" if shortest < _CORNER * (times[-1] - times[0]) else "time"
+    instants = np.unique(times)
+    places = np.floor((instants - times[0]) / (times[-1] - times[0]) * _PLACES)
+    used = len(np.unique(places))
+    return "order" if used < _CROWDED * min(len(instants), _PLACES) else "time"
 
 
 @dataclass

@@ -327,9 +327,12 @@
 
   // -- begin --------------------------------------------------------------------------------------------
 
-  function fromHash() {
-    const match = /^#event=(\d+)$/.exec(location.hash);
-    if (match && Number(match[1]) < page.times.length) choose(Number(match[1]));
+  async function fromHash() {
+    const match = /^#event=(\d+)(&from)?$/.exec(location.hash);
+    if (!match || Number(match[1]) >= page.times.length) return;
+    await choose(Number(match[1]));
+    // What comes from this event on: how two runs are compared.
+    if (match[2] && page.across) await Plotly.relayout(figure, { "xaxis.range": [place(Math.max(0, page.chosen - 10)), place(Math.min(page.times.length - 1, page.chosen + 150))] });
   }
 
   async function begin() {
@@ -338,7 +341,7 @@
     for (const key of Object.keys(page.core.flows)) page.core.flows[key] = array(page.core.flows[key]);
     page.cited = new Set(page.core.cited);
     page.rowOf = new Map(page.core.order.map((worker, row) => [worker, row]));
-    page.clock = page.core.clock;
+    page.clock = location.hash.endsWith("&from") ? "order" : page.core.clock;
     for (const tab of document.querySelectorAll(".tabs button")) tab.addEventListener("click", () => open(tab.dataset.view));
     for (const button of document.querySelectorAll("[data-clock]")) button.addEventListener("click", () => { page.clock = button.dataset.clock; draw(); });
     byId("which").addEventListener("change", draw);
@@ -361,7 +364,7 @@
     await detailed();
     page.ready = true;
     document.body.dataset.ready = "true";
-    fromHash();
+    await fromHash();
   }
   begin().catch(show);
 })();

@@ -76,7 +76,7 @@ class Recording:
         found = np.fromiter((record[1] for record in self.records), np.int32, len(self.records))
         home: dict[int, int] = {}
         for _, worker, task, _, _ in self.records:
-            if worker >= 0:
+            if worker >= 0 and task:
                 home.setdefault(task, worker)
         for number in np.flatnonzero(found < 0).tolist():
             _, _, task, type, values = self.records[number]
@@ -84,6 +84,8 @@ class Recording:
                 found[number] = values[1]
             elif type in _MESSAGES:
                 found[number] = values[2]
+            elif type is tracing.FAULT_INJECTED:
+                found[number] = max(values[2], values[3])
             else:
                 found[number] = home.get(task, -1)
         return found

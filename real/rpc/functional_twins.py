@@ -1,0 +1,67 @@
+"""The functional twins of torch's optimizers, each loaded by itself.
+
+To import the package ``torch.distributed.optim`` takes more than a second: it compiles eight
+classes and imports all of FSDP. A twin needs only the file that it is in. It is loaded under its
+own name, where the package finds it if somebody imports that later.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch.distributed
+from torch import optim
+
+_PACKAGE = "torch.distributed.optim"
+_WARNING = "_deprecation_warning"
+#: by optimizer: the module of its twin, and the twin's name
+_TWINS: dict[Any, tuple[str, str]] = {
+    optim.Adagrad: ("functional_adagrad", "_FunctionalAdagrad"),
+    optim.Adam: ("functional_adam", "_FunctionalAdam"),
+    optim.AdamW: ("functional_adamw", "_FunctionalAdamW"),
+    optim.SGD: ("functional_sgd", "_FunctionalSGD"),
+    optim.Adadelta: ("functional_adadelta", "_FunctionalAdadelta"),
+    optim.RMSprop: ("functional_rmsprop", "_FunctionalRMSprop"),
+    optim.Rprop: ("functional_rprop", "_FunctionalRprop"),
+    optim.Adamax: ("functional_adamax", "_FunctionalAdamax"),
+}
+
+
+def functional_twin(optimizer: Any) -> Any:
+    """What torch steps in the place of an optimizer class; None if there is nothing such.
+
+    What a script has registered with torch counts: to do so it has imported the package.
+    """
+    known = sys.modules.get(f"{_PACKAGE}.utils")
+    if known is None and optimizer not in _TWINS:
+        return None
+    if known is None:
+        module, name = _TWINS[optimizer]
+        if _load(_WARNING) and (loaded := _load(module)) and hasattr(loaded, name):
+            return getattr(loaded, name)
+    from torch.distributed.optim.utils import functional_optim_map
+
+    return functional_optim_map.get(optimizer)
+
+
+def _load(name: str) -> ModuleType | None:
+    """A module of the package, without the package; None if there is no such file."""
+    full = f"{_PACKAGE}.{name}"
+    loaded = sys.modules.get(full)
+    if loaded is not None:
+        return loaded
+    path = Path(torch.distributed.__file__).with_name("optim") / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(full, path)
+    if not path.exists() or spec is None or spec.loader is None:
+        return None
+    loaded = sys.modules[full] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(loaded)
+    except BaseException:
+        del sys.modules[full]
+        raise
+    return loaded
