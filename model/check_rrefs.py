@@ -54,6 +54,7 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
     for breach in protocol.left():
         if breach.about is None or excuses.of(breach.about) is None:
             yield run.violation("rrefs", breach.what, breach.expected, breach.seen, *counted[:1])
+    run.excuses = tuple(excuses.used)
     for n in counted:
         _, worker, _, _, values = records[n]
         if worker in protocol.gone or worker in protocol.leaving:
@@ -82,8 +83,15 @@ def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
         tracing.SEND_ATTACHED,
         tracing.RECV_ATTACHED,
         tracing.GRADIENTS_SENT,
+        *((tracing.FAULT_INJECTED,) if faults else ()),
     ):
         _, worker, _, type, values = records[n]
+        if type is tracing.FAULT_INJECTED:
+            if values[0] == "crash":  # what the process had is gone, and what it knew
+                for table in (live, released):
+                    for key in [key for key in table if key[0] == values[2]]:
+                        del table[key]
+            continue
         key = (worker, values[0])
         if type is tracing.CONTEXT_RELEASED:
             if live.pop(key, None) is None:

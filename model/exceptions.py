@@ -73,6 +73,8 @@ class Excuses:
         self.run = run
         self.faults = faults
         self.protocol = protocol
+        #: the names of those that were needed
+        self.used: dict[str, None] = {}
         #: by task: the messages that it sent
         self._sent: dict[int, list[int]] | None = None
         #: (worker that tried, worker it tried to reach, type) of what was tried in vain
@@ -84,7 +86,10 @@ class Excuses:
 
     def of(self, left: Fork | Value) -> Excuse | None:
         """Why it may be left; None: it may not."""
-        return self._of_value(left) if isinstance(left, Value) else self._of_fork(left)
+        excuse = self._of_value(left) if isinstance(left, Value) else self._of_fork(left)
+        if excuse is not None:
+            self.used[excuse.name] = None
+        return excuse
 
     def _of_value(self, value: Value) -> Excuse | None:
         if value.lost:
@@ -95,7 +100,11 @@ class Excuses:
             return None if None in excuses else excuses[0]
         if not value.set and value.id[0] in self.faults.gone:
             return ENDED_CREATOR
-        # The creator, which gave the creation up, could not say so.
+        # The creator gave the creation up, and says so when it lets its user go, which is held.
+        creators = (fork for fork in value.forks.values() if fork.in_use and fork.failed)
+        if not value.set and any(self._of_fork(fork) is HELD_PARENT for fork in creators):
+            return HELD_PARENT
+        # Or it could not say so.
         if not value.set and self._gave_up(value.id[0], value.worker, "RREF_USER_DELETE"):
             return UNHEARD_DELETE
         return None

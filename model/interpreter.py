@@ -88,14 +88,16 @@ class _Interpreter:
 
     def _forward(self, trainer: int, number: int, step: Step, faults: bool) -> list[Value]:
         values: list[Value] = []
+        failed = False
         for index, op in enumerate(step.ops):
             text = None
             if faults and op.fault is not None:
                 text = planted(op.fault, trainer, number, index)
                 if op.fault == "udf" and not surfaces(self.program, step, index):
                     values.append(FAILED)
+                    failed = True
                     continue
-            if any(value is FAILED for value in values) and any(
+            if failed and any(
                 index >= input.back and values[index - input.back] is FAILED for input in op.inputs
             ):
                 values.append(FAILED)

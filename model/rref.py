@@ -263,6 +263,8 @@ class Protocol:
             yield Breach("a value was freed that is not there", f"an owner of {rref}", "none")
         value.present = False
         value.deleted += 1
+        if not value.set:  # of a creation that has failed, there is nothing to keep
+            return
         for fork in value.forks.values():
             if fork.known:
                 yield Breach(

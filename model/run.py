@@ -74,6 +74,8 @@ class Run:
     digests: tuple[str, ...] = ()
     divergence: str | None = None
     recovery: Recovery | None = None
+    #: the exceptions (model/exceptions.py) that property ``rrefs`` had to make
+    excuses: tuple[str, ...] = ()
     _forecasts: dict[tuple[int, int], Forecast] = field(default_factory=dict)
 
     @cached_property

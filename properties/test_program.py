@@ -127,6 +127,17 @@ BACKWARD = "program.trainers[0].steps[0].backwards[0]"
             "program.trainers[0].steps[0].optimize: the trainer has no optimizer",
         ),
         (
+            lambda d: d["trainers"][0]["steps"][0].update(
+                asides=[{"kind": "timeout", "worker": 9}]
+            ),
+            "program.trainers[0].steps[0].asides[0].worker: 9 is not one of the 2 workers",
+        ),
+        (
+            lambda d: d["trainers"][0]["steps"][0].update(asides=[{"kind": "tea", "worker": 0}]),
+            "program.trainers[0].steps[0].asides[0].kind: ",
+        ),
+        (lambda d: d.update(gathers=-1), "program.gathers: -1 is not between 0 and"),
+        (
             lambda d: d["trainers"][0].update(optimizer={"leaves": [0, 2]}),
             "program.trainers[0].optimizer.leaves[1]: 2 is not one of the 2 leaves",
         ),
@@ -157,7 +168,10 @@ def test_a_leaf_that_one_trainer_changes_is_not_for_another() -> None:
         (dump_program(SMALL)[:60], "program: is not JSON: "),
         ("[]", "program: is not an object"),
         ("[" * 100_000, "program: is not JSON: "),
-        ('{"workers": NaN, "leaves": [], "trainers": []}', "program: is not JSON: NaN is no number"),
+        (
+            '{"workers": NaN, "leaves": [], "trainers": []}',
+            "program: is not JSON: NaN is no number",
+        ),
     ],
 )
 def test_a_broken_file_is_told_so(text: str, message: str) -> None:

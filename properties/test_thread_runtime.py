@@ -8,10 +8,12 @@ import threading
 import torch
 
 from real.autograd import api as dist_autograd
+from real.autograd.functions import SendRpcBackward
+from real.autograd.messages import PassId
 from real.rpc import api as rpc
 from real.rpc.options import TensorPipeRpcBackendOptions
 from real.rpc.transport import QueueWorld
-from real.runtime import run_as
+from real.runtime import current_worker, run_as
 from real.threads import ThreadRuntime
 from real.worker import Worker
 
@@ -139,3 +141,47 @@ def test_fifty_passes_of_four_workers_that_meet_on_every_worker() -> None:
         assert on_threads(4, main) == [[], [], [], []]
     finally:
         sys.setswitchinterval(between)
+
+
+def race_of_two_gradients() -> tuple[int, list[float], int]:
+    """Both gradients of a pass arrive at once: how many were answered, what came of them, and how
+    many passes are left."""
+    worker = current_worker()
+    engine = worker.engine
+    assert engine is not None
+    context = dist_autograd._new_context()
+    x = torch.tensor([1.0], requires_grad=True)
+    sends = [SendRpcBackward([x * 2]), SendRpcBackward([x * 3])]
+    for message_id, send in enumerate(sends):
+        context.add_send_function(send, message_id)
+    pass_id = PassId(0.0, 0, 1)
+    together = threading.Barrier(2)
+    answered: list[SendRpcBackward] = []
+
+    def arrive(send: SendRpcBackward) -> None:
+        with run_as(worker.task()):
+            together.wait(10)
+            engine.execute_send_function_async(
+                context, send, False, grads=[torch.ones(1)], pass_id=pass_id
+            ).wait()
+            answered.append(send)
+
+    threads = [threading.Thread(target=arrive, args=(send,)) for send in sends]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    gradient = context.get_gradients()[x].tolist()
+    dist_autograd._release_context(context.context_id)
+    return len(answered), gradient, engine.num_backward_passes()
+
+
+def test_two_first_gradients_of_a_pass_race() -> None:
+    """Both may take themselves for the first on their worker: one begins the pass, one joins it."""
+    between = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        (outcomes,) = on_threads(1, lambda rank: [race_of_two_gradients() for _ in range(200)])
+    finally:
+        sys.setswitchinterval(between)
+    assert outcomes == [(2, [5.0], 0)] * 200

@@ -17,6 +17,7 @@ from model.asides import CREATION_TIMED_OUT, CROWD, SHORT_S, SLOW_S, AsideError
 from real.future import Future
 from real.rpc import api as rpc
 from real.rpc.functions import async_execution
+from real.rpc.rref_proxy import _rref_typeof_on_owner
 from real.runtime import current_task, current_worker
 
 
@@ -258,6 +259,15 @@ def crowded(to: int) -> str:
     most = max(future.wait() for future in futures)
     size = int(rpc._get_current_rpc_agent().get_metrics()["agent.thread_pool_size"])
     return f"{most <= size}; {len(futures)}"
+
+
+def crowd_before_a_creation(to: int) -> str:
+    """Questions about an RRef may come before the call that creates it, more of them than there
+    are threads: none may keep a thread from that call."""
+    rref = rpc.remote(to, echo, args=(1,))
+    futures = [rpc.rpc_async(to, _rref_typeof_on_owner, args=(rref,)) for _ in range(CROWD)]
+    types = dict.fromkeys(future.wait().__name__ for future in futures)
+    return f"{' '.join(types)}; {len(futures)}; {rref.to_here()}"
 
 
 def structures(to: int) -> str:

@@ -17,6 +17,8 @@ from rich.console import Console
 
 from sim.cli_failures import EPILOG as FAILURES_EPILOG
 from sim.cli_failures import failures
+from sim.cli_diff import EPILOG as DIFF_EPILOG
+from sim.cli_diff import diff
 from sim.cli_fuzz import EPILOG as FUZZ_EPILOG
 from sim.cli_fuzz import fuzz, properties
 from sim.cli_input import BadInput, read_run_options
@@ -230,6 +232,7 @@ def conformance(
 
 app.command(epilog=FUZZ_EPILOG)(fuzz)
 app.command()(properties)
+app.command(epilog=DIFF_EPILOG)(diff)
 app.command(epilog=MUTANTS_EPILOG)(mutants)
 app.command(epilog=REPLAY_EPILOG)(replay)
 app.command(epilog=SHRINK_EPILOG)(shrink)

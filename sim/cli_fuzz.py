@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sim.cli_input import ENGINES, MAX_SEED, BadInput, device_name, integer, one_of
+from sim.cli_native import ready_native
 from sim.cli_report import WIDTH
 from sim.keeping import Keeper, failed_scenario
 from sim.plan import NO_FAULTS, Plan
@@ -157,7 +158,7 @@ def fuzz(
         str, typer.Option(metavar="cpu|cuda", help="Where all tensors live.")
     ] = "cpu",
     engine: Annotated[
-        str, typer.Option(metavar="port", help="Which engine runs the workers.")
+        str, typer.Option(metavar="port|torch", help="Which engine runs the workers.")
     ] = "port",
     faults: Annotated[
         str | None,
@@ -195,10 +196,17 @@ def fuzz(
     )
     from sim.fuzz import Given, run_campaign
 
+    if options.engine == "torch":
+        ready_native(sys.stderr)
     with _Display(options) as display:
         campaign = run_campaign(
             range(options.first, options.last),
-            Given(options.profile, options.plan, stats or json or require_sometimes),
+            Given(
+                options.profile,
+                options.plan,
+                stats or json or require_sometimes,
+                options.engine,
+            ),
             minutes=options.minutes,
             jobs=options.jobs,
             device=options.device,
@@ -286,6 +294,8 @@ def replay(failure: Failure, options: FuzzOptions) -> str:
         words += ["--faults", options.faults]
     if options.device != "cpu":
         words += ["--device", options.device]
+    if options.engine != "port":
+        words += ["--engine", options.engine]
     return shlex.join(words)
 
 

@@ -14,7 +14,7 @@ from sim.latency import DEFAULT_LATENCY
 MAX_WORKERS = MAX_WORKER_ID + 1
 MAX_SEED = 2**64 - 1
 DEVICES = ("cpu", "cuda")
-ENGINES = ("port",)
+ENGINES = ("port", "torch")
 #: in an argument of the script: what each rank finds there is its own
 PLACEHOLDERS = ("{rank}", "{world_size}")
 

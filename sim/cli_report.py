@@ -87,6 +87,9 @@ def _summary(report: Report, options: RunOptions) -> RenderableType:
         "cluster",
         Text(f"{_count(report.workers, 'worker')}, seed {report.seed}, latency {options.latency}"),
     )
+    if options.faults is not None:
+        said = ", ".join(f"{kind} {count:,}" for kind, count in report.faults.items())
+        table.add_row("faults", f"{options.faults}: {said or 'none happened'}")
     table.add_row("virtual time", f"{report.virtual_time_s:.6f} s")
     table.add_row("wall time", f"{report.wall_time_s:.3f} s")
     left = f"{_count(report.leaked_rrefs, 'RRef')}, {_count(report.leaked_contexts, 'context')}"

@@ -53,12 +53,12 @@ def serve(
         raise BadInput(
             "--port", port, f"cannot listen on {ADDRESS}:{number}: {error.strerror}"
         ) from None
-    if json:
-        typer.echo(json_module.dumps({"url": server.url, "store": str(place.folder)}))
-        sys.stdout.flush()
-    else:
-        console.print(f"[bold]{server.url}[/] shows what is kept in {place.folder}; Ctrl-C ends it")
     try:
+        if json:
+            typer.echo(json_module.dumps({"url": server.url, "store": str(place.folder)}))
+            sys.stdout.flush()
+        else:
+            console.print(f"[bold]{server.url}[/] shows what is kept in {place.folder}; Ctrl-C ends it")
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
         console.print("ended")

@@ -117,6 +117,7 @@ class Cluster:
         self.runtime.close()
         self._isolation.close()
         self._open.close()
+        self.trace.close()
 
     def init_rpc(self, rank: int) -> None:
         """Join the group as worker ``rank``; for a task of that worker."""
@@ -159,7 +160,7 @@ class Cluster:
                     results[rank] = main[rank]()
                 finished.append(rank)
                 if shutdown and len(finished) == self.size:
-                    collect()  # what the workers dropped in cycles is theirs no more
+                    self._collect()
                 if shutdown and worker.agent is not None:
                     api.shutdown(graceful=not self.casualties)
             except Exception as error:
@@ -284,11 +285,20 @@ class Cluster:
 
     # -- the end ----------------------------------------------------------------------------
 
+    def _collect(self) -> None:
+        """Collect what the workers dropped in cycles: it is theirs no more. Without any RRef that
+        makes no difference to a run, and it is not done."""
+        for worker in self.workers:
+            rrefs = worker.rref_context
+            if rrefs is not None and (rrefs.owners or rrefs.confirmed_users or rrefs.pending_users):
+                collect()
+                return
+
     def settle(self) -> None:
         """Let everything end that is under way, after a :meth:`run` without shutdown, and count
         what the workers' tables hold then: nothing, unless somebody keeps a reference."""
         self.runtime.run()
-        collect()  # what the workers dropped in cycles is theirs no more
+        self._collect()
         self.runtime.run()
         for worker in self.workers:
             if self.is_dead(worker):

@@ -67,9 +67,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _one_kind(values: list[Any]) -> list[Any]:
+def _one_kind(values: list[Any]) -> Any:
     """The values, as text where they are of several kinds: a column has one."""
     kinds = {type(value) for value in values if value is not None}
+    if not kinds:
+        return pandas.array(values, dtype="string")
     if len(kinds) <= 1 or kinds == {int, float}:
         return values
     return [None if value is None else str(value) for value in values]

@@ -35,6 +35,7 @@ from model.run import Run, Violation
 from model.sometimes import SITUATIONS, sometimes
 from real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from sim.device import quiet_torch
+from sim.garbage import keep_still, settle, still_garbage
 from sim.plan import KINDS, NO_FAULTS, Order, Plan
 from sim.plan_file import fitting
 from sim.program_faults import run_with_faults
@@ -114,6 +115,7 @@ class Given(NamedTuple):
     profile: str = ""
     plan: Plan = NO_FAULTS
     stats: bool = False
+    engine: str = "port"
 
 
 def scenario_of(seed: int, given: Given = Given()) -> Scenario:  # noqa: B008 - it never changes
@@ -219,7 +221,12 @@ def _run_again(scenario: Scenario, first: Recorder) -> Divergence | None:
 
 def judge(seed: int, given: Given = Given()) -> Verdict:  # noqa: B008 - it never changes
     """Play the scenario of a seed and check everything."""
+    settle()
     scenario = scenario_of(seed, given)
+    if given.engine == "torch":
+        from sim.native_play import judge_native
+
+        return judge_native(scenario)
     run = play(scenario, times=2 if seed % REPEAT_EVERY == 0 else 1)
     found = features(scenario.program) if given.stats else {}
     violations = tuple(check(run))
@@ -240,11 +247,12 @@ def judge(seed: int, given: Given = Given()) -> Verdict:  # noqa: B008 - it neve
 
 @contextmanager
 def quiet(device: str = "cpu") -> Iterator[None]:
-    """One thread, one device, no log and no warning: for a process that judges many seeds."""
+    """One thread, one device, no log, no warning and no automatic collection of garbage: for a
+    process that judges many seeds."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with quiet_torch(device), warnings.catch_warnings():
+        with quiet_torch(device), still_garbage(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -295,6 +303,7 @@ def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
+    keep_still()
 
 
 def _judge_chunk(seeds: list[int], device: str, given: Given) -> list[Verdict]:

@@ -9,10 +9,16 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+#: how many campaigns hold the collector still for all of their runs
+_still = 0
+
 
 @contextmanager
 def deterministic_garbage() -> Iterator[None]:
     """Automatic collection off; what exists already is left out of later collections."""
+    if _still:
+        yield
+        return
     was_enabled = gc.isenabled()
     gc.disable()
     gc.freeze()
@@ -22,6 +28,37 @@ def deterministic_garbage() -> Iterator[None]:
         gc.unfreeze()
         if was_enabled:
             gc.enable()
+
+
+@contextmanager
+def still_garbage() -> Iterator[None]:
+    """:func:`deterministic_garbage` once for many runs, each of which begins with :func:`settle`.
+
+    To thaw what exists costs every later collection the whole heap: modules, mostly, which is
+    more than a scenario takes.
+    """
+    global _still
+    with deterministic_garbage():
+        _still += 1
+        try:
+            yield
+        finally:
+            _still -= 1
+
+
+def keep_still() -> None:
+    """:func:`still_garbage` for as long as the process lives."""
+    global _still
+    gc.disable()
+    gc.freeze()
+    _still += 1
+
+
+def settle() -> None:
+    """Forget the last run: collect what it left in cycles, and leave out what it left to stay."""
+    gc.collect()
+    if _still:
+        gc.freeze()
 
 
 def collect() -> None:

@@ -12,25 +12,31 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from real import tracing
 from real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from real.rpc.message import Message
 from real.tracing import NULL_TRACER
+from real.worker import Worker
 from sim import native_message as wire
+from sim.faults import Faults
 from sim.latency import LatencyModel
 from sim.native_message import Batch, NativeMessage, Sent
 from sim.native_worker import Call, Death, NativeWorker
 from sim.native_zygote import Zygote
 from sim.network import Network
-from sim.plan import Order
-from sim.scheduler import SimRuntime
+from sim.plan import NO_FAULTS, Crash, Garbage, Order, Pause, Plan, Schedule
+from sim.processes import processes_of
+from sim.scheduler import SimRuntime, SimTask
 from sim.trace import Trace
 
 #: what the agent says of a call that took too long (rpc_agent.h, tensorpipe_agent.cpp)
-TIMED_OUT = "RPCErr:1:RPC ran for more than set timeout ({} ms) and will now be marked with an error"
+TIMED_OUT = (
+    "RPCErr:1:RPC ran for more than set timeout ({} ms) and will now be marked with an error"
+)
 #: the group of the workers
 _GROUP = "native://cluster"
 
@@ -58,6 +64,7 @@ class NativeCluster:
         trace: bool = True,
         rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S,
         max_steps: int | None = None,
+        plan: Plan = NO_FAULTS,
         spec: dict[str, Any] | None = None,
     ) -> None:
         self.size = workers
@@ -85,16 +92,27 @@ class NativeCluster:
         self._received: dict[bytes, bytes] = {}
         self._ids = itertools.count()
         self.workers: list[NativeWorker] = []
+        self._tasks: dict[NativeWorker, SimTask] = {}
         self._zygote = zygote
         self._trace_on = trace
         for rank in range(workers):
             self.workers.append(self._start(rank, entry, spec or {}))
+        plan = supported(plan)
+        self.faults = Faults(plan, self.network, self) if len(plan) else None
+        if self.faults is not None:
+            for worker in self.workers:
+                self.faults.prepare(worker.rank, cast(Worker, worker))
+            if plan.begin == "launch":
+                self.faults.begin()
 
     def _start(self, rank: int, entry: str, spec: dict[str, Any]) -> NativeWorker:
         process = self._zygote.fork(entry, rank=rank, **spec)
         worker = NativeWorker(rank, self._zygote, process)
         if self._trace_on:
-            worker.tracer = self.trace.tracer(self.runtime, worker)  # type: ignore[arg-type]
+            worker.tracer = self.trace.tracer(self.runtime, cast(Worker, worker))
+        # What a worker sets off belongs to it: a paused one's timers and messages wait.
+        task = SimTask(self.runtime, rank + 1, "process", cast(Worker, worker), True)
+        self._tasks[worker] = task
         return worker
 
     def __enter__(self) -> NativeCluster:
@@ -173,6 +191,15 @@ class NativeCluster:
             self.network.detach(self.store, worker.rank)
 
     def _hear(self, worker: NativeWorker, batch: Batch) -> None:
+        before, self.runtime.running = self.runtime.running, self._tasks[worker]
+        try:
+            self._hear_items(worker, batch)
+        finally:
+            self.runtime.running = before
+        if self._joining:
+            self._try_join()
+
+    def _hear_items(self, worker: NativeWorker, batch: Batch) -> None:
         for kind, _, what in batch.items:
             if kind == b"Q":
                 self._send(worker, wire.read_sent(what))
@@ -198,8 +225,6 @@ class NativeCluster:
                 self._shut_down(worker)
             else:
                 self._received[kind] = what
-        if self._joining:
-            self._try_join()
 
     def _shut_down(self, worker: NativeWorker) -> None:
         for call in worker.pending.values():
@@ -208,6 +233,33 @@ class NativeCluster:
         worker.pending.clear()
         worker.attached = False
         self.network.detach(self.store, worker.rank)
+
+    # -- faults: a Host -------------------------------------------------------------------
+
+    def worker(self, rank: int) -> Worker | None:
+        return cast(Worker, self.workers[rank])
+
+    def crash(self, rank: int, *, silent: bool) -> bool:
+        """End the process, by SIGKILL."""
+        worker = self.workers[rank]
+        if not worker.alive:
+            return False
+        worker.kill()
+        if silent:
+            self.network.vanish(cast(Worker, worker))
+            worker.attached = False
+        self._gone(worker)
+        processes_of(self.runtime).kill(cast(Worker, worker))
+        return True
+
+    def restart(self, rank: int) -> None:
+        raise NotImplementedError("workers of the engine torch are not restarted")
+
+    def shutdown_worker(self, rank: int, *, graceful: bool) -> None:
+        raise NotImplementedError("workers of the engine torch are not shut down by a fault")
+
+    def collect_garbage(self, rank: int) -> None:
+        self.call(self.workers[rank], "collect")
 
     # -- messages -------------------------------------------------------------------------
 
@@ -257,9 +309,7 @@ class NativeCluster:
         if type.is_request:
             if worker.tracer.enabled:
                 worker.tracer.emit(tracing.HANDLER_STARTED, message.src, type.name, message.id)
-            self._command(
-                worker, b"Q", wire.request(message.src, type, id, message.payload)
-            )
+            self._command(worker, b"Q", wire.request(message.src, type, id, message.payload))
             return
         call = worker.pending.pop(id, None)
         if call is None:
@@ -285,7 +335,8 @@ class NativeCluster:
         for id, call in list(worker.pending.items()):
             if call.dst == lost:
                 self.runtime.call_later(
-                    0.0, lambda id=id: self._fail(worker, id, reason, "error")  # type: ignore[misc]
+                    0.0,
+                    lambda id=id: self._fail(worker, id, reason, "error"),  # type: ignore[misc]
                 )
 
     # -- questions ------------------------------------------------------------------------
@@ -311,6 +362,8 @@ class NativeCluster:
         waiting.append((worker, question))
         if len(waiting) == self.size:
             del self._barriers[rest]
+            if rest == ("init",) and self.faults is not None:
+                self.faults.begin()  # the group stands
             for each, number in waiting:
                 self.answer(each, number, None)
 
@@ -337,3 +390,18 @@ class NativeCluster:
             for line in self.call(worker, "stacks") or ():
                 lines.append(f"{worker.name}: {line}")
         return lines
+
+
+def supported(plan: Plan) -> Plan:
+    """What of a plan concerns messages, links and whole processes, which is all that can go wrong
+    around a process whose inside is PyTorch's own."""
+    return replace(
+        plan,
+        workers=tuple(
+            item
+            for item in plan.workers
+            if isinstance(item, Pause) or (isinstance(item, Crash) and item.restart_after_s is None)
+        ),
+        inner=tuple(item for item in plan.inner if isinstance(item, Garbage)),
+        schedule=Schedule(),
+    )

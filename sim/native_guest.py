@@ -127,7 +127,9 @@ def stacks() -> list[str]:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     lines = []
     me = threading.get_ident()
-    for ident, frame in sorted(sys._current_frames().items(), key=lambda item: names.get(item[0], "")):
+    for ident, frame in sorted(
+        sys._current_frames().items(), key=lambda item: names.get(item[0], "")
+    ):
         if ident == me:
             continue
         calls = [

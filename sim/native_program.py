@@ -19,6 +19,7 @@ from real.tracing import TABLES_COUNTED
 from sim.native_cluster import NativeCluster
 from sim.native_worker import Death, NativeWorker
 from sim.native_zygote import Zygote
+from sim.plan import NO_FAULTS, Plan
 from sim.scheduler import Livelock
 
 #: what the process that is copied imports
@@ -71,8 +72,14 @@ class _Play:
             self.cluster.answer(worker, question, None)
             return
         self.done[worker] = question
-        if len(self.done) == self.cluster.size:
-            for each, number in self.done.items():
+        self.go_on()
+
+    def go_on(self) -> None:
+        """When all that live are done: what they keep may go."""
+        living = [worker for worker in self.cluster.workers if worker.alive]
+        if self.done and all(worker in self.done for worker in living):
+            done, self.done = self.done, {}
+            for each, number in done.items():
                 self.cluster.answer(each, number, None)
 
     def _settle(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
@@ -99,6 +106,10 @@ class _Play:
         cluster = self.cluster
         cluster.launch()
         cluster.run()
+        if cluster.faults is not None:
+            cluster.faults.heal()
+            self.go_on()
+            cluster.run()
         if len(self.settled) == cluster.size:
             self.count()
             for worker, question in self.settled.items():
@@ -156,6 +167,7 @@ def run_native(
     program: Program,
     zygote: Zygote,
     *,
+    plan: Plan = NO_FAULTS,
     linger: bool = False,
     quiet: bool = True,
     **options: Any,
@@ -165,7 +177,7 @@ def run_native(
     A hang is told in :attr:`NativeRun.waits`; what a worker process died of in
     :attr:`NativeRun.deaths`; and an error that no program can cause in :attr:`NativeRun.crash`.
     """
-    cluster = NativeCluster(program.workers, zygote, _ENTRY, **options)
+    cluster = NativeCluster(program.workers, zygote, _ENTRY, plan=plan, **options)
     run = NativeRun(program, cluster)
     with cluster:
         play = _Play(run, linger=linger, quiet=quiet)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from model.flow import forecast
 from model.operations import KINDS
 from model.program import HELPER_CALLS, Op, Program, Step
-from sim.native_diff import Difference
+from sim.native_diff import Difference, first_line
 
 
 class Rule(NamedTuple):
@@ -62,7 +63,7 @@ def _async_helper(program: Program, step: Step | None, difference: Difference) -
 
 
 def _error_in_a_hook(program: Program, step: Step | None, difference: Difference) -> bool:
-    return difference.torch.rpartition(": ")[2] == "python_error"
+    return "python_error" in difference.torch
 
 
 def _leaf_as_root(program: Program, step: Step | None, difference: Difference) -> bool:
@@ -83,10 +84,30 @@ def _gradient_stolen(program: Program, step: Step | None, difference: Difference
     )
 
 
-def _aside(kind: str) -> Callable[[Program, Step | None, Difference], bool]:
-    return lambda program, step, difference: (
-        difference.kind == "aside" and difference.where == kind
+def _text_with_stack(program: Program, step: Step | None, difference: Difference) -> bool:
+    parts = [part.strip() for part in difference.port.split(";")]
+    return (
+        difference.kind in ("aside", "outcome")
+        and ("\nAt:" in difference.torch or "Exception raised from" in difference.torch)
+        and all(first_line(part) in difference.torch for part in parts)
     )
+
+
+def _aside(*kinds: str, torch: str = "") -> Callable[[Program, Step | None, Difference], bool]:
+    return lambda program, step, difference: (
+        difference.kind == "aside" and difference.where in kinds and torch in difference.torch
+    )
+
+
+def _asides(program: Program) -> set[str]:
+    return {aside.kind for _, _, step in program.steps for aside in step.asides}
+
+
+def _failed_creation(program: Program, step: Step | None, difference: Difference) -> bool:
+    """Whatever waits for its callbacks waits for ever: the aside itself, its step, others."""
+    return (
+        difference.torch == "it does not end" or "it did not end" in difference.torch
+    ) and "failed creation" in _asides(program)
 
 
 def _type_requests(program: Program, step: Step | None, difference: Difference) -> bool:
@@ -97,6 +118,71 @@ def _type_requests(program: Program, step: Step | None, difference: Difference) 
     )
 
 
+def _script_optimizer(program: Program, step: Step | None, difference: Difference) -> bool:
+    used = "optimizer by grad" in _asides(program) or any(
+        trainer.optimizer is not None for trainer in program.trainers
+    )
+    return used and (
+        _aside("optimizer by grad")(program, step, difference)
+        or (difference.kind == "messages" and _is_call(difference.where))
+    )
+
+
+def _is_call(type: str) -> bool:
+    return type.startswith(("SCRIPT_", "PYTHON_"))
+
+
+def _reference_lost(program: Program, step: Step | None, difference: Difference) -> bool:
+    unread = {"unreadable argument", "unwritable", "failed creation"} & _asides(program)
+    return bool(unread) and (
+        difference.kind == "hang" or "num_owner_rrefs" in difference.torch
+    ) and difference.kind in ("hang", "left")
+
+
+def _fails(program: Program) -> bool:
+    planted = any(_has(step, lambda op: op.fault is not None) for _, _, step in program.steps)
+    return planted or bool(_FAILING & _asides(program))
+
+
+#: asides in which something is to fail
+_FAILING = {
+    "failed creation",
+    "unreadable argument",
+    "unwritable",
+    "failed pass again",
+    "freed graph",
+    "second pass",
+    "released by a hook",
+    "released meanwhile",
+    "stop at an error",
+    "late error",
+    "operator error",
+    "timeout",
+    "late creation",
+    "late reference",
+}
+
+
+def _pass_left_behind(program: Program, step: Step | None, difference: Difference) -> bool:
+    return _fails(program) and (
+        (difference.kind == "left" and "num_current_backward_passes" in difference.torch)
+        or difference.kind == "hang"
+    )
+
+
+def _counts_after_a_failure(program: Program, step: Step | None, difference: Difference) -> bool:
+    return difference.kind == "messages" and (_fails(program) or _hangs(program))
+
+
+def _hangs(program: Program) -> bool:
+    return any(forecast(program, t, s).unfed for t, s, _ in program.steps)
+
+
+def _over_already(program: Program, step: Step | None, difference: Difference) -> bool:
+    """The port says at once that a pass is over; torch takes the gradients for a new one."""
+    return "belong to is over" in difference.port
+
+
 #: in the order in which they are asked
 RULES: tuple[Rule, ...] = (
     Rule("rref-of-a-tuple", _rref_of_a_tuple),
@@ -105,7 +191,17 @@ RULES: tuple[Rule, ...] = (
     Rule("call-under-no-grad", _call_under_no_grad),
     Rule("async-helper-without-context", _async_helper),
     Rule("gradient-stolen", _gradient_stolen),
+    Rule("error-text-with-stack", _text_with_stack),
+    Rule("failed-creation-hangs", _failed_creation),
+    Rule("late-error-is-a-value", _aside("late error", torch="no error but")),
+    Rule("confirmed-after-its-future", _aside("confirmation")),
+    Rule("second-pass-overwrites", _aside("second pass", torch="False")),
+    Rule("late-gradients-start-a-pass", _over_already),
+    Rule("script-optimizer", _script_optimizer),
     Rule("type-requests", _type_requests),
+    Rule("reference-lost-with-its-message", _reference_lost),
+    Rule("pass-left-behind", _pass_left_behind),
+    Rule("counts-after-a-failure", _counts_after_a_failure),
 )
 
 #: kinds of differences that follow from others

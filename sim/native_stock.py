@@ -129,6 +129,8 @@ def install() -> None:
             "current_task_or_none": current_task,
         },
     )
+    for name in ("real.rpc.all_gather", "real.rpc.rref_proxy"):
+        _stand_in(name, vars(rpc.api))
     _stand_in("real.rpc.functions", vars(rpc.functions))
     _stand_in("real.rpc.optimizer", {"DistributedOptimizer": DistributedOptimizer})
 

@@ -69,7 +69,9 @@ class NativeWorker:
         self._zygote = zygote
         process.link.settimeout(PATIENCE_S)
         self.alive = True
-        self.paused = False
+        #: which process of its rank this is, and the agent that it has not in this process
+        self.incarnation = 0
+        self.agent = None
         #: whether it is among those that can be called
         self.attached = False
         #: how many of its calls, and of others' requests, are under way there

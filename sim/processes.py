@@ -127,7 +127,7 @@ class Processes:
         if state.dead:
             timer.fn = None
         else:
-            state.waiting.append((timer, [timer._fire]))
+            state.waiting.append((timer, [type(timer).fire]))
         return True
 
     def _state(self, worker: Worker) -> _State:
@@ -161,4 +161,5 @@ def crash(network: Network, worker: Worker, *, silent: bool) -> bool:
         else:
             agent.abandon()
     processes.kill(worker)
+    worker.tracer.enabled = False  # what is cleared away when the run is over is no event
     return True

@@ -26,6 +26,7 @@ ASIDES: dict[str, Callable[[int], str]] = {
     "confirmation": aside_calls.confirmation,
     "reply without grad": aside_calls.reply_without_grad,
     "crowd": aside_calls.crowded,
+    "crowd before a creation": aside_calls.crowd_before_a_creation,
     "structures": aside_calls.structures,
     "second pass": aside_passes.second_pass,
     "freed graph": aside_passes.freed_graph,

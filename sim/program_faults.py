@@ -17,7 +17,7 @@ from model.program import Program
 from model.recovery import Recovery, recovery_outcome, recovery_program
 from sim.cluster import Cluster
 from sim.plan import Plan
-from sim.program_host import Host, place
+from sim.program_host import Host, place, withdraw
 from sim.program_run import ProgramRun, gradients_of
 from sim.program_trainer import TrainerRun, together
 from sim.stuck import Deadlock
@@ -71,6 +71,9 @@ class _FaultyRun:
                 result.crash = f"{type(error).__name__}: {error}"
         if not self.outcome.leaves:
             self._look()
+        for worker in cluster.workers:
+            withdraw(worker)
+        self.hosts.clear()
         return result
 
     # -- the first phase ----------------------------------------------------------------

@@ -107,6 +107,11 @@ def place(worker: Any, host: Host) -> None:
     worker.locals[_KEY] = host
 
 
+def withdraw(worker: Any) -> None:
+    """Take it away again, when all is over: it refers to the whole run."""
+    worker.locals.pop(_KEY, None)
+
+
 # -- what is called by RPC ----------------------------------------------------------------------
 
 

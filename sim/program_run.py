@@ -18,7 +18,7 @@ from model.recovery import Recovery
 from model.waiting import Waiting
 from real.rpc.all_gather import _all_gather
 from sim.cluster import Cluster
-from sim.program_host import Host, place
+from sim.program_host import Host, place, withdraw
 from sim.program_trainer import TrainerRun, together
 from sim.stuck import Deadlock
 
@@ -98,6 +98,9 @@ def run_program(
         for number, tensor in host.leaves.items()
     }
     run.outcome.retained = retained()
+    for worker in cluster.workers:
+        withdraw(worker)
+    hosts.clear()  # which refer to it by on_pass
     return run
 
 

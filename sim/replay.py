@@ -19,8 +19,7 @@ from model.run import Record, Run, Violation
 from model.waiting import explain, explain_timeout, timeouts, wait_graph
 from sim.fuzz import Given, Scenario, play, quiet, scenario_of
 from sim.mutation import load_mutants
-from sim.plan import NO_FAULTS, Plan
-from sim.plan import Schedule
+from sim.plan import NO_FAULTS, Plan, Schedule
 from sim.real_time import TooLongError, time_limit
 from sim.scenario_file import Expected, NetworkSpec, SavedScenario, ScenarioError, Script
 from sim.trace import digest_of
@@ -221,8 +220,13 @@ def replay(
 
 
 def _play(saved: SavedScenario) -> Played:
-    run = play(campaign_scenario(saved))
-    violations = check(run)
+    if saved.engine == "torch":
+        from sim.native_play import play_native
+
+        run, violations = play_native(campaign_scenario(saved))
+    else:
+        run = play(campaign_scenario(saved))
+        violations = check(run)
     return Played(
         saved,
         FAILED if violations else OK,

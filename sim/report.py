@@ -43,6 +43,8 @@ class Report:
     #: messages sent, by type
     messages: dict[str, int] = field(default_factory=dict)
     events: int = 0
+    #: what went wrong because of a fault plan, by kind
+    faults: dict[str, int] = field(default_factory=dict)
     gradients: GradientSummary | None = None
     leaked_rrefs: int = 0
     leaked_contexts: int = 0
@@ -95,6 +97,7 @@ class Report:
             "virtual_time_s": self.virtual_time_s,
             "wall_time_s": self.wall_time_s,
             "messages": self.messages,
+            "faults": self.faults,
             "workers": self.workers,
             "events": self.events,
             "gradients": None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -15,6 +16,7 @@ from model.hangs import explain as explain_passes
 from model.reference import JointReference
 from model.run import Run
 from model.waiting import Waiting
+from real.tracing import FAULT_INJECTED
 from real.worker import Worker
 from sim.compat.isolation import TorchIsolation
 from sim.compat.launcher import Launcher, ProcessResult
@@ -133,6 +135,7 @@ def _run(scenario: ScriptScenario) -> Report:
         virtual_time_s=virtual_time_s,
         wall_time_s=time.perf_counter() - started,
         messages=trace.message_counts(),
+        faults=dict(Counter(str(event["kind"]) for event in trace.of(FAULT_INJECTED))),
         events=len(trace),
         gradients=reference.summary() if reference is not None else None,
         leaked_rrefs=leaked_rrefs(workers),

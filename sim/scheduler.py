@@ -103,9 +103,9 @@ class SimTimer(Timer):
         self.worker = runtime.running.worker
         #: it has come due and waits for its worker
         self.held = False
-        self.callbacks: list[Callable[[Any], None]] | None = [self._fire]
+        self.callbacks: list[Callable[[Any], None]] | None = _FIRE
 
-    def _fire(self, _: object) -> None:
+    def fire(self) -> None:
         fn = self.fn
         if fn is not None:
             runtime = self._runtime
@@ -120,6 +120,10 @@ class SimTimer(Timer):
             self.fn = None
             if not self.held:
                 self._runtime.timer_cancelled()
+
+
+# One list serves all timers, and refers to none of them.
+_FIRE: list[Callable[[Any], None]] = [SimTimer.fire]
 
 
 class SimLock(Lock):
@@ -489,6 +493,7 @@ class SimRuntime(Runtime):
             for glet in self._idle:
                 glet.throw(GreenletExit)
             self._idle.clear()
+            self.env._queue.clear()
         finally:
             self._hub = None
 

@@ -74,6 +74,8 @@ class Shrinker:
         self._until: float | None = None
         self._limit_s = _MOST_S
         self._known: set[SavedScenario] = set()
+        #: whether the scenario holds without the mutant that is planted
+        self._by_mutant = True
 
     @property
     def _mutant(self) -> str | None:
@@ -86,6 +88,7 @@ class Shrinker:
         with quiet(self.first.device), planted(self._mutant):
             try:
                 self.target = self._first_violation()
+                self._by_mutant = self._holds_without_mutant(self.first)
                 self._limit_s = max(_LEAST_S, min(_MOST_S, _TIMES * (time.monotonic() - started)))
                 self._shrink()
             except KeyboardInterrupt:
@@ -155,7 +158,7 @@ class Shrinker:
 
     def _holds_without_mutant(self, saved: SavedScenario) -> bool:
         """Whether it is the planted bug that breaks it, and nothing else."""
-        if self._mutant is None:
+        if self._mutant is None or not self._by_mutant:
             return True
         from sim.mutation import load_mutants
 

@@ -11,58 +11,63 @@ from dataclasses import replace
 
 from model.run import Record
 from real.tracing import MESSAGE_DELIVERED, MESSAGE_SENT
+from sim.faults_log import concrete as concrete_plan
 from sim.fuzz import MAX_STEPS
 from sim.latency import parse_latency
-from sim.plan import Delay, Plan
-from sim.program_run import ProgramRun, run_program
-from sim.replay import campaign_scenario
+from sim.plan import Delay
+from sim.program_faults import run_with_faults
+from sim.program_run import ProgramRun
 from sim.scenario_file import NetworkSpec, SavedScenario
 
 
 def concrete(saved: SavedScenario) -> Iterator[SavedScenario]:
-    """Scenarios that may make the same run as ``saved`` with fewer random draws or none."""
+    """Scenarios that should make the same run as ``saved`` with fewer random draws or none, those
+    with none first."""
     played = _run(saved)
-    order = _order(saved, played)
-    if order is not None:
-        yield from _latencies(order, played)
-        yield order
-        played = _run(order)
-        saved = order
-    yield from _latencies(saved, played)
+    log = played.cluster.schedule_log
+    schedule = log.schedule() if log is not None else None
+    records = played.cluster.trace.records
+    written = replace(saved, faults=concrete_plan(saved.faults, records, schedule))
+    if _has_latencies(written):
+        # Without latency fewer things are ready at once: the order counts otherwise.
+        without = _without_latency(written, records)
+        again = _run(
+            replace(without, faults=replace(without.faults, schedule=saved.faults.schedule))
+        )
+        log = again.cluster.schedule_log
+        if log is not None:
+            yield replace(without, faults=replace(without.faults, schedule=log.schedule()))
+        yield without
+        yield _without_latency(saved, records)
+    yield written
+    yield replace(saved, faults=replace(written.faults, schedule=saved.faults.schedule))
 
 
 def _run(saved: SavedScenario) -> ProgramRun:
-    scenario = campaign_scenario(saved)
-    return run_program(
-        scenario.program,
+    """A run as a campaign does one under faults, with a log of its order."""
+    assert saved.program is not None, "a script's choices cannot be written down"
+    return run_with_faults(
+        saved.program,
+        saved.faults,
         raises=False,
-        seed=scenario.seed,
-        latency=scenario.latency,
-        bandwidth_bytes_per_s=scenario.bandwidth_bytes_per_s,
-        order=scenario.order,
-        faults=scenario.plan,
-        rpc_timeout_s=scenario.rpc_timeout_s,
-        linger=scenario.linger,
+        seed=saved.seed,
+        latency=saved.network.latency,
+        bandwidth_bytes_per_s=saved.network.bandwidth_bytes_per_s,
+        rpc_timeout_s=saved.rpc_timeout_s,
         max_steps=MAX_STEPS,
         record_schedule=True,
     )
 
 
-def _order(saved: SavedScenario, played: ProgramRun) -> SavedScenario | None:
-    """The scenario with the order of this run."""
-    log = played.cluster.schedule_log
-    if saved.faults.schedule.order == "fifo" or log is None:
-        return None
-    return replace(saved, faults=replace(saved.faults, schedule=log.schedule()))
+def _has_latencies(saved: SavedScenario) -> bool:
+    """Whether latencies are drawn, and nothing else counts the messages."""
+    return parse_latency(saved.network.latency).is_random and not saved.faults.messages
 
 
-def _latencies(saved: SavedScenario, played: ProgramRun) -> Iterator[SavedScenario]:
-    """The scenario without latency, each message delayed by what it took."""
-    if not parse_latency(saved.network.latency).is_random or saved.faults.messages:
-        return
-    delays = tuple(_delays(played.cluster.trace.records))
-    plan: Plan = replace(saved.faults, messages=delays, begin="launch")
-    yield replace(saved, network=NetworkSpec(latency="0"), faults=plan)
+def _without_latency(saved: SavedScenario, records: Sequence[Record]) -> SavedScenario:
+    """The scenario without latency, each message delayed by what it took in this run."""
+    plan = replace(saved.faults, messages=tuple(_delays(records)), begin="launch")
+    return replace(saved, network=NetworkSpec(latency="0"), faults=plan)
 
 
 def _delays(records: Sequence[Record]) -> Iterator[Delay]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from model.choices import SeededChoices
@@ -126,6 +127,8 @@ def draw_world(profile: Profile, seed: int) -> World:
         if program.workers > 1:
             break
         number += 1
+    if _stream(profile, seed, "retry").random() < 0.5:
+        program = _retrying(program)
     timeout_s = _stream(profile, seed, "timeout").choice(_TIMEOUTS_S)
     plan = _Drawing(profile, seed, program.workers, timeout_s).draw()
     latency = _stream(profile, seed, "latency").choice(_LATENCIES)
@@ -138,6 +141,15 @@ def draw_faults(profile: Profile, seed: int, workers: int, timeout_s: float) -> 
     ``timeout_s``: how long its calls may take, in seconds of virtual time.
     """
     return _Drawing(profile, seed, workers, timeout_s).draw()
+
+
+def _retrying(program: Program) -> Program:
+    """Every step is tried again in a fresh context if it fails."""
+    trainers = tuple(
+        replace(trainer, steps=tuple(replace(step, retry=True) for step in trainer.steps))
+        for trainer in program.trainers
+    )
+    return replace(program, trainers=trainers)
 
 
 def _stream(*name: object) -> random.Random:
@@ -356,7 +368,7 @@ class _Drawing:
         period_s = round(10 ** stream.uniform(-2.5, 0), 6)
         down_s = round(period_s * stream.uniform(0.05, 0.6), 6)
         cut = "hold" if self.profile == "mild" else stream.choice(("drop", "hold", "fail"))
-        return [Flapping(src=src, dst=dst, period_s=period_s, down_s=down_s, cut=cut)]  # type: ignore[arg-type]
+        return [Flapping(src=src, dst=dst, period_s=period_s, down_s=down_s, cut=cut)]
 
     def fifo(self, stream: random.Random) -> list[Any]:
         src, dst = self.link(stream)

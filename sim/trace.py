@@ -57,10 +57,19 @@ class Trace:
         self.records: list[Record] = [] if watcher is None else WatchedRecords(watcher)
         self.observer = observer
         self.runtime: SimRuntime | None = None
+        self._writers: list[TraceWriter] = []
 
     def tracer(self, runtime: SimRuntime, worker: Worker | None = None) -> TraceWriter:
         """The tracer of one worker, or of what belongs to none."""
-        return TraceWriter(self, runtime, worker)
+        writer = TraceWriter(self, runtime, worker)
+        self._writers.append(writer)
+        return writer
+
+    def close(self) -> None:
+        """Take no more events. What a run leaves behind refers to its tracers in circles, and would
+        keep all events until somebody looks for garbage."""
+        while self._writers:
+            self._writers.pop().close()
 
     def __len__(self) -> int:
         return len(self.records)
@@ -134,3 +143,8 @@ class TraceWriter(Tracer):
             append((env._now, id, runtime.running.id, type, values))
 
         self.emit = emit  # type: ignore[method-assign]
+
+    def close(self) -> None:
+        """Write nothing more."""
+        self.enabled = False
+        del self.emit

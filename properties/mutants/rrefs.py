@@ -97,6 +97,15 @@ MUTANTS = (
         needs="RT",
     ),
     Mutant(
+        name="type-holds-its-thread",
+        origin="p36785, p36805, i26122",
+        wrong="who asks for the type of a value holds an RPC thread until the RRef has been created",
+        place="rpc.rref_proxy:_rref_typeof_on_owner",
+        old="    owner.check()\n",
+        new="    owner.check()\n    owner.future.block()\n",
+        needs="R",
+    ),
+    Mutant(
         name="failed-creation-forked",
         origin="i33803, i36000, p38590",
         wrong="an RRef whose creation failed can be passed on",

@@ -36,13 +36,11 @@ class PassId(NamedTuple):
     root: WorkerId
 
     def is_before(self, other: PassId) -> bool:
-        """Whether this pass began before ``other`` did.
+        """Whether this pass is known to have begun before ``other`` did.
 
-        Two that began at one instant on two workers have no order.
+        Of two that began on two workers nobody knows: their clocks may differ.
         """
-        if self.root == other.root:
-            return self < other
-        return self.started_s < other.started_s
+        return self.root == other.root and self < other
 
 
 class RpcWithAutograd:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from real import tracing
@@ -15,14 +16,13 @@ from real.ids import PROCESS_ID_BITS
 from real.rpc.constants import (
     DEFAULT_RPC_TIMEOUT_S,
     NO_RPC_TIMEOUT,
-    RETRY_BACKOFF,
-    RETRY_BASE_S,
     RREF_MAX_RETRIES,
     UNSET_RPC_TIMEOUT,
 )
 from real.rpc.discard import carries_references, discard_message, take_back
 from real.rpc.errors import RpcError, timeout_error
 from real.rpc.message import RESPONSE_FLAG, Message, MessageType
+from real.rpc.retries import Retried
 from real.rpc.task_pool import TaskPool
 from real.rpc.worker_info import Membership, WorkerInfo
 from real.runtime import Timer
@@ -54,7 +54,7 @@ _SEEN_MAX = 65_536
 class _Call:
     """A request that waits for its reply."""
 
-    __slots__ = ("future", "id", "timeout_s", "timer", "to")
+    __slots__ = ("future", "id", "late", "timeout_s", "timer", "to")
 
     def __init__(self, id: int, to: WorkerId, future: Future[Message], timeout_s: float) -> None:
         self.id = id
@@ -62,17 +62,8 @@ class _Call:
         self.future = future
         self.timeout_s = timeout_s
         self.timer: Timer | None = None
-
-
-class _Retry:
-    """A request that waits to be sent again."""
-
-    __slots__ = ("error", "future", "timer")
-
-    def __init__(self, future: Future[Message], error: BaseException) -> None:
-        self.future = future
-        self.error = error
-        self.timer: Timer | None = None
+        #: called once, if there is no reply for some time
+        self.late: Callable[[], None] | None = None
 
 
 class RpcAgent:
@@ -115,7 +106,8 @@ class RpcAgent:
         self._expired: dict[int, bool] = {}
         #: the last requests that came, by sender and id: the copies of one are one request
         self._seen: dict[tuple[int, int], None] = {}
-        self._retries: dict[_Retry, None] = {}
+        #: requests that wait to be sent again
+        self.retries: dict[Retried, None] = {}
         self.pool = TaskPool(worker.runtime, worker, num_worker_threads)
         self._lock = worker.runtime.lock("agent")
         self._quiet = worker.runtime.condition(self._lock, "calls in flight")
@@ -164,12 +156,10 @@ class RpcAgent:
             return
         self.is_running = False
         with self._lock:
-            retries, self._retries = list(self._retries), {}
+            retries, self.retries = list(self.retries), {}
             calls, self._calls = list(self._calls.values()), {}
         for retry in retries:
-            if retry.timer is not None:
-                retry.timer.cancel()
-            retry.future.try_fail(retry.error)
+            retry.stop()
         self._world.detach(self._group, self.info.id)
         for call in calls:
             self._fail(call, RpcError("RPC agent is shutting down"))
@@ -217,11 +207,18 @@ class RpcAgent:
     # -- sending ------------------------------------------------------------------------
 
     def send(
-        self, to: WorkerId, message: Message, timeout_s: float = UNSET_RPC_TIMEOUT
+        self,
+        to: WorkerId,
+        message: Message,
+        timeout_s: float = UNSET_RPC_TIMEOUT,
+        *,
+        late_s: float | None = None,
+        late: Callable[[], None] | None = None,
     ) -> Future[Message]:
         """Send a request; the future holds the reply.
 
-        ``timeout_s``: -1 the agent's default, 0 none. The future fails with :class:`RpcError` if
+        ``timeout_s``: -1 the agent's default, 0 none. ``late`` is called if there is no reply after
+        ``late_s`` seconds and the call has not ended. The future fails with :class:`RpcError` if
         the reply is an exception, does not come in time, or the connection breaks. Raises
         RuntimeError if the agent does not run.
         """
@@ -244,7 +241,10 @@ class RpcAgent:
         tracer = self.worker.tracer
         if tracer.enabled:
             tracer.emit(tracing.CALL_STARTED, id, to, message.type._name_, timeout_s)
-        if timeout_s != NO_RPC_TIMEOUT:
+        if late_s is not None and (timeout_s == NO_RPC_TIMEOUT or late_s < timeout_s):
+            call.late = late
+            call.timer = self._runtime.call_later(late_s, lambda: self._be_late(id, late_s))
+        elif timeout_s != NO_RPC_TIMEOUT:
             # A negative limit is over at once, as in torch; time does not run backwards for it.
             call.timer = self._runtime.call_later(max(timeout_s, 0.0), lambda: self._expire(id))
         try:
@@ -261,70 +261,12 @@ class RpcAgent:
     ) -> Future[Message]:
         """Send until answered without error, at most ``max_retries`` times more.
 
-        Delivery is at least once: the receiver's handler must be idempotent. Raises what
-        :meth:`send` raises at the first attempt.
+        Delivery is at least once: the receiver's handler must be idempotent. See
+        :mod:`real.rpc.retries`. Raises what :meth:`send` raises at the first attempt.
         """
-        future: Future[Message] = Future(runtime=self._runtime, what=message)
-        self._attempt(future, to, message, 0, max_retries)
-        return future
-
-    def _attempt(
-        self, future: Future[Message], to: WorkerId, message: Message, attempt: int, most: int
-    ) -> None:
-        sent_at = self._runtime.now()
-        copy = Message(message.type, message.payload, message.tensors, about=message.about)
-        reply = self.send(to, copy)
-
-        def answered(reply: Future[Message]) -> None:
-            error = reply.error
-            if error is None:
-                future.complete_like(reply)
-            elif not self.is_running:
-                future.try_fail(error)
-            elif attempt >= most:
-                future.try_fail(
-                    RpcError(
-                        "The RPC has not succeeded after the specified number of max retries "
-                        f"({most})."
-                    )
-                )
-            else:
-                self._schedule_retry(future, to, message, attempt, most, sent_at, error)
-
-        reply.add_callback(answered)
-
-    def _schedule_retry(
-        self,
-        future: Future[Message],
-        to: WorkerId,
-        message: Message,
-        attempt: int,
-        most: int,
-        sent_at: float,
-        error: BaseException,
-    ) -> None:
-        # The delay counts from the send of the failed attempt, and its first value occurs twice.
-        delay_s = RETRY_BASE_S * RETRY_BACKOFF ** max(attempt - 1, 0)
-        wait_s = max(0.0, sent_at + delay_s - self._runtime.now())
-        retry = _Retry(future, error)
-
-        def again() -> None:
-            if self._retries.pop(retry, self) is self:
-                return
-            try:
-                self._attempt(future, to, message, attempt + 1, most)
-            except RuntimeError as failure:
-                future.try_fail(failure)
-
-        def due() -> None:
-            self._runtime.spawn(again, name="retry", worker=self.worker)
-
-        tracer = self.worker.tracer
-        if tracer.enabled:
-            tracer.emit(tracing.CALL_RETRIED, to, message.type._name_, attempt + 1, wait_s)
-        with self._lock:
-            self._retries[retry] = None
-            retry.timer = self._runtime.call_later(wait_s, due)
+        retried = Retried(self, to, message, max_retries)
+        retried.attempt()
+        return retried.future
 
     # -- receiving ----------------------------------------------------------------------
 
@@ -343,7 +285,7 @@ class RpcAgent:
                     worker=self.worker,
                     cause=message.number,
                 )
-            elif self._expired.pop(message.id, False) and carries_references(message.payload):
+            elif self._is_late(message.id) and carries_references(message.payload):
                 self.pool.submit(
                     message.number, "late reply", discard_message, self.worker, message
                 )
@@ -426,6 +368,28 @@ class RpcAgent:
         if self._world.handled is not None:
             self._world.handled(message)
 
+    def _be_late(self, id: int, late_s: float) -> None:
+        if id in self._calls:
+            self._runtime.spawn(self._wait_on, id, late_s, name="late", worker=self.worker)
+
+    def _wait_on(self, id: int, waited_s: float) -> None:
+        """Say that a call is late, and wait for the rest of its time."""
+        call = self._calls.get(id)
+        if call is None:
+            return
+        if call.timeout_s != NO_RPC_TIMEOUT:
+            left_s = call.timeout_s - waited_s
+            call.timer = self._runtime.call_later(left_s, lambda: self._expire(id))
+        late, call.late = call.late, None
+        if late is not None:
+            late()
+
+    def answered_by_another_copy(self, id: int, reply: Message) -> None:
+        """End a call by the answer to another one with the same request."""
+        call = self._take(id)
+        if call is not None:
+            self._finish(call, reply, None)
+
     def _expire(self, id: int) -> None:
         call = self._take(id)
         if call is not None:
@@ -443,6 +407,10 @@ class RpcAgent:
     def is_there(self, worker_id: WorkerId, incarnation: int) -> bool:
         """Whether a process of a rank, counted from 0, is in the group."""
         return self._world.process_of(self._group, worker_id) == incarnation
+
+    def _is_late(self, id: int) -> bool:
+        """Whether a reply is to a call that was given up, or that an earlier process made."""
+        return self._expired.pop(id, False) or id >> PROCESS_ID_BITS < self.worker.incarnation
 
     def _remember_expired(self, id: int) -> None:
         self._expired[id] = True

@@ -255,7 +255,8 @@ def waits(run: object, *, at: int | None = None) -> go.Figure:
             )
     rows = [place[1] for place in where.values()]
     columns = [place[0] for place in where.values()]
-    note = f"{graph.number_of_edges()} waits"
+    count = graph.number_of_edges()
+    note = f"{count} wait{'' if count == 1 else 's'}"
     if cycle:
         names = " → ".join(graph.nodes[node]["label"] for node in [*cycle, cycle[0]])
         note += f" · a cycle: {names}"

@@ -1,0 +1,272 @@
+"""What must hold under faults, and the few things that the protocol cannot promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from model.check_faults import RECOVERY, TIMEOUTS
+from model.check_rrefs import CONTEXTS, RREFS
+from model.checks import check
+from model.exceptions import EXCEPTIONS
+from model.faulted import explained, faults_of
+from model.recovery import Recovery, recovery_outcome, recovery_program
+from model.run import Run
+from real import tracing
+from real.rpc import api as rpc
+from real.runtime import current_worker
+from sim.cluster import Cluster
+from sim.plan import Crash, Delay, Drop, Fail, Plan
+from sim.program_faults import run_with_faults
+
+Main = Callable[[], Any]
+
+
+def play(plan: Plan, mains: dict[int, Main], *, workers: int = 3) -> Run:
+    """Run ``mains`` by rank under a plan until everything has come to rest."""
+    with Cluster(workers, faults=plan, latency="constant:0.001", rpc_timeout_s=2.0) as cluster:
+        cluster.run(lambda rank: mains.get(rank, lambda: None)(), shutdown=False)
+        for worker in cluster.workers:
+            if cluster.is_dead(worker):
+                cluster.network.announce(worker)
+        cluster.settle()
+        cluster.shutdown()
+        return Run(cluster.trace.records, ended_s=cluster.runtime.now())
+
+
+def sleep(seconds: float) -> None:
+    current_worker().runtime.sleep(seconds)
+
+
+def failing(call: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
+    """The error that a call ends with, which it must."""
+    try:
+        call(*args, **kwargs)
+    except RuntimeError as error:
+        return str(error)
+    raise AssertionError("the call went well")
+
+
+def keep(rref: Any) -> None:
+    current_worker().locals.setdefault("kept", []).append(rref)
+
+
+def hand_on(to: str, rref: Any) -> None:
+    rpc.rpc_sync(to, fetch, args=(rref,))
+
+
+def fetch(rref: Any) -> Any:
+    return rref.to_here()
+
+
+def make() -> str:
+    return "a value"
+
+
+# -- what the protocol cannot promise -------------------------------------------------------------
+
+
+def lost_fork() -> Run:
+    """The call that carries the reference is lost."""
+    plan = Plan(messages=(Drop(types=("PYTHON_CALL",), src=0, dst=1, nth=(1,)),))
+
+    def main() -> None:
+        rref = rpc.RRef("a value")
+        assert "set timeout" in failing(rpc.rpc_sync, "worker1", fetch, args=(rref,))
+
+    return play(plan, {0: main})
+
+
+def ended_user() -> Run:
+    """Who has the reference ends."""
+    plan = Plan(workers=(Crash(worker=1, at_s=1.0),))
+
+    def main() -> None:
+        rpc.rpc_sync("worker1", keep, args=(rpc.RRef("a value"),))
+
+    return play(plan, {0: main})
+
+
+def unheard_delete() -> Run:
+    """No deletion arrives, for longer than it is tried."""
+    plan = Plan(messages=(Drop(types=("RREF_USER_DELETE",), dst=1),))
+
+    def main() -> None:
+        rpc.remote("worker1", make).to_here()
+
+    return play(plan, {0: main})
+
+
+def unheard_acceptance() -> Run:
+    """The parent never hears that its child is known: it keeps its own reference."""
+    plan = Plan(messages=(Drop(types=("RREF_CHILD_ACCEPT",), src=2, dst=1),))
+
+    def main() -> None:
+        rpc.rpc_sync("worker1", hand_on, args=("worker2", rpc.RRef("a value")))
+
+    return play(plan, {0: main})
+
+
+def ended_creator() -> Run:
+    """The creation is lost, somebody else asks for the value, and the creator ends."""
+    plan = Plan(
+        messages=(Drop(types=("PYTHON_REMOTE_CALL",), src=0, dst=1),),
+        workers=(Crash(worker=0, at_s=0.5),),
+    )
+
+    def main() -> None:
+        rref = rpc.remote("worker1", make)
+        rpc.rpc_sync("worker2", fetch, args=(rref,))
+
+    return play(plan, {0: main})
+
+
+def ended_owner() -> Run:
+    """Somebody asks a new process for a value that the one before had."""
+    plan = Plan(workers=(Crash(worker=1, at_s=1.0, restart_after_s=0.5),))
+
+    def main() -> None:
+        rref = rpc.remote("worker1", make)
+        assert rref.to_here() == "a value"
+        sleep(3.0)
+        assert "set timeout" in failing(rref.to_here)
+
+    return play(plan, {0: main})
+
+
+SCENARIOS: dict[str, Callable[[], Run]] = {
+    "lost fork": lost_fork,
+    "ended user": ended_user,
+    "unheard delete": unheard_delete,
+    "unheard acceptance": unheard_acceptance,
+    "held parent": unheard_acceptance,
+    "ended creator": ended_creator,
+    "ended owner": ended_owner,
+}
+
+
+@pytest.mark.parametrize("excuse", EXCEPTIONS, ids=lambda excuse: excuse.name)
+def test_an_exception_is_needed_and_is_enough(excuse: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = SCENARIOS[excuse.name]()
+    assert list(RREFS.check(run)) == []
+    assert excuse.name in run.excuses
+    assert list(CONTEXTS.check(run)) == []
+    # Without any exception it is a violation: the day it is not, the exception can go.
+    monkeypatch.setattr("model.check_rrefs.Excuses.of", lambda self, left: None)
+    assert [violation.property for violation in RREFS.check(run)]
+
+
+def test_what_was_not_hit_has_no_excuse() -> None:
+    """A worker that keeps a reference is a leak, whatever else has gone wrong elsewhere."""
+    plan = Plan(messages=(Drop(types=("PYTHON_CALL",), src=2, dst=1, nth=(1,)),))
+
+    def main() -> None:
+        rpc.rpc_sync("worker1", keep, args=(rpc.RRef("a value"),))
+
+    def other() -> None:
+        failing(rpc.rpc_sync, "worker1", make)
+
+    run = play(plan, {0: main, 2: other})
+    assert faults_of(run).hit()
+    assert {violation.what for violation in RREFS.check(run)} >= {"an owner was left"}
+
+
+# -- what is made good ----------------------------------------------------------------------------
+
+
+def test_a_fork_whose_message_could_not_be_sent_is_taken_back() -> None:
+    plan = Plan(messages=(Fail(types=("PYTHON_CALL",), src=0, dst=1, nth=(1,)),))
+
+    def main() -> None:
+        rref = rpc.RRef("a value")
+        assert "connection reset" in failing(rpc.rpc_sync, "worker1", fetch, args=(rref,))
+
+    run = play(plan, {0: main})
+    assert list(RREFS.check(run)) == []
+    assert run.excuses == ()
+
+
+def test_what_is_sent_again_hits_nothing() -> None:
+    types = ("RREF_USER_DELETE", "RREF_FORK_REQUEST", "RREF_CHILD_ACCEPT")
+    plan = Plan(messages=tuple(Drop(types=(type,), nth=(1, 2)) for type in types))
+
+    def main() -> None:
+        rref = rpc.remote("worker1", make)
+        rpc.rpc_sync("worker2", fetch, args=(rref,), timeout=20)
+
+    run = play(plan, {0: main})
+    faults = faults_of(run)
+    assert faults.counts["drop"] == 6
+    assert not faults.hit()
+    assert check(run) == []
+
+
+def test_a_late_answer_is_a_timeout_and_nothing_is_left() -> None:
+    plan = Plan(messages=(Delay(types=("PYTHON_RET",), src=1, dst=0, nth=(1,), seconds=5.0),))
+
+    def main() -> None:
+        assert "set timeout" in failing(rpc.rpc_sync, "worker1", rpc.RRef, args=("a value",))
+
+    run = play(plan, {0: main})
+    assert faults_of(run).hit()
+    assert list(RREFS.check(run)) == []
+    assert run.excuses == ()
+
+
+# -- the checks themselves --------------------------------------------------------------------------
+
+
+def call(took_s: float, limit_s: float) -> Run:
+    return Run(
+        [
+            (0.0, 0, 1, tracing.CALL_STARTED, (1, 1, "PYTHON_CALL", limit_s)),
+            (took_s, 0, 2, tracing.CALL_ENDED, (1, 1, "timeout")),
+        ]
+    )
+
+
+def test_a_call_that_ends_after_its_timeout() -> None:
+    assert list(TIMEOUTS.check(call(2.0, 2.0))) == []
+    assert list(TIMEOUTS.check(call(50.0, 0.0))) == []
+    (violation,) = TIMEOUTS.check(call(2.5, 2.0))
+    assert violation.what == "a call ended after its timeout"
+
+
+def test_a_wrong_gradient_after_the_faults() -> None:
+    program = recovery_program(3, (0, 2))
+    recovery = Recovery(program, recovery_outcome(program), (0, 2))
+    recovery.got = recovery.expected
+    run = Run([], recovery=recovery)
+    assert list(RECOVERY.check(run)) == []
+    step = recovery.expected.steps[0, 0]
+    for step.error in ("no",):
+        assert [violation.what for violation in RECOVERY.check(run)] == ["a step after the faults"]
+    step.error = None
+    recovery_outcome.cache_clear()
+    recovery.expected = recovery_outcome(program)
+    recovery.got.steps[0, 0].passes[0][0] += 1
+    assert [violation.what for violation in RECOVERY.check(run)] == ["a gradient after the faults"]
+    recovery_outcome.cache_clear()
+
+
+def test_errors_that_say_what_happened() -> None:
+    assert explained("RPCErr:1:RPC ran for more than set timeout (60000 ms) and ...")
+    assert explained("the connection to worker 3 was closed")
+    assert not explained("KeyError: 5")
+    assert not explained("")
+
+
+def test_survivors_release_what_a_worker_made_that_ended() -> None:
+    """Worker 0 ends in the middle of a step; what it had reached is released everywhere."""
+    program = recovery_program(3, (0, 1, 2))
+    plan = Plan(workers=(Crash(worker=0, at_s=0.0025),))
+    played = run_with_faults(program, plan, seed=1, latency="constant:0.001", rpc_timeout_s=2.0)
+    assert played.recovery is not None
+    assert played.recovery.core == (1, 2)
+    run = Run(played.cluster.trace.records, recovery=played.recovery)
+    made = [n for n in run.of(tracing.CONTEXT_CREATED) if run.records[n][4][0] == 0]
+    assert {run.records[n][1] for n in made} > {0}
+    assert list(CONTEXTS.check(run)) == []
+    assert list(RECOVERY.check(run)) == []

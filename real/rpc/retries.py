@@ -1,0 +1,145 @@
+"""A request that is sent again until it is answered (rpc_agent.cpp: sendWithRetries).
+
+Beyond PyTorch, which sends again only what has failed: silence for as long as the delay before the
+next attempt is a reason too, while the earlier copies may still be answered. One lost message is
+made good in a second and not after a whole timeout, which is also that of whoever waits for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from real import tracing
+from real.future import Future
+from real.rpc.constants import RETRY_BACKOFF, RETRY_BASE_S
+from real.rpc.errors import RpcError
+from real.rpc.message import Message
+from real.runtime import Timer
+
+if TYPE_CHECKING:
+    from real.ids import WorkerId
+    from real.rpc.agent import RpcAgent
+
+
+class Retried:
+    """One request, on its way as one copy or as several.
+
+    ``most``: how many times more it may be sent. Every copy is a call of its own; the first answer
+    without error is that of all. When all have failed, :attr:`future` does.
+    """
+
+    __slots__ = (
+        "_agent",
+        "_error",
+        "_message",
+        "_most",
+        "_open",
+        "_sent",
+        "_timer",
+        "_to",
+        "future",
+    )
+
+    def __init__(self, agent: RpcAgent, to: WorkerId, message: Message, most: int) -> None:
+        self._agent = agent
+        self._to = to
+        self._message = message
+        self._most = most
+        self.future: Future[Message] = Future(runtime=agent.worker.runtime, what=message)
+        self._sent = 0
+        #: the calls that have not ended
+        self._open: dict[int, None] = {}
+        self._timer: Timer | None = None
+        self._error: BaseException | None = None
+
+    def attempt(self) -> None:
+        """Send a copy. Raises what the agent's ``send`` raises."""
+        agent, message = self._agent, self._message
+        number = self._sent
+        self._sent += 1
+        sent_at = agent.worker.runtime.now()
+        copy = Message(message.type, message.payload, message.tensors, about=message.about)
+        late_s = retry_delay_s(number) if number < self._most else None
+        reply = agent.send(self._to, copy, late_s=late_s, late=self._late)
+        self._open[copy.id] = None
+        id = copy.id
+
+        def answered(reply: Future[Message]) -> None:
+            self._open.pop(id, None)
+            error = reply.error
+            if error is None:
+                self._succeed(reply.raw_value())
+            elif self.future.is_done:
+                pass
+            elif not agent.is_running:
+                self.future.try_fail(error)
+            elif number == self._sent - 1 and number < self._most:
+                self._schedule(number, sent_at, error)
+            elif not self._open and self._timer is None:
+                self.future.try_fail(
+                    RpcError(
+                        "The RPC has not succeeded after the specified number of max retries "
+                        f"({self._most})."
+                    )
+                )
+
+        reply.add_callback(answered)
+
+    def stop(self) -> None:
+        """Whoever waits for the next attempt gets the error of the last one."""
+        if self._timer is not None:
+            self._timer.cancel()
+        assert self._error is not None
+        self.future.try_fail(self._error)
+
+    def _succeed(self, reply: Message) -> None:
+        self.future.try_complete(reply)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._agent.retries.pop(self, None)
+        for id in list(self._open):
+            self._agent.answered_by_another_copy(id, reply)
+
+    def _schedule(self, number: int, sent_at: float, error: BaseException) -> None:
+        """Send another copy when the delay is over, which counts from the last one's sending."""
+        agent = self._agent
+        runtime = agent.worker.runtime
+        wait_s = max(0.0, sent_at + retry_delay_s(number) - runtime.now())
+        self._report(number + 1, wait_s)
+        self._error = error
+        agent.retries[self] = None
+        self._timer = runtime.call_later(wait_s, self._due)
+
+    def _due(self) -> None:
+        self._agent.worker.runtime.spawn(self._again, name="retry", worker=self._agent.worker)
+
+    def _again(self) -> None:
+        if self._agent.retries.pop(self, self) is self:  # called off
+            return
+        self._timer = None
+        self._send_another()
+
+    def _late(self) -> None:
+        """The last copy has not been answered for as long as the next attempt waits."""
+        if self._timer is None and not self.future.is_done and self._agent.is_running:
+            self._report(self._sent, 0.0)
+            self._send_another()
+
+    def _send_another(self) -> None:
+        try:
+            self.attempt()
+        except RuntimeError as failure:
+            self.future.try_fail(failure)
+
+    def _report(self, attempt: int, wait_s: float) -> None:
+        tracer = self._agent.worker.tracer
+        if tracer.enabled:
+            type = self._message.type._name_
+            tracer.emit(tracing.CALL_RETRIED, self._to, type, attempt, wait_s)
+
+
+def retry_delay_s(number: int) -> float:
+    """From the sending of copy ``number`` (from 0) to that of the next; the first value occurs
+    twice, as in PyTorch."""
+    return RETRY_BASE_S * RETRY_BACKOFF ** max(number - 1, 0)
