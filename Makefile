@@ -2,6 +2,8 @@
 # make test   the whole test suite
 # make bench  what is measured, side by side with stock PyTorch
 # make notebooks   JupyterLab, opened on notebooks/
+# make test-browser   timelines in headless Chromium (apt-get install chromium chromium-driver)
+# make pictures   the pictures of the documentation, made anew
 # make lint types layers   what else .ci/run asks of a change
 
 PYTHON ?= python3
@@ -17,7 +19,7 @@ JOBS ?= auto
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: run test notebooks test-notebooks lint types layers bench install format clean
+.PHONY: run test test-browser pictures notebooks test-notebooks lint types layers bench install format clean
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
@@ -32,6 +34,12 @@ notebooks: $(NOTEBOOKS)
 # Each notebook from a clean kernel; nothing is written into it.
 test-notebooks: $(NOTEBOOKS)
 	PLOTLY_RENDERER=plotly_mimetype $(BIN)/python -m pytest -q --nbmake --nbmake-timeout=120 -n $(JOBS) notebooks $(ARGS)
+
+test-browser: $(INSTALLED)
+	$(BIN)/python -m pytest -q properties/browser $(ARGS)
+
+pictures: $(INSTALLED)
+	$(BIN)/python -m properties.browser.pictures
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import engine, growth, network, step
+from benchmarks import engine, growth, network, round_trips, sizes, step
 
 Row = tuple[str, str, str, str]
 
@@ -41,6 +41,26 @@ def network_rows() -> list[Row]:
     ]
 
 
+def round_trip_rows() -> list[Row]:
+    found = round_trips.measure()
+    own = found.pop("squall")
+    rows: list[Row] = [("100 round trips, a message", f"{own:.1f} us", "1.00", "")]
+    for name, cost in found.items():
+        rows.append((f"  the same on {name}", f"{cost:.1f} us", f"{cost / own:.2f}", ""))
+    return rows
+
+
+def size_rows() -> list[Row]:
+    rows: list[Row] = []
+    first: float | None = None
+    for row in sizes.measure():
+        first = first or row["us_each"]
+        what = f"{row['workers']:,.0f} workers, {row['nodes']:,.0f} nodes"
+        measured = f"{row['seconds'] * 1e3:,.0f} ms, {row['us_each']:.0f} us a node or message"
+        rows.append((what, measured, f"{row['us_each'] / first:.2f}", "linear"))
+    return rows
+
+
 def growth_rows() -> list[Row]:
     rows: list[Row] = []
     first: float | None = None
@@ -60,7 +80,14 @@ def main() -> None:
     table.add_column("measured")
     table.add_column("ratio", justify="right")
     table.add_column("goal", justify="right")
-    parts: list[Callable[[], list[Row]]] = [engine_rows, step_rows, network_rows, growth_rows]
+    parts: list[Callable[[], list[Row]]] = [
+        engine_rows,
+        step_rows,
+        network_rows,
+        round_trip_rows,
+        size_rows,
+        growth_rows,
+    ]
     with console.status("measuring") as status:
         for part in parts:
             status.update(f"measuring: {part.__name__.removesuffix('_rows')}")

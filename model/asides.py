@@ -26,6 +26,7 @@ AsideKind = Literal[
     "unreadable argument",
     "unwritable",
     "confirmation",
+    "left behind",
     "reply without grad",
     "crowd",
     "crowd before a creation",
@@ -39,6 +40,8 @@ AsideKind = Literal[
     "leaf context",
     "hooks in order",
     "grad mode",
+    "views of one gradient",
+    "sparse, then dense",
     "optimizer by grad",
 ]
 KINDS: tuple[AsideKind, ...] = get_args(AsideKind)
@@ -95,7 +98,7 @@ _EXPECTED: dict[AsideKind, str] = {
     "late creation": "[True, True]; True",
     "slow creation": f"RuntimeError: {TIMED_OUT}; 1",
     "failed creation": f"RuntimeError: {_HANDLER}; RpcError: {_HANDLER}; RuntimeError: {_HANDLER}",
-    "callbacks": "3; 4; [3, 5]; RuntimeError: Got the following error when running the callback: "
+    "callbacks": "3; 4; [3, 5]; [3, 3, 3]; RuntimeError: Got the following error when running the callback: "
     f"AsideError: {_PLANTED}",
     "operator error": f"RuntimeError: {_OPERATOR}; RuntimeError: {_OPERATOR}",
     "late error": f"RuntimeError: AsideError: {_PLANTED}; RuntimeError: AsideError: {_PLANTED}",
@@ -103,6 +106,7 @@ _EXPECTED: dict[AsideKind, str] = {
     "unreadable argument": f"RuntimeError: {_HANDLER}; True",
     "unwritable": f"AsideError: {_PLANTED}; RuntimeError: AsideError: {_PLANTED}",
     "confirmation": "True",
+    "left behind": "sent",
     "reply without grad": "[False, True]",
     "crowd": f"True; {CROWD}",
     "crowd before a creation": f"int; {CROWD}; 1",
@@ -114,5 +118,7 @@ _EXPECTED: dict[AsideKind, str] = {
     "leaf context": "[True, True]",
     "hooks in order": "t1 t2 p1 p2 q1 q2 t1 t2 p1 p2 q1 q2; [[1.0, 1.0], [1.0, 1.0]]",
     "grad mode": "[8.0, 16.0]; False",
+    "views of one gradient": "[[2.0], [2.0]] [[2.0, 2.0]]",
+    "sparse, then dense": "[[3.0, 3.0], [2.0, 2.0], [1.0, 1.0]]",
     "optimizer by grad": "[0.0, 1.0, 0.5, 2.0]",
 }

@@ -113,10 +113,10 @@ def _calls(run: Run) -> Iterator[Violation]:
             continue
         outcome = records[end][4][2]
         if outcome != "timeout" and (outcome == "ok") != (error is None):
-            if outcome == "error" and faults:
-                # A worker with a time of its own may come to a broken connection after the answer.
-                if _unanswered(run, key, end) or key[0] in own_time(run):
-                    continue
+            # A worker with a time of its own may come to a broken connection after the answer.
+            broken = outcome == "error" and bool(faults)
+            if broken and (_unanswered(run, key, end) or key[0] in own_time(run)):
+                continue
             expected = "ok" if error is None else f"the error {error!r}"
             what = "an outcome did not reach the caller"
             yield run.violation("futures", what, expected, outcome, n, end)

@@ -31,7 +31,7 @@ _LEAF_HOOKS: tuple[LeafHook, ...] = (
 _LARGEST_LEAF = {"exact": 3.0, "float": 2.0}
 _LR = {"exact": 1.0, "float": 0.25}
 #: scenes beside one step
-_MOST_ASIDES = 2
+_MOST_ASIDES = 1
 _MOST_GATHERS = 3
 #: gradients that an optimizer may take a step with
 _MOST_STEPPED = 2.0**10

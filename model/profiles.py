@@ -58,8 +58,8 @@ _WEIGHTS = {
     "overlap": 4,
     "keep": 3,
     "odd shapes": 3,
-    "asides": 4,
-    "gathers": 2,
+    "asides": 3,
+    "gathers": 1,
 }
 _FEATURES = tuple(name for name, weight in _WEIGHTS.items() for _ in range(weight))
 _MOST_FEATURES = 14

@@ -13,6 +13,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Verbosity, settings
 
+pytest_plugins = ["properties.replay_lines"]
+
 # Tensors here are small; more threads only make the machine busier and the timings worse.
 torch.set_num_threads(1)
 

@@ -124,14 +124,16 @@ def ended_creator() -> Run:
 
 
 def ended_owner() -> Run:
-    """Somebody asks a new process for a value that the one before had."""
-    plan = Plan(workers=(Crash(worker=1, at_s=1.0, restart_after_s=0.5),))
+    """A reference is on its way while its owner ends: a new process is asked for the value."""
+    plan = Plan(
+        messages=(Delay(types=("PYTHON_CALL",), src=0, dst=2, nth=(1,), seconds=3.0),),
+        workers=(Crash(worker=1, at_s=1.0, restart_after_s=0.5),),
+    )
 
     def main() -> None:
         rref = rpc.remote("worker1", make)
         assert rref.to_here() == "a value"
-        sleep(3.0)
-        assert "set timeout" in failing(rref.to_here)
+        assert "set timeout" in failing(rpc.rpc_sync, "worker2", fetch, args=(rref,))
 
     return play(plan, {0: main})
 
@@ -211,6 +213,22 @@ def test_a_late_answer_is_a_timeout_and_nothing_is_left() -> None:
 
     run = play(plan, {0: main})
     assert faults_of(run).hit()
+    assert list(RREFS.check(run)) == []
+    assert run.excuses == ()
+
+
+def test_who_hears_of_its_owners_end_asks_nobody() -> None:
+    plan = Plan(workers=(Crash(worker=1, at_s=1.0, restart_after_s=0.5),))
+
+    def main() -> None:
+        rref = rpc.remote("worker1", make)
+        assert rref.to_here() == "a value"
+        sleep(3.0)
+        assert "has ended" in failing(rref.to_here)
+        assert "has ended" in failing(rpc.rpc_sync, "worker2", fetch, args=(rref,))
+        assert rpc.rpc_sync("worker1", make) == "a value"
+
+    run = play(plan, {0: main})
     assert list(RREFS.check(run)) == []
     assert run.excuses == ()
 

@@ -341,6 +341,25 @@ def test_a_crash_is_seen_at_once() -> None:
     assert last_of_1 <= event.time_s
 
 
+@pytest.mark.parametrize(
+    ("event", "on", "expected"),
+    [
+        ("message_delivered", 1, "the connection to worker 1 was closed"),
+        ("message_sent", 1, "the connection to worker 1 was closed"),
+        ("message_sent", 2, 3.0),  # which sends nothing
+    ],
+)
+def test_a_moment_may_be_one_of_the_network(event: str, on: int, expected: Any) -> None:
+    plan = Plan(workers=(p.Crash(worker=1, moment=p.Moment(event=event, worker=on)),))
+    result, cluster = play(plan, lambda: attempt(train))
+    if isinstance(expected, str):
+        assert expected in result or "worker 1 is not connected" in result
+        assert injected(cluster, "crash")
+    else:
+        assert result == expected
+        assert not injected(cluster, "crash")
+
+
 def test_a_silent_crash_is_seen_by_timeouts() -> None:
     plan = Plan(workers=(p.Crash(worker=1, at_s=0.0, silent=True),))
     (error, other), cluster = play(plan, lambda: (sleep(0.1), attempt(train), train("worker2"))[1:])

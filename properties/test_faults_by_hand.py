@@ -256,3 +256,34 @@ def test_the_same_rules_make_the_same_run() -> None:
 
     digests = {play(story, latency="lognormal:0.001:0.5")[1].trace.digest() for _ in range(2)}
     assert len(digests) == 1
+
+
+def test_workers_come_and_go_by_hand() -> None:
+    """Crash, restart and pause from another worker's task."""
+    with Cluster(3, latency="0.001", rpc_timeout_s=5.0) as cluster:
+
+        def main(rank: int) -> None:
+            if rank != 0:
+                return
+            assert train() == 3.0
+            cluster.crash(1)
+            with pytest.raises(RuntimeError, match="worker 1 is not connected"):
+                train()
+            assert not cluster.crash(1)
+            cluster.restart(1)
+            current_task().runtime.sleep(0.1)
+            assert train() == 3.0
+            cluster.processes.pause(cluster.workers[1])
+            with pytest.raises(RuntimeError, match="RPC ran for more than set timeout"):
+                train()
+            cluster.processes.resume(cluster.workers[1])
+            assert train() == 3.0
+            with pytest.raises(RuntimeError, match="cannot end its own process"):
+                cluster.crash(0)
+
+        cluster.run(main, shutdown=False)
+        cluster.settle()
+        assert cluster.call({0: train, 2: train}) == {0: 3.0, 2: 3.0}
+        cluster.shutdown()
+    assert list(cluster.casualties) == [1]
+    assert cluster.workers[1].incarnation == 1

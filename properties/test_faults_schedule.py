@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -282,8 +285,6 @@ def test_taking_all_items_away_one_by_one_ends_with_nothing() -> None:
     ],
 )
 def test_what_is_wrong_with_a_plan_is_told_with_its_place(change: Any, message: str) -> None:
-    import json
-
     with pytest.raises(PlanError) as caught:
         load_plan(json.dumps(change), workers=3)
     assert str(caught.value).startswith(message)
@@ -302,3 +303,17 @@ def test_a_plan_s_json_says_only_what_is_said() -> None:
         "version": 1,
         "messages": [{"kind": "drop", "nth": [1]}],
     }
+
+
+DOCS = Path(__file__).parents[1] / "docs" / "faults.md"
+
+
+def test_the_plan_in_the_documentation_is_one() -> None:
+    (text,) = re.findall(r"```json\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.S)
+    plan = load_plan(text, workers=3)
+    assert [item.kind for _, _, item in plan.items()] == ["drop", "delay", "partition", "crash"]
+
+
+def test_the_documentation_names_every_kind() -> None:
+    named = re.findall(r"^\| (?:`\w+` )?\| `(\w+)` \|", DOCS.read_text(encoding="utf-8"), re.M)
+    assert {*named, "restart"} == set(p.KINDS)

@@ -95,7 +95,7 @@ def test_nobody_there_is_a_connection_error_now_and_a_drop_later() -> None:
         network.send(store, Message(MessageType.PYTHON_CALL, src=0, dst=1))
 
     lost: list[tuple[int, str]] = []
-    network.attach(store, 0, lambda m: None, lambda id, why: lost.append((id, why)))
+    network.attach(store, 0, lambda m: None, lambda id, why, ended: lost.append((id, why)))
     network.attach(store, 1, lambda m: None, lambda *_: None)
     network.send(store, Message(MessageType.PYTHON_CALL, src=0, dst=1))
     network.detach(store, 1)

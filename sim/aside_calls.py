@@ -19,6 +19,7 @@ from real.rpc import api as rpc
 from real.rpc.functions import async_execution
 from real.rpc.rref_proxy import _rref_typeof_on_owner
 from real.runtime import current_task, current_worker
+from sim.program_host import here
 
 
 def error_of(call: Callable[[], Any]) -> str:
@@ -176,19 +177,23 @@ def failed_creation(to: int) -> str:
 
 
 def callbacks(to: int) -> str:
-    """A callback that raises keeps no other one from being called."""
+    """A callback that raises keeps no other one from being called, and all who wait are woken."""
     seen: list[int] = []
+    woken: list[int] = []
     future = rpc.rpc_async(to, slow, args=(3, 0.01))
     failed = future.then(lambda _: unreadable("planted in an aside"))
     future.add_done_callback(lambda _: unreadable("planted in an aside"))
     future.add_done_callback(lambda done: seen.append(done.value()))
+    task = current_task()
+    for _ in range(3):
+        task.runtime.spawn(lambda: woken.append(future.wait()), name="aside", worker=task.worker)
     chained = future.then(lambda done: done.value() + 1)
     value = future.wait()
     last = chained.wait()
     error = error_of(failed.wait)
     future.add_done_callback(lambda done: seen.append(done.value() + 2))
     sleep(0.001)
-    return f"{value}; {last}; {seen}; {error}"
+    return f"{value}; {last}; {seen}; {woken}; {error}"
 
 
 def operator_error(to: int) -> str:
@@ -241,6 +246,19 @@ def confirmation(to: int) -> str:
     for worker in rpc._get_current_rpc_agent().get_worker_infos():
         seen.append(rpc.rpc_sync(worker, is_confirmed, args=(rref,)))
     return f"{all(seen)}"
+
+
+def keep(rref: Any) -> None:
+    """Until the program's end, or the worker's."""
+    here().kept.append(rref)
+
+
+def left_behind(to: int) -> str:
+    """A reference is on its way to a worker, and another one at its owner, as the trainer ends."""
+    owner = (to + 1) % len(rpc._get_current_rpc_agent().get_worker_infos())
+    rref = rpc.remote(owner, echo, args=(1,))
+    rpc.rpc_async(to, keep, args=(rref,))
+    return "sent"
 
 
 def reply_without_grad(to: int) -> str:

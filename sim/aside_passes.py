@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from model.asides import LR, SHORT_S, AsideError
 from real.autograd import api as autograd
@@ -270,6 +271,41 @@ def grad_mode(to: int) -> str:
         autograd.backward(context_id, [loss])
         gradient = autograd.get_gradients(context_id)[x]
         found = f"{gradient.tolist()}; {gradient.requires_grad}"
+    return found
+
+
+def two_views() -> str:
+    """The gradients of two leaves are views of one tensor: each leaf needs one of its own, since
+    the next pass adds to them."""
+    a, b = torch.ones(2, 1, requires_grad=True), torch.ones(1, 2, requires_grad=True)
+    with autograd.context() as context_id:
+        loss = (a.reshape(2) + b.reshape(2)).sum()
+        for last in (False, True):
+            autograd.backward(context_id, [loss], retain_graph=not last)
+        gradients = autograd.get_gradients(context_id)
+        return f"{gradients[a].tolist()} {gradients[b].tolist()}"
+
+
+def views_of_one_gradient(to: int) -> str:
+    """Two passes on another worker alone."""
+    found: str = rpc.rpc_sync(to, two_views)
+    return found
+
+
+def rows_and_all() -> str:
+    """A table gets a sparse gradient from one pass, and a dense one from the next."""
+    table = torch.ones(3, 2, requires_grad=True)
+    with autograd.context() as context_id:
+        rows = functional.embedding(torch.tensor([0, 1, 0]), table, sparse=True)
+        autograd.backward(context_id, [rows.sum()])
+        autograd.backward(context_id, [(table * 1).sum()])
+        gradient = autograd.get_gradients(context_id)[table]
+        return f"{gradient.to_dense().tolist() if gradient.is_sparse else gradient.tolist()}"
+
+
+def sparse_then_dense(to: int) -> str:
+    """Two passes on another worker alone."""
+    found: str = rpc.rpc_sync(to, rows_and_all)
     return found
 
 

@@ -15,10 +15,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from sim.cli_failures import EPILOG as FAILURES_EPILOG
-from sim.cli_failures import failures
 from sim.cli_diff import EPILOG as DIFF_EPILOG
 from sim.cli_diff import diff
+from sim.cli_failures import EPILOG as FAILURES_EPILOG
+from sim.cli_failures import failures
 from sim.cli_fuzz import EPILOG as FUZZ_EPILOG
 from sim.cli_fuzz import fuzz, properties
 from sim.cli_input import BadInput, read_run_options
@@ -27,11 +27,11 @@ from sim.cli_mutants import mutants
 from sim.cli_replay import EPILOG as REPLAY_EPILOG
 from sim.cli_replay import replay
 from sim.cli_report import bad_input_json, outcome_json, print_report, run_json
+from sim.cli_serve import EPILOG as SERVE_EPILOG
+from sim.cli_serve import serve
 from sim.cli_shrink import EPILOG as SHRINK_EPILOG
 from sim.cli_shrink import shrink
 from sim.cli_streams import each_warning_once, stdout_to_stderr
-from sim.cli_serve import EPILOG as SERVE_EPILOG
-from sim.cli_serve import serve
 from sim.cli_timeline import EPILOG as TIMELINE_EPILOG
 from sim.cli_timeline import timeline
 from sim.latency import DEFAULT_LATENCY

@@ -299,6 +299,14 @@ def replay(failure: Failure, options: FuzzOptions) -> str:
     return shlex.join(words)
 
 
+def drawn(failure: Failure, options: FuzzOptions) -> list[tuple[str, str]]:
+    """All that the failure's seed has drawn, as names and values."""
+    from sim.fuzz import Given, scenario_of
+    from sim.swarm import expanded
+
+    return expanded(scenario_of(failure.seed, Given(options.profile, options.plan)))
+
+
 def campaign_json(campaign: Campaign, options: FuzzOptions) -> str:
     """The object of ``squall fuzz --json``; its keys are in docs/json.md."""
     outcome = "ok" if campaign.ok else "failed"
@@ -333,6 +341,7 @@ def _failure_json(failure: Failure, options: FuzzOptions) -> dict[str, Any]:
         "also": sorted({each.property for each in failure.also}),
         "replay": replay(failure, options),
         "file": failure.file,
+        "drawn": dict(drawn(failure, options)),
     }
 
 
@@ -346,6 +355,8 @@ def print_campaign(
         for other in failure.also[:3]:
             console.print(Text(f"  also: {other}", style="dim"), soft_wrap=True)
         console.print(Text(f"  first to break in {failure.count:,} scenarios"), soft_wrap=True)
+        for name, value in drawn(failure, options):
+            console.print(Text(f"    {name:14} {value}", style="dim"), soft_wrap=True)
     if campaign.scenarios == 1:
         for line in campaign.last_hang:
             console.print(Text(line, style="yellow"), soft_wrap=True)

@@ -397,6 +397,6 @@ def _print_parting(
     for sign, style, records in (("-", "red", mine), ("+", "green", yours)):
         lines = list(narrate(records, first=number, last=number + _AROUND))
         for at, line in enumerate(lines, number):
-            console.print(Text(f"{sign} #{at} {line}", style=style))
+            console.print(Text(f"{sign} #{at} {line} [task {records[at][2]}]", style=style))
         if not lines:
             console.print(Text(f"{sign} has ended", style=style))

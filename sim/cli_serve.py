@@ -58,7 +58,9 @@ def serve(
             typer.echo(json_module.dumps({"url": server.url, "store": str(place.folder)}))
             sys.stdout.flush()
         else:
-            console.print(f"[bold]{server.url}[/] shows what is kept in {place.folder}; Ctrl-C ends it")
+            console.print(
+                f"[bold]{server.url}[/] shows what is kept in {place.folder}; Ctrl-C ends it"
+            )
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
         console.print("ended")

@@ -247,9 +247,15 @@ class Cluster:
         self.workers[rank] = worker
 
         def process() -> None:
-            self.init_rpc(rank)
-            if self.on_restart is not None:
-                self.on_restart(rank)
+            try:
+                self.init_rpc(rank)
+                if self.on_restart is not None:
+                    self.on_restart(rank)
+            except RuntimeError as error:
+                # Its group may never have stood, and what it does may meet further faults.
+                logger.warning("%r did not come back: %s", worker, error)
+                if worker.agent is not None:
+                    api.shutdown(graceful=False)
 
         self.runtime.spawn(process, name="main", worker=worker)
 

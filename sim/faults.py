@@ -39,6 +39,15 @@ from sim.scheduler import SimTimer
 #: seconds of virtual time that a step of a task takes on a slow processor, at factor 1
 STEP_S = 1e-5
 
+#: stands for the rank of a worker where the network reports something
+_NETWORK = -1
+#: the position of the rank in what the network reports of a message
+_OF_MESSAGES = {
+    tracing.MESSAGE_SENT: tracing.MESSAGE_SENT.fields.index("src"),
+    tracing.MESSAGE_DROPPED: tracing.MESSAGE_DROPPED.fields.index("src"),
+    tracing.MESSAGE_DELIVERED: tracing.MESSAGE_DELIVERED.fields.index("dst"),
+}
+
 _Timed = Crash | Pause | SlowCpu | Shutdown | Garbage
 
 
@@ -79,6 +88,9 @@ class Faults:
         self._slowed: dict[Worker, None] = {}
         if any(isinstance(item, Pause | SlowCpu | Crash) for item in plan.workers):
             self._processes()
+        self._has_moments = any(getattr(item, "moment", None) for _, _, item in plan.items())
+        if self._has_moments:
+            self._watch(_NETWORK, self._tracer)
         self._probes = make_probes(plan, self._inject)
         self._clocks = {i.worker: i for i in plan.inner if isinstance(i, ClockSkew)}
         for at, item in enumerate(plan.inner):
@@ -96,7 +108,7 @@ class Faults:
             if self._runtime.clocks is None:
                 self._runtime.clocks = {}
             self._runtime.clocks[worker] = Clock(skew.offset_s, skew.rate)
-        if any(getattr(i, "moment", None) for _, _, i in self.plan.items()):
+        if self._has_moments:
             self._watch(rank, worker.tracer)
 
     def probe(self, worker: Worker, probe: Probe | None = None) -> None:
@@ -257,7 +269,12 @@ class Faults:
 
         def seen(type: tracing.EventType, *values: object) -> None:
             emit(type, *values)
-            for moment in _due(self._moments, type.name, rank):
+            if not self._moments:
+                return
+            of: object = rank
+            if rank == _NETWORK and type in _OF_MESSAGES:
+                of = values[_OF_MESSAGES[type]]
+            for moment in _due(self._moments, type.name, of):
                 self._moments.remove(moment)
                 moment.act()
 
@@ -278,7 +295,7 @@ class _Watched:
         self.act = act
         self.left = moment.nth
 
-    def sees(self, event: str, rank: int) -> bool:
+    def sees(self, event: str, rank: object) -> bool:
         """Whether this event is the one."""
         if self.moment.event != event or self.moment.worker not in (None, rank):
             return False
@@ -286,5 +303,5 @@ class _Watched:
         return self.left == 0
 
 
-def _due(moments: Iterable[_Watched], event: str, rank: int) -> list[_Watched]:
+def _due(moments: Iterable[_Watched], event: str, rank: object) -> list[_Watched]:
     return [moment for moment in moments if moment.sees(event, rank)]

@@ -18,10 +18,11 @@ from model.program import Program
 from sim.fuzz import MAX_STEPS, Scenario
 from sim.native_program import NativeRun, run_native
 from sim.native_zygote import Zygote
+from sim.program_faults import run_with_faults
 from sim.program_run import ProgramRun, run_program
 
 #: counters of torch's debug info that must be zero when nothing is under way
-_COUNTERS = (
+LEFT = (
     "num_owner_rrefs",
     "num_forks",
     "num_pending_users",
@@ -102,8 +103,8 @@ def compare_engines(scenario: Scenario, zygote: Zygote) -> Comparison:
         "rpc_timeout_s": scenario.rpc_timeout_s,
     }
     expected = interpret(program)
-    port = run_program(program, raises=False, **options)
-    native = run_native(program, zygote, **options)
+    native = run_native(program, zygote, plan=scenario.plan, **options)
+    port = _run_port(scenario, options)
     found = list(_differences(program, expected, port, native))
     return Comparison(
         scenario,
@@ -111,6 +112,13 @@ def compare_engines(scenario: Scenario, zygote: Zygote) -> Comparison:
         messages=sum(native.cluster.trace.message_counts().values()),
         digest=native.cluster.trace.digest(),
     )
+
+
+def _run_port(scenario: Scenario, options: dict[str, Any]) -> ProgramRun:
+    if not scenario.plan:
+        return run_program(scenario.program, raises=False, **options)
+    options = {name: value for name, value in options.items() if name != "linger"}
+    return run_with_faults(scenario.program, scenario.plan, raises=False, **options)
 
 
 def _differences(
@@ -143,7 +151,7 @@ def _differences(
     if native.waits and not port.waits:
         yield Difference("hang", "the run", "ends", native.waits[0])
     for worker, table in enumerate(native.tables):
-        left = {name: table[name] for name in _COUNTERS if table.get(name)}
+        left = {name: table[name] for name in LEFT if table.get(name)}
         if left and not port.waits:
             said = ", ".join(f"{name} {count}" for name, count in left.items())
             yield Difference("left", f"worker {worker}", "nothing", said)

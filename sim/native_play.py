@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from model.check_calls import CALLS
 from model.check_outcome import DETERMINISM, GRADIENTS, RETRY
 from model.flow import forecast
 from model.interpreter import interpret
 from model.outcome import StepOutcome
 from model.run import Run, Violation
 from sim.fuzz import MAX_STEPS, Scenario, Verdict
-from sim.native_diff import first_line
+from sim.native_diff import LEFT, first_line
 from sim.native_program import MODULES, NativeRun, run_native
 from sim.native_zygote import Zygote
 
@@ -123,11 +124,16 @@ def _violations(run: Run, native: NativeRun, *, faulty: bool) -> Iterator[Violat
                 yield Violation("outcome", "a step does not fail", f"{where}: {one}", "a value")
     for check in (GRADIENTS, RETRY, DETERMINISM):
         yield from check.check(run)
+    for violation in CALLS.check(run):
+        # PyTorch's texts go on where the port's end: with the stacks of C++ and of Python.
+        parts = violation.expected.partition(": ")[2].split(";")
+        if not all(part.strip() in violation.seen for part in parts):
+            yield violation
     if native.waits and not may_hang and not native.deaths:
         yield Violation("progress", "a deadlock", "the run ends", "; ".join(native.waits))
     if not may_hang:
         for worker, table in enumerate(native.tables):
-            for name in ("num_owner_rrefs", "num_autograd_contexts", "num_current_backward_passes"):
+            for name in LEFT:
                 if table.get(name):
                     seen = str(table[name])
                     yield Violation("left behind", name, "0 at the end", seen, worker)

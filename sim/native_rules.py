@@ -170,6 +170,12 @@ def _pass_left_behind(program: Program, step: Step | None, difference: Differenc
     )
 
 
+def _context_came_back(program: Program, step: Step | None, difference: Difference) -> bool:
+    return difference.kind == "left" and "num_autograd_contexts" in difference.torch and (
+        _fails(program) or _hangs(program)
+    )
+
+
 def _counts_after_a_failure(program: Program, step: Step | None, difference: Difference) -> bool:
     return difference.kind == "messages" and (_fails(program) or _hangs(program))
 
@@ -195,12 +201,13 @@ RULES: tuple[Rule, ...] = (
     Rule("failed-creation-hangs", _failed_creation),
     Rule("late-error-is-a-value", _aside("late error", torch="no error but")),
     Rule("confirmed-after-its-future", _aside("confirmation")),
-    Rule("second-pass-overwrites", _aside("second pass", torch="False")),
+    Rule("second-pass", _aside("second pass", torch="False")),
     Rule("late-gradients-start-a-pass", _over_already),
     Rule("script-optimizer", _script_optimizer),
     Rule("type-requests", _type_requests),
     Rule("reference-lost-with-its-message", _reference_lost),
     Rule("pass-left-behind", _pass_left_behind),
+    Rule("context-came-back", _context_came_back),
     Rule("counts-after-a-failure", _counts_after_a_failure),
 )
 

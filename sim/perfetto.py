@@ -18,8 +18,6 @@ from sim.timeline.palette import GRADIENT, message_name
 from sim.timeline.recording import Recording, recording
 from sim.timeline.work import FUNCTION, NODE, PASS, REPLY, spans_of
 
-#: microseconds between two events of one instant
-_APART_US = 0.001
 #: the thread of a worker that stands for what arrives and starts no task
 ARRIVALS = 0
 #: what belongs to no worker is a process of its own
@@ -64,11 +62,12 @@ def perfetto_json(run: object) -> str:
 
 
 def _timestamps(run: Recording) -> list[float]:
+    # In whole nanoseconds, as readers keep them.
     found: list[float] = []
-    last = -_APART_US
+    last = -1
     for time_s in run.times.tolist():
-        last = max(time_s * 1e6, last + _APART_US)
-        found.append(round(last, 4))
+        last = max(round(time_s * 1e9), last + 1)
+        found.append(last / 1000)
     return found
 
 
@@ -109,7 +108,7 @@ def _slice(
         "pid": _pid(worker),
         "tid": thread,
         "ts": first,
-        "dur": round(max(last - first, 0.0), 4),
+        "dur": round(max(last - first, 0.0), 3),
         "args": args,
     }
 
@@ -171,7 +170,7 @@ def _arrivals(run: Recording, at: list[float]) -> Iterator[dict[str, Any]]:
         if flow.arrived >= 0 and flow.number not in started:
             yield _slice(
                 f"{message_name(flow.type)} arrives", "message", flow.dst, ARRIVALS,
-                at[flow.arrived], at[flow.arrived] + _APART_US / 2, message=flow.number,
+                at[flow.arrived], at[flow.arrived], message=flow.number,
                 event=flow.arrived,
             )  # fmt: skip
 

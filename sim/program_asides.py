@@ -24,6 +24,7 @@ ASIDES: dict[str, Callable[[int], str]] = {
     "unreadable argument": aside_calls.unreadable_argument,
     "unwritable": aside_calls.unwritable,
     "confirmation": aside_calls.confirmation,
+    "left behind": aside_calls.left_behind,
     "reply without grad": aside_calls.reply_without_grad,
     "crowd": aside_calls.crowded,
     "crowd before a creation": aside_calls.crowd_before_a_creation,
@@ -37,6 +38,8 @@ ASIDES: dict[str, Callable[[int], str]] = {
     "leaf context": aside_passes.leaf_context,
     "hooks in order": aside_passes.hooks_in_order,
     "grad mode": aside_passes.grad_mode,
+    "views of one gradient": aside_passes.views_of_one_gradient,
+    "sparse, then dense": aside_passes.sparse_then_dense,
     "optimizer by grad": aside_passes.optimizer_by_grad,
 }
 

@@ -16,6 +16,7 @@ from model.outcome import Outcome, StepOutcome
 from model.program import Program
 from model.recovery import Recovery, recovery_outcome, recovery_program
 from sim.cluster import Cluster
+from sim.noted import note_program
 from sim.plan import Plan
 from sim.program_host import Host, place, withdraw
 from sim.program_run import ProgramRun, gradients_of
@@ -38,6 +39,7 @@ def run_with_faults(
 class _FaultyRun:
     def __init__(self, program: Program, plan: Plan, options: dict[str, Any]) -> None:
         self.program = program
+        note_program(program, False, {"faults": plan, **options})
         self.cluster = Cluster(program.workers, faults=plan, **options)
         self.result = ProgramRun(program, self.cluster)
         self.outcome = self.result.outcome

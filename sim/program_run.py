@@ -18,6 +18,7 @@ from model.recovery import Recovery
 from model.waiting import Waiting
 from real.rpc.all_gather import _all_gather
 from sim.cluster import Cluster
+from sim.noted import note_program
 from sim.program_host import Host, place, withdraw
 from sim.program_trainer import TrainerRun, together
 from sim.stuck import Deadlock
@@ -58,6 +59,7 @@ def run_program(
     ``raises`` False tells it in :attr:`ProgramRun.crash`. ``linger``: each worker shuts down
     as soon as its own trainers are done, while references are kept and others are at work.
     """
+    note_program(program, linger, options)
     cluster = Cluster(program.workers, **options)
     run = ProgramRun(program, cluster)
     hosts: list[Host] = []

@@ -25,6 +25,7 @@ from sim.faults_script import ScriptHost
 from sim.garbage import deterministic_garbage
 from sim.latency import DEFAULT_LATENCY, parse_latency
 from sim.network import Network
+from sim.noted import note_script
 from sim.oracle import attach, joint_reference
 from sim.plan import NO_FAULTS, Order, Plan, Schedule
 from sim.report import Outcome, ProcessError, Report
@@ -72,6 +73,7 @@ def run(scenario: ScriptScenario) -> Report:
 
 
 def _run(scenario: ScriptScenario) -> Report:
+    note_script(scenario)
     started = time.perf_counter()
     reference = joint_reference() if scenario.check else None
     plan, latency = scenario.faults, scenario.latency

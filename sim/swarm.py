@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Literal, NamedTuple, get_args
+from dataclasses import fields, replace
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 from model.choices import SeededChoices
 from model.generator import generate
@@ -28,6 +28,7 @@ from sim.plan import (
     ClockSkew,
     Corrupt,
     Crash,
+    Cut,
     Delay,
     Drop,
     Duplicate,
@@ -367,7 +368,8 @@ class _Drawing:
         src, dst = self.link(stream)
         period_s = round(10 ** stream.uniform(-2.5, 0), 6)
         down_s = round(period_s * stream.uniform(0.05, 0.6), 6)
-        cut = "hold" if self.profile == "mild" else stream.choice(("drop", "hold", "fail"))
+        cuts: tuple[Cut, ...] = ("hold",) if self.profile == "mild" else ("drop", "hold", "fail")
+        cut = stream.choice(cuts)
         return [Flapping(src=src, dst=dst, period_s=period_s, down_s=down_s, cut=cut)]
 
     def fifo(self, stream: random.Random) -> list[Any]:
@@ -380,12 +382,13 @@ class _Drawing:
         cut_at = stream.randint(1, self.workers - 1)
         from_s = self.at_s(stream)
         mild = self.profile == "mild"
+        cuts: tuple[Cut, ...] = ("hold",) if mild else ("drop", "drop", "hold", "fail")
         until_s = None if not mild and stream.random() < 0.3 else from_s + self.for_s(stream)
         return [
             Partition(
                 groups=(tuple(sorted(ranks[:cut_at])), tuple(sorted(ranks[cut_at:]))),
                 one_way=stream.random() < 0.4,
-                cut="hold" if mild else stream.choice(("drop", "drop", "hold", "fail")),  # type: ignore[arg-type]
+                cut=stream.choice(cuts),
                 from_s=from_s,
                 until_s=until_s,
             )
@@ -441,10 +444,11 @@ class _Drawing:
         return [Allocation(worker=self.worker(stream), nth=stream.randint(1, 20))]
 
     def raises(self, stream: random.Random) -> list[Any]:
+        wheres = get_args(get_type_hints(Raise)["where"])
         return [
             Raise(
                 worker=self.worker(stream),
-                where=stream.choice(("udf", "hook", "backward", "pickle", "unpickle")),  # type: ignore[arg-type]
+                where=stream.choice(wheres),
                 nth=stream.randint(1, 8),
             )
             for _ in self.items(stream)
@@ -510,3 +514,36 @@ MILD = frozenset(
         "clock skew",
     }
 )
+
+
+def expanded(scenario: Any) -> list[tuple[str, str]]:
+    """Everything that a scenario (sim/fuzz.py) has drawn, as names and values: for reports."""
+    program, plan = scenario.program, scenario.plan
+    steps = [step for _, _, step in program.steps]
+    rows = [
+        ("seed", str(scenario.seed)),
+        ("profile", scenario.profile or "none"),
+        ("workers", str(program.workers)),
+        ("trainers", str(len(program.trainers))),
+        ("steps", f"{len(steps)}, retried: {any(step.retry for step in steps)}"),
+        ("operations", str(sum(len(step.ops) for step in steps))),
+        ("latency", scenario.latency),
+        ("call timeout", f"{scenario.rpc_timeout_s:g} s"),
+    ]
+    if not plan:
+        return [*rows, ("order", scenario.order)]
+    schedule = plan.schedule
+    order = schedule.order if schedule.order != "fifo" else scenario.order
+    if order == "pct":
+        order += f", depth {schedule.depth} within {schedule.steps} steps"
+    heal = "never" if plan.heal_s is None else f"after {plan.heal_s:g} s"
+    rows += [("order", order), ("faults end", heal)]
+    for group, at, item in plan.items():
+        values = {
+            field.name: getattr(item, field.name)
+            for field in fields(item)
+            if field.name not in ("kind", "id") and getattr(item, field.name) != field.default
+        }
+        said = ", ".join(f"{name}={value}" for name, value in values.items())
+        rows.append((f"{group}[{at}]", f"{item.kind} {said}".rstrip()))
+    return rows

@@ -398,6 +398,7 @@ MUTANTS = (
         old="active = self.client_active_calls + self.server_active_calls",
         new="active = self.client_active_calls",
         needs="RQ",
+        unseen="whoever made the call that is handled counts it too, as long as he waits",
     ),
     Mutant(
         name="join-does-not-wait",
@@ -455,5 +456,6 @@ MUTANTS = (
         old="            call.wait()\n",
         new="            pass\n",
         needs="RQ",
+        unseen="these calls are counted, so nobody leaves before they are over",
     ),
 )

@@ -321,6 +321,7 @@ MUTANTS = (
         old="            waiting = self.pending_owners.pop(rref_id, None)\n",
         new="",
         needs="R",
+        unseen="whoever asked is told all the same when the creation comes, or fails",
     ),
     Mutant(
         name="second-owner-made",
@@ -419,7 +420,7 @@ MUTANTS = (
         place="rpc.rref_context:RRefContext.del_all_users_and_unforked_owners",
         old="lambda: not self.owners, timeout_s",
         new="lambda: True, timeout_s",
-        needs="RQ",
+        needs="LEQ",
     ),
     Mutant(
         name="settled-not-told",

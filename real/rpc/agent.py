@@ -435,9 +435,12 @@ class RpcAgent:
             if call is not None:
                 self._remember_expired(id)  # its reply may come over another connection
                 self._fail(call, RpcError(reason))
-        container = self.worker.container
-        if ended is not None and container is not None and self.is_running:
-            container.process_ended(peer, ended)
+        if ended is None or not self.is_running:
+            return
+        if self.worker.rref_context is not None:
+            self.worker.rref_context.process_ended(peer)
+        if self.worker.container is not None:
+            self.worker.container.process_ended(peer, ended)
 
     def _finish(self, call: _Call, message: Message | None, error: RpcError | None) -> None:
         tracer = self.worker.tracer

@@ -14,6 +14,7 @@ from real import tracing
 from real.future import Future, collect_all
 from real.ids import ForkId, RRefId, WorkerId
 from real.rpc.commands import RRefUserDelete
+from real.rpc.errors import RpcError
 from real.rpc.rref import UserRRef
 from real.rpc.rref_tables import RRefTables
 from real.runtime import current_task
@@ -128,6 +129,23 @@ class UserTables(RRefTables):
     def _notify_if_settled(self) -> None:
         if not self.pending_users and not self.pending_children:
             self._changed.notify_all()
+
+    def process_ended(self, worker_id: WorkerId) -> None:
+        """The values of a worker are gone with its process: each later use of a user raises.
+
+        Beyond PyTorch, where a new process of that rank would be asked for what it never had.
+        """
+        with self._lock:
+            users = [pending.rref for pending in self.pending_users.values()]
+            users += self.pending_children.values()
+            confirmed = [reference() for reference in self.confirmed_users.values()]
+            users += [user for user in confirmed if user is not None]
+        for user in users:
+            if user.owner_id == worker_id and not user.failed:
+                user.handle_error(
+                    RpcError(f"worker {worker_id}, which owned the value of {user!r}, has ended")
+                )
+        del users, confirmed  # the last references may go
 
     # -- seen while a request is unpickled -------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Tests that look at pages in headless Chromium: ``make test-browser``."""

@@ -1,0 +1,132 @@
+"""The pictures of the documentation, made anew: ``make pictures``.
+
+Each is what the browser shows of a timeline at 1400 x 900, after the clicks that are listed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+
+from properties.browser.conftest import Page, chromium
+from sim import timeline
+from sim.replay import replay, saved_scenario, seed_scenario
+from sim.scenario import ScriptScenario
+from sim.scenario import run as run_script
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DOCS = ROOT / "docs"
+
+
+def script(name: str, *args: str, workers: int) -> timeline.Recording:
+    """A run of an example."""
+    quiet = io.StringIO()
+    scenario = ScriptScenario(
+        script=ROOT / "examples" / name,
+        args=args,
+        workers=workers,
+        seed=7,
+        stdout=quiet,
+        stderr=quiet,
+    )
+    words = f"squall run examples/{name} --workers {workers} --seed 7"
+    if args:
+        words += " -- " + " ".join(args)
+    return timeline.recording(run_script(scenario), title=f"examples/{name}", replay=words)
+
+
+def failing() -> timeline.Recording:
+    """A storm that ends well but has a crash in it: the first seed with one."""
+    for seed in range(500):
+        played = replay(saved_scenario(seed_scenario(seed, "storm")))
+        kinds = [r[4][0] for r in played.records if r[3].name == "fault_injected"]
+        if {"crash", "restart"} <= set(kinds) and 300 < len(played.records) < 1200:
+            return timeline.recording(
+                played,
+                title=f"seed {seed}, faults storm",
+                replay=f"squall replay {seed} --faults storm",
+            )
+    raise SystemExit("no seed crashes and restarts a worker")
+
+
+def click_message(page: Page, kind: str, nth: int) -> None:
+    trace = page.js(
+        "return document.getElementById('figure').data.findIndex(t => t.mode === 'markers' && "
+        "t.meta && t.meta.events && t.legendgroup === arguments[0])",
+        kind,
+    )
+    page.click(*page.pixel(trace, nth))
+    page.wait("squall.chosen >= 0 && squall.cone")
+    page.move(4, 4)
+
+
+def half_way(page: Page) -> None:
+    rail = page.js(
+        "const b = document.querySelector('#figure .slider-rail-touch-rect').getBoundingClientRect();"
+        "return [b.left, b.top + b.height / 2, b.width]"
+    )
+    page.click(rail[0] + rail[2] * 0.55, rail[1], on_data=False)
+    page.wait("document.getElementById('figure').layout.sliders[0].active > 0")
+
+
+def nothing(page: Page) -> None:
+    """No click."""
+
+
+def clock(name: str) -> Callable[[Page], None]:
+    def choose(page: Page) -> None:
+        button = page.browser.find_element(By.CSS_SELECTOR, f'[data-clock="{name}"]')
+        if page.js("return squall.clock") != name:
+            drawn, view = page.js("return squall.drawn"), page.js("return squall.view")
+            button.click()
+            page.settle(drawn, view)
+        page.move(4, 4)
+
+    return choose
+
+
+def take(browser: Chrome, html: str, shots: list[tuple[str, str, Callable[[Page], None]]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        path.write_text(html, encoding="utf-8")
+        browser.get(path.as_uri())
+        page = Page(browser)
+        page.wait("window.squall && squall.ready")
+        for name, view, act in shots:
+            if page.js("return squall.view") != view:
+                page.open(view)
+            act(page)
+            time.sleep(0.6)
+            browser.save_screenshot(str(DOCS / f"{name}.png"))
+            print(DOCS / f"{name}.png", file=sys.stderr)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as profile, contextlib.ExitStack() as stack:
+        browser = chromium(Path(profile))
+        stack.callback(browser.quit)
+        training = script("parameter_server.py", "--steps", "2", workers=4)
+        take(
+            browser,
+            timeline.page(training),
+            [
+                ("timeline-space-time", "space_time", lambda p: click_message(p, "gradient", 3)),
+                ("timeline-work", "work", clock("order")),
+                ("timeline-graph", "graph", half_way),
+            ],
+        )
+        take(browser, timeline.page(script("rref_sharing.py", workers=4)),
+             [("timeline-rrefs", "rrefs", nothing)])  # fmt: skip
+        take(browser, timeline.page(failing()), [("timeline-faults", "space_time", clock("order"))])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""A timeline in a browser: drawn, hovered over, clicked, searched, and all of it offline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from model.run import Violation
+from properties.browser.conftest import Page
+from properties.timeline_runs import confirmation, hanging, large, training
+from sim import timeline
+from sim.replay import replay, saved_scenario, seed_scenario
+
+VIEWS = ("space_time", "work", "graph", "rrefs", "contexts", "futures", "waits")
+#: what a page may take to be looked at, in seconds of the browser's own work
+LOADED_S = 5.0
+Visit = Callable[..., Page]
+
+
+@cache
+def step() -> str:
+    return timeline.page(training(latency="lognormal:0.002:0.4"))
+
+
+# -- every view -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["training", "confirmation", "hanging", "storm", "nothing"])
+def test_every_view_is_drawn_without_complaints(visit: Visit, which: str) -> None:
+    runs = {
+        "training": lambda: training(steps=2),
+        "confirmation": confirmation,
+        "hanging": hanging,
+        "storm": lambda: timeline.recording(replay(saved_scenario(seed_scenario(5, "storm")))),
+        "nothing": lambda: timeline.recording([]),
+    }
+    page = visit(timeline.page(runs[which]()))
+    for view in VIEWS:
+        if view != "space_time":
+            page.open(view)
+        assert page.js("return document.querySelectorAll('#figure .main-svg').length") >= 1
+        for clock in ("order", "time"):
+            button = page.browser.find_element(By.CSS_SELECTOR, f'[data-clock="{clock}"]')
+            if button.is_enabled():
+                drawn = page.js("return squall.drawn")
+                button.click()
+                page.settle(drawn, view)
+    assert page.errors() == []
+
+
+def test_marks_are_where_the_clock_says(visit: Visit) -> None:
+    run = training(latency="lognormal:0.002:0.4")
+    page = visit(step())
+    heads = "document.getElementById('figure').data.filter(t => t.mode === 'markers' && t.meta.events && t.legendgroup === 'gradient')[0]"  # fmt: skip
+    arrived = [f.arrived for f in timeline.flows_of(run) if f.kind.name == "gradient"]
+    assert page.js(f"return Array.from({heads}.x)") == pytest.approx(
+        [run.time_s(n) for n in arrived]
+    )
+    page.browser.find_element(By.CSS_SELECTOR, '[data-clock="order"]').click()
+    page.wait(
+        "squall.clock === 'order' && document.getElementById('figure').dataset.state === 'drawn'"
+    )
+    assert page.js(f"return Array.from({heads}.x)") == arrived
+
+
+def test_nothing_is_asked_for_from_anywhere(visit: Visit) -> None:
+    page = visit(step())
+    for view in VIEWS[1:]:
+        page.open(view)
+    names = page.js("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert [name for name in names if not name.startswith(("data:", "blob:", "file:"))] == []
+    # That such a request would have been seen: here is one.
+    page.js(
+        "const i = new Image(); i.onerror = () => { window.failed = true; }; i.src = 'http://127.0.0.1:9/x.png'; document.body.append(i)"
+    )
+    page.wait("window.failed")
+    names = page.js("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert "http://127.0.0.1:9/x.png" in names
+
+
+# -- hovering and clicking ------------------------------------------------------------------------
+
+
+def heads_of(page: Page, kind: str) -> int:
+    return int(page.js("return document.getElementById('figure').data.findIndex(t => t.mode === 'markers' && t.meta && t.meta.events && t.legendgroup === arguments[0])", kind))  # fmt: skip
+
+
+def test_hovering_over_a_message_tells_of_it(visit: Visit) -> None:
+    page = visit(step())
+    page.hover(*page.pixel(heads_of(page, "gradient"), 0))
+    said = page.js("return document.querySelector('.hoverlayer').textContent")
+    for words in ("backward autograd", "from", "bytes", "arrived after", "set off by"):
+        assert words in said
+
+
+def test_clicking_a_message_lights_up_its_past_and_future(visit: Visit) -> None:
+    run = training(latency="lognormal:0.002:0.4")
+    page = visit(step())
+    flow = [f for f in timeline.flows_of(run) if f.kind.name == "gradient"][2]
+    past, future = timeline.cone(run, flow)
+    assert past and future
+    page.click(*page.pixel(heads_of(page, "gradient"), 2))
+    page.wait("squall.cone")
+    assert page.js("return squall.cone") == {
+        "message": flow.number,
+        "past": len(past),
+        "future": len(future),
+    }
+    names = page.js("return document.getElementById('figure').data.slice(-3).map(t => t.name)")
+    assert names == [f"its past ({len(past)})", f"its future ({len(future)})", "the message (1)"]
+    dimmed = page.js(
+        "return document.getElementById('figure').data.slice(0, -3).map(t => t.opacity)"
+    )
+    assert max(dimmed) < 0.2
+    chosen = page.browser.find_element(By.CSS_SELECTOR, "#tall .chosen-row")
+    assert chosen.get_attribute("data-event") == str(flow.arrived)
+    page.browser.find_element(By.ID, "clear").click()
+    page.wait("squall.cone === null && squall.chosen === -1")
+    opacities = page.js("return document.getElementById('figure').data.map(t => t.opacity)")
+    assert min(opacities) > 0.5
+    assert page.errors() == []
+
+
+def test_clicking_a_bar_finds_its_event_in_the_table(visit: Visit) -> None:
+    page = visit(step())
+    page.open("futures")
+    box = page.js(
+        "const b = document.querySelector('#figure .bars .point path').getBoundingClientRect();"
+        "return [b.left + b.width / 2, b.top + b.height / 2]"
+    )
+    page.click(*box)
+    page.wait("squall.chosen >= 0")
+    row = page.browser.find_element(By.CSS_SELECTOR, "#tall .chosen-row")
+    assert "call_started" in row.text
+
+
+# -- the graph ------------------------------------------------------------------------------------
+
+
+def counts(page: Page) -> list[str]:
+    return list(page.js("return Array.from(document.getElementById('figure').data[2].text)"))
+
+
+def colors(page: Page) -> list[str]:
+    return list(
+        page.js("return Array.from(document.getElementById('figure').data[2].marker.color)")
+    )
+
+
+def test_the_slider_changes_the_graph(visit: Visit) -> None:
+    page = visit(step())
+    page.open("graph")
+    before, painted = counts(page), colors(page)
+    assert any(before)
+    rail = page.js(
+        "const b = document.querySelector('#figure .slider-rail-touch-rect').getBoundingClientRect();"
+        "return [b.left, b.top + b.height / 2, b.width]"
+    )
+    page.click(rail[0] + rail[2] / 2, rail[1], on_data=False)
+    page.wait("document.getElementById('figure').layout.sliders[0].active > 0")
+    page.wait("JSON.stringify(Array.from(document.getElementById('figure').data[2].text)) !== arguments[0]", _json(before))  # fmt: skip
+    middle = counts(page)
+    assert sum(map(bool, middle)) < sum(map(bool, before)) and any(middle)
+    assert colors(page) != painted
+    page.click(rail[0] + rail[2] - 1, rail[1], on_data=False)
+    page.wait("Array.from(document.getElementById('figure').data[2].text).every(t => t === '')")
+    assert page.errors() == []
+
+
+def _json(values: list[str]) -> str:
+    import json
+
+    return json.dumps(values, separators=(",", ":"))
+
+
+def test_another_pass_can_be_picked(visit: Visit) -> None:
+    page = visit(timeline.page(training(steps=3)))
+    page.open("graph")
+    options = page.browser.find_elements(By.CSS_SELECTOR, "#which option")
+    assert len(options) == 3
+    drawn = page.js("return squall.drawn")
+    options[2].click()
+    page.settle(drawn, "graph")
+    assert "pass 2 in context" in page.browser.find_element(By.ID, "notes").text
+
+
+# -- the table and the summary --------------------------------------------------------------------
+
+
+def test_the_table_finds_events(visit: Visit) -> None:
+    run = training(latency="lognormal:0.002:0.4")
+    page = visit(step())
+    box = page.browser.find_element(By.ID, "search")
+    box.send_keys("worker1 NODE_executed")
+    expected = [
+        number for number, record in enumerate(run.records)
+        if record[1] == 1 and record[3].name == "node_executed"
+    ]  # fmt: skip
+    page.wait(
+        "document.getElementById('found').textContent.startsWith(arguments[0])",
+        f"{len(expected)} of",
+    )
+    rows = page.browser.find_elements(By.CSS_SELECTOR, "#tall .row")
+    assert [int(row.get_attribute("data-event") or -1) for row in rows] == expected[: len(rows)]
+    rows[-1].click()
+    page.wait("squall.chosen === arguments[0]", expected[len(rows) - 1])
+    box.send_keys(Keys.CONTROL, "a")
+    box.send_keys("no such thing")
+    page.wait("document.getElementById('found').textContent.startsWith('0 of')")
+    assert page.errors() == []
+
+
+def test_a_violation_leads_to_its_event(visit: Visit) -> None:
+    run = training()
+    cited = len(run) - 20
+    broken = timeline.recording(
+        run, outcome="violated: passes",
+        violations=(Violation("passes", "it ended early", "later", "now", 0, 0.1, (cited,)),),
+    )  # fmt: skip
+    page = visit(timeline.page(broken))
+    page.browser.find_element(By.CSS_SELECTOR, ".violations a").click()
+    page.wait("squall.chosen === arguments[0]", cited)
+    row = page.browser.find_element(By.CSS_SELECTOR, "#tall .chosen-row")
+    assert "cited" in (row.get_attribute("class") or "")
+    shapes = page.js("return document.getElementById('figure').layout.shapes.slice(-1)[0].x0")
+    assert shapes in (cited, run.time_s(cited))
+
+
+def test_an_address_can_name_an_event(visit: Visit) -> None:
+    page = visit(step(), "#event=42&from")
+    assert page.js("return [squall.chosen, squall.clock]") == [42, "order"]
+    assert page.js("return document.getElementById('figure').layout.xaxis.range")[0] == 32
+
+
+def test_the_command_can_be_copied(visit: Visit) -> None:
+    page = visit(step())
+    button = page.browser.find_element(By.ID, "copy")
+    button.click()
+    page.wait("document.getElementById('copy').textContent === 'copied'")
+
+
+# -- large runs -----------------------------------------------------------------------------------
+
+
+def test_a_hundred_thousand_events_are_looked_at_in_time(visit: Visit) -> None:
+    run = large(64, 16)
+    assert len(run) >= 100_000
+    html = timeline.page(run)
+    page = visit("<p>warm</p><script>window.squall = {ready: true}</script>")
+    # A busy machine makes everything late: what the page itself works is what counts.
+    page.browser.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+    page = visit(html)
+    metrics = page.browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+    worked = {metric["name"]: metric["value"] for metric in metrics}["TaskDuration"]
+    print(f"{len(run):,} events, {len(html) / 1e6:.1f} MB: {worked:.2f} s of work until ready")
+    assert worked < LOADED_S
+    assert "WebGL" in page.browser.find_element(By.ID, "notes").text
+    for view in VIEWS[1:]:
+        page.open(view)
+    page.browser.find_element(By.ID, "search").send_keys("worker63 gradient_accumulated")
+    page.wait("document.getElementById('found').textContent.startsWith('16 of')")
+    assert page.errors() == []
