@@ -27,9 +27,12 @@ run: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
 
+# JupyterLab wants to be told that root knows what it does, in a container for instance.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
+
 # Figures are kept as data that JupyterLab draws: plotly.js does not go into the notebooks.
 notebooks: $(NOTEBOOKS)
-	PLOTLY_RENDERER=plotly_mimetype $(BIN)/jupyter lab --notebook-dir=notebooks
+	PLOTLY_RENDERER=plotly_mimetype $(BIN)/jupyter lab --notebook-dir=notebooks $(AS_ROOT)
 
 # Each notebook from a clean kernel; nothing is written into it.
 test-notebooks: $(NOTEBOOKS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import networkx as nx
@@ -27,18 +28,23 @@ def count(graph: Graph) -> Counts:
 
     Without any output all nodes are run.
     """
-    edges: dict[tuple[int, int], int] = {}
-    for number, node in graph.nodes.items():
-        for edge in node.edges:
-            if edge is not None:
-                edges[number, edge[0]] = edges.get((number, edge[0]), 0) + 1
+    nodes = tuple(
+        (number, *[edge[0] for edge in node.edges if edge is not None])
+        for number, node in graph.nodes.items()
+    )
+    return _count(nodes, tuple(graph.outputs))
+
+
+@lru_cache(maxsize=4096)  # small graphs are much alike, in one run and in the next
+def _count(nodes: tuple[tuple[int, ...], ...], outputs: tuple[int, ...]) -> Counts:
+    edges = Counter((number, to) for number, *nexts in nodes for to in nexts)
     whole = nx.DiGraph()
-    whole.add_nodes_from(graph.nodes)
+    whole.add_nodes_from(node[0] for node in nodes)
     whole.add_weighted_edges_from((a, b, n) for (a, b), n in edges.items())
     in_degree: dict[int, int] = dict(whole.in_degree(weight="weight"))
-    if not graph.outputs:
-        return Counts(in_degree, set(graph.nodes))
-    whole.add_edges_from((output, _SINK) for output in graph.outputs)
+    if not outputs:
+        return Counts(in_degree, {node[0] for node in nodes})
+    whole.add_edges_from((output, _SINK) for output in outputs)
     return Counts(in_degree, set(nx.ancestors(whole, _SINK)))
 
 

@@ -192,7 +192,7 @@ class _Builder:
         elif waiting.holder is not None:
             thing = ("lock", waiting.what)
             self._node(thing, "lock", waiting.what, waiting.worker)
-            self._graph.add_edge(thing, self._task(waiting.holder, "", -1), label="held by")
+            self._graph.add_edge(thing, self._task(waiting.holder, "", -1), label="holds it")
         else:
             thing = ("thing", waiting.what)
             self._node(thing, "thing", waiting.what, waiting.worker)
@@ -207,6 +207,8 @@ class _Builder:
             name = name or self._story.names.get(id, "task")
             worker = worker if worker >= 0 else self._story.workers.get(id, -1)
             self._node(key, "task", f"{name} (task {id})", worker)
+        elif name:  # it was named as a holder before
+            self._graph.nodes[key].update(label=f"{name} (task {id})", worker=worker)
         return key
 
     def _worker(self, id: int) -> Any:

@@ -53,4 +53,6 @@ def _replay_lines(item: pytest.Item, text: str) -> list[str]:
         kept = keeper.keep(
             replace(saved, expected=expected, note=item.nodeid), found_by="pytest", text=first_line
         )
-    return lines if kept is None else [f"its last run, again: {kept.replay}"]
+    if kept is None:
+        return lines
+    return [f"its last run, again: {kept.replay}", f"to look at: {kept.timeline}"]

@@ -147,14 +147,14 @@ def never_answer_a_gradient(patch: pytest.MonkeyPatch) -> None:
 
 
 def release_in_any_order(patch: pytest.MonkeyPatch) -> None:
-    original = DistAutogradContext.get_known_worker_ids
+    original = DistAutogradContext.retire
     turns = itertools.count()
 
     def known(self: DistAutogradContext) -> list[int]:
         turn = next(turns)
         return original(self)[:: 1 if turn % 3 else -1]
 
-    patch.setattr(DistAutogradContext, "get_known_worker_ids", known)
+    patch.setattr(DistAutogradContext, "retire", known)
 
 
 def keep_gradients_of_a_failed_pass(patch: pytest.MonkeyPatch) -> None:

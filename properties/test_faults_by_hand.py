@@ -287,3 +287,15 @@ def test_workers_come_and_go_by_hand() -> None:
         cluster.shutdown()
     assert list(cluster.casualties) == [1]
     assert cluster.workers[1].incarnation == 1
+
+
+def test_a_type_may_be_given_by_its_name() -> None:
+    def story(network: Network) -> float:
+        with network.rule(delay(1.0, kind=["BACKWARD_AUTOGRAD_REQ", CLEANUP])):
+            return train()
+
+    gradient, cluster = play(story)
+    assert gradient == 3.0
+    assert cluster.runtime.now() > 2.0
+    with pytest.raises(ValueError, match="'BWD' is no message type; there are SCRIPT_CALL"):
+        drop(kind="BWD")

@@ -100,7 +100,7 @@ def test_properties_are_listed() -> None:
         (["--minutes", "1", "--seeds", "0:2"], "expected either --seeds or --minutes, got both"),
         (["--jobs", "0"], "--jobs: expected an integer from 1 to 256, got '0'"),
         (["--device", "tpu"], "--device: expected cpu or cuda, got 'tpu'"),
-        (["--engine", "diesel"], "--engine: expected port, got 'diesel'"),
+        (["--engine", "diesel"], "--engine: expected port or torch, got 'diesel'"),
     ],
 )
 def test_bad_input_is_one_line(words: list[str], message: str) -> None:

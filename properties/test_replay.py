@@ -188,6 +188,41 @@ def test_a_script_is_kept_whole(tmp_path: Path) -> None:
     assert [each["file"] for each in listed["failures"]] == [file]
 
 
+FORGETFUL = """
+    import os
+    import sys
+    import torch.distributed.rpc as rpc
+
+    def visits(path):
+        with open(path, "a+") as file:
+            file.write("x")
+            file.seek(0)
+            return file.read()
+
+    rank = int(os.environ.get("RANK", 0))
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
+    if rank == 0:
+        rpc.rpc_sync("worker1", visits, args=(sys.argv[1],))
+    rpc.shutdown()
+"""
+
+
+def test_a_script_that_is_not_deterministic_is_caught(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It counts its runs in a file, and so answers with another string each time."""
+    script = write(tmp_path, FORGETFUL)
+    words = ["run", str(script), "--workers", "2", "--check-determinism", "--json"]
+    with pytest.raises(SystemExit) as caught:
+        main([*words, "--", str(tmp_path / "visits")])
+    assert caught.value.code == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["outcome"] == "ok"
+    found = told["divergence"]
+    assert "message_sent" in found["first"]["step"] and "PYTHON_RET" in found["second"]["step"]
+    assert any("agent.py" in line for line in found["first"]["stack"])
+
+
 # -- the command ----------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from sim.replay import replay, saved_scenario, seed_scenario
         (["3", "--points", "1"], "--points: expected an integer from 2 to 1000, got '1'"),
         (["3", "--pass", "x"], "--pass: expected an integer from 0 to 1000000, got 'x'"),
         (["3", "--faults", "gale"], "--faults: expected "),
+        (["3", "--engine", "jax"], "--engine: expected port or torch, got 'jax'"),
         (
             ["examples/pipeline.py", "--odds"],
             "--odds: expected a seed or a scenario file, got a script",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
@@ -25,7 +26,7 @@ from sim.cli_input import BadInput, read_run_options
 from sim.cli_mutants import EPILOG as MUTANTS_EPILOG
 from sim.cli_mutants import mutants
 from sim.cli_replay import EPILOG as REPLAY_EPILOG
-from sim.cli_replay import replay
+from sim.cli_replay import print_second_run, replay
 from sim.cli_report import bad_input_json, outcome_json, print_report, run_json
 from sim.cli_serve import EPILOG as SERVE_EPILOG
 from sim.cli_serve import serve
@@ -35,6 +36,7 @@ from sim.cli_streams import each_warning_once, stdout_to_stderr
 from sim.cli_timeline import EPILOG as TIMELINE_EPILOG
 from sim.cli_timeline import timeline
 from sim.latency import DEFAULT_LATENCY
+from sim.watch import Recorder, watching
 
 FAILED, BAD_INPUT, DEFECT, INTERRUPTED = 1, 2, 3, 130
 
@@ -121,7 +123,7 @@ def run(
         str, typer.Option(metavar="cpu|cuda", help="Default device of the script.")
     ] = "cpu",
     engine: Annotated[
-        str, typer.Option(metavar="port", help="Which engine runs the workers.")
+        str, typer.Option(metavar="port|torch", help="Which engine runs the workers.")
     ] = "port",
     faults: Annotated[
         str | None,
@@ -144,6 +146,13 @@ def run(
             "--check/--no-check", help="Compare every gradient with the single-process reference."
         ),
     ] = True,
+    check_determinism: Annotated[
+        bool,
+        typer.Option(
+            "--check-determinism",
+            help="Run it once more, and stop where the second run parts from the first.",
+        ),
+    ] = False,
 ) -> None:
     """Run SCRIPT, unmodified, with every worker of it on a simulated network in virtual time.
 
@@ -162,6 +171,7 @@ def run(
     )
     from sim.cli_faults import script_faults
     from sim.keeping import keep_script
+    from sim.replay import second_run
     from sim.scenario import ScriptScenario
     from sim.scenario import run as run_scenario
 
@@ -177,20 +187,32 @@ def run(
         stdout=sys.stderr if json else sys.stdout,
         stderr=sys.stderr,
     )
+    if options.engine == "torch" and check_determinism:
+        problem = "is for the engine port: another process does not show what it draws"
+        raise BadInput("--check-determinism", "", problem)
+    if options.engine == "torch":
+        from sim.cli_native import ready_native
+        from sim.native_script import run_script as run_scenario
+
+        ready_native(sys.stderr)
+    recorder = Recorder() if check_determinism else None
+    divergence = None
+    with stdout_to_stderr() if json else nullcontext(), each_warning_once():
+        with nullcontext() if recorder is None else watching(recorder):
+            report = run_scenario(scenario)
+        if recorder is not None and report.outcome != "interrupted":
+            divergence = second_run(scenario, recorder)
+    sys.stdout.flush()
+    kept = keep_script(scenario, report)
     if json:
-        with stdout_to_stderr(), each_warning_once():
-            report = run_scenario(scenario)
-        kept = keep_script(scenario, report)
-        typer.echo(run_json(report, options, kept))
+        typer.echo(run_json(report, options, kept, divergence))
     else:
-        with each_warning_once():
-            report = run_scenario(scenario)
-        sys.stdout.flush()
-        kept = keep_script(scenario, report)
         print_report(report, options, Console(), kept)
+        if recorder is not None:
+            print_second_run(divergence, Console(highlight=False, soft_wrap=True))
     if report.outcome == "interrupted":
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(0 if report.ok else FAILED)
+    raise typer.Exit(0 if report.ok and divergence is None else FAILED)
 
 
 @app.command(epilog=CONFORMANCE_EPILOG)

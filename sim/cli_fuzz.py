@@ -179,6 +179,14 @@ def fuzz(
         bool,
         typer.Option("--require-sometimes", help="Fail if some rare situation was never reached."),
     ] = False,
+    check_determinism: Annotated[
+        bool,
+        typer.Option(
+            "--check-determinism",
+            help="Run every scenario twice, and stop the second run where it parts from the first "
+            "(without this, one scenario in 50).",
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run random distributed autograd programs and check that all properties hold.
@@ -206,6 +214,7 @@ def fuzz(
                 options.plan,
                 stats or json or require_sometimes,
                 options.engine,
+                check_determinism,
             ),
             minutes=options.minutes,
             jobs=options.jobs,
@@ -264,7 +273,11 @@ class _Display:
     def _keep(self, failure: Failure) -> None:
         options = self._options
         saved = failed_scenario(
-            failure, profile=options.profile or None, plan=options.plan, device=options.device
+            failure,
+            profile=options.profile or None,
+            plan=options.plan,
+            device=options.device,
+            engine=options.engine,
         )
         kept = self._keeper.keep(saved, found_by="fuzz", text=str(failure.violation))
         failure.file = None if kept is None else kept.file
@@ -284,7 +297,9 @@ class _Display:
 
 def _failure_line(failure: Failure, options: FuzzOptions) -> str:
     kept = "" if failure.file is None else f"\n  kept: {failure.file}"
-    return f"seed {failure.seed}: {failure.violation}\n  again: {replay(failure, options)}{kept}"
+    again = replay(failure, options)
+    look = again.replace("squall replay", "squall timeline", 1)
+    return f"seed {failure.seed}: {failure.violation}\n  again: {again}\n  look: {look}{kept}"
 
 
 def replay(failure: Failure, options: FuzzOptions) -> str:

@@ -55,6 +55,8 @@ class RunOptions:
             words += ["--faults", self.faults]
         if self.device != "cpu":
             words += ["--device", self.device]
+        if self.engine != "port":
+            words += ["--engine", self.engine]
         if not self.check:
             words.append("--no-check")
         if self.args:

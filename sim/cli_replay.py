@@ -79,6 +79,12 @@ def replay(
             metavar="cpu|cuda", help="Where all tensors live; a file says it.", show_default=False
         ),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="port|torch", help="Which engine runs it; a file says it.", show_default=False
+        ),
+    ] = None,
     until: Annotated[
         str | None,
         typer.Option(
@@ -122,10 +128,12 @@ def replay(
     stop = None if until is None else read_until(until)
     if diff is not None and (stop is not None or check_determinism):
         raise BadInput("--diff", diff, "expected without --until and --check-determinism")
-    saved = read_scenario(scenario, faults=faults, mutant=mutant, device=device)
+    saved = read_scenario(scenario, faults=faults, mutant=mutant, device=device, engine=engine)
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False, soft_wrap=True)
     if diff is not None:
-        other = read_scenario(diff, faults=faults, mutant=mutant, device=device, field="--diff")
+        other = read_scenario(
+            diff, faults=faults, mutant=mutant, device=device, engine=engine, field="--diff"
+        )
         raise typer.Exit(_diff(saved, other, console, json=json))
     divergence = _check_determinism(saved) if check_determinism else None
     played = _play(saved, stop)
@@ -335,6 +343,14 @@ def _print_stop(played: Played, stop: Until, console: Console) -> None:
     console.print(Text(f"stopped after event {len(records) - 1}; who waits:", style="bold"))
     for line in stop.waiting or ["nobody"]:
         console.print(f"  {line}", markup=False)
+
+
+def print_second_run(divergence: Divergence | None, console: Console) -> None:
+    """What a second run came to."""
+    if divergence is None:
+        console.print("a second run was the same to the last event and draw")
+    else:
+        _print_divergence(divergence, console)
 
 
 def _print_divergence(divergence: Divergence, console: Console) -> None:

@@ -14,13 +14,19 @@ if TYPE_CHECKING:
     from sim.cli_input import BadInput, RunOptions
     from sim.report import ProcessError, Report
     from sim.store import Kept
+    from sim.watch import Divergence
 
 WIDTH = 100
 MISMATCHES_SHOWN = 10
 NOT_COMPARABLE_SHOWN = 3
 
 
-def run_json(report: Report, options: RunOptions, kept: Kept | None = None) -> str:
+def run_json(
+    report: Report,
+    options: RunOptions,
+    kept: Kept | None = None,
+    divergence: Divergence | None = None,
+) -> str:
     """The object of ``squall run --json``; its keys are in docs/json.md."""
     return json.dumps(
         {
@@ -31,6 +37,7 @@ def run_json(report: Report, options: RunOptions, kept: Kept | None = None) -> s
             "device": options.device,
             "command": options.command(),
             "replay": None if kept is None else kept.replay,
+            "divergence": None if divergence is None else divergence.to_json(),
         },
         allow_nan=False,
     )
@@ -74,6 +81,7 @@ def print_report(
     if kept is not None:
         text = f"kept, script and all: {kept.replay}"
         console.print(Text(text, style="dim"), soft_wrap=True)
+        console.print(Text(f"to look at: {kept.timeline}", style="dim"), soft_wrap=True)
 
 
 def _summary(report: Report, options: RunOptions) -> RenderableType:

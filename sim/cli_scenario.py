@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sim.cli_input import MAX_SEED, BadInput, device_name, integer
+from sim.cli_input import ENGINES, MAX_SEED, BadInput, device_name, integer, one_of
 
 if TYPE_CHECKING:
     from sim.plan import Plan
@@ -19,6 +19,7 @@ def read_scenario(
     faults: str | None = None,
     mutant: str | None = None,
     device: str | None = None,
+    engine: str | None = None,
     field: str = "SCENARIO",
 ) -> SavedScenario:
     """The scenario of a seed, of a file, or of a stored failure by its name.
@@ -47,6 +48,8 @@ def read_scenario(
         saved = _with_mutant(saved, mutant)
     if device is not None:
         saved = replace(saved, device=device)
+    if engine is not None:
+        saved = replace(saved, engine=one_of("--engine", engine, ENGINES))
     device_name(saved.device)
     return saved
 

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from sim.cli_input import BadInput, integer, read_run_options
-from sim.cli_scenario import read_scenario
-from sim.cli_streams import each_warning_once, stdout_to_stderr
-from sim.latency import DEFAULT_LATENCY
+from sim.cli_input import BadInput, integer
+from sim.cli_pictured import Bar, World, picture_scenario, picture_script
 
 if TYPE_CHECKING:
-    from sim.scenario_file import SavedScenario
     from sim.timeline.odds import Odds
     from sim.timeline.recording import Recording
 
@@ -131,6 +124,16 @@ def timeline(
             metavar="NAME", help="Plant this bug (squall mutants --list).", show_default=False
         ),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="port|torch", help="Which engine runs the workers.", show_default=False
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="cpu|cuda", help="Where all tensors live.", show_default=False),
+    ] = None,
     workers: Annotated[
         str | None,
         typer.Option(metavar="N", help="Of a script: its world size.", show_default=False),
@@ -155,6 +158,7 @@ def timeline(
              "parquet": parquet, "csv": csv}  # fmt: skip
     if not any(files.values()):
         files["html"] = DEFAULT_FILE
+    world = World(faults, mutant, engine, device)
     wanted = {kind: _writable(kind, path) for kind, path in files.items() if path is not None}
     chosen = None if pass_number is None else integer("--pass", pass_number, 0, 1_000_000)
     spread = (integer("--points", points, 2, MAX_POINTS), integer("--times", times, 1, MAX_TIMES))
@@ -171,12 +175,12 @@ def timeline(
             if on:
                 raise BadInput(name, "", "expected a seed or a scenario file, got a script")
     console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-    with _Bar(console) as bar:
+    with Bar(console) as bar:
         found: Odds | None = None
         if script:
-            run = _run_script(what, args or [], given, faults, mutant, bar)
+            run = picture_script(what, args or [], given, world, bar)
         else:
-            run, found = _run_scenario(what, faults, mutant, odds, spread, keep, bar)
+            run, found = picture_scenario(what, world, odds, spread, keep, bar)
         _write(run, wanted, chosen, found, bar)
     _tell(run, wanted, found, json)
 
@@ -195,132 +199,8 @@ def _writable(kind: str, path: str) -> Path:
     return target
 
 
-class _Bar:
-    """Progress on standard error, on a terminal."""
-
-    def __init__(self, console: Console) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._progress.add_task("running", total=None)
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def say(self, text: str, done: int | None = None, of: int | None = None) -> None:
-        self._progress.update(self._task, description=text, completed=done or 0, total=of)
-
-
-def _run_script(
-    what: str,
-    args: list[str],
-    given: dict[str, str | None],
-    faults: str | None,
-    mutant: str | None,
-    bar: _Bar,
-) -> Recording:
-    for name, value in (("--faults", faults), ("--mutant", mutant)):
-        if value is not None:
-            raise BadInput(
-                name, value, f"is for a seed or a scenario file, and {what!r} is a script"
-            )
-    options = read_run_options(
-        script=what,
-        args=tuple(args),
-        workers=given["--workers"],
-        seed=given["--seed"] or "0",
-        latency=given["--latency"] or DEFAULT_LATENCY,
-        device="cpu",
-        engine="port",
-        check=True,
-    )
-    from sim.scenario import ScriptScenario
-    from sim.scenario import run as run_scenario
-    from sim.timeline.recording import recording
-
-    bar.say(f"running {what}")
-    scenario = ScriptScenario(
-        script=options.script,
-        args=options.args,
-        workers=options.workers,
-        seed=options.seed,
-        latency=options.latency,
-        stdout=sys.stderr,
-        stderr=sys.stderr,
-    )
-    with stdout_to_stderr(), each_warning_once():
-        report = run_scenario(scenario)
-    facts = {"latency": options.latency}
-    run = recording(report, title=what, replay=options.command())
-    run.facts |= facts
-    return run
-
-
-def _run_scenario(
-    what: str,
-    faults: str | None,
-    mutant: str | None,
-    odds: bool,
-    spread: tuple[int, int],
-    keep: bool,
-    bar: _Bar,
-) -> tuple[Recording, Odds | None]:
-    saved = read_scenario(what, faults=faults, mutant=mutant, field="SEED|FILE|SCRIPT")
-    from sim.replay import replay
-    from sim.timeline.odds import measure
-    from sim.timeline.recording import recording
-
-    words = ["squall", "replay", what]
-    if faults is not None:
-        words += ["--faults", faults]
-    if mutant is not None:
-        words += ["--mutant", mutant]
-    title = f"seed {what}" if what.isdigit() else what
-    if saved.profile:
-        title += f", faults {saved.profile}"
-    bar.say(f"running {title}")
-    with redirect_stdout(sys.stderr):
-        played = replay(saved)
-    run = recording(played, title=title, replay=shlex.join(words))
-    if keep:
-        _keep(replace(saved, expected=played.expectation()))
-    if not odds:
-        return run, None
-    if not played.violations:
-        raise BadInput("--odds", "", "this run does not fail: there is no probability to follow")
-
-    def on_run(done: int, of: int) -> None:
-        bar.say("odds", done, of)
-
-    return run, measure(saved, points=spread[0], times=spread[1], on_run=on_run)
-
-
-def _keep(saved: SavedScenario) -> None:
-    from sim.scenario_file import dump_scenario
-    from sim.serve import RUNS
-    from sim.store import default_place, write_synced
-
-    folder = default_place().folder / RUNS
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_synced(folder / f"{saved.name}.json", dump_scenario(saved))
-    except OSError as error:
-        problem = f"cannot write into {str(folder)!r}: {error.strerror}"
-        raise BadInput("--keep", "", problem) from None
-
-
 def _write(
-    run: Recording, wanted: dict[str, Path], chosen: int | None, found: Odds | None, bar: _Bar
+    run: Recording, wanted: dict[str, Path], chosen: int | None, found: Odds | None, bar: Bar
 ) -> None:
     writers: dict[str, Callable[[], str | bytes]] = {}
 

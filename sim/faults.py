@@ -3,7 +3,8 @@
     faults = Faults(plan, network, host)     # before the first message
     faults.begin()                           # the group stands: times and counts start
 
-A :class:`Host` is whoever has the workers (sim/cluster.py). Each thing that happens is an event
+Rules by hand (:func:`drop` and its like, see sim/rules.py) can be had from here too. A
+:class:`Host` is whoever has the workers (sim/cluster.py). Each thing that happens is an event
 ``fault_injected`` in the trace.
 """
 
@@ -33,8 +34,10 @@ from sim.plan import (
     SlowStart,
 )
 from sim.processes import Clock, Processes, processes_of
-from sim.rules import Verdict
+from sim.rules import Verdict, delay, drop, duplicate, fail, judge
 from sim.scheduler import SimTimer
+
+__all__ = ["Faults", "Host", "delay", "drop", "duplicate", "fail", "judge"]
 
 #: seconds of virtual time that a step of a task takes on a slow processor, at factor 1
 STEP_S = 1e-5

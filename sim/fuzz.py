@@ -116,6 +116,8 @@ class Given(NamedTuple):
     plan: Plan = NO_FAULTS
     stats: bool = False
     engine: str = "port"
+    #: run every scenario twice, not only one in :data:`REPEAT_EVERY`
+    twice: bool = False
 
 
 def scenario_of(seed: int, given: Given = Given()) -> Scenario:  # noqa: B008 - it never changes
@@ -189,6 +191,7 @@ def _run_once(scenario: Scenario) -> ProgramRun:
             raises=False,
             seed=scenario.seed,
             latency=scenario.latency,
+            bandwidth_bytes_per_s=scenario.bandwidth_bytes_per_s,
             order=scenario.order,
             rpc_timeout_s=scenario.rpc_timeout_s,
             max_steps=MAX_STEPS,
@@ -227,7 +230,7 @@ def judge(seed: int, given: Given = Given()) -> Verdict:  # noqa: B008 - it neve
         from sim.native_play import judge_native
 
         return judge_native(scenario)
-    run = play(scenario, times=2 if seed % REPEAT_EVERY == 0 else 1)
+    run = play(scenario, times=2 if given.twice or seed % REPEAT_EVERY == 0 else 1)
     found = features(scenario.program) if given.stats else {}
     violations = tuple(check(run))
     return Verdict(

@@ -60,13 +60,18 @@ class Keeper:
 
 
 def failed_scenario(
-    failure: Failure, *, profile: str | None = None, plan: Plan = NO_FAULTS, device: str = "cpu"
+    failure: Failure,
+    *,
+    profile: str | None = None,
+    plan: Plan = NO_FAULTS,
+    device: str = "cpu",
+    engine: str = "port",
 ) -> SavedScenario:
     """The scenario of a campaign's failure, with what is expected of a replay."""
     from sim.replay import saved_scenario, seed_scenario
     from sim.scenario_file import Expected
 
-    saved = saved_scenario(seed_scenario(failure.seed, profile, plan), device=device)
+    saved = saved_scenario(seed_scenario(failure.seed, profile, plan), device=device, engine=engine)
     first = failure.violation
     expected = Expected(
         digest=failure.digest or None,

@@ -13,6 +13,7 @@ import itertools
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, cast
 
@@ -82,6 +83,10 @@ class NativeCluster:
         self.store = self.network.store(_GROUP)
         self.rpc_timeout_s = rpc_timeout_s
         self.deaths: list[Death] = []
+        #: called after each batch
+        self.on_heard: Callable[[], object] | None = None
+        #: called when all leave the group together, before they do
+        self.on_leave: Callable[[], object] | None = None
         self.answers: dict[str, Answer] = {
             "sleep": self._sleep,
             "start": lambda worker, question, _: self.answer(worker, question, None),
@@ -95,8 +100,10 @@ class NativeCluster:
         self._tasks: dict[NativeWorker, SimTask] = {}
         self._zygote = zygote
         self._trace_on = trace
+        #: those that are in the group, or are going to be
+        self.ranks: dict[int, NativeWorker] = {}
         for rank in range(workers):
-            self.workers.append(self._start(rank, entry, spec or {}))
+            self.ranks[rank] = self.add(entry, rank, **(spec or {}))
         plan = supported(plan)
         self.faults = Faults(plan, self.network, self) if len(plan) else None
         if self.faults is not None:
@@ -105,15 +112,22 @@ class NativeCluster:
             if plan.begin == "launch":
                 self.faults.begin()
 
-    def _start(self, rank: int, entry: str, spec: dict[str, Any]) -> NativeWorker:
+    def add(self, entry: str, rank: int, **spec: Any) -> NativeWorker:
+        """Another process, which calls ``entry``. ``rank``: -1 if it has to join first. It begins
+        when it is heard first (:meth:`hear_first`)."""
         process = self._zygote.fork(entry, rank=rank, **spec)
         worker = NativeWorker(rank, self._zygote, process)
         if self._trace_on:
             worker.tracer = self.trace.tracer(self.runtime, cast(Worker, worker))
         # What a worker sets off belongs to it: a paused one's timers and messages wait.
-        task = SimTask(self.runtime, rank + 1, "process", cast(Worker, worker), True)
-        self._tasks[worker] = task
+        number = len(self.workers) + 1
+        self._tasks[worker] = SimTask(self.runtime, number, "process", cast(Worker, worker), True)
+        self.workers.append(worker)
         return worker
+
+    def hear_first(self, worker: NativeWorker) -> None:
+        """What a process says before it was told anything."""
+        self._tell(worker, None)
 
     def __enter__(self) -> NativeCluster:
         return self
@@ -139,7 +153,7 @@ class NativeCluster:
     def launch(self) -> None:
         """Hear what each worker says first, in the order of their ranks."""
         for worker in self.workers:
-            self._tell(worker, None)
+            self.hear_first(worker)
 
     def call(self, worker: NativeWorker, *question: Any) -> Any:
         """Ask a worker process something, at this instant. None if it has died.
@@ -198,6 +212,8 @@ class NativeCluster:
             self.runtime.running = before
         if self._joining:
             self._try_join()
+        if self.on_heard is not None:
+            self.on_heard()
 
     def _hear_items(self, worker: NativeWorker, batch: Batch) -> None:
         for kind, _, what in batch.items:
@@ -218,8 +234,8 @@ class NativeCluster:
                 self.network.attach(
                     self.store,
                     worker.rank,
-                    lambda message: self._receive(worker, message),
-                    lambda lost, reason, ended=None: self._lost(worker, lost, reason),
+                    partial(self._receive, worker),
+                    partial(self._lost, worker),
                 )
             elif kind == b"O":
                 self._shut_down(worker)
@@ -234,14 +250,20 @@ class NativeCluster:
         worker.attached = False
         self.network.detach(self.store, worker.rank)
 
+    def end(self, worker: NativeWorker) -> None:
+        """End a process that has nothing more to do."""
+        if worker.alive:
+            worker.kill()
+            self._gone(worker)
+
     # -- faults: a Host -------------------------------------------------------------------
 
     def worker(self, rank: int) -> Worker | None:
-        return cast(Worker, self.workers[rank])
+        return cast(Worker, self.ranks[rank])
 
     def crash(self, rank: int, *, silent: bool) -> bool:
         """End the process, by SIGKILL."""
-        worker = self.workers[rank]
+        worker = self.ranks[rank]
         if not worker.alive:
             return False
         worker.kill()
@@ -259,7 +281,7 @@ class NativeCluster:
         raise NotImplementedError("workers of the engine torch are not shut down by a fault")
 
     def collect_garbage(self, rank: int) -> None:
-        self.call(self.workers[rank], "collect")
+        self.call(self.ranks[rank], "collect")
 
     # -- messages -------------------------------------------------------------------------
 
@@ -285,7 +307,7 @@ class NativeCluster:
             runtime.call_later(0.0, lambda: self._fail(worker, sent.id, text, "error"))
 
     def _reply(self, worker: NativeWorker, sent: Sent) -> None:
-        caller = self.workers[sent.dst]
+        caller = self.ranks[sent.dst]
         shown = caller.shown[sent.id]
         if worker.tracer.enabled:
             error = str(sent.about[0]) if sent.type.name == "EXCEPTION" else None
@@ -331,13 +353,10 @@ class NativeCluster:
             worker.tracer.emit(tracing.CALL_ENDED, call.id, call.dst, outcome)
         self._command(worker, b"F", wire.failure(id, text))
 
-    def _lost(self, worker: NativeWorker, lost: int, reason: str) -> None:
+    def _lost(self, worker: NativeWorker, lost: int, reason: str, ended: int | None = None) -> None:
         for id, call in list(worker.pending.items()):
             if call.dst == lost:
-                self.runtime.call_later(
-                    0.0,
-                    lambda id=id: self._fail(worker, id, reason, "error"),  # type: ignore[misc]
-                )
+                self.runtime.call_later(0.0, partial(self._fail, worker, id, reason, "error"))
 
     # -- questions ------------------------------------------------------------------------
 
@@ -372,6 +391,8 @@ class NativeCluster:
         attached = [worker for worker in self.workers if worker.attached]
         if all(w in self._joining and not w.calls and not w.requests for w in attached):
             joining, self._joining = self._joining, {}
+            if self.on_leave is not None:
+                self.runtime.call_later(0.0, self.on_leave)
             for worker, question in joining.items():
                 self._answer_later(worker, question, b"")
 

@@ -46,6 +46,8 @@ class Difference:
     one_process: str = ""
     #: (trainer, step) if it is about one
     step: tuple[int, int] | None = None
+    #: all that torch says, where ``torch`` is the first line of it
+    detail: str = ""
     rule: str | None = None
 
     def __str__(self) -> str:
@@ -157,9 +159,21 @@ def _differences(
             yield Difference("left", f"worker {worker}", "nothing", said)
     ours_sent = Counter(port.cluster.trace.message_counts())
     theirs_sent = Counter(native.cluster.trace.message_counts())
+    same_kinds = _kinds(ours_sent) == _kinds(theirs_sent)
     for name in sorted({*ours_sent, *theirs_sent}):
         if ours_sent[name] != theirs_sent[name]:
-            yield Difference("messages", name, str(ours_sent[name]), str(theirs_sent[name]))
+            said = "as many of both kinds" if same_kinds else ""
+            yield Difference(
+                "messages", name, str(ours_sent[name]), str(theirs_sent[name]), detail=said
+            )
+
+
+def _kinds(sent: Counter[str]) -> Counter[str]:
+    """Numbers of messages, whether TorchScript or Python made them."""
+    kinds: Counter[str] = Counter()
+    for name, count in sent.items():
+        kinds[name.replace("SCRIPT_", "PYTHON_")] += count
+    return kinds
 
 
 def _step(
@@ -176,7 +190,8 @@ def _step(
     ):
         if one != other:
             reference = _ending(expected)
-            yield Difference("outcome", where, one, other, reference, step=key)
+            detail = f"{theirs.error or ''}\n{theirs.first_error or ''}"
+            yield Difference("outcome", where, one, other, reference, step=key, detail=detail)
             return
     exact = program.mode == "exact"
     for op, value in ours.roots.items():
@@ -189,18 +204,22 @@ def _step(
         return
     for number, (grads, others) in enumerate(zip(ours.passes, theirs.passes, strict=False)):
         for leaf in sorted({**grads, **others}):
-            one, other = grads.get(leaf), others.get(leaf)
-            if one is not None and other is not None:
-                complaint = compare(other, one, exact=exact).complaint
+            ours_grad, theirs_grad = grads.get(leaf), others.get(leaf)
+            if ours_grad is not None and theirs_grad is not None:
+                complaint = compare(theirs_grad, ours_grad, exact=exact).complaint
             else:
-                only = one if one is not None else other
+                only = ours_grad if ours_grad is not None else theirs_grad
                 assert only is not None
                 if not bool(to_dense(only).any()):
                     continue
-                complaint = "is missing" if other is None else "is there, too many"
+                complaint = "is missing" if theirs_grad is None else "is there, too many"
             if complaint is not None:
                 place = f"{where} after pass {number}, leaves[{leaf}]"
-                right = "as in one process" if not _wrong(expected, number, leaf, one) else "wrong"
+                right = (
+                    "as in one process"
+                    if not _wrong(expected, number, leaf, ours_grad)
+                    else "wrong"
+                )
                 yield Difference("gradient", place, right, complaint, step=key)
                 return
 

@@ -9,9 +9,6 @@ import contextlib
 import gc
 import io
 import logging
-import sys
-import threading
-import traceback
 import warnings
 from typing import Any
 
@@ -19,13 +16,14 @@ from sim import native_stock
 
 native_stock.install()
 
-import torch.distributed.autograd as dist_autograd  # noqa: E402
+import torch  # noqa: E402
 from torch.distributed import rpc  # noqa: E402
 
 from model.hooks import retained  # noqa: E402
 from model.outcome import Gradients, Outcome, StepOutcome  # noqa: E402
 from model.program import exchanged  # noqa: E402
 from real.native.here import Here, debug_info  # noqa: E402
+from sim.native_stacks import stacks  # noqa: E402
 from sim.program_host import Host, place  # noqa: E402
 from sim.program_trainer import TrainerRun, together  # noqa: E402
 
@@ -50,7 +48,7 @@ class Guest:
     def serve_gradients(self, context_id: int) -> Gradients:
         found: Gradients = {}
         try:
-            gradients = dist_autograd.get_gradients(context_id)
+            gradients = torch._C._distributed_autograd.get_gradients(context_id)
         except RuntimeError:  # RPC has ended here, or this worker does not know the context
             return found
         assert self.host is not None
@@ -100,12 +98,12 @@ class Guest:
             host.kept.clear()
             gc.collect()
             self.here.ask("settle")
-        error = None
+        problem = None
         try:
             rpc.shutdown()
-        except Exception as failure:
-            error = f"{type(failure).__name__}: {failure}"
-        self.here.ask("end", error)
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+        self.here.ask("end", problem)
 
     def serve_outcome(self) -> tuple[Outcome, dict[int, Any]]:
         """What there is of this worker's share, also while it hangs; and its leaves."""
@@ -120,24 +118,6 @@ class Guest:
 
     def _on_pass(self, trainer: int, step: int, context_id: int) -> None:
         self.here.ask("pass", trainer, step, context_id)
-
-
-def stacks() -> list[str]:
-    """A line for each thread of Python's that is inside something, the innermost frames first."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    lines = []
-    me = threading.get_ident()
-    for ident, frame in sorted(
-        sys._current_frames().items(), key=lambda item: names.get(item[0], "")
-    ):
-        if ident == me:
-            continue
-        calls = [
-            f"{entry.name} ({entry.filename.rpartition('/')[2]}:{entry.lineno})"
-            for entry in reversed(traceback.extract_stack(frame)[-4:])
-        ]
-        lines.append(f"{names.get(ident, 'a thread of the agent')} is in {' < '.join(calls)}")
-    return lines
 
 
 def main(fd: int, request: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from model.flow import forecast
 from model.operations import KINDS
-from model.program import HELPER_CALLS, Op, Program, Step
+from model.program import HELPER_CALLS, REFERENCE_CALLS, Op, Program, Step
 from sim.native_diff import Difference, first_line
 
 
@@ -47,13 +47,28 @@ def _makes_tuple_reference(op: Op) -> bool:
 
 
 def _rref_of_a_tuple(program: Program, step: Step | None, difference: Difference) -> bool:
-    steps = [step] if step is not None else [each for _, _, each in program.steps]
-    made = any(_has(each, _makes_tuple_reference) for each in steps)
-    return made and (
-        any(text in difference.torch for text in _CORRUPTED)
+    """The call that carries one fails, or is never answered; on any worker, in any step."""
+    if not any(_has(each, _makes_tuple_reference) for _, _, each in program.steps):
+        return False
+    said = difference.torch + difference.detail
+    return (
+        any(text in said for text in _CORRUPTED)
         or difference.torch == "it does not end"
-        or difference.kind in ("death", "gradient")
+        or "it did not end" in difference.torch
+        or difference.kind == "death"
     )
+
+
+def _home_before_creation(program: Program, step: Step | None, difference: Difference) -> bool:
+    """It comes back to its owner by way of another worker, perhaps before it is made there."""
+    return difference.torch == "it does not end" and _has(
+        step, lambda op: op.call in REFERENCE_CALLS and op.worker in _on_the_way(program, step, op)
+    )
+
+
+def _on_the_way(program: Program, step: Step | None, op: Op) -> set[int]:
+    here = {t.worker for t in program.trainers if any(each is step for each in t.steps)}
+    return {*op.via, *here} if op.via else set()
 
 
 def _async_helper(program: Program, step: Step | None, difference: Difference) -> bool:
@@ -81,6 +96,13 @@ def _gradient_stolen(program: Program, step: Step | None, difference: Difference
         difference.kind == "gradient"
         and step is not None
         and sum(backward.times for backward in step.backwards) > 1
+    )
+
+
+def _sparse_then_dense(program: Program, step: Step | None, difference: Difference) -> bool:
+    sparse = any(leaf.kind == "embedding" for leaf in program.leaves)
+    return (difference.kind == "aside" and difference.where == "sparse, then dense") or (
+        difference.kind == "gradient" and sparse
     )
 
 
@@ -128,15 +150,27 @@ def _script_optimizer(program: Program, step: Step | None, difference: Differenc
     )
 
 
+def _script_or_python(program: Program, step: Step | None, difference: Difference) -> bool:
+    return difference.kind == "messages" and difference.detail == "as many of both kinds"
+
+
+def _no_grad_not_recorded(program: Program, step: Step | None, difference: Difference) -> bool:
+    return difference.kind == "messages" and any(
+        _has(each, lambda op: op.grad == "off_at_caller") for _, _, each in program.steps
+    )
+
+
 def _is_call(type: str) -> bool:
     return type.startswith(("SCRIPT_", "PYTHON_"))
 
 
 def _reference_lost(program: Program, step: Step | None, difference: Difference) -> bool:
     unread = {"unreadable argument", "unwritable", "failed creation"} & _asides(program)
-    return bool(unread) and (
-        difference.kind == "hang" or "num_owner_rrefs" in difference.torch
-    ) and difference.kind in ("hang", "left")
+    return (
+        bool(unread)
+        and (difference.kind == "hang" or "num_owner_rrefs" in difference.torch)
+        and difference.kind in ("hang", "left")
+    )
 
 
 def _fails(program: Program) -> bool:
@@ -164,15 +198,17 @@ _FAILING = {
 
 
 def _pass_left_behind(program: Program, step: Step | None, difference: Difference) -> bool:
-    return _fails(program) and (
+    return (_fails(program) or _hangs(program)) and (
         (difference.kind == "left" and "num_current_backward_passes" in difference.torch)
         or difference.kind == "hang"
     )
 
 
 def _context_came_back(program: Program, step: Step | None, difference: Difference) -> bool:
-    return difference.kind == "left" and "num_autograd_contexts" in difference.torch and (
-        _fails(program) or _hangs(program)
+    return (
+        difference.kind == "left"
+        and "num_autograd_contexts" in difference.torch
+        and (_fails(program) or _hangs(program))
     )
 
 
@@ -197,13 +233,17 @@ RULES: tuple[Rule, ...] = (
     Rule("call-under-no-grad", _call_under_no_grad),
     Rule("async-helper-without-context", _async_helper),
     Rule("gradient-stolen", _gradient_stolen),
+    Rule("sparse-then-dense", _sparse_then_dense),
+    Rule("home-before-creation", _home_before_creation),
     Rule("error-text-with-stack", _text_with_stack),
     Rule("failed-creation-hangs", _failed_creation),
     Rule("late-error-is-a-value", _aside("late error", torch="no error but")),
     Rule("confirmed-after-its-future", _aside("confirmation")),
     Rule("second-pass", _aside("second pass", torch="False")),
     Rule("late-gradients-start-a-pass", _over_already),
+    Rule("script-or-python", _script_or_python),
     Rule("script-optimizer", _script_optimizer),
+    Rule("no-grad-not-recorded", _no_grad_not_recorded),
     Rule("type-requests", _type_requests),
     Rule("reference-lost-with-its-message", _reference_lost),
     Rule("pass-left-behind", _pass_left_behind),

@@ -28,12 +28,15 @@ _lanes = itertools.count(FIRST_LANE)
 _local = threading.local()
 
 
-class _FutureType(type(torch.futures.Future)):  # type: ignore[misc]
-    def __instancecheck__(cls, instance: object) -> bool:
+_Meta: Any = type(torch.futures.Future)
+
+
+class _FutureType(_Meta):  # type: ignore[misc]
+    def __instancecheck__(self, instance: object) -> bool:
         return isinstance(instance, torch._C.Future)  # what an RPC gives is no subclass of it
 
 
-class Future(torch.futures.Future, metaclass=_FutureType):  # type: ignore[type-arg, misc]
+class Future(torch.futures.Future, metaclass=_FutureType):  # type: ignore[type-arg]
     """A future as programs make them: by the names that the port's has."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:

@@ -225,7 +225,9 @@ def _play(saved: SavedScenario) -> Played:
 
         run, violations = play_native(campaign_scenario(saved))
     else:
-        run = play(campaign_scenario(saved))
+        # What was not deterministic shows only in a second run.
+        times = 2 if saved.expected.property == "determinism" else 1
+        run = play(campaign_scenario(saved), times=times)
         violations = check(run)
     return Played(
         saved,
@@ -359,6 +361,20 @@ def first_divergence(saved: SavedScenario) -> Divergence | None:
     comparer = Comparer(recorder.steps)
     try:
         replay(saved, watcher=comparer)
+        comparer.finish()
+    except Diverged as diverged:
+        return diverged.divergence
+    return None
+
+
+def second_run(scenario: ScriptScenario, first: Recorder) -> Divergence | None:
+    """Run a script again; where it parts from the run that ``first`` has recorded.
+
+    What it prints is not shown. Raises OSError if the script is gone.
+    """
+    comparer = Comparer(first.steps)
+    try:
+        replay(saved_script(scenario), watcher=comparer)
         comparer.finish()
     except Diverged as diverged:
         return diverged.divergence

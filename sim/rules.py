@@ -107,13 +107,28 @@ class Corrupt(Verdict):
 
 
 Rule = Callable[[Message], Verdict | None]
-Types = MessageType | Iterable[MessageType] | None
+#: a type of message or several, each also by its name
+Types = MessageType | str | Iterable[MessageType | str] | None
+
+
+def _types(kind: Types) -> frozenset[MessageType] | None:
+    """Raises ValueError for a name that no type of message has."""
+    if kind is None:
+        return None
+    each = [kind] if isinstance(kind, MessageType | str) else list(kind)
+    unknown = [name for name in each if isinstance(name, str) and name not in _BY_NAME]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no message type; there are {', '.join(_BY_NAME)}")
+    return frozenset(_BY_NAME[type] if isinstance(type, str) else type for type in each)
+
+
+_BY_NAME = dict(MessageType.__members__)
 
 
 class Select:
     """Says of messages, in the order in which they are sent, whether they are meant.
 
-    ``kind``: a type or several. ``where``: looks at the message. ``nth``: which of those that
+    ``kind``: a type or several, or their names. ``where``: looks at the message. ``nth``: which of those that
     fit so far, from 1; all of them if nothing is said.
     """
 
@@ -126,9 +141,7 @@ class Select:
         nth: int | Iterable[int] | None = None,
         where: Callable[[Message], bool] | None = None,
     ) -> None:
-        self._types = (
-            None if kind is None else frozenset({kind} if isinstance(kind, MessageType) else kind)
-        )
+        self._types = _types(kind)
         self._src, self._dst, self._where = src, dst, where
         self._nth = None if nth is None else frozenset({nth} if isinstance(nth, int) else nth)
         self._count = 0

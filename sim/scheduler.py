@@ -15,7 +15,7 @@ import itertools
 import random as _random
 from collections import deque
 from collections.abc import Callable
-from heapq import heappush
+from heapq import heappop, heappush
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -425,8 +425,8 @@ class SimRuntime(Runtime):
         if self._hub is not None:
             raise RuntimeError("the runtime is already running")
         self._hub = getcurrent()
-        step = self.env.step
-        queue = self.env._queue
+        env = self.env
+        queue: list[Any] = env._queue
         try:
             while self.live > 0:
                 self._steps += 1
@@ -438,7 +438,13 @@ class SimRuntime(Runtime):
                     break
                 if max_time_s is not None and queue[0][0] > max_time_s:
                     break
-                step()
+                # What env.step does, without the call.
+                env._now, _, _, event = heappop(queue)
+                callbacks, event.callbacks = event.callbacks, None
+                for callback in callbacks:
+                    callback(event)
+                if not event._ok and not hasattr(event, "_defused"):
+                    raise event._value
                 if self._failure is not None:
                     failure, self._failure = self._failure, None
                     raise failure

@@ -88,6 +88,11 @@ class Kept(NamedTuple):
         """A command line that shows the failure again."""
         return shlex.join(["squall", "replay", self.file])
 
+    @builtins.property
+    def timeline(self) -> str:
+        """A command line that makes a page of it."""
+        return shlex.join(["squall", "timeline", self.file])
+
 
 @dataclass(frozen=True)
 class Place:

@@ -106,7 +106,9 @@ _MOMENTS = (
     "context_released",
 )
 
-_LIMITS = Limits(workers=5, trainers=3, steps=2, ops=5, leaves=3, unused=False, asides=False)
+#: programs are small, so that there are many: what faults break, they break in a few calls
+_LIMITS = Limits(trainers=2, steps=2, ops=4, leaves=3, unused=False, asides=False)
+_WORKERS = (2, 2, 3, 3, 3, 4)
 
 
 class World(NamedTuple):
@@ -124,7 +126,8 @@ def draw_world(profile: Profile, seed: int) -> World:
     number = 0
     while True:
         stream = _stream(profile, seed, "program", number)
-        program = computation_of(generate(SeededChoices(stream), _LIMITS))
+        limits = _LIMITS._replace(workers=stream.choice(_WORKERS))
+        program = computation_of(generate(SeededChoices(stream), limits))
         if program.workers > 1:
             break
         number += 1

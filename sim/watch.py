@@ -12,6 +12,7 @@ are made, not when they are used.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -213,7 +214,12 @@ def stack_lines(step: Step | None) -> list[str]:
 
 
 def _said(step: Step | None) -> str:
-    return "ended" if step is None else str(step)
+    if step is None:
+        return "ended"
+    if not step.stack:
+        return str(step)
+    code, line = step.stack[0]
+    return f"{step} ({os.path.basename(code.co_filename)}:{line} in {code.co_name})"
 
 
 def _side(step: Step | None) -> dict[str, Any] | None:

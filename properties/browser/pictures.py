@@ -5,6 +5,7 @@ Each is what the browser shows of a timeline at 1400 x 900, after the clicks tha
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import sys
@@ -102,11 +103,15 @@ def take(browser: Chrome, html: str, shots: list[tuple[str, str, Callable[[Page]
         page.wait("window.squall && squall.ready")
         for name, view, act in shots:
             if page.js("return squall.view") != view:
+                page.browser.execute_script("document.getElementById('clear').click()")
                 page.open(view)
             act(page)
             time.sleep(0.6)
-            browser.save_screenshot(str(DOCS / f"{name}.png"))
-            print(DOCS / f"{name}.png", file=sys.stderr)
+            shot = browser.execute_cdp_cmd(
+                "Page.captureScreenshot", {"format": "webp", "quality": 82}
+            )
+            (DOCS / f"{name}.webp").write_bytes(base64.b64decode(shot["data"]))
+            print(DOCS / f"{name}.webp", file=sys.stderr)
 
 
 def main() -> None:

@@ -290,7 +290,7 @@ MUTANTS = (
         name="exception-without-its-worker",
         wrong="the exception of a function does not say which worker it came from",
         place="rpc.serialization:capture_exception",
-        old='f"On {info}:\\n{error!r}\\n{traceback.format_exc()}"',
+        old='f"On {info}:\\n{error!r}\\n{frames}"',
         new='f"{error!r}"',
     ),
     Mutant(

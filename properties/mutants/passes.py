@@ -317,8 +317,8 @@ MUTANTS = (
     Mutant(
         name="release-does-not-mark",
         wrong="a released context does not know that it is",
-        place="autograd.context:DistAutogradContext.release",
-        old="    self.released = True\n",
+        place="autograd.context:DistAutogradContext.retire",
+        old="        self.released = True\n",
         new="",
         needs="R",
     ),

@@ -51,7 +51,7 @@ MUTANTS = (
         wrong="a worker is remembered only if a send function was attached: contexts leak there",
         place="autograd.utils:get_message_with_autograd",
         old="    context.add_known_worker_id(dst)",
-        new="        context.add_known_worker_id(dst)",
+        new="    if tensors:\n        context.add_known_worker_id(dst)",
     ),
     Mutant(
         name="release-reaches-one-hop",

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from real import tracing
-from real.autograd.context import DistAutogradContext
+from real.autograd.context import DistAutogradContext, ReleasedError
 from real.autograd.messages import CleanupAutogradContextReq
 from real.future import Future
 from real.ids import LOCAL_ID_BITS, PROCESS_ID_BITS, IdSource
@@ -111,9 +111,7 @@ class DistAutogradContainer:
             )
         context = self._contexts.get(context_id)
         if context is None:
-            raise RuntimeError(
-                "Couldn't find autograd context data for current autograd context id"
-            )
+            raise ReleasedError
         return context
 
     def has_valid_context(self) -> bool:
@@ -156,7 +154,7 @@ class DistAutogradContainer:
         task = current_task()
         if task.autograd_context_id == context_id:
             task.autograd_context_id = NO_CONTEXT
-        known_workers = context.get_known_worker_ids()
+        known_workers = context.retire()
         if context.lost_worker is not None:
             self.tell_everybody(context_id, context.lost_worker)
         context.release()

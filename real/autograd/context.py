@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 _CONTEXT_KEY = "dist autograd context of the hook that runs"
 
 
+class ReleasedError(RuntimeError):
+    """A context was released before something could be recorded in it."""
+
+    def __init__(self) -> None:
+        super().__init__("Couldn't find autograd context data for current autograd context id")
+
+
 class DistAutogradContext:
     """Send and recv functions, known workers, gradients, and the pass that runs, if any.
 
@@ -57,13 +64,25 @@ class DistAutogradContext:
     # -- recording ----------------------------------------------------------------------
 
     def add_known_worker_id(self, worker_id: WorkerId) -> None:
-        if worker_id in self._known_workers:
+        """Raises ReleasedError once the known workers are being told of the release."""
+        if worker_id in self._known_workers and not self.released:
             return
         with self._lock:
+            self._check_not_released()
             self._known_workers[worker_id] = None
         tracer = self._worker.tracer
         if tracer.enabled:
             tracer.emit(tracing.KNOWN_WORKER_ADDED, self.context_id, worker_id)
+
+    def _check_not_released(self) -> None:
+        if self.released:
+            raise ReleasedError
+
+    def retire(self) -> list[WorkerId]:
+        """Record nothing from here on. Gives the known workers, in the order of their ids."""
+        with self._lock:
+            self.released = True
+            return sorted(self._known_workers)
 
     def worker_ended(self, worker_id: WorkerId) -> None:
         if worker_id in self._known_workers:
@@ -75,8 +94,9 @@ class DistAutogradContext:
             return sorted(self._known_workers)
 
     def add_send_function(self, function: SendRpcBackward, message_id: AutogradMessageId) -> None:
-        """Raises RuntimeError if the message has a send function already."""
+        """Raises RuntimeError if the message has a send function already, or ReleasedError."""
         with self._lock:
+            self._check_not_released()
             if message_id in self._sends:
                 raise RuntimeError(f"autograd message {message_id} has two send functions")
             self._sends[message_id] = function
@@ -223,7 +243,6 @@ class DistAutogradContext:
 
     def release(self) -> None:
         """Called as the container drops the context: a pass that only waits is given up."""
-        self.released = True
         graph_task = self._graph_task
         if graph_task is not None and not graph_task.runners:
             self.give_up_pass(graph_task)

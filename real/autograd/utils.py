@@ -79,9 +79,9 @@ def get_message_with_autograd(
     container = _container(worker)
     context = container.current_context()
     metadata = AutogradMetadata(context.context_id, container.new_autograd_message_id())
+    context.add_known_worker_id(dst)
     if tensors:
         add_send_rpc_backward(worker, context, metadata, tensors, dst)
-    context.add_known_worker_id(dst)
     return RpcWithAutograd(message_type, worker.id, metadata, message, recorded).to_message()
 
 

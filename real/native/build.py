@@ -57,9 +57,8 @@ def library(on_build: Callable[[str], object] | None = None) -> Path:
     ``on_build`` is told, in one line, that something is being built. Raises :class:`Unavailable`
     if there is no compiler or it fails.
     """
-    if not torch.distributed.is_available() or not hasattr(torch._C, "_distributed_rpc"):
-        if not _has_rpc():
-            raise Unavailable("this build of PyTorch has no torch.distributed.rpc")
+    if not torch.distributed.is_available() or not _has_rpc():
+        raise Unavailable("this build of PyTorch has no torch.distributed.rpc")
     key = hashlib.blake2b(digest_size=8)
     # Which compiler built it is not part of the name: what is there works without any.
     for part in (torch.__version__, sys.version, *FLAGS, os.environ.get("CXX", "")):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import traceback
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import torch.distributed.autograd as dist_autograd
+import torch
+import torch._C._distributed_autograd
 from torch.distributed import rpc
 
 #: a thread's place in the order of what a process says; the main thread's
@@ -22,8 +24,7 @@ class Here:
     def __init__(self, fd: int, serve: Callable[[Any], Any]) -> None:
         """``serve`` answers the coordinator's calls, on a thread of its own: any picklable
         value in and out."""
-        import squall_agent
-
+        squall_agent = importlib.import_module("squall_agent")  # which the zygote has loaded
         self._agent_module: Any = squall_agent
         self.link: Any = squall_agent.Link(fd)
         squall_agent.Link.set_lane(MAIN_LANE)
@@ -76,7 +77,7 @@ class Here:
     ) -> None:
         """What ``init_rpc`` does for a group whose names are known: autograd, agent, barrier
         (torch/distributed/rpc/__init__.py and backend_registry.py)."""
-        dist_autograd._init(rank)
+        torch._C._distributed_autograd._init(rank)
         self.start_agent(self.agent(name, rank, names, timeout_s, threads), timeout_s)
 
     def start_agent(self, agent: Any, timeout_s: float) -> None:
@@ -110,8 +111,7 @@ class Here:
 
 def debug_info() -> dict[str, int]:
     """Counters of RRefs, of the agent and of autograd; none if RPC does not run here."""
-    if not rpc.api._is_current_rpc_agent_set():
+    if not torch._C._distributed_rpc._is_current_rpc_agent_set():
         return {}
     info: dict[str, Any] = dict(rpc._get_debug_info())
     return {key: int(value) for key, value in info.items()}
-

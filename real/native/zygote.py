@@ -64,7 +64,9 @@ def main() -> None:
     gc.disable()
     control = socket.socket(fileno=int(control_fd))
     threads = len(os.listdir("/proc/self/task"))
-    control.send(json.dumps({"ready": True, "threads": threads, "torch": torch.__version__}).encode())
+    control.send(
+        json.dumps({"ready": True, "threads": threads, "torch": torch.__version__}).encode()
+    )
     while True:
         text, fds, _, _ = socket.recv_fds(control, 1 << 16, 8)
         if not text:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from real import tracing
+from real.autograd.context import ReleasedError
 from real.autograd.messages import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
@@ -352,6 +353,8 @@ class RequestCallback:
                     MessageType.FORWARD_AUTOGRAD_RESP,
                     recorded=rpc.recorded,
                 )
+            except ReleasedError:  # just now
+                return message
             finally:
                 task.autograd_context_id = before
 

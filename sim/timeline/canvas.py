@@ -225,20 +225,27 @@ class Canvas:
         )
 
     def figure(
-        self, lanes: Mapping[float, str] | None = None, *, window: int | None = None, **layout: Any
+        self,
+        lanes: Mapping[float, str] | None = None,
+        *,
+        window: int | None = None,
+        last: float | None = None,
+        **layout: Any,
     ) -> go.Figure:
         """The figure; ``lanes`` names places on the vertical axis, of which ``window`` are shown
-        at first (None: all)."""
+        at first (None: all). ``last``: where the axis ends, if not at the last name."""
         figure = go.Figure(self.traces)
         base = deepcopy(dict(LAYOUT))
         base["xaxis"]["title"]["text"] = self._axis_title()
         if self.used == "time":
             base["xaxis"]["exponentformat"] = "SI"
             base["xaxis"]["ticksuffix"] = "s"
-        base["uniformtext"] = {"mode": "hide", "minsize": 10}
+        base["uniformtext"] = {"mode": "hide", "minsize": 8}
         base["meta"] = {"clock": self.used, "title": self.title, "notes": self.notes}
         if lanes is not None:
             low, high = min(lanes, default=0) - 0.7, max(lanes, default=0) + 0.7
+            if last is not None:
+                low, high = -0.7, last + 0.7
             if window is not None and window < len(lanes):
                 low, high = -0.7, window - 0.5
                 self.note(

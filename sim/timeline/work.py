@@ -116,6 +116,7 @@ def work(
     canvas.violations(lambda worker: lanes.middle.get(worker, -1.0))
     return canvas.figure(
         names,
+        last=max((high for _, high in lanes.extent.values()), default=0.0),
         barmode="overlay",
         legend_traceorder="normal",
     )
@@ -263,7 +264,6 @@ class _Lanes:
     rows: dict[int, float]
     #: worker -> its first and last row
     extent: dict[int, tuple[float, float]]
-    count: int
 
     @property
     def middle(self) -> dict[int, float]:
@@ -298,7 +298,7 @@ def _lanes(run: Recording) -> _Lanes:
         used = max(used, 1)
         extent[worker] = (at, at + used - 1)
         at += used + 0.5
-    return _Lanes(rows, extent, round(at))
+    return _Lanes(rows, extent)
 
 
 def _shade(canvas: Canvas, run: Recording, lanes: _Lanes) -> dict[float, str]:

@@ -1,0 +1,136 @@
+"""Inside a worker process of the engine ``torch``: one process of a script.
+
+The script is stock PyTorch's, unmodified. What is the world's and not PyTorch's is answered by the
+coordinator: where workers meet, the processes that are started, and the time.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import sys
+import time
+import traceback
+import types
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+from torch.distributed.rpc import backend_registry
+
+from real.native.here import Here, debug_info
+
+_EPOCH_S = 1_700_000_000.0
+
+
+class ScriptGuest:
+    def __init__(self, fd: int) -> None:
+        self.here = Here(fd, self.serve)
+
+    def serve(self, question: tuple[Any, ...]) -> Any:
+        what, *args = question
+        return getattr(self, f"serve_{what}")(*args)
+
+    def serve_debug_info(self) -> dict[str, int]:
+        return debug_info()
+
+    def serve_stacks(self) -> list[str]:
+        from sim.native_stacks import stacks
+
+        return stacks()
+
+    def serve_collect(self) -> None:
+        import gc
+
+        gc.collect()
+
+    def run(self) -> None:
+        role = self.here.ask("role")
+        self._settle_in(role)
+        try:
+            self._run(role)
+        except SystemExit as leaving:
+            code = leaving.code
+            self._end(code if isinstance(code, int) else 0 if code is None else 1, None)
+        except BaseException as error:
+            self._end(1, _told(error))
+        self._end(0, None)
+
+    def _end(self, code: int, error: dict[str, str] | None) -> NoReturn:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.here.ask("exit", code, error)
+        os._exit(code)
+
+    def _settle_in(self, role: dict[str, Any]) -> None:
+        here = self.here
+        os.environ.update(role["environ"])
+        sys.argv[:] = [role["script"], *role["args"]]
+        sys.path.insert(0, os.path.dirname(os.path.abspath(role["script"])))
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        random.seed(repr((role["seed"], role["number"])))
+        backend_registry.init_backend = here.init_backend  # type: ignore[assignment]
+        handlers = sys.modules["torch.distributed.rendezvous"].__dict__["_rendezvous_handlers"]
+        for scheme in ("env", "tcp", "file"):
+            handlers[scheme] = _meet
+        torch.multiprocessing.spawn = self._spawn  # type: ignore[assignment]
+        time.sleep = here.sleep
+        time.time = lambda: _EPOCH_S + here.now()
+        for name in ("monotonic", "perf_counter"):
+            setattr(time, name, here.now)
+
+    def _run(self, role: dict[str, Any]) -> None:
+        spawned = role["call"] is not None
+        module = types.ModuleType("__main__")
+        module.__dict__.update(__file__=role["script"], __builtins__=__builtins__)
+        sys.modules["__main__"] = module
+        if spawned:
+            # What multiprocessing does in a new process: the module, but not as the main one.
+            module.__name__ = "__mp_main__"
+            sys.modules["__mp_main__"] = module
+        with open(role["script"], encoding="utf-8") as file:
+            code = compile(file.read(), role["script"], "exec", dont_inherit=True)
+        exec(code, module.__dict__)
+        if spawned:
+            function, args = pickle.loads(role["call"])
+            function(role["number"], *args)
+
+    def _spawn(
+        self,
+        fn: Any,
+        args: tuple[Any, ...] = (),
+        nprocs: int = 1,
+        join: bool = True,
+        daemon: bool = False,
+        start_method: str = "spawn",
+    ) -> None:
+        """In the place of ``torch.multiprocessing.spawn``. Raises RuntimeError if ``join`` is
+        False, and ProcessRaisedException as it does."""
+        if not join:
+            raise RuntimeError("the engine torch starts processes with join=True only")
+        call = pickle.dumps((fn, tuple(args)))
+        failed = self.here.ask("spawn", call, nprocs)
+        if failed is not None:
+            number, text = failed
+            raise torch.multiprocessing.ProcessRaisedException(
+                f"\n\n-- Process {number} terminated with the following error:\n{text}", number, 0
+            )
+
+
+def _meet(url: str, *args: Any, **kwargs: Any) -> Any:
+    """A rendezvous in which nobody meets: the coordinator knows who belongs to a group."""
+    yield dist.HashStore(), -1, -1
+
+
+def _told(error: BaseException) -> dict[str, str]:
+    text = "".join(traceback.format_exception(error))
+    sys.stderr.write(text)
+    return {"type": type(error).__name__, "message": str(error), "traceback": text}
+
+
+def main(fd: int, request: dict[str, Any]) -> None:
+    """The entry of a copied process."""
+    ScriptGuest(fd).run()
