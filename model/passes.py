@@ -131,6 +131,8 @@ _TYPES = (
 )
 
 
+#: what the error of a part says that ended because the next pass came
+_OVERTAKEN = "a later backward pass has begun"
 #: of these, what the runners of a part report
 _OF_RUNNERS = (tracing.GRADIENTS_SENT, tracing.GRADIENT_ACCUMULATED)
 
@@ -146,6 +148,11 @@ def _read(run: Run) -> Passes:
     graphs: dict[object, Graph] = {}
     #: parts that failed, whose runners may still be at a node when the next part begins
     failed: dict[tuple[int, int], list[Part]] = {}
+    #: those of them that have not ended, and by context the passes that users have begun
+    overtaken: dict[tuple[int, int], list[Part]] = {}
+    begun: dict[int, int] = {}
+    #: parts so far, by worker and context
+    seen: dict[tuple[int, int], int] = {}
     executed_type = tracing.NODE_EXECUTED
     for n in run.of(*_TYPES):
         _, worker, task, type, values = records[n]
@@ -166,14 +173,31 @@ def _read(run: Run) -> Passes:
             sends_to.setdefault(key, {})[values[1]] = values[2]
             continue
         if type is tracing.PASS_STARTED:
-            if key in running:
+            context, roots = values[0], values[1]
+            if roots:
+                begun[context] = begun.get(context, 0) + 1
+            before = running.get(key)
+            seen[key] = seen.get(key, 0) + 1
+            if before is not None and not roots and seen[key] <= begun.get(context, 0):
+                # Its pass is over at its root, which has begun another one.
+                overtaken.setdefault(key, []).append(before)
+                failed.setdefault(key, []).append(before)
+            elif before is not None:
                 stray.append(n)
             attached, to = dict(sends.get(key, ())), dict(sends_to.get(key, ()))
-            part = Part(worker, values[0], n, values[1], values[3], attached, to)
+            part = Part(worker, context, n, roots, values[3], attached, to)
             running[key] = last[key] = part
             parts.append(part)
             continue
         part = running.get(key)
+        if (
+            type is tracing.PASS_ENDED
+            and overtaken.get(key)
+            and (part is None or _OVERTAKEN in (values[1] or ""))
+        ):
+            old = overtaken[key].pop(0)
+            old.ended, old.error = n, values[1] or _OVERTAKEN
+            continue
         if part is not None and key in failed and type in _OF_RUNNERS:
             part = _of_runner(run, task, part, failed[key])
         if part is None:

@@ -37,9 +37,17 @@ _SIMPLER_KINDS = ("scale", "add", "mul", "total")
 
 def smaller(program: Program) -> Iterator[Program]:
     """Valid programs that are smaller or simpler than ``program``, the largest cuts first."""
+    keeps = _keeps_graphs(program)
     for candidate in _candidates(program):
-        if candidate != program and is_valid(candidate):
+        if candidate != program and is_valid(candidate) and _keeps_graphs(candidate) >= keeps:
             yield candidate
+
+
+def _keeps_graphs(program: Program) -> bool:
+    """Whether every pass but the last of a step keeps the graph for those that follow."""
+    return all(
+        backward.retain_graph for _, _, step in program.steps for backward in step.backwards[:-1]
+    )
 
 
 def is_valid(program: Program) -> bool:

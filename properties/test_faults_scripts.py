@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from properties.commands import squall
 from real.tracing import FAULT_INJECTED
 from sim import plan as p
+from sim.cli_faults import script_faults
+from sim.cli_input import BadInput, RunOptions, read_run_options
 from sim.plan import Plan, Schedule
+from sim.plan_file import check_plan, dump_plan
 from sim.report import Report
 from sim.scenario import ScriptScenario, run
 
@@ -140,3 +145,63 @@ def test_another_order(script: Path) -> None:
         assert lines[:3] == ["3.0"] * 3
         digests.add(report.digest)
     assert len(digests) == 1
+
+
+# -- the option of squall run -----------------------------------------------------------------------
+
+
+def asked(script: Path, faults: str, workers: str | None = "3") -> RunOptions:
+    return read_run_options(
+        script=str(script),
+        args=(),
+        workers=workers,
+        seed="4",
+        latency="0.001",
+        device="cpu",
+        engine="port",
+        check=True,
+        faults=faults,
+    )
+
+
+@pytest.mark.parametrize("profile", ["mild", "rough", "storm"])
+def test_a_profile_draws_a_plan_from_the_seed(script: Path, profile: str) -> None:
+    plan = script_faults(asked(script, profile))
+    assert plan == script_faults(asked(script, profile))
+    check_plan(plan, workers=3)
+    assert plan.heal_s is not None
+    assert "--faults " + profile in asked(script, profile).command()
+
+
+@pytest.mark.parametrize(
+    ("text", "workers", "message"),
+    [
+        ("hail", "3", "--faults: expected mild, rough, storm or a file with a plan, got 'hail'"),
+        ("rough", None, "--faults: rough needs the number of workers: give --workers"),
+        ('{"messages": [{"kind": "drop", "src": 3}]}', "3", "src: 3 is not one of the 3 workers"),
+        ('{"messages": [', "3", "faults: is not JSON"),
+    ],
+)
+def test_what_is_wrong_with_the_option_is_told(
+    script: Path, text: str, workers: str | None, message: str
+) -> None:
+    if text.startswith("{"):
+        path = script.with_name("plan.json")
+        path.write_text(text)
+        text = str(path)
+    with pytest.raises(BadInput) as caught:
+        script_faults(asked(script, text, workers))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_tells_what_happened(script: Path) -> None:
+    path = script.with_name("plan.json")
+    path.write_text(dump_plan(Plan(messages=(p.Drop(types=("PYTHON_CALL",), dst=2, nth=(1,)),))))
+    ended = squall(
+        "run", str(script), "--workers", "3", "--faults", str(path), "--no-check", "--json"
+    )
+    result = json.loads(ended.stdout)
+    assert result["faults"] == {"drop": 1}
+    assert result["outcome"] == "error"  # nobody catches what the last call raises
+    assert "the connection to worker 2 was closed" in result["errors"][0]["message"]

@@ -15,11 +15,12 @@ from model.program_check import check_program
 from model.smaller import complexity, fewer_workers, size, smaller, with_workers
 from properties.commands import ROOT, squall
 from properties.mutants import MUTANTS
+from properties.playing import write
 from sim.fuzz import quiet, scenario_of
 from sim.mutant import Mutant
 from sim.plan import Delay, Drop, Garbage, Pause, Plan, Schedule, SlowStart
 from sim.replay import replay, saved_scenario, seed_scenario
-from sim.scenario_file import Expected, NetworkSpec, SavedScenario, load_scenario
+from sim.scenario_file import Expected, NetworkSpec, SavedScenario, Script, load_scenario
 from sim.shrink import NotFailingError, Shrinker
 from sim.shrink_cost import Extent, cost, deviations, extent
 
@@ -178,6 +179,33 @@ def test_time_that_is_over_ends_it() -> None:
     shrinker = Shrinker(failing("release-only-here"), seconds=1e-3)
     small = shrinker.run()
     assert shrinker.out_of_time and replay(small).violations
+
+
+SCRIPT = """
+    import os
+    import torch.distributed.rpc as rpc
+
+    def fail():
+        raise ValueError("always")
+
+    rank, size = int(os.environ.get("RANK", 0)), int(os.environ["WORLD_SIZE"])
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=size)
+    if rank == 0:
+        rpc.rpc_sync("worker1", fail)
+    rpc.shutdown()
+"""
+
+
+def test_a_script_loses_workers_and_faults(tmp_path: Path) -> None:
+    script = write(tmp_path, SCRIPT)
+    saved = SavedScenario(
+        script=Script(path=str(script), text=script.read_text(), workers=5),
+        network=NetworkSpec(latency="lognormal:0.001:1.5"),
+        faults=Plan(messages=(Delay(seconds=0.1, nth=(1,)),)),
+    )
+    small = Shrinker(saved, seconds=SECONDS).run()
+    assert extent(small) == Extent(2, None, 0)
+    assert small.network.latency == "0"
 
 
 # -- the command ----------------------------------------------------------------------------------

@@ -363,7 +363,7 @@ def test_when_all_is_done_nobody_waits() -> None:
 
 
 def test_a_picture_that_leaves_something_out_says_so() -> None:
-    run = large(16, 40)
+    run = large(12, 38)
     assert len(timeline.flows_of(run)) > 3_000
     for view, words in (
         (timeline.space_time, "drawn by WebGL"),

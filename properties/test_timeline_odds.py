@@ -79,6 +79,40 @@ def test_the_interval_holds_the_share_and_shrinks_with_runs() -> None:
     assert Point(0, 10, 10).interval()[1] == 1.0
 
 
+def test_a_bug_that_needs_luck_grows_certain_on_the_way() -> None:
+    for seed in range(200):
+        saved = scenario(seed, mutant="accepted-before-known")
+        if saved.network.latency.startswith(("lognormal", "uniform")) and replay(saved).violations:
+            found = timeline.measure(saved, points=3, times=5)
+            if found.points[0].share < 1.0:
+                break
+    else:
+        raise AssertionError("the planted bug never depended on luck")
+    assert found.points[-1].share == 1.0
+    assert found.jump is not None
+    before, after = found.jump
+    assert before.share < after.share
+    assert f"between events {before.event:,} and" in timeline.odds(found).layout.title.text
+
+
+def test_an_interrupt_keeps_the_points_so_far() -> None:
+    saved = next(
+        found
+        for found in (scenario(seed, mutant="release-only-here") for seed in range(100))
+        if replay(found).violations
+    )
+
+    def interrupt(done: int, of: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    found = timeline.measure(saved, points=3, times=1, on_run=lambda *at: None)
+    stopped = timeline.measure(saved, points=4, times=2, on_run=interrupt)
+    assert not found.interrupted and len(found.points) == 3
+    assert stopped.interrupted and [p.event for p in stopped.points] == [len(stopped.run)]
+    assert "interrupted" in timeline.odds(stopped).layout.title.text
+
+
 def test_what_does_not_fail_has_no_odds() -> None:
     for seed in range(100):
         saved = scenario(seed)

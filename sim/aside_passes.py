@@ -146,6 +146,21 @@ def failed_pass_again(to: int) -> str:
     return f"{error}; {before}; {after}"
 
 
+def overtaken_pass(to: int) -> str:
+    """A pass that failed is still at work on another worker as the next one of its context comes
+    there: what is late of the first does nothing to the second."""
+    other = (to + 1) % len(rpc._get_current_rpc_agent().get_worker_infos())
+    with autograd.context() as context_id:
+        x = _leaf(1, 2)
+        fails = rpc.rpc_sync(to, square_with_hook, args=(x, "fail once", context_id))
+        slow = rpc.rpc_sync(other, square_with_hook, args=(x, "dawdle", context_id))
+        loss = fails.sum() + slow.sum()
+        first = error_of(lambda: autograd.backward(context_id, [loss], retain_graph=True))
+        second = error_of(lambda: autograd.backward(context_id, [loss]))
+        found = _gradient(context_id, x)
+    return f"{'planted in an aside' in first}; {second}; {found}"
+
+
 def stop_at_an_error(to: int) -> str:
     """After an error no node is run on that worker that was ready before."""
     with autograd.context() as context_id:

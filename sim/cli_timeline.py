@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sim.timeline.recording import Recording
 
 DEFAULT_FILE = "timeline.html"
+INTERRUPTED = 130
 MAX_POINTS, MAX_TIMES = 1000, 10_000
 
 EPILOG = """\
@@ -183,6 +184,8 @@ def timeline(
             run, found = picture_scenario(what, world, odds, spread, keep, bar)
         _write(run, wanted, chosen, found, bar)
     _tell(run, wanted, found, json)
+    if found is not None and found.interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 def _is_script(what: str) -> bool:
@@ -280,5 +283,6 @@ def _json(run: Recording, wanted: dict[str, Path], found: Odds | None) -> dict[s
             "property": found.failure[0],
             "points": [point._asdict() for point in found.points],
             "jump": None if jump is None else [point.event for point in jump],
+            "interrupted": found.interrupted,
         }
     return told

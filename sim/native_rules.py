@@ -35,6 +35,8 @@ _CORRUPTED = (
     "std::length_error",
     "basic_string",
     "Unknown type",
+    "the connection to worker",  # which died of it
+    "is not connected",
 )
 
 
@@ -255,6 +257,20 @@ RULES: tuple[Rule, ...] = (
 _CONSEQUENCES = ("messages", "left", "hang", "kept")
 
 
+def _never_begun(difference: Difference, all: Sequence[Difference]) -> Difference:
+    """A step of a trainer that waits in an earlier one has the rule of that one."""
+    if difference.rule is not None or difference.torch != "it does not end":
+        return difference
+    assert difference.step is not None
+    trainer, number = difference.step
+    for earlier in all:
+        if earlier.rule is None or earlier.step is None or "not end" not in earlier.torch:
+            continue
+        if earlier.step[0] == trainer and earlier.step[1] < number:
+            return replace(difference, rule=earlier.rule)
+    return difference
+
+
 def with_rules(program: Program, differences: Sequence[Difference]) -> list[Difference]:
     """The differences, each with the rule that explains it, if there is one."""
     found = []
@@ -265,6 +281,7 @@ def with_rules(program: Program, differences: Sequence[Difference]) -> list[Diff
             step = program.trainers[trainer].steps[number]
         rule = next((r.name for r in RULES if r.matches(program, step, difference)), None)
         found.append(replace(difference, rule=rule))
+    found = [_never_begun(each, found) for each in found]
     causes = [each.rule for each in found if each.rule and each.kind not in _CONSEQUENCES]
     if not causes:
         return found

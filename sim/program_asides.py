@@ -32,6 +32,7 @@ ASIDES: dict[str, Callable[[int], str]] = {
     "second pass": aside_passes.second_pass,
     "freed graph": aside_passes.freed_graph,
     "failed pass again": aside_passes.failed_pass_again,
+    "overtaken pass": aside_passes.overtaken_pass,
     "stop at an error": aside_passes.stop_at_an_error,
     "released by a hook": aside_passes.released_by_a_hook,
     "released meanwhile": aside_passes.released_meanwhile,

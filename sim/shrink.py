@@ -147,7 +147,7 @@ class Shrinker:
         return any((each.property, each.what) == target[:2] for each in found)
 
     def _violations(self, saved: SavedScenario, name: str) -> Iterable[Violation]:
-        if saved.script is not None:
+        if saved.script is not None or saved.engine != "port":
             return play_again(replace(saved, expected=Expected())).violations
         run = play(campaign_scenario(saved), times=2 if name == "determinism" else 1)
         try:
@@ -163,7 +163,8 @@ class Shrinker:
         from sim.mutation import load_mutants
 
         with load_mutants()[self._mutant].lifted():
-            return not self._fails(saved)
+            plain = replace(saved, expected=Expected())
+            return not play_again(plain, seconds=self._limit_s).violations
 
     def _attempt(self, candidate: SavedScenario) -> bool:
         """Make a candidate the best if it costs less and fails."""
@@ -273,6 +274,7 @@ class Shrinker:
     def _programs(self) -> Iterator[SavedScenario]:
         best = self.best
         if best.program is None:
+            yield from self._scripts()
             return
         for mapping in fewer_workers(best.program):
             plan = _plan_with_workers(best.faults, mapping)
@@ -281,6 +283,14 @@ class Shrinker:
         for program in smaller(best.program):
             if _fits(best.faults, program.workers):
                 yield replace(best, program=program)
+
+    def _scripts(self) -> Iterator[SavedScenario]:
+        script = self.best.script
+        if script is None or script.workers is None:
+            return
+        for workers in dict.fromkeys((1, 2, script.workers // 2, script.workers - 1)):
+            if 1 <= workers < script.workers and _fits(self.best.faults, workers):
+                yield replace(self.best, script=replace(script, workers=workers))
 
     def _faults(self) -> Iterator[SavedScenario]:
         """Items with plainer values."""

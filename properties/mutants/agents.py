@@ -318,6 +318,7 @@ MUTANTS = (
         old="elif not agent.is_running:",
         new="elif False:",
         needs="QE",
+        unseen="the next attempt fails at once, since the agent does not run",
     ),
     Mutant(
         name="retry-outlives-shutdown",
@@ -327,6 +328,7 @@ MUTANTS = (
         old="        retry.stop()",
         new="        pass",
         needs="QE",
+        unseen="only handlers of the worker that has left wait for it",
     ),
     Mutant(
         name="retries-never-end",

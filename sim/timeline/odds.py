@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from sim.replay import Played, replay
+from sim.replay import replay
 from sim.scenario_file import SavedScenario
 from sim.streams import NamedStream, WatchedRandom
 from sim.timeline.canvas import Canvas, Clock, hover, table
@@ -86,6 +86,8 @@ class Odds:
     run: Recording
     failure: tuple[str, str]
     points: list[Point]
+    #: there were to be more points, before these
+    interrupted: bool = False
 
     @property
     def jump(self) -> tuple[Point, Point] | None:
@@ -109,7 +111,8 @@ def measure(
     """Re-seed the tail of a failing run from ``points`` points, ``times`` times each.
 
     The points are spread evenly over the events ``first`` to ``last`` (by default all).
-    ``on_run(done, of)`` is called after each run. Raises ValueError if the scenario does not
+    ``on_run(done, of)`` is called after each run; an interrupt gives the points that there are
+    so far. Raises ValueError if the scenario does not
     fail, or for fewer than 2 points or 1 time.
     """
     if points < 2:
@@ -125,22 +128,26 @@ def measure(
     chosen = sorted({round(first + (end - first) * i / (points - 1)) for i in range(points)})
     found: list[Point] = []
     done, of = 0, len(chosen) * times
-    for at in chosen:
-        failed = 0
-        for tail in range(times):
-            if at >= len(run):
-                failed += 1  # nothing is left to be drawn anew
-            else:
-                failed += _fails(replay(saved, watcher=TailSeed(at, tail), seconds=_RUN_S), wanted)
-            done += 1
-            if on_run is not None:
-                on_run(done, of)
-        found.append(Point(at, failed, times))
-    return Odds(run, (wanted.property, wanted.what), found)
-
-
-def _fails(played: Played, wanted: Any) -> bool:
-    return any(v.property == wanted.property for v in played.violations)
+    odds = Odds(run, (wanted.property, wanted.what), found)
+    # From the end to the beginning: what an interrupt leaves is a piece without gaps.
+    try:
+        for at in reversed(chosen):
+            failed = 0
+            for tail in range(times):
+                if at >= len(run):
+                    failed += 1  # nothing is left to be drawn anew
+                else:
+                    played = replay(saved, watcher=TailSeed(at, tail), seconds=_RUN_S)
+                    failed += any(v.property == wanted.property for v in played.violations)
+                done += 1
+                if on_run is not None:
+                    on_run(done, of)
+            found.insert(0, Point(at, failed, times))
+    except KeyboardInterrupt:
+        if not found:
+            raise
+        odds.interrupted = True
+    return odds
 
 
 def odds(found: Odds, *, clock: Clock = "order") -> go.Figure:
@@ -207,6 +214,8 @@ def odds(found: Odds, *, clock: Clock = "order") -> go.Figure:
             f"to {run.time_s(after):.6f} s): look there"
         )
     canvas.note(f"{points[0].runs} runs a point, each with its tail drawn anew")
+    if found.interrupted:
+        canvas.note("interrupted: the points before these are missing")
     figure = canvas.figure()
     figure.update_yaxes(
         range=[-0.03, 1.05], tickformat=".0%", title_text="runs that fail", showgrid=True
