@@ -241,7 +241,7 @@ RULES: tuple[Rule, ...] = (
     Rule("failed-creation-hangs", _failed_creation),
     Rule("late-error-is-a-value", _aside("late error", torch="no error but")),
     Rule("confirmed-after-its-future", _aside("confirmation")),
-    Rule("second-pass", _aside("second pass", torch="False")),
+    Rule("second-pass", _aside("second pass", "overtaken pass", torch="False")),
     Rule("late-gradients-start-a-pass", _over_already),
     Rule("script-or-python", _script_or_python),
     Rule("script-optimizer", _script_optimizer),

@@ -14,6 +14,7 @@ from properties.browser.conftest import Page
 from properties.timeline_runs import confirmation, hanging, large, training
 from sim import timeline
 from sim.replay import replay, saved_scenario, seed_scenario
+from sim.timeline.odds import Odds, Point
 
 VIEWS = ("space_time", "work", "graph", "rrefs", "contexts", "futures", "waits")
 #: what a page may take to be looked at, in seconds of the browser's own work
@@ -65,6 +66,23 @@ def test_marks_are_where_the_clock_says(visit: Visit) -> None:
         "squall.clock === 'order' && document.getElementById('figure').dataset.state === 'drawn'"
     )
     assert page.js(f"return Array.from({heads}.x)") == arrived
+
+
+def test_the_odds_of_a_failure_follow_the_clock(visit: Visit) -> None:
+    run = training(latency="lognormal:0.002:0.4")
+    half = len(run) // 2
+    points = [Point(0, 2, 8), Point(half, 7, 8), Point(len(run), 8, 8)]
+    page = visit(timeline.page(run, found=Odds(run, ("rrefs", "a leak"), points)))
+    page.open("odds")
+    times = [run.time_s(0), run.time_s(half), run.time_s(run.last)]
+    data = "document.getElementById('figure').data"
+    band, line = (page.js(f"return Array.from({data}[{n}].x)") for n in (0, 1))
+    assert line == pytest.approx(times)
+    assert band == pytest.approx([*times, *reversed(times)])
+    (jump,) = page.js("return document.getElementById('figure').layout.shapes")
+    assert (jump["x0"], jump["x1"]) == pytest.approx((times[0], times[1]))
+    assert "rises most" in page.browser.find_element(By.ID, "notes").text
+    assert page.errors() == []
 
 
 def test_nothing_is_asked_for_from_anywhere(visit: Visit) -> None:

@@ -168,6 +168,7 @@ def odds(found: Odds, *, clock: Clock = "order") -> go.Figure:
             line={"width": 0},
             hoverinfo="skip",
             name="95 % interval",
+            meta={"events": True},
         )
     )
     canvas.traces.append(
