@@ -154,8 +154,14 @@ def _read(run: Run) -> Passes:
     #: parts so far, by worker and context
     seen: dict[tuple[int, int], int] = {}
     executed_type = tracing.NODE_EXECUTED
-    for n in run.of(*_TYPES):
+    crashes = (tracing.FAULT_INJECTED,) if run.of(tracing.FAULT_INJECTED) else ()
+    for n in run.of(*_TYPES, *crashes):
         _, worker, task, type, values = records[n]
+        if type is tracing.FAULT_INJECTED:
+            if values[0] == "crash":  # another process of that rank begins with nothing
+                for table in (running, last, sends, sends_to, failed, seen):
+                    _forget(table, values[2])
+            continue
         key = (worker, values[0])
         if type is executed_type:
             part = running.get(key) or last.get(key)
@@ -245,6 +251,11 @@ def _of_runner(run: Run, task: int, part: Part, failed: list[Part]) -> Part:
     if since >= part.started:
         return part
     return next((each for each in reversed(failed) if each.started <= since), part)
+
+
+def _forget(table: dict[tuple[int, int], Any], worker: int) -> None:
+    for key in [key for key in table if key[0] == worker]:
+        del table[key]
 
 
 def joint_passes(run: Run) -> list[tuple[Part, dict[int, Part]]]:

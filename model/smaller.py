@@ -9,17 +9,15 @@ the operation goes, by what it made it of, so that the rest keeps its meaning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from model.operations import KINDS, ROOTS
 from model.program import (
     REFERENCE_CALLS,
     Backward,
-    Call,
     Input,
-    Leaf,
     Op,
     Program,
     Step,
@@ -27,12 +25,10 @@ from model.program import (
     source,
 )
 from model.program_check import ProgramError, check_program
+from model.simpler import SIMPLER_CALLS, SIMPLER_KINDS, chunks, simpler_fields, without
 
 #: what an input refers to: (is a leaf, its number)
 Ref = tuple[bool, int]
-#: simpler ones of a few words, the simplest first
-_SIMPLER_CALLS: tuple[Call, ...] = ("local", "sync", "async", "remote")
-_SIMPLER_KINDS = ("scale", "add", "mul", "total")
 
 
 def smaller(program: Program) -> Iterator[Program]:
@@ -68,25 +64,10 @@ def _candidates(program: Program) -> Iterator[Program]:
     yield from _fewer_leaves(program)
     yield from _fewer_inputs(program)
     yield from _simpler_ops(program)
-    yield from _defaults(program)
+    yield from simpler_fields(program)
 
 
 # -- whole parts ----------------------------------------------------------------------------------
-
-
-def chunks(count: int) -> Iterator[range]:
-    """Stretches of ``count`` things to leave out: all, halves, quarters, down to single ones."""
-    length = count
-    while length:
-        for start in range(0, count, length):
-            yield range(start, min(start + length, count))
-        length //= 2
-
-
-def without(things: Sequence[Any], gone: Iterable[int]) -> tuple[Any, ...]:
-    """The things but those at these places."""
-    places = set(gone)
-    return tuple(thing for at, thing in enumerate(things) if at not in places)
 
 
 def _fewer_trainers(program: Program) -> Iterator[Program]:
@@ -346,93 +327,17 @@ def _fewer_inputs(program: Program) -> Iterator[Program]:
 def _simpler_ops(program: Program) -> Iterator[Program]:
     for t, s, _, index, op in _each_op(program):
         home = program.trainers[t].worker
-        calls = _SIMPLER_CALLS
+        calls = SIMPLER_CALLS
         for call in calls[: calls.index(op.call)] if op.call in calls else calls:
             plain = replace(op, call=call, builtin=False, keep="step", grad="on")
             if call == "local":
                 yield _with_op(program, t, s, index, replace(plain, worker=home, via=()))
             else:
                 yield _with_op(program, t, s, index, plain)
-        for kind in _SIMPLER_KINDS:
+        for kind in SIMPLER_KINDS:
             if kind == op.kind:
                 break
             inputs = op.inputs[: KINDS[kind].most]
             if op.kind not in ROOTS and len(inputs) >= KINDS[kind].least:
                 plain = replace(op, kind=kind, inputs=inputs, builtin=False)
                 yield _with_op(program, t, s, index, plain)
-
-
-# -- values ---------------------------------------------------------------------------------------
-
-
-def _defaults(program: Program) -> Iterator[Program]:
-    """Each field at its default, each list with fewer things, each number smaller."""
-    for make, _ in _simpler_fields(program):
-        yield make
-
-
-def _simpler_fields(thing: Any) -> Iterator[tuple[Any, str]]:
-    """Copies of a tree of dataclasses in which one field is simpler, and the field's name."""
-    for field in fields(thing):
-        value = getattr(thing, field.name)
-        for simpler in _simpler_values(thing, field.name, value, field.default):
-            yield replace(thing, **{field.name: simpler}), field.name
-
-
-_STRUCTURE = frozenset({"ops", "leaves", "trainers", "steps", "backwards", "roots", "inputs"})
-
-
-def _simpler_values(owner: Any, name: str, value: Any, default: Any) -> Iterator[Any]:
-    if default is not MISSING and value != default:
-        yield default
-    if isinstance(value, tuple):
-        if name not in _STRUCTURE:
-            for gone in chunks(len(value)):
-                yield without(value, gone)
-        for at, each in enumerate(value):
-            if is_dataclass(each):
-                for simpler, _ in _simpler_fields(each):
-                    yield (*value[:at], simpler, *value[at + 1 :])
-    elif is_dataclass(value):
-        for simpler, _ in _simpler_fields(value):
-            yield simpler
-    elif isinstance(value, int) and not isinstance(value, bool) and name in ("times", "seed"):
-        yield from (smaller for smaller in (1, value // 2) if smaller < value)
-    elif isinstance(owner, Leaf) and name == "shape" and value:
-        yield from ((2,), (1,))
-
-
-def size(program: Program) -> int:
-    """How large a program is: its workers, and every part that it is made of."""
-    count = program.workers + len(program.leaves) + len(program.trainers)
-    for _, _, step in program.steps:
-        count += 1 + len(step.ops) + sum(len(op.inputs) + len(op.via) for op in step.ops)
-        count += sum(1 + len(backward.roots) for backward in step.backwards)
-        count += len(step.asides)
-    return count
-
-
-def complexity(thing: Any) -> int:
-    """How much of a program is not at its simplest: fields that are no default, and numbers."""
-    if isinstance(thing, bool) or thing is None:
-        return int(thing is not None)
-    if isinstance(thing, int):
-        return min(abs(thing), 99)
-    if isinstance(thing, tuple):
-        return len(thing) + sum(complexity(each) for each in thing)
-    if not is_dataclass(thing) or isinstance(thing, type):
-        return _word(thing)
-    count = 0
-    for field in fields(thing):
-        value = getattr(thing, field.name)
-        if value != field.default:
-            count += complexity(value) + 1
-    return count
-
-
-def _word(value: object) -> int:
-    """The simpler calls and kinds count less than the others."""
-    for words in (_SIMPLER_CALLS, _SIMPLER_KINDS):
-        if value in words:
-            return words.index(str(value))
-    return 9

@@ -12,7 +12,8 @@ import pytest
 
 from model.interpreter import interpret
 from model.program_check import check_program
-from model.smaller import complexity, fewer_workers, size, smaller, with_workers
+from model.simpler import complexity, size
+from model.smaller import fewer_workers, smaller, with_workers
 from properties.commands import ROOT, squall
 from properties.mutants import MUTANTS
 from properties.playing import write

@@ -294,7 +294,7 @@ def two_views() -> str:
     the next pass adds to them."""
     a, b = torch.ones(2, 1, requires_grad=True), torch.ones(1, 2, requires_grad=True)
     with autograd.context() as context_id:
-        loss = (a.reshape(2) + b.reshape(2)).sum()
+        loss = ((a.reshape(2) + b.reshape(2)) * 1).sum()
         for last in (False, True):
             autograd.backward(context_id, [loss], retain_graph=not last)
         gradients = autograd.get_gradients(context_id)

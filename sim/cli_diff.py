@@ -36,7 +36,7 @@ squall diff                              (seeds 0 to 99)
 
 squall diff --seeds 0:200 --json
 
-squall diff properties/corpus/torch/async-helper.json
+squall diff properties/corpus/torch/gradient-stolen.json
 """
 
 

@@ -16,20 +16,16 @@ from rich.table import Table
 from rich.text import Text
 
 from sim.cli_input import BadInput
+from sim.cli_parting import diff_runs
 from sim.cli_report import WIDTH
 from sim.cli_scenario import read_scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from model.run import Record
-    from sim.replay import Parting, Played, Until
+    from sim.replay import Played, Until
     from sim.scenario_file import SavedScenario
     from sim.watch import Divergence
 
 FAILED = 1
-#: events shown before the place where two runs part, and behind it on either side
-_AROUND = 3
 #: events shown at the end of a run that was stopped
 _LAST_SHOWN = 8
 #: frames of a stack, the innermost, that are printed
@@ -134,7 +130,7 @@ def replay(
         other = read_scenario(
             diff, faults=faults, mutant=mutant, device=device, engine=engine, field="--diff"
         )
-        raise typer.Exit(_diff(saved, other, console, json=json))
+        raise typer.Exit(diff_runs(saved, other, console, json=json))
     divergence = _check_determinism(saved) if check_determinism else None
     played = _play(saved, stop)
     if stop is not None and not stop.stopped:
@@ -361,58 +357,3 @@ def _print_divergence(divergence: Divergence, console: Console) -> None:
         console.print(f"the {name} run was at:")
         for line in stack_lines(step)[-_STACK_SHOWN:] or ["its end"]:
             console.print(f"  {line}", markup=False)
-
-
-# -- two runs -------------------------------------------------------------------------------------
-
-
-def _diff(one: SavedScenario, other: SavedScenario, console: Console, *, json: bool) -> int:
-    from sim.replay import parting
-    from sim.replay import replay as play_again
-
-    mine, yours = play_again(one), play_again(other)
-    found = parting(mine.records, yours.records)
-    if json:
-        told = {
-            "digest": mine.digest,
-            "other_digest": yours.digest,
-            "equal": found is None,
-            "parting": None if found is None else _parting_json(found, mine, yours),
-            "outcome": mine.outcome,
-            "other_outcome": yours.outcome,
-        }
-        typer.echo(json_module.dumps(told, allow_nan=False))
-    elif found is None:
-        console.print(f"the same run: {len(mine.records):,} events, digest {mine.digest}")
-    else:
-        _print_parting(found, mine.records, yours.records, console)
-    return 0 if found is None else FAILED
-
-
-def _parting_json(found: Parting, mine: Played, yours: Played) -> dict[str, Any]:
-    from sim.narrate import sentence
-
-    number = found.number
-    sides = [(found.one, mine.records), (found.other, yours.records)]
-    texts = [None if side is None else sentence(records, number) for side, records in sides]
-    times = [side[0] for side, _ in sides if side is not None]
-    return {"event": number, "time_s": min(times), "this": texts[0], "other": texts[1]}
-
-
-def _print_parting(
-    found: Parting, mine: Sequence[Record], yours: Sequence[Record], console: Console
-) -> None:
-    from sim.narrate import narrate
-
-    number = found.number
-    same = f"the same up to event {number - 1}, and then not:" if number else "nothing in common:"
-    console.print(Text(same, style="bold"))
-    first = max(0, number - _AROUND)
-    for at, line in enumerate(narrate(mine, first=first, last=number), first):
-        console.print(f"  #{at} {line}", markup=False, style="dim")
-    for sign, style, records in (("-", "red", mine), ("+", "green", yours)):
-        lines = list(narrate(records, first=number, last=number + _AROUND))
-        for at, line in enumerate(lines, number):
-            console.print(Text(f"{sign} #{at} {line} [task {records[at][2]}]", style=style))
-        if not lines:
-            console.print(Text(f"{sign} has ended", style=style))

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from sim.cli_input import ENGINES, BadInput, integer, one_of
+from sim.cli_input import BadInput, integer, one_of
 from sim.conformance import SUITES, VERDICTS, Result, Test, Verdict, collect, run
 from sim.conformance_pool import MissingPackageError
 
@@ -54,7 +54,7 @@ def read_options(
         raise BadInput("-k", pattern, problem)
     return ConformanceOptions(
         tests=tests,
-        engine=one_of("--engine", engine, ENGINES),
+        engine=one_of("--engine", engine, ("port",)),
         jobs=_cores() if jobs is None else integer("--jobs", jobs, 1, MAX_JOBS),
     )
 

@@ -25,9 +25,6 @@ NOT_APPLICABLE: Mapping[str, str] = {
         "wraps a model in DistributedDataParallel, whose reducer is compiled code over a compiled "
         "process group"
     ),
-    "RpcTest.test_profiler_rpc_key_names": (
-        "skipped by PyTorch itself on Linux (pytorch/pytorch#125365)"
-    ),
     "TensorPipeAgentRpcTest"
     ".test_dynamic_rpc_existing_rank_can_communicate_with_new_rank_cuda": "needs two CUDA devices",
 }

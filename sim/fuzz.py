@@ -49,6 +49,8 @@ from sim.watch import Comparer, Diverged, Divergence, Recorder, watching
 REPEAT_EVERY = 50
 #: steps of the scheduler that a scenario may take; the largest takes some thousands
 MAX_STEPS = 400_000
+#: frames that are kept of each step of a run that is run again; `squall replay` keeps more
+_DEPTH = 6
 #: seconds of real time that a scenario may take
 TIMEOUT_S = 60.0
 #: scenarios that a process is given at a time
@@ -161,11 +163,12 @@ def play(scenario: Scenario, *, times: int = 1) -> Run:
         played, divergence = _run_once(scenario), None
         digests = []
     else:
-        first = Recorder()
+        first = Recorder(depth=_DEPTH)
         with watching(first):
             played = _run_once(scenario)
         digests = [played.cluster.trace.digest()]
         divergence = _run_again(scenario, first)
+        first.steps.clear()  # what is left of the run refers to it in circles
         if divergence is None:
             digests.append(digests[0])
     return Run(

@@ -214,6 +214,17 @@ def _context_came_back(program: Program, step: Step | None, difference: Differen
     )
 
 
+def _process_death(program: Program, step: Step | None, difference: Difference) -> bool:
+    died = "the connection to worker" in difference.torch or "is not connected" in difference.torch
+    return _fails(program) and (
+        (
+            difference.kind == "death"
+            and ("SIGSEGV" in difference.torch or "SIGABRT" in difference.torch)
+        )
+        or died
+    )
+
+
 def _counts_after_a_failure(program: Program, step: Step | None, difference: Difference) -> bool:
     return difference.kind == "messages" and (_fails(program) or _hangs(program))
 
@@ -249,6 +260,7 @@ RULES: tuple[Rule, ...] = (
     Rule("type-requests", _type_requests),
     Rule("reference-lost-with-its-message", _reference_lost),
     Rule("pass-left-behind", _pass_left_behind),
+    Rule("process-death", _process_death),
     Rule("context-came-back", _context_came_back),
     Rule("counts-after-a-failure", _counts_after_a_failure),
 )

@@ -16,7 +16,7 @@ from real import tracing
 from sim.timeline.flows import calls_of, flows_of, tasks_of
 from sim.timeline.palette import GRADIENT, message_name
 from sim.timeline.recording import Recording, recording
-from sim.timeline.work import FUNCTION, NODE, PASS, REPLY, spans_of
+from sim.timeline.spans import FUNCTION, NODE, PASS, REPLY, spans_of
 
 #: the thread of a worker that stands for what arrives and starts no task
 ARRIVALS = 0

@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 
 from model.checks import check, named_property
 from model.run import Violation
-from model.smaller import chunks, fewer_workers, smaller, with_workers
+from model.simpler import chunks
+from model.smaller import fewer_workers, smaller, with_workers
 from sim.fuzz import play, quiet
 from sim.plan import GROUPS, NO_FAULTS, AnyFault, Plan, Schedule
 from sim.plan_file import PlanError, check_plan

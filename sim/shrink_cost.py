@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from model.smaller import complexity, size
+from model.simpler import complexity, size
 from sim.latency import parse_latency
 from sim.plan import AnyFault, Hold, MessageFault, Plan, Selector, draws
 from sim.scenario_file import SavedScenario

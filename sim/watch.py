@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +29,7 @@ DEPTH = 24
 #: files whose frames say how a step was noted, not who took it
 _HERE = ("sim/watch.py", "sim/trace.py", "sim/streams.py", "/random.py")
 
-#: where a step was taken: code and line of each frame, the innermost first
+#: where a step was taken: code and instruction of each frame, the innermost first
 Stack = tuple[tuple[CodeType, int], ...]
 
 
@@ -105,32 +106,37 @@ class Step(NamedTuple):
 
 
 class Recorder(Watcher):
-    """Keeps the steps of a run."""
+    """Keeps the steps of a run.
 
-    def __init__(self) -> None:
+    ``depth``: frames of each step's stack that are kept, the innermost. Nothing else costs as
+    much here.
+    """
+
+    def __init__(self, *, depth: int = DEPTH) -> None:
         super().__init__()
         self.steps: list[Step] = []
+        self.depth = depth
         self._stacks: dict[Stack, Stack] = {}
 
     def event(self, record: tuple[Any, ...]) -> None:
         time_s, worker, task, type, values = record
-        self._step(Step(time_s, ("event", worker, task, type.name, values), self._stack()))
+        self._step(time_s, ("event", worker, task, type.name, values))
 
     def draw(self, name: object, value: object) -> None:
         time_s = self.runtime.now() if self.runtime is not None else 0.0
-        self._step(Step(time_s, ("draw", name, value), self._stack()))
+        self._step(time_s, ("draw", name, value))
 
-    def _step(self, step: Step) -> None:
-        self.steps.append(step)
+    def _step(self, time_s: float, what: tuple[Any, ...]) -> None:
+        self.steps.append(Step(time_s, what, self._stack()))
 
     def _stack(self) -> Stack:
         """Where the running code is; equal stacks are one object."""
         frames: list[tuple[CodeType, int]] = []
-        frame: FrameType | None = sys._getframe(2)
-        while frame is not None and len(frames) < DEPTH:
+        frame: FrameType | None = sys._getframe(3)
+        while frame is not None and len(frames) < self.depth:
             code = frame.f_code
             if frames or not code.co_filename.endswith(_HERE):
-                frames.append((code, frame.f_lineno))
+                frames.append((code, frame.f_lasti))
             frame = frame.f_back
         stack = tuple(frames)
         return self._stacks.setdefault(stack, stack)
@@ -176,29 +182,34 @@ class Diverged(BaseException):
 
 
 class Comparer(Recorder):
-    """Compares a run with the steps of an earlier one, and stops it where they part."""
+    """Compares a run with the steps of an earlier one, and stops it where they part.
+
+    It keeps no steps, and looks at a stack only where the runs part.
+    """
 
     def __init__(self, first: Sequence[Step]) -> None:
         super().__init__()
         self._first = first
+        self._count = 0
         self._events = 0
         self._over = False
 
-    def _step(self, step: Step) -> None:
+    def _step(self, time_s: float, what: tuple[Any, ...]) -> None:
         if self._over:
             return
-        number = len(self.steps)
+        number = self._count
         one = self._first[number] if number < len(self._first) else None
-        if one is not None and one.what == step.what and one.time_s == step.time_s:
-            self.steps.append(step)
-            self._events += step.what[0] == "event"
+        if one is not None and one.what == what and one.time_s == time_s:
+            self._count += 1
+            self._events += what[0] == "event"
             return
         self._over = True
-        self.stop(Diverged(Divergence(number, one, step, self._events)))
+        other = Step(time_s, what, self._stack())
+        self.stop(Diverged(Divergence(number, one, other, self._events)))
 
     def finish(self) -> None:
         """Raises :class:`Diverged` if the second run has ended before the first."""
-        number = len(self.steps)
+        number = self._count
         if not self._over and number < len(self._first):
             raise Diverged(Divergence(number, self._first[number], None, self._events))
 
@@ -208,9 +219,15 @@ def stack_lines(step: Step | None) -> list[str]:
     if step is None:
         return []
     return [
-        f'File "{code.co_filename}", line {line}, in {code.co_name}'
-        for code, line in reversed(step.stack)
+        f'File "{code.co_filename}", line {_line(code, at)}, in {code.co_name}'
+        for code, at in reversed(step.stack)
     ]
+
+
+def _line(code: CodeType, at: int) -> int:
+    """The line of an instruction, given its place in bytes: two for each one."""
+    positions = next(islice(code.co_positions(), max(at, 0) // 2, None), (None,))
+    return positions[0] or code.co_firstlineno
 
 
 def _said(step: Step | None) -> str:
@@ -218,8 +235,8 @@ def _said(step: Step | None) -> str:
         return "ended"
     if not step.stack:
         return str(step)
-    code, line = step.stack[0]
-    return f"{step} ({os.path.basename(code.co_filename)}:{line} in {code.co_name})"
+    code, at = step.stack[0]
+    return f"{step} ({os.path.basename(code.co_filename)}:{_line(code, at)} in {code.co_name})"
 
 
 def _side(step: Step | None) -> dict[str, Any] | None:

@@ -31,7 +31,7 @@ MUTANTS = (
         "\n            graph_task.set_exception(error)",
         new="if error is not None and self._graph_task is not None:"
         "\n            self._graph_task.set_exception(error)",
-        needs="E",
+        needs="PE",
         unseen="programs give up a context in which a fault has failed a pass",
     ),
     Mutant(
@@ -345,7 +345,7 @@ MUTANTS = (
         place="autograd.dist_engine:DistEngine.cleanup_backward_pass",
         old="if context.has_graph_task(graph_task):",
         new="if context._graph_task is not None:",
-        needs="EX",
+        needs="PEX",
         unseen="programs give up a context in which a fault has failed a pass",
     ),
     Mutant(

@@ -166,7 +166,7 @@ MUTANTS = (
         old="if isinstance(rref, UserRRef) and rref.deleted:",
         new="if False:",
         needs="Q",
-        unseen="no program uses a reference while its worker shuts RPC down; properties/test_rref.py does",
+        unseen="a user is deleted as its worker shuts down, after which all calls fail",
     ),
     Mutant(
         name="fetched-after-delete",
@@ -176,7 +176,7 @@ MUTANTS = (
         old="if self.deleted:",
         new="if False:",
         needs="Q",
-        unseen="no program uses a reference while its worker shuts RPC down; properties/test_rref.py does",
+        unseen="a user is deleted as its worker shuts down, after which all calls fail",
     ),
     Mutant(
         name="parent-not-kept",
@@ -447,7 +447,7 @@ MUTANTS = (
         old="            context.clear_pending_rrefs()",
         new="            pass",
         needs="X",
-        unseen="every request is read by a task of its own, which begins to collect anew",
+        unseen="each request has a task of its own, and what it collects ends with it",
     ),
     Mutant(
         name="forks-of-late-replies-kept",

@@ -15,6 +15,7 @@ coordinator.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import importlib
 import importlib.util
@@ -106,6 +107,7 @@ def _be_worker(
         os.dup2(err, 2)
         os.close(out)
         os.close(err)
+        faulthandler.enable()
         module, _, name = request["entry"].partition(":")
         getattr(importlib.import_module(module), name)(link, request)
     except BaseException:

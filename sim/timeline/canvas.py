@@ -246,6 +246,7 @@ class Canvas:
             low, high = min(lanes, default=0) - 0.7, max(lanes, default=0) + 0.7
             if last is not None:
                 low, high = -0.7, last + 0.7
+                base["meta"]["height"] = min(round((high - low) * 34 + 150), 900)
             if window is not None and window < len(lanes):
                 low, high = -0.7, window - 0.5
                 self.note(

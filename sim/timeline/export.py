@@ -8,7 +8,7 @@ import networkx as nx
 
 from sim.timeline.passes import Pass, Place, joint_graph, passes
 from sim.timeline.recording import Recording, recording
-from sim.timeline.work import short_name
+from sim.timeline.spans import short_name
 
 _SHAPES = {
     "root": "star",

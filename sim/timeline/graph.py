@@ -34,7 +34,7 @@ from sim.timeline.passes import (
     start,
 )
 from sim.timeline.recording import Recording, recording
-from sim.timeline.work import short_name
+from sim.timeline.spans import short_name
 
 #: stops of the slider, and node colours in all of them together
 STOPS_MOST = 120

@@ -105,6 +105,8 @@
     // The page says in words what a figure on its own says in its title.
     layout.margin = { ...layout.margin, t: Math.max(30, layout.margin.t - (layout.meta.clock === "none" ? 50 : notes.length ? 44 : 26)) };
     delete layout.title;
+    figure.style.height = "";
+    if (layout.meta.height > figure.clientHeight) figure.style.height = layout.meta.height + "px";
     layout.autosize = true;
     layout.uirevision = page.view + page.clock;
     Plotly.purge(figure);
