@@ -113,9 +113,10 @@ def _calls(run: Run) -> Iterator[Violation]:
             continue
         outcome = records[end][4][2]
         if outcome != "timeout" and (outcome == "ok") != (error is None):
-            # A worker with a time of its own may come to a broken connection after the answer.
+            # That a connection broke may be told, or come to be noticed, after the answer came.
             broken = outcome == "error" and bool(faults)
-            if broken and (_unanswered(run, key, end) or key[0] in own_time(run)):
+            late = bool(faults.counts["corrupt"] or faults.gone) or key[0] in own_time(run)
+            if broken and (late or _unanswered(run, key, end)):
                 continue
             expected = "ok" if error is None else f"the error {error!r}"
             what = "an outcome did not reach the caller"

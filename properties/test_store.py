@@ -94,9 +94,10 @@ def test_no_kill_loses_a_printed_failure(tmp_path: Path, monkeypatch: pytest.Mon
                 _campaign(told, first=number * 20)
             finally:
                 os._exit(0)
-        while not told.exists():
+        # Some are killed on the way to their first failure, others after one or two of them.
+        while not told.exists() or told.read_text().count("\n") < number % 3:
             time.sleep(0.001)
-        time.sleep(moments.uniform(0.0, 0.3))
+        time.sleep(moments.uniform(0.0, 0.1))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         *lines, _ = told.read_text().split("\n")  # what has no end was not printed

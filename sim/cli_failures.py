@@ -16,6 +16,9 @@ from sim.cli_input import BadInput
 if TYPE_CHECKING:
     from sim.store import Kept
 
+#: characters of what broke
+_MOST_SHOWN = 100
+
 EPILOG = """\
 [bold]Examples[/bold]
 
@@ -50,17 +53,20 @@ def failures(
         console.print(f"no failure is kept in {place.folder}")
         return
     console.print(_table(found))
+    console.print("size: workers/operations/faults")
     console.print("squall replay NAME runs one again, squall shrink NAME makes it smaller")
 
 
 def _table(found: list[Kept]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("name", "found", "by", "seed", "workers", "operations", "faults", "what broke"):
-        table.add_column(name, overflow="fold", no_wrap=name in ("name", "seed"))
+    for name in ("name", "found", "by", "seed", "size"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("what broke", overflow="fold")
     for kept in found:
-        when = datetime.fromtimestamp(kept.found_at).isoformat(" ", "minutes")
+        when = datetime.fromtimestamp(kept.found_at).strftime("%m-%d %H:%M")
         seed = f"{kept.seed} {kept.profile or ''}".rstrip()
-        broke = Text(f"{kept.property}: {kept.what}", style="red")
-        numbers = ("" if n is None else str(n) for n in (kept.workers, kept.operations))
-        table.add_row(kept.name, when, kept.found_by, seed, *numbers, str(kept.faults), broke)
+        what = (kept.what or "")[:_MOST_SHOWN]
+        broke = Text(f"{kept.property}: {what}", style="red")
+        size = "/".join("-" if n is None else str(n) for n in (kept.workers, kept.operations))
+        table.add_row(kept.name, when, kept.found_by, seed, f"{size}/{kept.faults}", broke)
     return table

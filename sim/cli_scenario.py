@@ -27,6 +27,7 @@ def read_scenario(
     ``faults``: the profile that draws a seed's faults, or a file with a plan, which takes the
     place of the scenario's own. ``mutant``: a bug to plant. Raises :class:`BadInput`.
     """
+    from model.program import computation_of
     from sim.plan import NO_FAULTS
     from sim.scenario_file import Expected
 
@@ -44,6 +45,8 @@ def read_scenario(
             expected = Expected(mutant=saved.expected.mutant)
             plan = _plan(file, saved.workers)
             saved = replace(saved, faults=plan, profile=None, expected=expected)
+            if saved.program is not None and plan:
+                saved = replace(saved, program=computation_of(saved.program), linger=False)
     if mutant is not None:
         saved = _with_mutant(saved, mutant)
     if device is not None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from model.program import computation_of
 from model.run import Record
 from real.tracing import MESSAGE_DELIVERED, MESSAGE_SENT
 from sim.faults_log import concrete as concrete_plan
@@ -23,6 +24,9 @@ from sim.scenario_file import NetworkSpec, SavedScenario
 def concrete(saved: SavedScenario) -> Iterator[SavedScenario]:
     """Scenarios that should make the same run as ``saved`` with fewer random draws or none, those
     with none first."""
+    assert saved.program is not None, "a script's choices cannot be written down"
+    # What goes on beside the computation is not for runs in which things go wrong.
+    saved = replace(saved, program=computation_of(saved.program))
     played = _run(saved)
     log = played.cluster.schedule_log
     schedule = log.schedule() if log is not None else None
@@ -45,7 +49,7 @@ def concrete(saved: SavedScenario) -> Iterator[SavedScenario]:
 
 def _run(saved: SavedScenario) -> ProgramRun:
     """A run as a campaign does one under faults, with a log of its order."""
-    assert saved.program is not None, "a script's choices cannot be written down"
+    assert saved.program is not None
     return run_with_faults(
         saved.program,
         saved.faults,

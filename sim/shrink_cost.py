@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from model.simpler import complexity, size
 from sim.latency import parse_latency
-from sim.plan import AnyFault, Hold, MessageFault, Plan, Selector, draws
+from sim.plan import AnyFault, Hold, MessageFault, Plan, Schedule, Selector, draws
 from sim.scenario_file import SavedScenario
 
 #: what counts for a deviation that is drawn and so may be any number of them
@@ -47,7 +47,7 @@ def cost(saved: SavedScenario) -> Cost:
     program = saved.program
     values = 0 if program is None else complexity(program)
     values += sum(_value(item) for _, _, item in saved.faults.items())
-    values += saved.seed != 0
+    values += (saved.seed != 0) + (saved.faults.schedule != Schedule())
     values += saved.network.latency != "0"
     parts = (saved.workers or 0) if program is None else size(program)
     return Cost(_deviations(saved), parts, values)

@@ -148,3 +148,4 @@ class TraceWriter(Tracer):
         """Write nothing more."""
         self.enabled = False
         del self.emit
+        self.trace = Trace()

@@ -31,6 +31,7 @@ from real.ids import ContextId
 
 if TYPE_CHECKING:
     from real.autograd.graph_task import Edge
+    from real.autograd.profiled_pass import Evaluate
     from real.rpc.profiling import LegacyProfiler
     from real.worker import Worker
 
@@ -381,7 +382,7 @@ class DistEngine:
         queue = ReadyQueue()
         queue.push(node_task, increment_outstanding_tasks)
         del node_task  # it would keep gradients alive
-        evaluate_function = self._engine.evaluate_function
+        evaluate_function: Evaluate = self._engine.evaluate_function
         if graph_task.profiler is not None:
             evaluate_function = in_ranges(graph_task.profiler, evaluate_function)
         outstanding = graph_task.outstanding
