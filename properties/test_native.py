@@ -3,6 +3,7 @@ nothing is left of it."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -160,6 +161,23 @@ def test_nothing_outlives_a_coordinator_that_is_killed() -> None:
         coordinator.send_signal(signal.SIGKILL)
         coordinator.wait()
     assert _wait(lambda: not _marked(mark)), "these are left: " + str(_marked(mark))
+
+
+def test_a_script_prints_the_same_on_both_engines() -> None:
+    said = {}
+    for engine in ("port", "torch"):
+        script = ROOT / "examples" / "rref_sharing.py"
+        words = ["run", str(script), "--engine", engine, "--json", "--workers", "2", "--steps", "2"]
+        done = subprocess.run(
+            [sys.executable, "-m", "sim.cli", *words], cwd=ROOT, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert report["outcome"] == "ok" and report["engine"] == engine
+        said[engine] = re.findall(r"^step .*$", done.stderr, re.M), report["workers"]
+        assert report["leaked"] == {"rrefs": 0, "contexts": 0}
+    assert len(said["port"][0]) == 2
+    assert said["port"] == said["torch"]
 
 
 def _wait(holds: object, seconds: float = 60.0) -> bool:

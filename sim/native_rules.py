@@ -94,7 +94,7 @@ def _call_under_no_grad(program: Program, step: Step | None, difference: Differe
 
 
 def _gradient_stolen(program: Program, step: Step | None, difference: Difference) -> bool:
-    return (
+    return (difference.kind == "aside" and difference.where == "views of one gradient") or (
         difference.kind == "gradient"
         and step is not None
         and sum(backward.times for backward in step.backwards) > 1

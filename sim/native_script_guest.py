@@ -15,14 +15,16 @@ import traceback
 import types
 from typing import Any, NoReturn
 
-import torch
-import torch.distributed as dist
+import torch.distributed.rpc
 import torch.multiprocessing
-from torch.distributed.rpc import backend_registry
 
 from real.native.here import Here, debug_info
 
 _EPOCH_S = 1_700_000_000.0
+# Modules of torch's of which names are replaced, or used that their stubs do not know.
+_distributed: Any = torch.distributed
+_multiprocessing: Any = torch.multiprocessing
+_registry: Any = torch.distributed.rpc.backend_registry
 
 
 class ScriptGuest:
@@ -72,15 +74,18 @@ class ScriptGuest:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         random.seed(repr((role["seed"], role["number"])))
-        backend_registry.init_backend = here.init_backend  # type: ignore[assignment]
+        _registry.init_backend = here.init_backend
         handlers = sys.modules["torch.distributed.rendezvous"].__dict__["_rendezvous_handlers"]
         for scheme in ("env", "tcp", "file"):
             handlers[scheme] = _meet
-        torch.multiprocessing.spawn = self._spawn  # type: ignore[assignment]
-        time.sleep = here.sleep
-        time.time = lambda: _EPOCH_S + here.now()
-        for name in ("monotonic", "perf_counter"):
-            setattr(time, name, here.now)
+        _multiprocessing.spawn = self._spawn
+        substitutes = {
+            "sleep": here.sleep,
+            "time": lambda: _EPOCH_S + here.now(),
+            "monotonic": here.now,
+            "perf_counter": here.now,
+        }
+        vars(time).update(substitutes)
 
     def _run(self, role: dict[str, Any]) -> None:
         spawned = role["call"] is not None
@@ -115,14 +120,14 @@ class ScriptGuest:
         failed = self.here.ask("spawn", call, nprocs)
         if failed is not None:
             number, text = failed
-            raise torch.multiprocessing.ProcessRaisedException(
+            raise _multiprocessing.ProcessRaisedException(
                 f"\n\n-- Process {number} terminated with the following error:\n{text}", number, 0
             )
 
 
 def _meet(url: str, *args: Any, **kwargs: Any) -> Any:
     """A rendezvous in which nobody meets: the coordinator knows who belongs to a group."""
-    yield dist.HashStore(), -1, -1
+    yield _distributed.HashStore(), -1, -1
 
 
 def _told(error: BaseException) -> dict[str, str]:

@@ -32,7 +32,6 @@ MUTANTS = (
         new="if error is not None and self._graph_task is not None:"
         "\n            self._graph_task.set_exception(error)",
         needs="PE",
-        unseen="programs give up a context in which a fault has failed a pass",
     ),
     Mutant(
         name="graph-task-not-reset",
@@ -346,7 +345,6 @@ MUTANTS = (
         old="if context.has_graph_task(graph_task):",
         new="if context._graph_task is not None:",
         needs="PEX",
-        unseen="programs give up a context in which a fault has failed a pass",
     ),
     Mutant(
         name="half-fed-nodes-ignored",
