@@ -2,9 +2,10 @@
 
 The protocol assumes that no process ends and that no way stays closed for longer than its retries.
 Beyond that an owner may keep a value for a user that will never be heard of again, or a user a
-reference for a child. Such a leftover is accepted only where the events show one of the causes
-below for that very reference; everything else that is left is a violation. A test makes each
-exception happen (properties/test_checks_faults.py) and fails when one is not needed any more.
+reference for a child; and a context stays where the only way to it ended. Such a leftover is
+accepted only where the events show one of the causes below for that very reference or context;
+everything else that is left is a violation. A test makes each exception happen
+(properties/test_checks_faults.py) and fails when one is not needed any more.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from model.faulted import RETRIES, Faults
+from model.faulted import RETRIES, Faults, faults_of
 from model.rref import Fork, Protocol, Stage, Value
 from model.run import Run
 from real import tracing
@@ -53,6 +54,11 @@ ENDED_OWNER = Excuse(
     "the reference is to a value of an earlier process of the owner's rank, which its ids do not "
     "tell: the new process waits for a creation that was before its time",
 )
+ENDED_FORWARDER = Excuse(
+    "ended forwarder",
+    "a worker that had heard of the release ended before the next one, which it told, had: a "
+    "release is passed on by whoever hears of it, and nobody else knows who is behind",
+)
 HELD_PARENT = Excuse("held parent", "a child that is excused itself keeps it")
 
 EXCEPTIONS: tuple[Excuse, ...] = (
@@ -62,6 +68,7 @@ EXCEPTIONS: tuple[Excuse, ...] = (
     UNHEARD_ACCEPT,
     ENDED_CREATOR,
     ENDED_OWNER,
+    ENDED_FORWARDER,
     HELD_PARENT,
 )
 
@@ -158,3 +165,19 @@ class Excuses:
     def _lost(self, fork: Fork) -> bool:
         n = self._carrier(fork)
         return n is not None and self.run.records[n][4][0] in self.faults.dropped
+
+
+def excuse_of_context(run: Run, worker: int, context: int) -> Excuse | None:
+    """Why a worker may still have a context at the end of a run; None: it may not."""
+    records = run.records
+    faults = faults_of(run)
+    told = {
+        records[n][1]
+        for n in run.of(tracing.KNOWN_WORKER_ADDED)
+        if records[n][4] == (context, worker)
+    }
+    for n in run.of(tracing.CONTEXT_RELEASED):
+        _, other, _, _, (released,) = records[n]
+        if released == context and other in told and faults.gone_after(other, n):
+            return ENDED_FORWARDER
+    return None

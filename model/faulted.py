@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from functools import cached_property
 
 from model.run import Run
 from real import tracing
@@ -72,10 +71,13 @@ EXPLAINED = re.compile(
 
 
 class Faults:
-    """The faults of a run. Numbers are those of events."""
+    """The faults of a run. Numbers are those of events.
+
+    Does not refer to the run, which refers to this: a cycle would keep all its events until
+    somebody looks for garbage.
+    """
 
     def __init__(self, run: Run) -> None:
-        self.run = run
         self.injected = run.of(tracing.FAULT_INJECTED)
         #: how often each kind was injected
         self.counts: Counter[str] = Counter(run.records[n][4][0] for n in self.injected)
@@ -94,11 +96,15 @@ class Faults:
                 self.back.setdefault(worker, []).append(n)
             if kind in _HARD:
                 hard.append(n)
-        if self.injected and not self._light():
-            hard += self._failed_calls()
-            hard += self._exhausted()
+        if self.injected and not self._light(run):
+            hard += _failed_calls(run)
+            hard += _exhausted(run)
         #: when something was hit that nothing made good, in order
         self.hard = sorted(hard)
+        #: by the number of a copy of a message: the event that says it was lost
+        self.dropped: dict[int, int] = {
+            run.records[n][4][0]: n for n in run.of(tracing.MESSAGE_DROPPED)
+        }
 
     def __bool__(self) -> bool:
         """Whether there were any."""
@@ -113,16 +119,10 @@ class Faults:
         gone = self.gone.get(worker, [])
         return bisect_left(gone, n) < len(gone)
 
-    @cached_property
-    def dropped(self) -> dict[int, int]:
-        """By the number of a copy of a message: the event that says it was lost."""
-        run = self.run
-        return {run.records[n][4][0]: n for n in run.of(tracing.MESSAGE_DROPPED)}
-
-    def _light(self) -> bool:
+    def _light(self, run: Run) -> bool:
         """Whether all that happened is made good long before any call times out: copies, order,
         garbage, and a few losses of what is sent again after a second or two."""
-        records = self.run.records
+        records = run.records
         losses = 0
         for n in self.injected:
             kind, _, _, _, _, type = records[n][4][:6]
@@ -130,44 +130,46 @@ class Faults:
                 losses += 1
             elif kind not in _HARMLESS:
                 return False
-        timeouts = (records[n][4][3] for n in self.run.of(tracing.CALL_STARTED))
+        timeouts = (records[n][4][3] for n in run.of(tracing.CALL_STARTED))
         shortest_s = min((timeout_s for timeout_s in timeouts if timeout_s), default=0.0)
         return losses <= _MOST_LOSSES and shortest_s >= _LONG_S
 
-    def _failed_calls(self) -> list[int]:
-        """Calls that are not sent again and that ended without the answer of their handler."""
-        records = self.run.records
-        types: dict[tuple[int, int], str] = {}
-        for n in self.run.of(tracing.CALL_STARTED):
-            types[records[n][1], records[n][4][0]] = records[n][4][2]
-        failed = [
-            n
-            for n in self.run.of(tracing.CALL_ENDED)
-            if records[n][4][2] != "ok"
-            and types.get((records[n][1], records[n][4][0])) not in RETRIES
-        ]
-        if not failed:
-            return []
-        refused = {
-            (records[n][4][0], records[n][4][2]): n
-            for n in self.run.of(tracing.HANDLER_ENDED)
-            if records[n][4][3] is not None
-        }
-        return [
-            n
-            for n in failed
-            if records[n][4][2] == "timeout"
-            or refused.get((records[n][1], records[n][4][0]), n) >= n
-        ]
 
-    def _exhausted(self) -> list[int]:
-        """The last tries of what is sent again: if they fail, nobody tries any more."""
-        records = self.run.records
-        return [
-            n
-            for n in self.run.of(tracing.CALL_RETRIED)
-            if records[n][4][2] >= RETRIES.get(records[n][4][1], 0)
-        ]
+def _failed_calls(run: Run) -> list[int]:
+    """Calls that are not sent again and that ended without the answer of their handler."""
+    records = run.records
+    types: dict[tuple[int, int], str] = {}
+    for n in run.of(tracing.CALL_STARTED):
+        types[records[n][1], records[n][4][0]] = records[n][4][2]
+    failed = [
+        n
+        for n in run.of(tracing.CALL_ENDED)
+        if records[n][4][2] != "ok"
+        and types.get((records[n][1], records[n][4][0])) not in RETRIES
+    ]
+    if not failed:
+        return []
+    refused = {
+        (records[n][4][0], records[n][4][2]): n
+        for n in run.of(tracing.HANDLER_ENDED)
+        if records[n][4][3] is not None
+    }
+    return [
+        n
+        for n in failed
+        if records[n][4][2] == "timeout"
+        or refused.get((records[n][1], records[n][4][0]), n) >= n
+    ]
+
+
+def _exhausted(run: Run) -> list[int]:
+    """The last tries of what is sent again: if they fail, nobody tries any more."""
+    records = run.records
+    return [
+        n
+        for n in run.of(tracing.CALL_RETRIED)
+        if records[n][4][2] >= RETRIES.get(records[n][4][1], 0)
+    ]
 
 
 class Indefinite:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 from model.check_faults import RECOVERY, TIMEOUTS
 from model.check_rrefs import CONTEXTS, RREFS
@@ -15,10 +16,11 @@ from model.faulted import explained, faults_of
 from model.recovery import Recovery, recovery_outcome, recovery_program
 from model.run import Run
 from real import tracing
+from real.autograd import api as dist_autograd
 from real.rpc import api as rpc
 from real.runtime import current_worker
 from sim.cluster import Cluster
-from sim.plan import Crash, Delay, Drop, Fail, Plan
+from sim.plan import Crash, Delay, Drop, Fail, Moment, Plan
 from sim.program_faults import run_with_faults
 
 Main = Callable[[], Any]
@@ -59,6 +61,14 @@ def hand_on(to: str, rref: Any) -> None:
 
 def fetch(rref: Any) -> Any:
     return rref.to_here()
+
+
+def double(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor * 2
+
+
+def relay(tensor: torch.Tensor) -> torch.Tensor:
+    return rpc.rpc_sync("worker2", double, args=(tensor,))
 
 
 def make() -> str:
@@ -138,6 +148,20 @@ def ended_owner() -> Run:
     return play(plan, {0: main})
 
 
+def ended_forwarder() -> Run:
+    """A worker hears of a release, and ends before the worker behind it does."""
+    plan = Plan(
+        messages=(Drop(types=("CLEANUP_AUTOGRAD_CONTEXT_REQ",), src=1, dst=2),),
+        workers=(Crash(worker=1, moment=Moment(event="context_released", worker=1)),),
+    )
+
+    def main() -> None:
+        with dist_autograd.context():
+            rpc.rpc_sync("worker1", relay, args=(torch.ones(2, requires_grad=True),))
+
+    return play(plan, {0: main})
+
+
 SCENARIOS: dict[str, Callable[[], Run]] = {
     "lost fork": lost_fork,
     "ended user": ended_user,
@@ -146,6 +170,7 @@ SCENARIOS: dict[str, Callable[[], Run]] = {
     "held parent": unheard_acceptance,
     "ended creator": ended_creator,
     "ended owner": ended_owner,
+    "ended forwarder": ended_forwarder,
 }
 
 
@@ -153,11 +178,12 @@ SCENARIOS: dict[str, Callable[[], Run]] = {
 def test_an_exception_is_needed_and_is_enough(excuse: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run = SCENARIOS[excuse.name]()
     assert list(RREFS.check(run)) == []
-    assert excuse.name in run.excuses
     assert list(CONTEXTS.check(run)) == []
+    assert excuse.name in run.excuses
     # Without any exception it is a violation: the day it is not, the exception can go.
     monkeypatch.setattr("model.check_rrefs.Excuses.of", lambda self, left: None)
-    assert [violation.property for violation in RREFS.check(run)]
+    monkeypatch.setattr("model.check_rrefs.excuse_of_context", lambda *_: None)
+    assert [*RREFS.check(run), *CONTEXTS.check(run)]
 
 
 def test_what_was_not_hit_has_no_excuse() -> None:

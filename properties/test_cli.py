@@ -91,7 +91,7 @@ def write(path: Path, text: str, body: str = "pass") -> str:
         ),
         (
             ["examples/pipeline.py", "--engine", "none"],
-            "--engine: expected port, got 'none'",
+            "--engine: expected port or torch, got 'none'",
         ),
         (
             ["examples/pipeline.py", "--workers"],

@@ -30,7 +30,7 @@ from model.features import FEATURES, features
 from model.generator import generate
 from model.hangs import explain
 from model.interpreter import interpret
-from model.program import Program
+from model.program import Program, computation_of
 from model.run import Run, Violation
 from model.sometimes import SITUATIONS, sometimes
 from real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
@@ -145,8 +145,12 @@ def scenario_of(seed: int, given: Given = Given()) -> Scenario:  # noqa: B008 - 
         linger=world.random() < _LINGERING,
     )
     if given.plan:
-        plan = fitting(given.plan, program.workers)
-        scenario = scenario._replace(plan=plan, linger=False)
+        # What workers exchange beside it would not be run (sim/program_faults.py).
+        scenario = scenario._replace(
+            program=computation_of(program),
+            plan=fitting(given.plan, program.workers),
+            linger=False,
+        )
     return scenario
 
 

@@ -1,17 +1,21 @@
 // Whether every other thread of this process is blocked.
 //
-// A thread is blocked when the kernel says that it sleeps (state S) and it has not run since. One
-// look at all threads is not enough: A may wake B after B was looked at, and sleep when A is. So
-// each is looked at in this order: how often it has been scheduled, its state, and again how often.
-// If no count changed and all slept, then all slept at the moment between the last look at a state
-// and the first second count: a thread that slept when looked at, and was not scheduled by its
-// second count, slept in between. Nothing but a clock, a signal or this thread can wake it then.
+// A thread is blocked when the kernel says that it sleeps (state S) and it does not run. The state
+// alone does not say so: a thread that is about to sleep has it while it still runs, and may find
+// that there is no need to. And one look at all threads is not enough: A may wake B after B was looked
+// at, and sleep when A is. So each is looked at in this order: how long it has run so far, its state,
+// and again how long. The clock of a thread goes on, in nanoseconds, exactly while it is on a
+// processor. If none went on and all slept, then all were blocked at the moment between the last look
+// at a state and the first second reading: nothing but a clock, a signal or this thread can wake
+// one then.
 #pragma once
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <ctime>
 
 #include <cstdio>
 #include <cstdlib>
@@ -22,8 +26,7 @@ namespace squall {
 
 class Quiet {
  public:
-  // For the thread that will ask. Counts are those of /proc/self/task/*/schedstat, or of the
-  // context switches in .../status where the kernel keeps no schedstat.
+  // For the thread that will ask, by its id.
   explicit Quiet(long self) : self_(self) {}
 
   ~Quiet() {
@@ -36,7 +39,7 @@ class Quiet {
       return false;
     }
     for (auto& thread : threads_) {
-      if (!scheduled(thread, thread.before)) {
+      if (!ran(thread, thread.before)) {
         return relist();
       }
     }
@@ -47,8 +50,8 @@ class Quiet {
       }
     }
     for (auto& thread : threads_) {
-      unsigned long long after = 0;
-      if (!scheduled(thread, after)) {
+      long long after = 0;
+      if (!ran(thread, after)) {
         return relist();
       }
       if (after != thread.before) {
@@ -61,9 +64,8 @@ class Quiet {
  private:
   struct Thread {
     int stat = -1;
-    int times = -1;
-    bool is_schedstat = true;
-    unsigned long long before = 0;
+    clockid_t clock = 0;
+    long long before = 0;
   };
 
   // The threads of a process are the links of its directory of tasks, less two of its own.
@@ -80,7 +82,6 @@ class Quiet {
   void forget() {
     for (auto& thread : threads_) {
       ::close(thread.stat);
-      ::close(thread.times);
     }
     threads_.clear();
   }
@@ -105,13 +106,8 @@ class Quiet {
       char path[64];
       std::snprintf(path, sizeof path, "/proc/self/task/%ld/stat", tid);
       thread.stat = ::open(path, O_RDONLY | O_CLOEXEC);
-      std::snprintf(path, sizeof path, "/proc/self/task/%ld/schedstat", tid);
-      thread.times = ::open(path, O_RDONLY | O_CLOEXEC);
-      if (thread.times < 0) {
-        thread.is_schedstat = false;
-        std::snprintf(path, sizeof path, "/proc/self/task/%ld/status", tid);
-        thread.times = ::open(path, O_RDONLY | O_CLOEXEC);
-      }
+      // The clock of a thread by its id, as pthread_getcpuclockid makes it.
+      thread.clock = (~static_cast<clockid_t>(tid) << 3) | 6;
       threads_.push_back(thread);
     }
     ::closedir(directory);
@@ -130,24 +126,13 @@ class Quiet {
     return end == nullptr ? static_cast<char>(0) : end[2];
   }
 
-  bool scheduled(const Thread& thread, unsigned long long& times) {
-    const ssize_t size = ::pread(thread.times, text_, sizeof text_ - 1, 0);
-    if (size <= 0) {
+  // Nanoseconds on a processor; false if there is no such thread any more.
+  static bool ran(const Thread& thread, long long& nanoseconds) {
+    timespec time{};
+    if (::clock_gettime(thread.clock, &time) != 0) {
       return false;
     }
-    text_[size] = 0;
-    if (thread.is_schedstat) {  // nanoseconds on a processor, nanoseconds waiting for one, times
-      return std::sscanf(text_, "%*u %*u %llu", &times) == 1;
-    }
-    unsigned long long voluntary = 0;
-    unsigned long long other = 0;
-    const char* one = std::strstr(text_, "\nvoluntary_ctxt_switches:");
-    const char* two = std::strstr(text_, "\nnonvoluntary_ctxt_switches:");
-    if (one == nullptr || two == nullptr ||
-        std::sscanf(one, "%*s %llu", &voluntary) != 1 || std::sscanf(two, "%*s %llu", &other) != 1) {
-      return false;
-    }
-    times = voluntary + other;
+    nanoseconds = static_cast<long long>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
     return true;
   }
 
