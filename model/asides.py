@@ -116,7 +116,7 @@ _EXPECTED: dict[AsideKind, str] = {
     "freed graph": "[4.0, 8.0]; True",
     "overtaken pass": "True; no error but None; [4.0, 8.0]",
     "released by a hook": "released",
-    "released meanwhile": "released",
+    "released meanwhile": "released; [1.0, 2.0]",
     "leaf context": "[True, True]",
     "hooks in order": "t1 t2 p1 p2 q1 q2 t1 t2 p1 p2 q1 q2; [[1.0, 1.0], [1.0, 1.0]]",
     "grad mode": "[8.0, 16.0]; False",

@@ -32,6 +32,7 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
     counted = run.of(tracing.TABLES_COUNTED)
     quiet = counted[0] if counted else len(records)
     take = protocol.take
+    faulty = bool(faults)
     types = TYPES
     if not run.of(tracing.USER_PENDING):
         types = tuple(type for type in TYPES if type not in REQUEST_TYPES)
@@ -39,7 +40,7 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
         if n > quiet:
             break
         _, worker, task, type, values = records[n]
-        if faults:
+        if faulty:
             if worker in protocol.gone and type is not tracing.FAULT_INJECTED:
                 continue
             protocol.now = n

@@ -144,8 +144,7 @@ def _failed_calls(run: Run) -> list[int]:
     failed = [
         n
         for n in run.of(tracing.CALL_ENDED)
-        if records[n][4][2] != "ok"
-        and types.get((records[n][1], records[n][4][0])) not in RETRIES
+        if records[n][4][2] != "ok" and types.get((records[n][1], records[n][4][0])) not in RETRIES
     ]
     if not failed:
         return []
@@ -157,8 +156,7 @@ def _failed_calls(run: Run) -> list[int]:
     return [
         n
         for n in failed
-        if records[n][4][2] == "timeout"
-        or refused.get((records[n][1], records[n][4][0]), n) >= n
+        if records[n][4][2] == "timeout" or refused.get((records[n][1], records[n][4][0]), n) >= n
     ]
 
 

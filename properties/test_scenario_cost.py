@@ -7,6 +7,9 @@ import sys
 import weakref
 
 from benchmarks import scenario
+from model.checks import PROPERTIES
+from model.interpreter import interpret
+from model.run import Run
 from sim import fuzz
 from sim.garbage import settle
 from sim.program_run import run_program
@@ -24,6 +27,26 @@ def test_a_run_is_freed_without_a_collection() -> None:
             del played
         # Whoever prints how to repeat a test that failed keeps the last one.
         assert [trace() for trace in traces[:2]] == [None, None]
+
+
+def test_a_checked_run_is_freed_without_a_collection() -> None:
+    """What the checks find out is kept with the run, and must not refer back to it."""
+    with fuzz.quiet():
+        settle()
+        for seed in (1, 2, 3):
+            program = fuzz.scenario_of(seed).program
+            played = run_program(program, seed=seed)
+            run = Run(
+                played.cluster.trace.records,
+                program,
+                interpret(program),
+                played.outcome,
+                ended_s=played.cluster.runtime.now(),
+            )
+            assert [v for property in PROPERTIES for v in property.check(run)] == []
+            checked = weakref.ref(run)
+            del run
+            assert checked() is None
 
 
 _TWIN = """

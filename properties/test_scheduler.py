@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import weakref
+from contextvars import ContextVar
+
 import pytest
+from greenlet import getcurrent, greenlet
 
 from real.runtime import current_task
 from sim.scheduler import SimRuntime
@@ -181,3 +187,46 @@ def test_close_runs_the_finally_blocks_of_who_still_waits() -> None:
     runtime.close()
 
     assert log == ["relieved"]
+
+
+_MARK: ContextVar[str] = ContextVar("mark", default="none")
+
+
+def _greenlets(tasks: int) -> list[greenlet]:
+    """Those that so many tasks at a time ran on, each of which found nothing of another one."""
+    found: list[greenlet] = []
+    runtime = SimRuntime()
+
+    def run() -> None:
+        assert _MARK.get() == "none"
+        _MARK.set("left behind")
+        runtime.sleep(1.0)
+        found.append(getcurrent())
+
+    for number in range(tasks):
+        runtime.spawn(run, name=f"task {number}")
+    runtime.run()
+    runtime.close()
+    return found
+
+
+def test_a_closed_runtime_leaves_its_greenlets_to_the_next_and_nothing_else() -> None:
+    first = _greenlets(3)
+    assert len(first) == 3 and set(first) <= set(_greenlets(40))
+    runtime = SimRuntime()
+    kept = weakref.ref(runtime.spawn(runtime.sleep, 1.0, name="last"))
+    runtime.run()
+    runtime.close()
+    del runtime
+    gc.collect()
+    assert kept() is None
+
+
+def test_each_thread_has_greenlets_of_its_own() -> None:
+    here = set(_greenlets(3))
+    there: list[greenlet] = []
+    for _ in range(2):  # the second may be given the number of the first
+        thread = threading.Thread(target=lambda: there.extend(_greenlets(3) + _greenlets(3)))
+        thread.start()
+        thread.join()
+    assert len(there) == 12 and not here & set(there)

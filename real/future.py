@@ -102,7 +102,11 @@ class Future(Generic[T]):
             self._open.pop()
         except IndexError:
             return False
-        self._finish(value, None)
+        self._value = value
+        self.is_done = True
+        # Whoever comes from here on sees that it is done.
+        if self._waiting or self._callbacks:
+            self._tell()
         return True
 
     def try_fail(self, error: BaseException) -> bool:
@@ -111,7 +115,10 @@ class Future(Generic[T]):
             self._open.pop()
         except IndexError:
             return False
-        self._finish(None, error if error.__traceback__ is None else without_frames(error))
+        self.error = error if error.__traceback__ is None else without_frames(error)
+        self.is_done = True
+        if self._waiting or self._callbacks:
+            self._tell()
         return True
 
     def mark_completed(self, value: T = None) -> None:  # type: ignore[assignment]
@@ -130,10 +137,8 @@ class Future(Generic[T]):
                 "a Future can only be marked completed once."
             )
 
-    def _finish(self, value: Any, error: BaseException | None) -> None:
-        self._value = value
-        self.error = error
-        self.is_done = True
+    def _tell(self) -> None:
+        """Wake who waits and call who asked to be called."""
         waiting = self._waiting
         while waiting:
             waiting.pop(0).set()
@@ -144,12 +149,6 @@ class Future(Generic[T]):
                 callback(self)
             except Exception:
                 logger.exception("a callback of %r raised", self)
-
-    def _run(self, callback: Callable[[Future[T]], object]) -> None:
-        try:
-            callback(self)
-        except Exception:
-            logger.exception("a callback of %r raised", self)
 
     # -- looking ------------------------------------------------------------------------
 
@@ -203,7 +202,10 @@ class Future(Generic[T]):
         """Call ``callback(self)`` once complete; now, if it already is."""
         done = self.is_done
         if done:
-            self._run(callback)
+            try:
+                callback(self)
+            except Exception:
+                logger.exception("a callback of %r raised", self)
             return
         callbacks = self._callbacks
         callbacks.append(callback)
@@ -212,7 +214,7 @@ class Future(Generic[T]):
                 callbacks.remove(callback)
             except ValueError:
                 return
-            self._run(callback)
+            self.add_callback(callback)
 
     add_done_callback = add_callback
 
@@ -299,13 +301,13 @@ class Future(Generic[T]):
 
 def completed(value: T, *, runtime: Runtime | None = None, what: object = "") -> Future[T]:
     future: Future[T] = Future(runtime=runtime, what=what)
-    future.mark_completed(value)
+    future.try_complete(value)
     return future
 
 
 def failed(error: BaseException, *, runtime: Runtime | None = None) -> Future[Any]:
     future: Future[Any] = Future(runtime=runtime)
-    future.set_error(error)
+    future.try_fail(error)
     return future
 
 

@@ -55,6 +55,12 @@ def twice_a_leaf_with_hook(kind: str, context_id: int) -> Tensor:
     return leaf * 2
 
 
+def slow_leaf(seconds: float) -> Tensor:
+    """A new leaf of this worker, made in its own time."""
+    sleep(seconds)
+    return _leaf(1, 2)
+
+
 def _fail_once(context_id: int) -> Callable[[Tensor], None]:
     calls: list[None] = []
 
@@ -186,11 +192,13 @@ def released_by_a_hook(to: int) -> str:
 
 
 def released_meanwhile(to: int) -> str:
-    """A context is released by its own worker while another one is at work in a pass."""
+    """A context is released by its own worker while another one is at work, in a pass, which
+    fails, and in a call, whose value arrives although it can be recorded no more."""
     context = autograd._new_context()
     context_id = context._context_id()
     x = _leaf(1, 2)
     loss = rpc.rpc_sync(to, square_with_hook, args=(x, "dawdle", context_id)).sum()
+    late = rpc.rpc_async(to, slow_leaf, args=(SHORT_S,))
 
     def release() -> None:
         sleep(SHORT_S / 2)
@@ -200,7 +208,7 @@ def released_meanwhile(to: int) -> str:
     error = error_of(lambda: autograd.backward(context_id, [loss]))
     current_task().autograd_context_id = -1
     sleep(SHORT_S)
-    return _says_released(error)
+    return f"{_says_released(error)}; {late.wait().tolist()}"
 
 
 def _says_released(error: str) -> str:

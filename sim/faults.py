@@ -95,7 +95,9 @@ class Faults:
         if self._has_moments:
             self._watch(_NETWORK, self._tracer)
         self._probes = make_probes(plan, self._inject)
-        self._clocks = {i.worker: i for i in plan.inner if isinstance(i, ClockSkew)}
+        self._clocks = {
+            i.worker: Clock(i.offset_s, i.rate) for i in plan.inner if isinstance(i, ClockSkew)
+        }
         for at, item in enumerate(plan.inner):
             if isinstance(item, ClockSkew):
                 self._inject("clock_skew", f"inner[{at}]", item.worker, (item.offset_s, item.rate))
@@ -106,11 +108,11 @@ class Faults:
         """Make a new process of that rank subject to the plan."""
         if self._probes:
             self.probe(worker, self._probes.get(rank))
-        skew = self._clocks.get(rank)
-        if skew is not None:
+        clock = self._clocks.get(rank)
+        if clock is not None:
             if self._runtime.clocks is None:
                 self._runtime.clocks = {}
-            self._runtime.clocks[worker] = Clock(skew.offset_s, skew.rate)
+            self._runtime.clocks[worker] = clock
         if self._has_moments:
             self._watch(rank, worker.tracer)
 
@@ -192,6 +194,12 @@ class Faults:
                 processes.slow(worker, 0.0)
             for worker in self._paused:
                 processes.resume(worker)
+        if self._runtime.clocks is not None:
+            now_s = self._runtime.env._now
+            for rank, clock in self._clocks.items():
+                self._clocks[rank] = clock.healed(now_s)
+            for worker, clock in self._runtime.clocks.items():
+                self._runtime.clocks[worker] = clock.healed(now_s)
         if self._tracer.enabled:
             self._tracer.emit(tracing.FAULTS_HEALED)
 

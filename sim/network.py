@@ -236,8 +236,7 @@ class Network(World):
                 # A connection has two ends.
                 self._peers.setdefault((store, dst), {})[src] = None
                 self._peers.setdefault((store, src), {})[dst] = None
-        if self.tracer.enabled:
-            self._sent(copy)
+        self._sent(copy)
         delivery = Delivery(store, copy, now, receiver)
         if verdict is not None:
             self._obey(verdict, delivery, delay_s)

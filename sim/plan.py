@@ -7,8 +7,9 @@ happen at one instant do.
 
 Times are seconds of virtual time, workers are ranks. With ``begin`` "ready" both times and counts
 start when every worker has joined its group; with "launch" when the run starts. At ``heal_s``
-the faults end: from then on messages pass, links are as they were, paused workers go on. What
-has happened stays: a message that was dropped, a worker that crashed and has no restart.
+the faults end: from then on messages pass, links are as they were, paused workers go on, clocks
+run as fast as the others. What has happened stays: a message that was dropped, a worker that
+crashed and has no restart, a clock that is ahead.
 
 How an item decides about a message:
 

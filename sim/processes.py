@@ -26,6 +26,10 @@ class Clock(NamedTuple):
     def shows(self, true_s: float) -> float:
         return true_s * self.rate + self.offset_s
 
+    def healed(self, true_s: float) -> Clock:
+        """It goes on from what it shows then, as fast as the others: no clock jumps back."""
+        return Clock(self.shows(true_s) - true_s)
+
 
 class _State:
     __slots__ = ("dead", "passing", "paused", "step_s", "waiting")

@@ -140,8 +140,8 @@ MUTANTS = (
         name="late-response-still-wrapped",
         wrong="a call that ends after the release of its context is answered with an error",
         place="rpc.request_callback:RequestCallback.process_forward_autograd_req",
-        old="if context.released:",
-        new="if False:",
+        old="except ReleasedError:",
+        new="except NotImplementedError:",
         needs="R",
     ),
     Mutant(

@@ -436,7 +436,7 @@ MUTANTS = (
     Mutant(
         name="emptied-not-told",
         wrong="nobody is told when the last owner is gone",
-        place="rpc.rref_owners:OwnerTables._drop_owner",
+        place="rpc.rref_owners:OwnerTables._tell_if_empty",
         old="            self._changed.notify_all()",
         new="            pass",
         needs="R",

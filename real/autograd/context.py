@@ -101,12 +101,16 @@ class DistAutogradContext:
                 raise RuntimeError(f"autograd message {message_id} has two send functions")
             self._sends[message_id] = function
 
-    def add_recv_function(self, node: Any, message_id: AutogradMessageId) -> None:
-        """Raises RuntimeError if the message has a recv function already."""
+    def add_recv_function(self, join: Callable[[], Any], message_id: AutogradMessageId) -> None:
+        """Record the node that ``join`` makes of received tensors; nothing is made in vain.
+
+        Raises RuntimeError if the message has a recv function already, or ReleasedError.
+        """
         with self._lock:
+            self._check_not_released()
             if message_id in self._recvs:
                 raise RuntimeError(f"autograd message {message_id} has two recv functions")
-            self._recvs[message_id] = node
+            self._recvs[message_id] = join()
 
     def retrieve_send_function(self, message_id: AutogradMessageId) -> SendRpcBackward:
         """Raises RuntimeError if there is none for this message."""

@@ -84,4 +84,5 @@ def _shapes(node: Node, kind: int) -> tuple[tuple[int, ...], ...]:
         return ()
     if kind == ACCUMULATE:
         return (tuple(node.variable.shape),)
-    return tuple(tuple(metadata.shape) for metadata in node._input_metadata)
+    # A list first: a generator would be resumed for each of the few there are.
+    return tuple([tuple(metadata.shape) for metadata in node._input_metadata])

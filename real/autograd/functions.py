@@ -88,8 +88,9 @@ class SendRpcBackward:
 
     def apply(self) -> list[Tensor | None]:
         """The gradients that arrived, which are moved out: they serve one run."""
-        grads, self._grads = self._grads, []
-        return cast("list[Tensor | None]", grads)
+        grads: Any = self._grads
+        self._grads = []
+        return grads  # type: ignore[no-any-return]
 
     def _sequence_nr(self) -> int:
         return 1 << 62

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from real import tracing
+from real.autograd.context import ReleasedError
 from real.autograd.functions import RecvRpcBackward, SendRpcBackward, set_history
 from real.autograd.messages import AutogradMetadata, RpcWithAutograd
 from real.rpc.constants import UNSET_RPC_TIMEOUT
@@ -125,9 +126,12 @@ def add_recv_rpc_backward(
         observer = tracer.observer
         anchors = observer.anchors(worker.id, *metadata) if observer is not None else ()
         recv = RecvRpcBackward(metadata, context, from_worker_id, device_map or {})
-        context.add_recv_function(
-            set_history(received, recv, anchors, observer), metadata.message_id
-        )
+        try:
+            context.add_recv_function(
+                lambda: set_history(received, recv, anchors, observer), metadata.message_id
+            )
+        except ReleasedError:  # just now
+            return None
         if tracer.enabled:
             tracer.emit(tracing.RECV_ATTACHED, *metadata, from_worker_id, len(received))
     return context

@@ -347,7 +347,7 @@ class RpcAgent:
     def _served(self) -> None:
         with self._lock:
             self.server_active_calls -= 1
-            if self._is_quiet():
+            if self.server_active_calls == 0 and self.client_active_calls == 0:
                 self._quiet.notify_all()
 
     # -- completing calls ---------------------------------------------------------------
@@ -458,7 +458,7 @@ class RpcAgent:
             # After the callbacks, which may have made calls: join must not see a gap.
             with self._lock:
                 self.client_active_calls -= 1
-                if self._is_quiet():
+                if self.client_active_calls == 0 and self.server_active_calls == 0:
                     self._quiet.notify_all()
 
     # -- looking ------------------------------------------------------------------------

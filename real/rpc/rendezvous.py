@@ -7,6 +7,7 @@ checks of the group those of ``init_backend`` and the TensorPipe agent's constru
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from numbers import Integral
 from typing import Any
 from urllib.parse import parse_qsl, urlparse
@@ -44,8 +45,8 @@ def store_key(url: Any, rank: Any, world_size: Any) -> str:
         raise RuntimeError(f"`rank` must be an integer. {rank}")
     if not isinstance(world_size, Integral):
         raise RuntimeError(f"`world_size` must be an integer. {world_size}")
-    parsed = urlparse(os.fsdecode(url))
-    query = dict(parse_qsl(parsed.query))
+    parsed = _parsed(os.fsdecode(url))
+    query = dict(parse_qsl(parsed.query)) if parsed.query else {}
     if (rank != -1 or world_size != -1) and ("rank" in query or "world_size" in query):
         raise AssertionError(
             f"The url: {parsed.geturl()} has node-specific arguments(rank, world_size) already."
@@ -70,6 +71,10 @@ def store_key(url: Any, rank: Any, world_size: Any) -> str:
         case "sim" | "queue":  # named by whoever made the world
             return parsed.geturl()
     raise RuntimeError(f"No rendezvous handler for {parsed.scheme}://")
+
+
+# All workers of a group name the same place.
+_parsed = lru_cache(maxsize=64)(urlparse)
 
 
 def _variable(name: str) -> str:

@@ -340,8 +340,6 @@ class RequestCallback:
             task.autograd_context_id = before
 
         def wrap(message: Message) -> Message:
-            if context.released:
-                return message
             # Not the task that ran the call, perhaps: it has a context of its own, or none.
             task = current_task()
             before, task.autograd_context_id = task.autograd_context_id, context_id
@@ -353,7 +351,7 @@ class RequestCallback:
                     MessageType.FORWARD_AUTOGRAD_RESP,
                     recorded=rpc.recorded,
                 )
-            except ReleasedError:  # just now
+            except ReleasedError:  # meanwhile
                 return message
             finally:
                 task.autograd_context_id = before

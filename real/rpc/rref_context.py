@@ -172,7 +172,9 @@ class RRefContext(OwnerTables, UserTables):
         """Delete this worker's users and wait until all others have deleted theirs.
 
         First waits until all its users are known to their owners. Gives up either wait after
-        ``timeout_s`` seconds, with a log entry; never raises.
+        ``timeout_s`` seconds, with a log entry; never raises. Whoever waits for a creation even
+        then is told that it will not come: the agents, which are quiet only when every call has
+        been answered, would wait with it. Beyond PyTorch, where they do.
         """
         with self._lock:
             settled = self._changed.wait_for(
@@ -197,9 +199,12 @@ class RRefContext(OwnerTables, UserTables):
                 owner.set_error(RpcError(TIMED_OUT))
         del dropped
         with self._lock:
-            emptied = self._changed.wait_for(lambda: not self.owners, timeout_s)
+            emptied = self._changed.wait_for(
+                lambda: not self.owners and not self.pending_owners, timeout_s
+            )
         if not emptied:
             logger.error("Timed out waiting for pending OwnerRRefs to be deleted.")
+            self.give_up_creations(_OVER)
         self.worker.shut_down = True
 
     def destroy_instance(self, ignore_rref_leak: bool = True) -> None:

@@ -122,6 +122,7 @@ class OwnerTables(RRefTables):
                 else:
                     self._drop_owner(rref_id)
                 waiting = self.pending_owners.pop(rref_id, None)
+                self._tell_if_empty()
         if ended is not None:
             owner.set_error(RpcError(ended))
         elif waiting is not None:
@@ -142,11 +143,21 @@ class OwnerTables(RRefTables):
             self._remember(self._ended, rref_id, error)
             self._emit(tracing.OWNER_FAILED, rref_id, error)
             waiting = self.pending_owners.pop(rref_id, None)
+            self._tell_if_empty()
         if owner is not None:
             owner.created = True  # as far as it ever will be
             owner.set_error(RpcError(error))
         if waiting is not None:
             waiting.try_fail(RpcError(error))
+
+    def give_up_creations(self, error: str) -> None:
+        """Every creation that somebody waits for and that has not come has failed."""
+        with self._lock:
+            told_of = [rref_id for rref_id, owner in self.owners.items() if not owner.created]
+            missing = [*self.pending_owners, *told_of]
+        for rref_id in missing:
+            if rref_id not in self._creating:
+                self.creation_failed(rref_id, error)
 
     # -- forks --------------------------------------------------------------------------
 
@@ -201,9 +212,12 @@ class OwnerTables(RRefTables):
             self._remember(
                 self._ended, rref_id, f"OwnerRRef with RRefId = {rref_id} has been deleted."
             )
-            if not self.owners:
-                self._changed.notify_all()
+            self._tell_if_empty()
         return owner
+
+    def _tell_if_empty(self) -> None:
+        if not self.owners and not self.pending_owners:
+            self._changed.notify_all()
 
     def _add_fork(self, rref_id: RRefId, fork_id: ForkId) -> None:
         self.forks.setdefault(rref_id, {})[fork_id] = None

@@ -52,7 +52,7 @@ class RRefTables:
     def _emit(self, type: tracing.EventType, *values: GlobalUniqueId | WorkerId | str) -> None:
         tracer = self.worker.tracer
         if tracer.enabled:
-            tracer.emit(type, *(tuple(v) if isinstance(v, tuple) else v for v in values))
+            tracer.emit(type, *[tuple(v) if isinstance(v, tuple) else v for v in values])
 
     def _send_control(self, to: WorkerId, command: Command) -> Future[Message]:
         """Send until it is heard. Raises RuntimeError if the agent does not run."""

@@ -36,11 +36,6 @@ class TaskPool:
                 self.waiting.append((cause, name, fn, args))
                 return
             self.busy += 1
-        self._start(cause, name, fn, args)
-
-    def _start(
-        self, cause: int, name: str, fn: Callable[..., object], args: tuple[Any, ...]
-    ) -> None:
         self._runtime.spawn(self._run, fn, args, name=name, worker=self._worker, cause=cause)
 
     def _run(self, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
@@ -52,4 +47,5 @@ class TaskPool:
                 if following is None:
                     self.busy -= 1
             if following is not None:
-                self._start(*following)
+                cause, name, *work = following
+                self._runtime.spawn(self._run, *work, name=name, worker=self._worker, cause=cause)

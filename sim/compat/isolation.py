@@ -36,12 +36,16 @@ _untyped: Any = _C
 _function_state = _untyped._get_torch_function_state
 _FUNCTION_STATE = _function_state()
 _functions_enabled = _C._is_torch_function_enabled
+_is_anomaly_enabled = torch.is_anomaly_enabled
+_get_default_dtype = torch.get_default_dtype
+_get_deterministic = _C._get_deterministic_algorithms
 _get_generator_state = torch.default_generator.get_state
 _set_generator_state = torch.default_generator.set_state
 
 #: key of a process's :class:`PrivateState` in ``Worker.locals``
 STATE = "private state"
 _AUTOCAST_DEVICES = ("cpu", "cuda")
+_NO_ANOMALY = (False, True)
 #: stands for "as by default, but with grad mode off", much the commonest difference
 _NO_GRAD = object()
 
@@ -218,18 +222,18 @@ class TorchState:
         self.dtype = torch.float32
         self.deterministic = False
         self.warn_only = False
-        self.anomaly = (False, True)
+        #: whether it is on, and whether it looks for NaN
+        self.anomaly = _NO_ANOMALY
 
     def remove(self) -> None:
         self.random = _get_generator_state()
-        self.dtype = torch.get_default_dtype()
-        self.deterministic = _C._get_deterministic_algorithms()
+        self.dtype = _get_default_dtype()
+        self.deterministic = _get_deterministic()
         if self.deterministic:
             self.warn_only = _C._get_deterministic_algorithms_warn_only()
-        if torch.is_anomaly_enabled():
+        self.anomaly = _NO_ANOMALY
+        if _is_anomaly_enabled():
             self.anomaly = (True, torch.is_anomaly_check_nan_enabled())
-        else:
-            self.anomaly = (False, True)
         if torch.cuda._initialized:
             self.cuda = [generator.get_state() for generator in torch.cuda.default_generators]
 
@@ -238,11 +242,11 @@ class TorchState:
             _set_generator_state(self.random)
         elif self.seed is not None:
             torch.default_generator.manual_seed(self.seed)
-        if self.dtype is not torch.get_default_dtype():
+        if self.dtype is not _get_default_dtype():
             torch.set_default_dtype(self.dtype)
-        if self.deterministic or _C._get_deterministic_algorithms():
+        if self.deterministic or _get_deterministic():
             _C._set_deterministic_algorithms(self.deterministic, warn_only=self.warn_only)
-        if self.anomaly[0] or torch.is_anomaly_enabled():
+        if self.anomaly[0] or _is_anomaly_enabled():
             torch.autograd.set_detect_anomaly(*self.anomaly)
         if torch.cuda._initialized:
             self._install_cuda()
