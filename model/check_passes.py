@@ -11,6 +11,7 @@ import networkx as nx
 
 from model.passes import Graph, Part, passes_of
 from model.run import Property, Run, Violation, named
+from real import tracing
 
 #: stands for all outputs of a graph
 _SINK = -1
@@ -108,7 +109,8 @@ def EXECUTION(run: Run) -> Iterator[Violation]:  # noqa: N802
     a recv function sends gradients once, and both for their own message. A worker takes part in a
     pass once. When a pass has ended
     without error, nothing is half fed, no needed node has dependencies left, nothing is
-    outstanding; and nothing of it happens later.
+    outstanding; and nothing of it happens later. Whoever sent a worker the first gradients of a
+    pass hears that they were worked on only when the worker's part has ended.
     """
     passes = passes_of(run)
     for n in passes.stray:
@@ -120,6 +122,42 @@ def EXECUTION(run: Run) -> Iterator[Violation]:  # noqa: N802
             yield from _wrong_order(run, part)
             if part.ok:
                 yield from _incomplete(run, part)
+    yield from _answered_early(run, passes.parts)
+
+
+def _answered_early(run: Run, parts: list[Part]) -> Iterator[Violation]:
+    """Who has the answer may begin the next pass."""
+    answers: dict[tuple[object, ...], list[int]] = {}
+    records = run.records
+    for n in run.of(tracing.HANDLER_ENDED):
+        worker, values = records[n][1], records[n][4]
+        if values[1] == "BACKWARD_AUTOGRAD_REQ":
+            answers.setdefault((worker, *values[:3]), []).append(n)
+    for part in parts:
+        first = part.received[0][0] if part.received else -1
+        if first < 0 or not records[first][4][2]:
+            continue
+        handled = (part.worker, *_handler_of(run, first))
+        # One that came twice has an answer at once as well.
+        answered = answers.get(handled, ())
+        if len(answered) == 1 and records[answered[0]][4][3] is None:
+            n = answered[0]
+            if not 0 <= part.ended < n:
+                what = "gradients were answered too early"
+                expected, seen = "an answer when the part of the pass is over", "it runs"
+                yield run.violation("execution", what, expected, seen, part.started, n)
+
+
+def _handler_of(run: Run, n: int) -> tuple[object, ...]:
+    """The sender, type and id of the request at which a task is as it reports event ``n``."""
+    records = run.records
+    task = records[n][2]
+    for index in range(n - 1, -1, -1):
+        earlier = records[index]
+        if earlier[2] == task and earlier[3] is tracing.HANDLER_STARTED:
+            handler: tuple[object, ...] = earlier[4][:3]
+            return handler
+    return ()
 
 
 def _too_many_parts(run: Run, parts: list[Part]) -> Iterator[Violation]:

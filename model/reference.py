@@ -65,6 +65,9 @@ class GradientSummary:
         return self.equal
 
 
+OnPass = Callable[[int, Mapping[int, Mapping[Tensor, Tensor]]], object]
+
+
 @dataclass
 class _Context:
     """What is known of one context; its tensors stay here until their worker releases it."""
@@ -116,6 +119,8 @@ class JointReference(Observer):
         self._runs_user_code = runs_user_code
         self.isolate = isolate
         self.clock = clock
+        #: told the context and the workers' maps, which are live, when a pass has returned
+        self.on_pass: OnPass | None = None
         self._exact = exact
         self._forks_left = max_forks
         self._max_forks = max_forks
@@ -202,6 +207,8 @@ class JointReference(Observer):
             self._forget(context, known)
             return
         self._passes += 1
+        if self.on_pass is not None:
+            self.on_pass(context, known.maps)
         if running.not_comparable is not None:
             self._not_comparable.append(f"{where}: {running.not_comparable}")
         elif running.error is not None:

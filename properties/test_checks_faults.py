@@ -259,6 +259,21 @@ def test_who_hears_of_its_owners_end_asks_nobody() -> None:
     assert run.excuses == ()
 
 
+def test_who_waits_for_a_value_that_never_comes_does_not_keep_the_others() -> None:
+    """The creation is lost, and so is every word of its user's end: when all have come to their
+    end, who asked for the value is told that it will not come, and the workers part."""
+    plan = Plan(messages=(Drop(types=("PYTHON_REMOTE_CALL", "RREF_USER_DELETE"), dst=1),))
+
+    def main() -> None:
+        assert "set timeout" in failing(rpc.remote("worker1", make).to_here)
+
+    run = play(plan, {0: main})
+    over = "RPC has been shut down on the owner of the RRef."
+    errors = [run.records[n][4][-1] for n in run.of(tracing.HANDLER_ENDED)]
+    assert errors.count(over) == 1
+    assert list(RREFS.check(run)) == []
+
+
 # -- the checks themselves --------------------------------------------------------------------------
 
 

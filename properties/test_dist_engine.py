@@ -16,7 +16,8 @@ from properties.one_worker import dist_backward, leaf, on_one_worker
 from real import tracing
 from real.autograd import api as dist_autograd
 from real.autograd.graph_task import NEEDED, GraphTask
-from real.autograd.messages import PassId
+from real.autograd.messages import AutogradMetadata, PassId
+from real.autograd.utils import add_recv_rpc_backward
 from real.rpc import api as rpc
 from real.runtime import current_task, current_worker
 from sim.cluster import Cluster
@@ -242,6 +243,39 @@ def test_a_released_context_does_not_come_back() -> None:
             container.release_context(6)
 
     on_one_worker(main)
+
+
+def test_a_release_while_tensors_are_joined() -> None:
+    """The message has its context already, and then a release comes first: nothing is recorded."""
+
+    class Releases(tracing.Observer):
+        def anchors(self, worker: int, context: int, message: int) -> tuple[()]:
+            container = current_worker().container
+            assert container is not None
+            container.release_context(context)
+            return ()
+
+    class Events(tracing.Tracer):
+        enabled = True
+
+        def __init__(self) -> None:
+            self.observer = Releases()
+            self.names: list[str] = []
+
+        def emit(self, type: tracing.EventType, *values: object) -> None:
+            self.names.append(type.name)
+
+    def main() -> None:
+        x = leaf(2)
+        assert add_recv_rpc_backward(current_worker(), AutogradMetadata(5, 1), [x], 1) is None
+        assert x.grad_fn is None and x.requires_grad
+
+    events = Events()
+    on_one_worker(main, tracer=events)
+    assert [name for name in events.names if name.startswith(("context", "recv"))] == [
+        "context_created",
+        "context_released",
+    ]
 
 
 def test_each_needed_node_runs_once_and_its_count_is_that_of_its_edges() -> None:

@@ -630,6 +630,23 @@ def test_a_clock_that_is_fast() -> None:
     assert injected(cluster, "clock_skew")
 
 
+def test_a_clock_that_was_fast_runs_as_the_others_once_it_is_healed() -> None:
+    plan = Plan(inner=(p.ClockSkew(worker=0, offset_s=100.0, rate=5.0),), heal_s=2.0)
+
+    def story() -> list[float]:
+        shown = [now()]
+        for _ in range(2):
+            sleep(20.0)  # of its own seconds: the faults end in the first
+            shown.append(now())
+        return shown
+
+    (first, second, third), cluster = play(plan, story)
+    (healed,) = cluster.trace.of(tracing.FAULTS_HEALED)
+    assert second - first >= 10.0  # no clock jumps back
+    assert third - second == pytest.approx(20.0)
+    assert cluster.runtime.now() > healed.time_s + 20.0
+
+
 # -- the plan as a whole ------------------------------------------------------------------------------
 
 

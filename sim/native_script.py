@@ -13,7 +13,9 @@ import os
 import time
 from typing import Any
 
+from model.reference import GradientSummary
 from sim.native_cluster import NativeCluster
+from sim.native_gradients import PassLog, summarise
 from sim.native_worker import NativeWorker
 from sim.native_zygote import Zygote
 from sim.report import Outcome, ProcessError, Report
@@ -35,6 +37,7 @@ class _Script:
         self.exit_codes: dict[str, int] = {}
         self.leaked_rrefs = 0
         self.leaked_contexts = 0
+        self.log = PassLog()
         self._roles: dict[NativeWorker, dict[str, Any]] = {}
         #: who has asked to join, with the rank; and the names by rank
         self._joining: dict[NativeWorker, int] = {}
@@ -42,7 +45,7 @@ class _Script:
         #: who waits for processes that it has started, and how many those are
         self._spawner: tuple[NativeWorker, int, list[NativeWorker]] | None = None
         self._shown: dict[NativeWorker, list[int]] = {}
-        for name in ("role", "join", "spawn", "exit"):
+        for name in ("role", "join", "spawn", "exit", "pass"):
             cluster.answers[name] = getattr(self, f"_{name}")
         cluster.on_leave = self._count
 
@@ -71,6 +74,7 @@ class _Script:
             "seed": self.scenario.seed,
             "number": number,
             "call": call,
+            "check": self.scenario.check,
         }
         self.cluster.hear_first(worker)
 
@@ -142,6 +146,26 @@ class _Script:
             if other != rank:
                 self.start(other, rank=other)
 
+    def _pass(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        context, returned = rest
+
+        def collect() -> None:
+            self.log.add(
+                context,
+                {
+                    rank: self.cluster.call(each, "gradients", context) or []
+                    for rank, each in sorted(self.cluster.ranks.items())
+                    if each.attached
+                },
+            )
+            self.cluster.answer(worker, question, None)
+
+        if returned:
+            self.cluster.runtime.call_later(0.0, collect)
+        else:
+            self.log.failed += 1
+            self.cluster.answer(worker, question, None)
+
     def _count(self) -> None:
         """What is left when the group ends."""
         for worker in self.cluster.workers:
@@ -201,14 +225,18 @@ def run_script(scenario: ScriptScenario) -> Report:
             script.errors.append(
                 ProcessError(f"worker {death.worker}", death.worker, "Died", str(death), "")
             )
+    gradients = None
+    if scenario.check and not interrupted:
+        gradients = summarise(scenario, script.log)
     return Report(
-        outcome=_outcome(script, waits, interrupted),
+        outcome=_outcome(script, waits, interrupted, gradients),
         seed=scenario.seed,
         digest=cluster.trace.digest(),
         engine="torch",
         workers=len(cluster.ranks),
         virtual_time_s=cluster.runtime.now(),
         wall_time_s=time.perf_counter() - started,
+        gradients=gradients,
         messages=cluster.trace.message_counts(),
         events=len(cluster.trace),
         leaked_rrefs=script.leaked_rrefs,
@@ -220,13 +248,17 @@ def run_script(scenario: ScriptScenario) -> Report:
     )
 
 
-def _outcome(script: _Script, waits: list[str], interrupted: bool) -> Outcome:
+def _outcome(
+    script: _Script, waits: list[str], interrupted: bool, gradients: GradientSummary | None
+) -> Outcome:
     if interrupted:
         return "interrupted"
     if script.errors or any(script.exit_codes.values()):
         return "error"
     if waits:
         return "deadlock"
+    if gradients is not None and not gradients.equal:
+        return "gradients differ"
     if script.leaked_rrefs or script.leaked_contexts:
         return "leak"
     return "ok"

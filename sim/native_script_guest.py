@@ -6,6 +6,7 @@ coordinator: where workers meet, the processes that are started, and the time.
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import random
@@ -15,6 +16,7 @@ import traceback
 import types
 from typing import Any, NoReturn
 
+import torch.distributed.autograd
 import torch.distributed.rpc
 import torch.multiprocessing
 
@@ -22,6 +24,7 @@ from real.native.here import Here, debug_info
 
 _EPOCH_S = 1_700_000_000.0
 # Modules of torch's of which names are replaced, or used that their stubs do not know.
+_autograd: Any = torch.distributed.autograd
 _distributed: Any = torch.distributed
 _multiprocessing: Any = torch.multiprocessing
 _registry: Any = torch.distributed.rpc.backend_registry
@@ -37,6 +40,14 @@ class ScriptGuest:
 
     def serve_debug_info(self) -> dict[str, int]:
         return debug_info()
+
+    def serve_gradients(self, context_id: int) -> list[torch.Tensor]:
+        """None if RPC has ended here, or this worker does not know the context."""
+        try:
+            gradients = _autograd.get_gradients(context_id)
+        except RuntimeError:
+            return []
+        return [gradient.detach() for gradient in gradients.values()]
 
     def serve_stacks(self) -> list[str]:
         from sim.native_stacks import stacks
@@ -79,6 +90,8 @@ class ScriptGuest:
         for scheme in ("env", "tcp", "file"):
             handlers[scheme] = _meet
         _multiprocessing.spawn = self._spawn
+        if role["check"]:
+            _autograd.backward = self._told_of(_autograd.backward)
         substitutes = {
             "sleep": here.sleep,
             "time": lambda: _EPOCH_S + here.now(),
@@ -86,6 +99,20 @@ class ScriptGuest:
             "perf_counter": here.now,
         }
         vars(time).update(substitutes)
+
+    def _told_of(self, backward: Any) -> Any:
+        """``backward``, whose passes the coordinator is told of before they return."""
+
+        @functools.wraps(backward)
+        def told(context_id: int, roots: Any, retain_graph: bool = False) -> None:
+            try:
+                backward(context_id, roots, retain_graph)
+            except BaseException:
+                self.here.ask("pass", context_id, False)
+                raise
+            self.here.ask("pass", context_id, True)
+
+        return told
 
     def _run(self, role: dict[str, Any]) -> None:
         spawned = role["call"] is not None

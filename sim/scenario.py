@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from model.hangs import explain as explain_passes
-from model.reference import JointReference
+from model.reference import JointReference, OnPass
 from model.run import Run
 from model.waiting import Waiting
 from real.tracing import FAULT_INJECTED
@@ -62,17 +62,17 @@ class ScriptScenario:
     stderr: TextIO = field(default_factory=lambda: sys.stderr)
 
 
-def run(scenario: ScriptScenario) -> Report:
-    """Run a script to its end.
+def run(scenario: ScriptScenario, *, on_pass: OnPass | None = None) -> Report:
+    """Run a script to its end. ``on_pass``: see :class:`JointReference`; it needs ``check``.
 
     Raises ValueError or OSError for a scenario that cannot be run. An interrupt ends the run and
     gives what there is, with outcome ``interrupted``.
     """
     with quiet_torch(scenario.device):
-        return _run(scenario)
+        return _run(scenario, on_pass)
 
 
-def _run(scenario: ScriptScenario) -> Report:
+def _run(scenario: ScriptScenario, on_pass: OnPass | None) -> Report:
     note_script(scenario)
     started = time.perf_counter()
     reference = joint_reference() if scenario.check else None
@@ -84,6 +84,7 @@ def _run(scenario: ScriptScenario) -> Report:
     trace = Trace(observer=reference)
     runtime.tracer = trace.tracer(runtime)
     if reference is not None:
+        reference.on_pass = on_pass
         attach(reference, runtime)
     network = Network(
         runtime,

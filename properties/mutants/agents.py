@@ -10,7 +10,7 @@ MUTANTS = (
         name="raising-callback-stops-the-others",
         origin="i52132, i52166, p53212, i58239, p58382",
         wrong="a callback that raises keeps the others of its future from being called",
-        place="future:Future._finish",
+        place="future:Future._tell",
         old='            logger.exception("a callback of %r raised", self)',
         new="            raise",
     ),
@@ -25,14 +25,14 @@ MUTANTS = (
     Mutant(
         name="one-waiter-woken",
         wrong="of several tasks that wait for a future only one is woken",
-        place="future:Future._finish",
+        place="future:Future._tell",
         old="    while waiting:",
         new="    if waiting:",
     ),
     Mutant(
         name="one-callback-called",
         wrong="of several callbacks of a future only the first is called",
-        place="future:Future._finish",
+        place="future:Future._tell",
         old="    while callbacks:",
         new="    if callbacks:",
     ),
@@ -40,13 +40,15 @@ MUTANTS = (
         name="late-callback-lost",
         wrong="a callback that is added to a complete future is never called",
         place="future:Future.add_callback",
-        old="        self._run(callback)\n        return\n    callbacks",
+        old="        try:\n            callback(self)\n        except Exception:\n"
+        '            logger.exception("a callback of %r raised", self)\n'
+        "        return\n    callbacks",
         new="        return\n    callbacks",
     ),
     Mutant(
         name="callbacks-before-waiters-see-it",
         wrong="callbacks are called before the future says that it is complete",
-        place="future:Future._finish",
+        place="future:Future.try_complete",
         old="    self.is_done = True\n",
         new="    self.is_done = False\n",
     ),
@@ -169,7 +171,8 @@ MUTANTS = (
         "    finally:\n"
         "        # After the callbacks, which may have made calls: join must not see a gap.\n"
         "        with self._lock:\n            self.client_active_calls -= 1\n"
-        "            if self._is_quiet():\n                self._quiet.notify_all()",
+        "            if self.client_active_calls == 0 and self.server_active_calls == 0:\n"
+        "                self._quiet.notify_all()",
         new="    with self._lock:\n        self.client_active_calls -= 1\n"
         "        if self._is_quiet():\n            self._quiet.notify_all()\n"
         "    if error is not None:\n        call.future.try_fail(error)\n"
@@ -262,7 +265,8 @@ MUTANTS = (
         name="pool-forgets-who-waits",
         wrong="work that waits for a thread is never started",
         place="rpc.task_pool:TaskPool._run",
-        old="            self._start(*following)",
+        old="            cause, name, *work = following\n            self._runtime.spawn("
+        "self._run, *work, name=name, worker=self._worker, cause=cause)",
         new="            pass",
     ),
     Mutant(
