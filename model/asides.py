@@ -119,7 +119,7 @@ _EXPECTED: dict[AsideKind, str] = {
     "released meanwhile": "released; [1.0, 2.0]",
     "leaf context": "[True, True]",
     "hooks in order": "t1 t2 p1 p2 q1 q2 t1 t2 p1 p2 q1 q2; [[1.0, 1.0], [1.0, 1.0]]",
-    "grad mode": "[8.0, 16.0]; False",
+    "grad mode": "[8.0, 16.0]; False; [False]",
     "views of one gradient": "[[2.0], [2.0]] [[2.0, 2.0]]",
     "sparse, then dense": "[[3.0, 3.0], [2.0, 2.0], [1.0, 1.0]]",
     "optimizer by grad": "[0.0, 1.0, 0.5, 2.0]",

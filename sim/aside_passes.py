@@ -287,13 +287,17 @@ def careless(x: Tensor) -> Tensor:
 
 
 def grad_mode(to: int) -> str:
-    """What a custom ``backward`` does to grad mode ends with it: gradients have no graph."""
+    """What a custom ``backward`` does to grad mode ends with it: gradients have no graph, those on
+    their way neither."""
+    seen: list[bool] = []
     with autograd.context() as context_id:
         x = _leaf(1, 2)
-        loss = (rpc.rpc_sync(to, careless, args=(x,)) + careless(x)).sum()
+        y = x * 1
+        y.register_hook(lambda grad: seen.append(grad.requires_grad))
+        loss = (rpc.rpc_sync(to, careless, args=(x,)) + careless(y)).sum()
         autograd.backward(context_id, [loss])
         gradient = autograd.get_gradients(context_id)[x]
-        found = f"{gradient.tolist()}; {gradient.requires_grad}"
+        found = f"{gradient.tolist()}; {gradient.requires_grad}; {seen}"
     return found
 
 

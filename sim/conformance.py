@@ -16,7 +16,7 @@ from typing import Literal
 
 from sim.conformance_cluster import Played
 from sim.conformance_pool import play_all
-from sim.conformance_table import NOT_APPLICABLE
+from sim.conformance_table import NOT_APPLICABLE, NOT_APPLICABLE_TORCH
 
 Verdict = Literal["passed", "failed", "not_applicable"]
 VERDICTS: tuple[Verdict, ...] = ("passed", "failed", "not_applicable")
@@ -104,15 +104,24 @@ def collect(suites: Iterable[str] = (), pattern: str = "") -> list[Test]:
     return exact or [test for test in tests if sought in test.id.lower()]
 
 
-def run(tests: Iterable[Test], *, jobs: int = 1) -> Iterator[Result]:
-    """Play each test on a cluster of its own, ``jobs`` at a time; results as they come."""
+def run(tests: Iterable[Test], *, jobs: int = 1, engine: str = "port") -> Iterator[Result]:
+    """Play each test on a cluster of its own, ``jobs`` at a time; results as they come.
+
+    On the engine ``torch`` it is one at a time, whatever ``jobs`` says.
+    """
+    if engine == "torch":
+        from sim.native_conformance import play_all_native
+
+        for test, played in play_all_native(list(tests)):
+            yield judge(test, played, NOT_APPLICABLE_TORCH)
+        return
     for test, played in play_all(list(tests), jobs=jobs):
         yield judge(test, played)
 
 
-def judge(test: Test, played: Played) -> Result:
+def judge(test: Test, played: Played, table: Mapping[str, str] | None = None) -> Result:
     """The verdict: the table excuses a test that did not pass, never one that did."""
-    reason = NOT_APPLICABLE.get(test.id)
+    reason = (NOT_APPLICABLE if table is None else table).get(test.id)
     verdict: Verdict
     if reason is not None:
         verdict, why = "not_applicable", reason

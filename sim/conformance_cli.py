@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ def read_options(
         raise BadInput("-k", pattern, problem)
     return ConformanceOptions(
         tests=tests,
-        engine=one_of("--engine", engine, ("port",)),
+        engine=one_of("--engine", engine, ("port", "torch")),
         jobs=_cores() if jobs is None else integer("--jobs", jobs, 1, MAX_JOBS),
     )
 
@@ -114,6 +115,10 @@ def run_conformance(options: ConformanceOptions, console: Console) -> Conformanc
 
     What was found until somebody interrupts it is kept. Raises :class:`BadInput`.
     """
+    if options.engine == "torch":
+        from sim.cli_native import ready_native
+
+        ready_native(sys.stderr)
     started = time.monotonic()
     count = len(options.tests)
     found: dict[str, Result] = {}
@@ -133,7 +138,7 @@ def run_conformance(options: ConformanceOptions, console: Console) -> Conformanc
     failures = 0
     try:
         with progress:
-            for result in run(options.tests, jobs=options.jobs):
+            for result in run(options.tests, jobs=options.jobs, engine=options.engine):
                 found[result.test.id] = result
                 failures += result.verdict == "failed"
                 failed = f"{failures} failed" if failures else ""

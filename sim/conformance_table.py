@@ -28,3 +28,6 @@ NOT_APPLICABLE: Mapping[str, str] = {
     "TensorPipeAgentRpcTest"
     ".test_dynamic_rpc_existing_rank_can_communicate_with_new_rank_cuda": "needs two CUDA devices",
 }
+
+#: the same for the engine ``torch``
+NOT_APPLICABLE_TORCH: Mapping[str, str] = {}

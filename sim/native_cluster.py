@@ -413,6 +413,19 @@ class NativeCluster:
         return lines
 
 
+def left_out(plan: Plan) -> list[str]:
+    """Items of a plan that :func:`supported` leaves out, as ``group[position]: kind``."""
+    kept = supported(plan)
+    lines = [
+        f"{group}[{at}]: {type(item).__name__}"
+        for group, at, item in plan.items()
+        if not any(item is other for other in getattr(kept, group))
+    ]
+    if plan.schedule != Schedule():
+        lines.append("schedule: the order of a worker's threads is PyTorch's")
+    return lines
+
+
 def supported(plan: Plan) -> Plan:
     """What of a plan concerns messages, links and whole processes, which is all that can go wrong
     around a process whose inside is PyTorch's own."""

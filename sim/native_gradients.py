@@ -157,5 +157,3 @@ def _distance(item: tuple[Comparison, int]) -> tuple[bool, float]:
     comparison = item[0]
     deviation = comparison.deviation
     return comparison.complaint is not None, math.inf if math.isnan(deviation) else deviation
-
-

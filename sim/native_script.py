@@ -27,12 +27,15 @@ MODULES = ("sim.native_script_guest", "sim.native_stacks")
 _ENTRY = "sim.native_script_guest:main"
 
 
-class _Script:
+class ScriptProcesses:
     """The processes of a script: what they ask."""
 
-    def __init__(self, scenario: ScriptScenario, cluster: NativeCluster) -> None:
+    def __init__(
+        self, scenario: ScriptScenario, cluster: NativeCluster, entry: str = _ENTRY
+    ) -> None:
         self.scenario = scenario
         self.cluster = cluster
+        self.entry = entry
         self.errors: list[ProcessError] = []
         self.exit_codes: dict[str, int] = {}
         self.leaked_rrefs = 0
@@ -59,7 +62,7 @@ class _Script:
             environ["RANK"] = environ["LOCAL_RANK"] = str(rank or 0)
         environ.setdefault("MASTER_ADDR", "localhost")
         environ.setdefault("MASTER_PORT", "29500")
-        worker = self.cluster.add(_ENTRY, -1)
+        worker = self.cluster.add(self.entry, -1)
         worker.name = f"process {number}"
         args = [
             word.replace("{rank}", str(rank or 0)).replace(
@@ -75,8 +78,13 @@ class _Script:
             "number": number,
             "call": call,
             "check": self.scenario.check,
+            **self.role(number),
         }
         self.cluster.hear_first(worker)
+
+    def role(self, number: int) -> dict[str, Any]:
+        """What else process ``number`` is told of what it is to run."""
+        return {}
 
     def _role(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
         self.cluster.answer(worker, question, self._roles[worker])
@@ -209,7 +217,7 @@ def run_script(scenario: ScriptScenario) -> Report:
             bandwidth_bytes_per_s=scenario.bandwidth_bytes_per_s,
         ) as cluster,
     ):
-        script = _Script(scenario, cluster)
+        script = ScriptProcesses(scenario, cluster)
         cluster.on_heard = script.show
         try:
             script.start(0)
@@ -249,7 +257,7 @@ def run_script(scenario: ScriptScenario) -> Report:
 
 
 def _outcome(
-    script: _Script, waits: list[str], interrupted: bool, gradients: GradientSummary | None
+    script: ScriptProcesses, waits: list[str], interrupted: bool, gradients: GradientSummary | None
 ) -> Outcome:
     if interrupted:
         return "interrupted"

@@ -11,6 +11,7 @@ import os
 import pickle
 import random
 import sys
+import threading
 import time
 import traceback
 import types
@@ -23,10 +24,16 @@ import torch.multiprocessing
 from real.native.here import Here, debug_info
 
 _EPOCH_S = 1_700_000_000.0
+#: how often the clock may be read at one instant, and how far it then goes on
+_LOOKS = 1000
+_TICK_S = 0.001
+#: of virtual time, how often one that waits for a thread with a time limit looks after it
+_LOOK_S = 0.05
 # Modules of torch's of which names are replaced, or used that their stubs do not know.
 _autograd: Any = torch.distributed.autograd
 _distributed: Any = torch.distributed
 _multiprocessing: Any = torch.multiprocessing
+_thread: Any = threading.Thread
 _registry: Any = torch.distributed.rpc.backend_registry
 
 
@@ -92,13 +99,15 @@ class ScriptGuest:
         _multiprocessing.spawn = self._spawn
         if role["check"]:
             _autograd.backward = self._told_of(_autograd.backward)
+        clock = _Clock(here)
         substitutes = {
             "sleep": here.sleep,
-            "time": lambda: _EPOCH_S + here.now(),
-            "monotonic": here.now,
-            "perf_counter": here.now,
+            "time": lambda: _EPOCH_S + clock.read(),
+            "monotonic": clock.read,
+            "perf_counter": clock.read,
         }
         vars(time).update(substitutes)
+        _thread.join = _joining(_thread.join, here)
 
     def _told_of(self, backward: Any) -> Any:
         """``backward``, whose passes the coordinator is told of before they return."""
@@ -150,6 +159,42 @@ class ScriptGuest:
             raise _multiprocessing.ProcessRaisedException(
                 f"\n\n-- Process {number} terminated with the following error:\n{text}", number, 0
             )
+
+
+class _Clock:
+    """Virtual time, which goes on for one that looks again and again and does nothing else."""
+
+    def __init__(self, here: Here) -> None:
+        self._here = here
+        self._at_s = -1.0
+        self._looks = 0
+
+    def read(self) -> float:
+        """In seconds."""
+        now_s = self._here.now()
+        if now_s != self._at_s:
+            self._at_s, self._looks = now_s, 0
+        self._looks += 1
+        if self._looks <= _LOOKS:
+            return now_s
+        self._here.sleep(_TICK_S)
+        return self._here.now()
+
+
+def _joining(join: Any, here: Here) -> Any:
+    """``Thread.join``, whose time limit is one of virtual time."""
+
+    @functools.wraps(join)
+    def joined(self: threading.Thread, timeout: float | None = None) -> None:
+        if timeout is None:
+            join(self)
+            return
+        end_s = here.now() + timeout
+        while self.is_alive() and here.now() < end_s:
+            here.sleep(min(_LOOK_S, max(0.0, end_s - here.now())))
+        join(self, 0)
+
+    return joined
 
 
 def _meet(url: str, *args: Any, **kwargs: Any) -> Any:

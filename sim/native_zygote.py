@@ -85,6 +85,9 @@ class Zygote:
             "OPENBLAS_NUM_THREADS": "1",
             # The stock modules iterate over sets of names.
             "PYTHONHASHSEED": "0",
+            # A heap of huge pages is copied, and freed, in half the time.
+            "PYTHONMALLOC": "malloc",
+            "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
             "PYTHONPATH": os.pathsep.join(
                 [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
             ).rstrip(os.pathsep),
