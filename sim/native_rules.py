@@ -101,6 +101,18 @@ def _gradient_stolen(program: Program, step: Step | None, difference: Difference
     )
 
 
+def _storage_of_two_types(program: Program, step: Step | None, difference: Difference) -> bool:
+    """A complex gradient and a real part of it in one message: one has the other's type there."""
+    is_complex = any(leaf.dtype.startswith("complex") for leaf in program.leaves) or any(
+        _has(each, lambda op: op.kind == "cast" and op.dtype.startswith("complex"))
+        for _, _, each in program.steps
+    )
+    return is_complex and (
+        "input_is_complex == grad_is_complex" in difference.torch
+        or "require a storage of at least" in difference.torch
+    )
+
+
 def _sparse_then_dense(program: Program, step: Step | None, difference: Difference) -> bool:
     sparse = any(leaf.kind == "embedding" for leaf in program.leaves)
     return (difference.kind == "aside" and difference.where == "sparse, then dense") or (
@@ -246,6 +258,7 @@ RULES: tuple[Rule, ...] = (
     Rule("call-under-no-grad", _call_under_no_grad),
     Rule("async-helper-without-context", _async_helper),
     Rule("gradient-stolen", _gradient_stolen),
+    Rule("storage-of-two-types", _storage_of_two_types),
     Rule("sparse-then-dense", _sparse_then_dense),
     Rule("home-before-creation", _home_before_creation),
     Rule("error-text-with-stack", _text_with_stack),
