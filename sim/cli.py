@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -37,6 +37,9 @@ from sim.cli_timeline import EPILOG as TIMELINE_EPILOG
 from sim.cli_timeline import timeline
 from sim.latency import DEFAULT_LATENCY
 from sim.watch import Recorder, watching
+
+if TYPE_CHECKING:
+    from sim.report import Report
 
 FAILED, BAD_INPUT, DEFECT, INTERRUPTED = 1, 2, 3, 130
 
@@ -190,16 +193,18 @@ def run(
     if options.engine == "torch" and check_determinism:
         problem = "is for the engine port: another process does not show what it draws"
         raise BadInput("--check-determinism", "", problem)
+    play: Callable[[ScriptScenario], Report] = run_scenario
     if options.engine == "torch":
         from sim.cli_native import ready_native
-        from sim.native_script import run_script as run_scenario
+        from sim.native_script import run_script
 
         ready_native(sys.stderr)
+        play = run_script
     recorder = Recorder() if check_determinism else None
     divergence = None
     with stdout_to_stderr() if json else nullcontext(), each_warning_once():
         with nullcontext() if recorder is None else watching(recorder):
-            report = run_scenario(scenario)
+            report = play(scenario)
         if recorder is not None and report.outcome != "interrupted":
             divergence = second_run(scenario, recorder)
     sys.stdout.flush()
@@ -225,7 +230,7 @@ def conformance(
         str, typer.Option("-k", metavar="PATTERN", help="Only tests with this in their name.")
     ] = "",
     engine: Annotated[
-        str, typer.Option(metavar="port", help="Which engine runs the workers.")
+        str, typer.Option(metavar="port|torch", help="Which engine runs the workers.")
     ] = "port",
     jobs: Annotated[
         str | None,

@@ -205,7 +205,11 @@ def fuzz(
     from sim.fuzz import Given, run_campaign
 
     if options.engine == "torch":
+        from sim.native_cluster import left_out
+
         ready_native(sys.stderr)
+        for line in left_out(options.plan) if options.plan is not None else ():
+            typer.echo(f"squall: the engine torch leaves out {line}", err=True)
     with _Display(options) as display:
         campaign = run_campaign(
             range(options.first, options.last),

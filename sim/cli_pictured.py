@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +18,7 @@ from sim.cli_streams import each_warning_once, stdout_to_stderr
 from sim.latency import DEFAULT_LATENCY
 
 if TYPE_CHECKING:
+    from sim.report import Report
     from sim.scenario_file import SavedScenario
     from sim.timeline.odds import Odds
     from sim.timeline.recording import Recording
@@ -106,13 +108,15 @@ def picture_script(
         stdout=sys.stderr,
         stderr=sys.stderr,
     )
+    play: Callable[[ScriptScenario], Report] = run_scenario
     if options.engine == "torch":
         from sim.cli_native import ready_native
-        from sim.native_script import run_script as run_scenario
+        from sim.native_script import run_script
 
         ready_native(sys.stderr)
+        play = run_script
     with stdout_to_stderr(), each_warning_once():
-        report = run_scenario(scenario)
+        report = play(scenario)
     facts = {"latency": options.latency}
     run = recording(report, title=what, replay=options.command())
     run.facts |= facts

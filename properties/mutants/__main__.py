@@ -36,6 +36,27 @@ with `--all`. A mutant that survives and should not have makes `squall mutants` 
 1: then the programs or the properties are too weak, and it is they that have to change.
 """
 
+SEEN = """\
+## Which property notices
+
+In a campaign of 60 s of one core for each, over the first 157 of the list that should be noticed,
+155 were: in the median after 0.16 s, at the latest after 19 s, seven of them after more than 5 s.
+The two others, `reply-before-clean-up` and `grad-mode-left-behind`, led to a further check and a
+further look of an aside, by which they are noticed within a second. The rest of the list, most of
+it about faults, was not in that campaign.
+
+Only one property noticed 73 of them: calls 21, futures, gradients and progress 10 each, rrefs 9,
+contexts 7, threads 4, execution and recording one each. No bug among them was noticed by one of
+these alone:
+
+| property | why |
+|---|---|
+| dependencies | a wrong count lets nodes run too early or never, so a pass hangs or gradients are wrong; this property says why, and was the first to fail for 8 |
+| joint_graph | tensors joined in a wrong way have wrong gradients or none; it was the first to fail for 10 |
+| determinism | the engine draws nothing by chance; it failed for 3, after others |
+| retry, recovery, timeouts | they speak of what follows a fault, or of the time that it takes, and failed for none of these 157 |
+"""
+
 LEFT_OUT = """\
 ## Bugs of PyTorch that cannot be planted
 
@@ -67,6 +88,7 @@ def page() -> Iterator[str]:
             row = (f"`{mutant.name}`", mutant.origin, mutant.wrong, mutant.needs, mutant.unseen)
             yield f"| {' | '.join(row)} |"
         yield ""
+    yield SEEN
     yield LEFT_OUT
 
 

@@ -1,0 +1,54 @@
+"""Scripts and PyTorch's own tests on PyTorch's compiled engine."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from properties.commands import squall
+from real.native import build
+from real.native.build import Unavailable
+from sim.plan import Crash, Pause, Plan, SlowStart
+
+try:
+    build.compiler()
+except Unavailable as unavailable:
+    pytest.skip(str(unavailable), allow_module_level=True)
+
+
+@pytest.mark.parametrize("name", ["parameter_server", "pipeline", "rref_sharing"])
+def test_a_script_has_the_gradients_of_the_port(name: str) -> None:
+    runs = []
+    for engine in ("torch", "port"):
+        done = squall("run", f"examples/{name}.py", "--engine", engine, "--json")
+        assert done.returncode == 0, done.stderr
+        runs.append(json.loads(done.stdout)["gradients"])
+    for found in runs:
+        assert found["compared"] == found["passes"] > 0
+        assert found["mismatches"] == found["not_comparable"] == []
+        assert found["max_deviation"] < 1e-12
+    assert runs[0]["passes"] == runs[1]["passes"]
+
+
+@pytest.mark.parametrize("test", ["test_backward_rref_nested", "test_context_cleanup_no_tensors"])
+def test_pytorchs_own_tests_run_on_its_engine(test: str) -> None:
+    done = squall(
+        "conformance",
+        "dist_autograd",
+        "-k",
+        f"DistAutogradTest.{test}",
+        "--engine",
+        "torch",
+        "--json",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["tests"] == {f"DistAutogradTest.{test}": "passed"}
+
+
+def test_what_a_plan_asks_of_the_inside_of_a_worker_is_named() -> None:
+    from sim.native_cluster import left_out
+
+    plan = Plan(workers=(Pause(worker=0, at_s=0.0, for_s=1.0), SlowStart(worker=1, delay_s=1.0)))
+    assert left_out(plan) == ["workers[1]: SlowStart"]
+    assert left_out(Plan(workers=(Crash(worker=0, at_s=1.0),))) == []
