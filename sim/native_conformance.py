@@ -151,7 +151,7 @@ def play(test: Test, zygote: Zygote, directory: Path) -> Played:
 
 def _run(cluster: NativeCluster) -> None:
     """To the end. Where nothing is left to happen, ask each process once whether it has said all:
-    seen in 4 and in 7 of 94 tests, on a machine with four times the work that it has processors for,
+    seen in 3 and in 7 of 94 tests, on a machine with four times the work that it has processors for,
     one was taken for quiet before it had asked to join its group."""
     while True:
         cluster.runtime.run(max_time_s=TIMEOUT_S)
