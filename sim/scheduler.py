@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import random as _random
-import threading
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -43,34 +42,6 @@ PREEMPTION = 0.1
 
 class Livelock(RuntimeError):  # noqa: N818 - it is what happened, not a mishap of ours
     """Something always happens, and the run does not end."""
-
-
-class _Spare(threading.local):
-    """Idle greenlets that closed runtimes leave to the next: a greenlet belongs to its thread.
-
-    Each refers to the greenlet that ran the simulation, so only those of a thread's own are kept.
-    """
-
-    def __init__(self) -> None:
-        self.greenlets: list[greenlet] = []
-
-
-_spare = _Spare()
-_SPARE_MAX = 32
-
-
-def _run_tasks() -> None:
-    """The life of a greenlet: one task after the other, of one runtime after the other."""
-    me = getcurrent()
-    assert me.parent is not None
-    work: Any = me.parent.switch()
-    while True:
-        runtime: SimRuntime | None = work[0].runtime
-        assert runtime is not None
-        runtime._body(*work)
-        runtime._idle.append(me)
-        runtime, work = None, ()  # an idle greenlet keeps nothing of its last task alive
-        work = me.parent.switch()
 
 
 class Isolation(Protocol):
@@ -531,21 +502,12 @@ class SimRuntime(Runtime):
             while self.tasks:
                 for task in list(self.tasks):
                     self.kill(task)
-            self._let_go()
+            for glet in self._idle:
+                glet.throw(GreenletExit)
+            self._idle.clear()
             self.env._queue.clear()
         finally:
             self._hub = None
-
-    def _let_go(self) -> None:
-        """Leave idle greenlets to the next runtimes of this thread; end those too many."""
-        spare = _spare.greenlets
-        for glet in self._idle:
-            if len(spare) < _SPARE_MAX and self._hub is not None and self._hub.parent is None:
-                glet.gr_context = None
-                spare.append(glet)
-            else:
-                glet.throw(GreenletExit)
-        self._idle.clear()
 
     def kill(self, task: SimTask) -> None:
         """End a task that waits or has not started; its ``finally`` blocks run and may not wait."""
@@ -603,11 +565,9 @@ class SimRuntime(Runtime):
         if self._idle:
             glet = self._idle.pop()
             glet.gr_context = None  # context variables are the last task's own
-        elif _spare.greenlets:
-            glet = _spare.greenlets.pop()
         else:
             # Begun without work: what a greenlet is begun with is kept until it ends.
-            glet = greenlet(_run_tasks)
+            glet = greenlet(self._run_tasks)
             glet.switch()
         task.glet = glet
         if glet.parent is not self._hub:
@@ -641,6 +601,20 @@ class SimRuntime(Runtime):
         if hub is None:
             raise RuntimeError("a task waits, but nobody runs the simulation")
         hub.switch()
+
+    def _run_tasks(self) -> None:
+        """The life of a greenlet: one task after the other, of this runtime alone.
+
+        Its stack began on that of whoever ran this simulation, so it does not outlive it.
+        """
+        me = getcurrent()
+        assert me.parent is not None
+        work: Any = me.parent.switch()
+        while True:
+            self._body(*work)
+            work = ()  # an idle greenlet keeps nothing of its last task alive
+            self._idle.append(me)
+            work = me.parent.switch()
 
     def _body(self, task: SimTask, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
         current_task_variable.set(task)
