@@ -44,8 +44,19 @@ AsideKind = Literal[
     "views of one gradient",
     "sparse, then dense",
     "optimizer by grad",
+    "futures",
+    "names",
+    "roots",
+    "roots by reference",
+    "proxies",
 ]
 KINDS: tuple[AsideKind, ...] = get_args(AsideKind)
+#: those that tell many small things at once, about this engine alone: only rounds have them
+WIDE: tuple[AsideKind, ...] = KINDS[KINDS.index("futures") :]
+#: those that any program may have
+DRAWN: tuple[AsideKind, ...] = KINDS[: -len(WIDE)]
+#: what a wide one tells when all is well
+AS_IT_SHOULD_BE = "as it should be"
 
 #: virtual seconds that a slow function takes, and that a call of it waits which gives up
 SLOW_S, SHORT_S = 3.0, 1.0
@@ -123,4 +134,5 @@ _EXPECTED: dict[AsideKind, str] = {
     "views of one gradient": "[[2.0], [2.0]] [[2.0, 2.0]]",
     "sparse, then dense": "[[3.0, 3.0], [2.0, 2.0], [1.0, 1.0]]",
     "optimizer by grad": "[0.0, 1.0, 0.5, 2.0]",
+    **dict.fromkeys(WIDE, AS_IT_SHOULD_BE),
 }

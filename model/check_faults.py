@@ -12,6 +12,10 @@ from real import tracing
 
 #: how much later than at its time a timeout may be noticed, in seconds: reading a clock takes some
 _SLACK_S = 0.01
+#: faults that break, or close, the connection between two workers
+_BREAKS = frozenset({"fail", "corrupt", "partition", "flapping"})
+#: faults after which a worker answers nobody
+_ENDS = frozenset({"crash", "shutdown"})
 
 
 @named("timeouts")
@@ -38,6 +42,45 @@ def TIMEOUTS(run: Run) -> Iterator[Violation]:  # noqa: N802
             what = "a call ended after its timeout"
             seen = f"{took_s:.6f} s"
             yield run.violation("timeouts", what, f"at most {limit_s} s", seen, began, n)
+
+
+@named("errors")
+def ERRORS(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """A call that fails, and not because its time is over, has a reason between its two workers:
+    the answer is an exception, its message could not be sent, their connection broke, or the
+    process of one of them ended or shut RPC down. What becomes of a third worker is none.
+    """
+    records = run.records
+    quiet = next(iter(run.of(tracing.TABLES_COUNTED)), 0)  # then everybody leaves
+    failed = [n for n in run.of(tracing.CALL_ENDED) if n < quiet and records[n][4][2] == "error"]
+    if not failed:
+        return
+    answered: dict[tuple[int, int, int], int] = {}
+    for n in run.of(tracing.MESSAGE_DELIVERED):
+        _, src, dst, type, id, _ = records[n][4]
+        if type == "EXCEPTION":
+            answered.setdefault((dst, src, id), n)
+    broken: dict[frozenset[int], int] = {}
+    gone: dict[int, int] = {}
+    for n in run.of(tracing.FAULT_INJECTED):
+        kind, _, worker, src, dst, *_ = records[n][4]
+        if kind in _BREAKS:
+            broken.setdefault(frozenset((src, dst)), n)
+        elif kind in _ENDS:
+            gone.setdefault(worker, n)
+    never = len(records)
+    for n in failed:
+        _, worker, _, _, (id, dst, _) = records[n]
+        reason = min(
+            answered.get((worker, dst, id), never),
+            broken.get(frozenset((worker, dst)), never),
+            gone.get(worker, never),
+            gone.get(dst, never),
+        )
+        if reason > n:
+            what = "a call failed for no reason of its own"
+            expected = f"call {id} from worker {worker} to worker {dst} answered"
+            yield run.violation("errors", what, expected, "it failed", n)
 
 
 @named("recovery")
@@ -74,4 +117,4 @@ def RECOVERY(run: Run) -> Iterator[Violation]:  # noqa: N802
             yield Violation("recovery", "a leaf after the faults", f"leaves[{number}]", complaint)
 
 
-PROPERTIES: tuple[Property, ...] = (TIMEOUTS, RECOVERY)
+PROPERTIES: tuple[Property, ...] = (TIMEOUTS, ERRORS, RECOVERY)

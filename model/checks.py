@@ -20,7 +20,7 @@ from model import (
     check_threads,
 )
 from model.check_calls import CALLS
-from model.check_faults import RECOVERY, TIMEOUTS
+from model.check_faults import ERRORS, RECOVERY, TIMEOUTS
 from model.check_futures import FUTURES
 from model.check_joint import JOINT_GRAPH
 from model.check_outcome import DETERMINISM, GRADIENTS, RETRY
@@ -35,6 +35,7 @@ __all__ = [
     "CONTEXTS",
     "DEPENDENCIES",
     "DETERMINISM",
+    "ERRORS",
     "EXECUTION",
     "FUTURES",
     "GRADIENTS",

@@ -60,6 +60,11 @@ ENDED_FORWARDER = Excuse(
     "release is passed on by whoever hears of it, and nobody else knows who is behind",
 )
 HELD_PARENT = Excuse("held parent", "a child that is excused itself keeps it")
+HELD_ARGUMENT = Excuse(
+    "held argument",
+    "a call has it among its arguments and is not over: its function waits for the value of another "
+    "one of them, which is excused itself",
+)
 
 EXCEPTIONS: tuple[Excuse, ...] = (
     LOST_FORK,
@@ -70,6 +75,7 @@ EXCEPTIONS: tuple[Excuse, ...] = (
     ENDED_OWNER,
     ENDED_FORWARDER,
     HELD_PARENT,
+    HELD_ARGUMENT,
 )
 
 
@@ -84,6 +90,8 @@ class Excuses:
         self.used: dict[str, None] = {}
         #: by task: the messages that it sent
         self._sent: dict[int, list[int]] | None = None
+        #: when the tables were counted
+        self._quiet = next(iter(run.of(tracing.TABLES_COUNTED)), len(run.records))
         #: (worker that tried, worker it tried to reach, type) of what was tried in vain
         self._unheard = {
             (run.records[n][1], *run.records[n][4][:2])
@@ -141,7 +149,39 @@ class Excuses:
             if child.parent == fork.id
         ):
             return HELD_PARENT
+        if fork.in_use and self._held_by_a_call(fork):
+            return HELD_ARGUMENT
         return None
+
+    def _held_by_a_call(self, fork: Fork) -> bool:
+        """Whether the call that brought it is at work, and was given an RRef of its own worker
+        whose value will not come."""
+        n = self._carrier(fork)
+        if n is None or not self._at_work(n):
+            return False
+        return any(
+            other.rref != fork.rref
+            and self._carrier(other) == n
+            and (value := self.protocol.values[other.rref]).worker == fork.worker
+            and value.present
+            and self._of_value(value) is not None
+            for other in self.protocol.forks.values()
+        )
+
+    def _at_work(self, n: int) -> bool:
+        """Whether the request of this event of sending it was taken up and has not been answered."""
+        records = self.run.records
+        _, src, dst, _, id, *_ = records[n][4]
+
+        def happened(type: tracing.EventType) -> bool:
+            return any(
+                n < at < self._quiet
+                and records[at][1] == dst
+                and (records[at][4][0], records[at][4][2]) == (src, id)
+                for at in self.run.of(type)
+            )
+
+        return happened(tracing.HANDLER_STARTED) and not happened(tracing.HANDLER_ENDED)
 
     def _gave_up(self, src: int, dst: int, type: str) -> bool:
         return (src, dst, type) in self._unheard

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from model.asides import KINDS as ASIDES
+from model.asides import DRAWN as ASIDES
 from model.asides import Aside
 from model.choices import Choices
 from model.generator_roots import StepDrawing
-from model.profiles import BITS, Limits, Profile, draw_profile, draw_steps
+from model.profiles import BITS, Limits, Profile, draw_profile
 from model.program import Dtype, Leaf, LeafHook, Optimizer, Program, Step, Trainer
 from model.sizes import Size, size
 
@@ -49,7 +49,6 @@ class _ProgramDrawing:
 
     def __init__(self, choices: Choices, limits: Limits) -> None:
         self.choices = choices
-        self.limits = limits
         self.profile: Profile = draw_profile(choices, limits)
         self.leaves: list[Leaf] = []
         #: the trainer that alone may use a leaf, because it changes it
@@ -57,7 +56,7 @@ class _ProgramDrawing:
 
     def draw(self) -> Program:
         choices, profile = self.choices, self.profile
-        for number in range(choices.integer("leaves", 1, self.limits.leaves)):
+        for number in range(choices.integer("leaves", 1, profile.leaves)):
             self.leaves.append(choices.group("leaf", partial(self._draw_leaf, number)))
         if profile.embedding:
             self.leaves.append(choices.group("leaf", self._draw_embedding))
@@ -129,7 +128,7 @@ class _ProgramDrawing:
         for leaf in self.leaves:
             doubled = "double" in leaf.hooks or "accumulate_pre" in leaf.hooks
             sizes.append(size(leaf.shape, _LARGEST_LEAF[profile.mode], 2.0 if doubled else 1.0))
-        count = draw_steps(choices, profile)
+        count = choices.choice("steps", profile.steps)
         overlap = profile.overlap and count > 1 and not own and choices.chance("overlap", 0.5)
         steps = []
         for step in range(count):
@@ -169,7 +168,7 @@ class _ProgramDrawing:
             unused=unused,
             optimizing=bool(own),
         )
-        for _ in range(choices.integer("ops", 1, self.limits.ops)):
+        for _ in range(choices.integer("ops", 1, profile.ops)):
             choices.group("op", drawing.draw_op)
         drawing.draw_roots()
         drawing.draw_backwards()
@@ -201,5 +200,5 @@ class _ProgramDrawing:
         return Aside(
             kind=choices.choice("aside", ASIDES),
             worker=(home + choices.integer("worker", 0, workers - 1)) % workers,
-            before=choices.integer("before", 0, self.limits.ops),
+            before=choices.integer("before", 0, self.profile.ops),
         )

@@ -62,14 +62,34 @@ _WEIGHTS = {
     "gathers": 1,
 }
 _FEATURES = tuple(name for name, weight in _WEIGHTS.items() for _ in range(weight))
-_MOST_FEATURES = 14
+
+
+class Size(NamedTuple):
+    """How large programs of one size get."""
+
+    workers: tuple[int, ...]
+    trainers: tuple[int, ...]
+    steps: tuple[int, ...]
+    ops: int
+    leaves: int
+    features: int
+
+
+_SMALL = Size(workers=(1, 2, 2, 2, 3, 3), trainers=(1,), steps=(1,), ops=4, leaves=2, features=8)
+_MIDDLE = Size(
+    workers=(2, 2, 3, 3, 4), trainers=(1, 1, 2), steps=(1, 1, 2), ops=5, leaves=3, features=10
+)
+_LARGE = Size(_WORKERS, _TRAINERS, _STEPS, ops=7, leaves=4, features=14)
+#: most bugs show in little programs, of which there are many a second; some need large ones
+_SIZES = (_SMALL,) * 7 + (_MIDDLE,) * 2 + (_LARGE,)
 
 
 class Limits(NamedTuple):
     """How large generated programs may get, and whether they may be meant to fail.
 
-    ``unused``: something may be left unused that a worker then waits for. ``faults``: errors may
-    be planted. ``asides``: there may be scenes beside the computation (model/asides.py).
+    ``mixed``: most are much smaller. ``unused``: something may be left unused that a worker then
+    waits for. ``faults``: errors may be planted. ``asides``: there may be scenes beside the
+    computation (model/asides.py).
     """
 
     workers: int = 8
@@ -77,6 +97,7 @@ class Limits(NamedTuple):
     steps: int = 3
     ops: int = 7
     leaves: int = 4
+    mixed: bool = True
     unused: bool = True
     faults: bool = True
     asides: bool = True
@@ -88,7 +109,11 @@ class Profile(NamedTuple):
     mode: Mode
     workers: int
     trainers: int
-    steps: int
+    #: how many steps a trainer may have, repeated to weigh them
+    steps: tuple[int, ...]
+    #: at most so many operations in a step, and leaves
+    ops: int
+    leaves: int
     kinds: tuple[str, ...]
     calls: tuple[Call, ...]
     references: bool
@@ -116,11 +141,12 @@ class Profile(NamedTuple):
 def draw_profile(choices: Choices, limits: Limits) -> Profile:
     """Draw the features of a program."""
     mode: Mode = choices.choice("mode", ("exact", "exact", "float"))
-    workers = min(choices.choice("workers", _WORKERS), limits.workers)
-    trainers = min(choices.choice("trainers", _TRAINERS), limits.trainers)
+    size = choices.choice("size", _SIZES) if limits.mixed else _LARGE
+    workers = min(choices.choice("workers", size.workers), limits.workers)
+    trainers = min(choices.choice("trainers", size.trainers), limits.trainers)
     has = {
         choices.choice("feature", _FEATURES)
-        for _ in range(choices.integer("features", 0, _MOST_FEATURES))
+        for _ in range(choices.integer("features", 0, size.features))
     }
     references = "references" in has or "helpers" in has
     unused = limits.unused and "unused" in has
@@ -132,7 +158,9 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
         mode=mode,
         workers=workers,
         trainers=trainers,
-        steps=limits.steps,
+        steps=tuple(min(steps, limits.steps) for steps in size.steps),
+        ops=min(size.ops, limits.ops),
+        leaves=min(size.leaves, limits.leaves),
         kinds=_kinds(has, mode, undefined=not increment and not faults),
         calls=_calls(has),
         references=references,
@@ -154,11 +182,6 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
         asides=limits.asides and "asides" in has,
         gathers="gathers" in has,
     )
-
-
-def draw_steps(choices: Choices, profile: Profile) -> int:
-    """How many steps a trainer has."""
-    return min(choices.choice("steps", _STEPS), profile.steps)
 
 
 def _kinds(has: set[str], mode: Mode, *, undefined: bool) -> tuple[str, ...]:

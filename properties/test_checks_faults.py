@@ -63,6 +63,10 @@ def fetch(rref: Any) -> Any:
     return rref.to_here()
 
 
+def both(one: Any, other: Any) -> tuple[Any, Any]:
+    return one.local_value(), other.to_here()
+
+
 def double(tensor: torch.Tensor) -> torch.Tensor:
     return tensor * 2
 
@@ -148,6 +152,25 @@ def ended_owner() -> Run:
     return play(plan, {0: main})
 
 
+def held_argument() -> Run:
+    """A call goes to a worker whose end its caller has not heard of, behind a late answer: in the
+    new process its function waits for a value of the old one, and keeps what else it was given."""
+    plan = Plan(
+        messages=(Delay(types=("PYTHON_RET",), src=1, dst=0, nth=(1,), seconds=1.5),),
+        workers=(Crash(worker=1, at_s=0.5, restart_after_s=0.0),),
+    )
+
+    def main() -> None:
+        rref = rpc.remote("worker1", make)
+        assert rref.to_here() == "a value"
+        late = rpc.rpc_async("worker1", make)
+        sleep(1.0)
+        assert "closed" in failing(rpc.rpc_sync, "worker1", both, args=(rref, rpc.RRef("another")))
+        assert late.wait() == "a value"
+
+    return play(plan, {0: main})
+
+
 def ended_forwarder() -> Run:
     """A worker hears of a release, and ends before the worker behind it does."""
     plan = Plan(
@@ -171,6 +194,7 @@ SCENARIOS: dict[str, Callable[[], Run]] = {
     "ended creator": ended_creator,
     "ended owner": ended_owner,
     "ended forwarder": ended_forwarder,
+    "held argument": held_argument,
 }
 
 

@@ -38,7 +38,8 @@ class Cluster:
 
     ``trace`` False keeps no events. ``faults``: what is to go wrong; its schedule, if it has one,
     takes the place of ``order``. ``record_schedule``: keep in
-    :attr:`schedule_log` what went before what. Raises :class:`Deadlock` from :meth:`run` when
+    :attr:`schedule_log` what went before what. ``own_settings``: each worker has torch's random
+    state, default dtype and so on for itself, as a process does. Raises :class:`Deadlock` from :meth:`run` when
     nothing can happen any more and somebody still waits.
     """
 
@@ -57,9 +58,10 @@ class Cluster:
         num_worker_threads: int = DEFAULT_NUM_WORKER_THREADS,
         rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S,
         max_steps: int | None = None,
+        own_settings: bool = True,
     ) -> None:
         self.size = workers
-        self._isolation = TorchIsolation()
+        self._isolation = TorchIsolation(processes=own_settings)
         if faults.schedule != Schedule():
             order = faults.schedule
         if not isinstance(order, Schedule):

@@ -9,7 +9,7 @@ from model.outcome import Outcome
 from model.program import Step
 from real.future import Future
 from real.runtime import current_worker
-from sim import aside_calls, aside_passes
+from sim import aside_api, aside_calls, aside_passes
 
 ASIDES: dict[str, Callable[[int], str]] = {
     "timeout": aside_calls.timeout,
@@ -42,6 +42,7 @@ ASIDES: dict[str, Callable[[int], str]] = {
     "views of one gradient": aside_passes.views_of_one_gradient,
     "sparse, then dense": aside_passes.sparse_then_dense,
     "optimizer by grad": aside_passes.optimizer_by_grad,
+    **aside_api.ASIDES,
 }
 
 

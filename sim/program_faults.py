@@ -40,7 +40,7 @@ class _FaultyRun:
     def __init__(self, program: Program, plan: Plan, options: dict[str, Any]) -> None:
         self.program = program
         note_program(program, False, {"faults": plan, **options})
-        self.cluster = Cluster(program.workers, faults=plan, **options)
+        self.cluster = Cluster(program.workers, faults=plan, own_settings=False, **options)
         self.result = ProgramRun(program, self.cluster)
         self.outcome = self.result.outcome
         self.hosts: list[Host] = [

@@ -60,7 +60,7 @@ def run_program(
     as soon as its own trainers are done, while references are kept and others are at work.
     """
     note_program(program, linger, options)
-    cluster = Cluster(program.workers, **options)
+    cluster = Cluster(program.workers, own_settings=False, **options)
     run = ProgramRun(program, cluster)
     hosts: list[Host] = []
     retained()  # of a run that came to no end

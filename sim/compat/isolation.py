@@ -134,10 +134,13 @@ class TorchIsolation:
 
     Workers without a state of their own under ``Worker.locals[STATE]`` get one at their first
     task: torch's random state, seeded from the runtime by the worker's name. A default device
-    that is set when this is made is that of every task.
+    that is set when this is made is that of every task. ``processes`` False: all workers share
+    the process's settings, with a random state seeded from the runtime; that is quicker, and
+    makes no difference to what draws no random numbers and changes none of the settings.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, processes: bool = True) -> None:
+        self._processes = processes
         context = default_device_context()
         #: what every task starts with, as ``SimTask.isolated``
         self.fresh: object = None if context is None else _DefaultDevice(context.device)
@@ -200,11 +203,15 @@ class TorchIsolation:
             self._outside.remove()
             if self.fresh is not None:
                 self._hub = _ThreadState()
+            if not self._processes:
+                TorchState(worker.runtime.random("torch random state").getrandbits(63)).install()
+        self._worker = worker
+        if not self._processes:
+            return
         state: PrivateState | None = worker.locals.get(STATE)
         if state is None:
             seed = worker.runtime.random("torch random state", worker.name).getrandbits(63)
             state = worker.locals[STATE] = TorchState(seed)
-        self._worker = worker
         self._state = state
         state.install()
 
