@@ -1,54 +1,76 @@
 """How small do failures get? Every planted bug's first failing scenario, shrunk.
 
-    python -m benchmarks.shrinking [--seconds S] [--profile PROFILE] [--save FOLDER] [NAME...]
+    python -m benchmarks.shrinking [--seconds S] [--faults PROFILE] [--save FOLDER] [NAME...]
 
 Each bug has a process of its own: its first scenario that fails, as a campaign finds it, is given
-to the shrinker for S real seconds (default 30). Prints a table and the medians.
+to the shrinker for S real seconds (default 30). Prints a line for each, and at the end the table
+that benchmarks/shrinking.md shows (``--page FILE`` writes it).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
+import io
+import multiprocessing
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from properties.mutants import MUTANTS
+from properties.mutants import FAMILIES, MUTANTS
+from sim.fuzz import quiet
+from sim.mutant import Mutant
+from sim.replay import planted, replay, saved_scenario, seed_scenario
+from sim.scenario_file import Expected, SavedScenario, dump_scenario
+from sim.shrink import Shrinker
+from sim.shrink_cost import Extent, deviations, extent
+from sim.store import write_synced
 
 #: real seconds to look for a scenario that fails
 FIND_S = 60.0
+#: real seconds that one run may take
+RUN_S = 10.0
+PROFILES = ("mild", "rough", "storm")
+#: what shrinking is to reach in the median
+GOAL = Extent(workers=3, operations=8, faults=2)
+
+
+class Shrunk(NamedTuple):
+    """What became of one bug's failure. Without ``after``, ``problem`` says why there is none."""
+
+    name: str
+    seed: int = -1
+    profile: str | None = None
+    breaks: str = ""
+    before: Extent | None = None
+    after: Extent | None = None
+    run: str = ""
+    tried: int = 0
+    #: of this process
+    cpu_s: float = 0.0
+    out_of_time: bool = False
+    problem: str = ""
+
+    @property
+    def where(self) -> str:
+        return f"{self.seed} {self.profile or ''}".rstrip()
 
 
 def shrink_one(
-    name: str, profile: str | None, seconds: float, folder: Path | None = None
-) -> dict[str, Any]:
-    """Find a scenario that a planted bug breaks, and shrink it; for a process of its own."""
-    from sim.fuzz import quiet
-    from sim.replay import planted, replay, saved_scenario, seed_scenario
-    from sim.scenario_file import Expected, dump_scenario
-    from sim.shrink import Shrinker
-    from sim.shrink_cost import deviations, extent
-    from sim.store import write_synced
-
-    started = time.monotonic()
-    with quiet(), planted(name):
-        for seed in count():
-            saved = saved_scenario(seed_scenario(seed, profile))
-            if replay(saved, seconds=10.0).violations:
-                with MUTANTS[name].lifted():
-                    holds = not replay(saved, seconds=10.0).violations
-                if holds:
-                    break
-            if time.monotonic() - started > FIND_S:
-                return {"name": name, "problem": "no scenario failed"}
-    cpu = time.process_time()
+    mutant: Mutant, profiles: Sequence[str | None], seconds: float, folder: Path | None
+) -> Shrunk:
+    """Find a scenario that a planted bug breaks, and shrink it."""
+    name = mutant.name
+    found = _find(mutant, profiles)
+    if found is None:
+        return Shrunk(name, problem="no scenario failed")
+    saved, seed, profile = found
+    cpu_s = time.process_time()
     shrinker = Shrinker(replace(saved, expected=Expected(mutant=name)), seconds=seconds)
     best = shrinker.run()
     assert shrinker.target is not None
@@ -56,60 +78,166 @@ def shrink_one(
         # Digests change with the engine; what breaks does not.
         kept = replace(best, expected=replace(best.expected, digest=None))
         write_synced(folder / f"mutant_{name}.json", dump_scenario(kept))
-    return {
-        "name": name,
-        "seed": seed,
-        "breaks": f"{shrinker.target.property}: {shrinker.target.what}",
-        "before": extent(saved),
-        "after": extent(best),
-        "run": deviations(best),
-        "tried": shrinker.tried,
-        "seconds": round(time.process_time() - cpu, 1),
-        "out_of_time": shrinker.out_of_time,
-    }
+    return Shrunk(
+        name=name,
+        seed=seed,
+        profile=profile,
+        breaks=f"{shrinker.target.property}: {shrinker.target.what}",
+        before=extent(saved),
+        after=extent(best),
+        run=deviations(best),
+        tried=shrinker.tried,
+        cpu_s=round(time.process_time() - cpu_s, 1),
+        out_of_time=shrinker.out_of_time,
+    )
+
+
+def _find(
+    mutant: Mutant, profiles: Sequence[str | None]
+) -> tuple[SavedScenario, int, str | None] | None:
+    """The first scenario that fails with the bug and holds without it."""
+    started = time.monotonic()
+    with quiet(), planted(mutant.name):
+        for number in count():
+            seed, profile = number // len(profiles), profiles[number % len(profiles)]
+            saved = saved_scenario(seed_scenario(seed, profile))
+            if replay(saved, seconds=RUN_S).violations:
+                with mutant.lifted():
+                    holds = not replay(saved, seconds=RUN_S).violations
+                if holds:
+                    return saved, seed, profile
+            if time.monotonic() - started > FIND_S:
+                return None
+    raise AssertionError
+
+
+def in_a_process(
+    mutant: Mutant, profiles: Sequence[str | None], seconds: float, folder: Path | None
+) -> Shrunk:
+    """The same in a process of its own, which may hang or end."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(
+        target=_send_one, args=(theirs, mutant, profiles, seconds, folder), daemon=True
+    )
+    child.start()
+    theirs.close()
+    told = Shrunk(mutant.name, problem="no end")
+    with contextlib.suppress(EOFError):
+        if ours.poll(FIND_S + 4 * seconds + 60):
+            told = ours.recv()
+    child.kill()
+    child.join()
+    return told
+
+
+def _send_one(
+    pipe: Connection,
+    mutant: Mutant,
+    profiles: Sequence[str | None],
+    seconds: float,
+    folder: Path | None,
+) -> None:
+    with contextlib.redirect_stdout(io.StringIO()):
+        pipe.send(shrink_one(mutant, profiles, seconds, folder))
+
+
+# -- in words -------------------------------------------------------------------------------------
+
+
+def line(each: Shrunk) -> str:
+    """One bug, for the terminal."""
+    if each.before is None or each.after is None:
+        return f"{each.name:40} {each.problem}"
+    late = "  (out of time)" if each.out_of_time else ""
+    return (
+        f"{each.name:40} {_sizes(each.before):>9} -> {_sizes(each.after):>7}  {each.cpu_s:>5} s  "
+        f"{each.tried:>5} runs  {each.breaks}{late}"
+    )
+
+
+def _sizes(of: Extent) -> str:
+    return " / ".join(map(str, of))
+
+
+def page(found: Sequence[Shrunk], seconds: float) -> Iterable[str]:
+    """The table of all of them, as Markdown."""
+    done = [each for each in found if each.after is not None]
+    yield "# How small failures get"
+    yield ""
+    yield "Written by `python -m benchmarks.shrinking --page benchmarks/shrinking.md`: of each planted"
+    yield "bug that is noticed, the first scenario that a campaign finds, before and after"
+    yield f"`squall shrink --seconds {seconds:g}`. Sizes are workers / operations / faults, where each"
+    yield "single deviation from first come, first served counts as a fault."
+    yield ""
+    yield f"Of {len(found)} bugs, {len(done)} were found and shrunk; the goal is a median of "
+    yield f"{_sizes(GOAL)}."
+    yield ""
+    yield "| | before: median | after: median | after: 90 of 100 | after: most | within the goal |"
+    yield "|---|---|---|---|---|---|"
+    for column, name in enumerate(Extent._fields):
+        before = sorted(each.before[column] or 0 for each in done if each.before is not None)
+        after = sorted(each.after[column] or 0 for each in done if each.after is not None)
+        goal = GOAL[column] or 0
+        within = sum(value <= goal for value in after)
+        yield (
+            f"| {name} | {statistics.median(before):g} | {statistics.median(after):g} | "
+            f"{after[int(0.9 * (len(after) - 1))]} | {after[-1]} | {within} of {len(after)} |"
+        )
+    yield ""
+    total_s = statistics.median(each.cpu_s for each in done)
+    late = sum(each.out_of_time for each in done)
+    yield f"In the median {statistics.median(each.tried for each in done):g} runs in {total_s:g} s"
+    yield f"of one core; {late} were stopped when their time was over."
+    by_name = {each.name: each for each in found}
+    for family, mutants in FAMILIES.items():
+        rows = [by_name[mutant.name] for mutant in mutants if mutant.name in by_name]
+        if not rows:
+            continue
+        yield ""
+        yield f"## {family}"
+        yield ""
+        yield "| bug | found by seed | before | after | runs | what breaks |"
+        yield "|---|---|---|---|---|---|"
+        for each in rows:
+            if each.before is None or each.after is None:
+                yield f"| `{each.name}` | | | | | {each.problem} |"
+                continue
+            stopped = ", stopped" if each.out_of_time else ""
+            yield (
+                f"| `{each.name}` | {each.where} | {_sizes(each.before)} | {_sizes(each.after)} | "
+                f"{each.tried}{stopped} | {each.breaks} |"
+            )
+    yield ""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these bugs")
     parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--profile")
+    parser.add_argument("--faults", choices=PROFILES, help="for all, whatever they need")
     parser.add_argument("--save", type=Path, help="a folder for the small scenarios")
-    parser.add_argument("--one", action="store_true", help="this bug, here, as JSON")
+    parser.add_argument("--page", type=Path, help="a file for the table")
     options = parser.parse_args(argv)
-    if options.one:
-        given = options.names[0], options.profile, options.seconds, options.save
-        print(json.dumps(shrink_one(*given)))
-        return
+    unknown = [name for name in options.names if name not in MUTANTS]
+    if unknown:
+        parser.error(f"there is no planted bug {unknown[0]!r}: see squall mutants --list")
     names = options.names or [name for name, mutant in MUTANTS.items() if mutant.expected]
-    found = [_in_a_process(name, options) for name in names]
-    done = [each for each in found if "after" in each]
-    for column, at in (("workers", 0), ("operations", 1), ("faults", 2)):
-        if done:
-            values = [each["after"][at] for each in done]
-            print(f"{column}: median {statistics.median(values):g}, most {max(values)}")
-    print(f"{len(done)} of {len(found)} shrunk")
-
-
-def _in_a_process(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    words = [sys.executable, "-m", "benchmarks.shrinking", "--one", name]
-    words += ["--seconds", str(options.seconds)]
-    words += ["--profile", options.profile] if options.profile else []
-    words += ["--save", str(options.save)] if options.save else []
-    limit = FIND_S + 4 * options.seconds + 60
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=limit, check=False)
-        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
-        told = {"name": name, "problem": f"{type(error).__name__}"}
-    if "after" in told:
-        sizes = "/".join(map(str, told["before"])), "/".join(map(str, told["after"]))
-        late = "  (out of time)" if told["out_of_time"] else ""
-        print(f"{name:45} {sizes[0]:>9} -> {sizes[1]:>7}  {told['seconds']:>5} s  "
-              f"{told['tried']:>5} runs  {told['breaks']}{late}", flush=True)  # fmt: skip
-    else:
-        print(f"{name:45} {told['problem']}", flush=True)
-    return told
+    found = []
+    for name in names:
+        mutant = MUTANTS[name]
+        profiles: Sequence[str | None] = PROFILES if mutant.needs_faults else (None,)
+        if options.faults:
+            profiles = (options.faults,)
+        found.append(in_a_process(mutant, profiles, options.seconds, options.save))
+        print(line(found[-1]), flush=True)
+    if any(each.after is not None for each in found):
+        text = "\n".join(page(found, options.seconds))
+        print(text)
+        if options.page is not None:
+            write_synced(options.page, text)
 
 
 if __name__ == "__main__":

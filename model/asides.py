@@ -49,6 +49,15 @@ AsideKind = Literal[
     "roots",
     "roots by reference",
     "proxies",
+    "what is returned",
+    "after the pass",
+    "layouts",
+    "callbacks at home",
+    "profiled",
+    "operators",
+    "gathers",
+    "steps",
+    "after the end",
 ]
 KINDS: tuple[AsideKind, ...] = get_args(AsideKind)
 #: those that tell many small things at once, about this engine alone: only rounds have them
@@ -72,7 +81,7 @@ CREATION_TIMED_OUT = "RuntimeError: RRef creation via rpc.remote() timed out"
 _PLANTED = "planted in an aside"
 _OPERATOR = "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"
 #: the errors of handlers that asides bring about say one of these
-ERRORS = (_PLANTED, _OPERATOR)
+ERRORS = (_PLANTED, _OPERATOR, "got a vector of size 2")
 
 
 class AsideError(RuntimeError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from model.faulted import explained, faults_of
+from model.faulted import explained, faults_of, slow_calls
 from model.hangs import Foretold, foretell, too_late
 from model.outcome import StepOutcome
 from model.run import Property, Run, Violation, named
@@ -29,6 +29,8 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
     program and from the joint graph of the workers alike, and happens exactly then.
     """
     if run.crash is not None:
+        if explained(run.crash) and slow_calls(run):
+            return  # the group could not even be formed
         yield Violation("progress", "the run broke off", "an end", run.crash)
         return
     longest_s = LONGEST_HANG_S if run.program is None or run.hangs else LONGEST_S

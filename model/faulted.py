@@ -9,6 +9,7 @@ result.
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -37,6 +38,8 @@ _LOSSES = frozenset({"drop", "loss", "fail"})
 _ACKNOWLEDGEMENTS = frozenset({"RREF_ACK", "CLEANUP_AUTOGRAD_CONTEXT_RESP"})
 #: so many losses are made good in so many seconds, even if they are all of one message
 _MOST_LOSSES, _LONG_S = 4, 10.0
+#: seconds that are none
+_INSTANT_S = 1e-6
 
 #: what errors say that come of faults: each is the text of one place in ``real/``, which says
 #: what happened
@@ -99,6 +102,8 @@ class Faults:
         if self.injected and not self._light(run):
             hard += _failed_calls(run)
             hard += _exhausted(run)
+        elif run.recovery is not None:
+            hard += slow_calls(run)
         #: when something was hit that nothing made good, in order
         self.hard = sorted(hard)
         #: by the number of a copy of a message: the event that says it was lost
@@ -158,6 +163,37 @@ def _failed_calls(run: Run) -> list[int]:
         for n in failed
         if records[n][4][2] == "timeout" or refused.get((records[n][1], records[n][4][0]), n) >= n
     ]
+
+
+def slow_calls(run: Run) -> list[int]:
+    """Calls that timed out because of nothing but the network: all the time some message was on
+    its way, so that nobody waited for anything else."""
+    records = run.records
+    ended = [n for n in run.of(tracing.CALL_ENDED) if records[n][4][2] == "timeout"]
+    if not ended:
+        return []
+    started = {(records[n][1], records[n][4][0]): n for n in run.of(tracing.CALL_STARTED)}
+    there_s = {
+        records[n][4][0]: records[n][0]
+        for n in run.of(tracing.MESSAGE_DELIVERED, tracing.MESSAGE_DROPPED)
+    }
+    under_way = [
+        (records[n][0], there_s.get(records[n][4][0], math.inf))
+        for n in run.of(tracing.MESSAGE_SENT)
+    ]
+    found = []
+    for n in ended:
+        began = started.get((records[n][1], records[n][4][0]))
+        if began is None:
+            continue
+        covered_s, until_s = records[began][0], records[n][0]
+        for sent_s, over_s in under_way:  # in the order of sending
+            if covered_s >= until_s - _INSTANT_S or sent_s > covered_s + _INSTANT_S:
+                break
+            covered_s = max(covered_s, over_s)
+        if covered_s >= until_s - _INSTANT_S:
+            found.append(n)
+    return found
 
 
 def _exhausted(run: Run) -> list[int]:

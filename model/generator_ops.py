@@ -130,7 +130,7 @@ class OpsDrawing:
         if profile.hooks and choices.chance("hook", 0.3):
             hooks = (choices.choice("hook", profile.hooks),)
         fault: Fault | None = None
-        if self._faulty and choices.chance("fault", 0.3):
+        if self._faulty and choices.chance("fault", 0.4):
             fault = choices.choice("fault", _FAULTS)
             self._faulty = False
         builtin = (

@@ -51,14 +51,13 @@ _WEIGHTS = {
     "leaf hooks": 2,
     "partial": 2,
     "unused": 1,
-    "faults": 2,
+    "faults": 4,
     "passes": 4,
     "remote roots": 3,
     "optimizer": 2,
     "overlap": 4,
     "keep": 3,
     "odd shapes": 3,
-    "asides": 3,
     "gathers": 1,
 }
 _FEATURES = tuple(name for name, weight in _WEIGHTS.items() for _ in range(weight))
@@ -75,9 +74,9 @@ class Size(NamedTuple):
     features: int
 
 
-_SMALL = Size(workers=(1, 2, 2, 2, 3, 3), trainers=(1,), steps=(1,), ops=4, leaves=2, features=8)
+_SMALL = Size(workers=(1, 2, 2, 2, 3, 3), trainers=(1,), steps=(1,), ops=4, leaves=2, features=10)
 _MIDDLE = Size(
-    workers=(2, 2, 3, 3, 4), trainers=(1, 1, 2), steps=(1, 1, 2), ops=5, leaves=3, features=10
+    workers=(2, 2, 3, 3, 4), trainers=(1, 1, 2), steps=(1, 1, 2), ops=5, leaves=3, features=12
 )
 _LARGE = Size(_WORKERS, _TRAINERS, _STEPS, ops=7, leaves=4, features=14)
 #: most bugs show in little programs, of which there are many a second; some need large ones
@@ -179,7 +178,7 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
         keep=references and "keep" in has,
         embedding="embedding" in has,
         odd_shapes="odd shapes" in has,
-        asides=limits.asides and "asides" in has,
+        asides=choices.chance("asides", 0.3) and limits.asides,
         gathers="gathers" in has,
     )
 

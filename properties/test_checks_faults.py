@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from model.check_faults import RECOVERY, TIMEOUTS
+from model.check_faults import ERRORS, RECOVERY, TIMEOUTS
 from model.check_rrefs import CONTEXTS, RREFS
 from model.checks import check
 from model.exceptions import EXCEPTIONS
-from model.faulted import explained, faults_of
+from model.faulted import explained, faults_of, slow_calls
 from model.recovery import Recovery, recovery_outcome, recovery_program
 from model.run import Run
 from real import tracing
@@ -22,8 +24,11 @@ from real.runtime import current_worker
 from sim.cluster import Cluster
 from sim.plan import Crash, Delay, Drop, Fail, Moment, Plan
 from sim.program_faults import run_with_faults
+from sim.replay import replay
+from sim.scenario_file import Expected, NetworkSpec, load_scenario
 
 Main = Callable[[], Any]
+CORPUS = Path(__file__).parent / "corpus"
 
 
 def play(plan: Plan, mains: dict[int, Main], *, workers: int = 3) -> Run:
@@ -332,6 +337,53 @@ def test_a_wrong_gradient_after_the_faults() -> None:
     recovery.got.steps[0, 0].passes[0][0] += 1
     assert [violation.what for violation in RECOVERY.check(run)] == ["a gradient after the faults"]
     recovery_outcome.cache_clear()
+
+
+NEVER = Plan(messages=(Drop(nth=(9999,)),), heal_s=0.5)
+
+
+@pytest.mark.parametrize("latency", ["constant:0.2", "constant:0.3"])
+def test_a_network_that_is_slower_than_the_calls_may_be_is_nobodys_fault(latency: str) -> None:
+    """The way there and back takes 0.6 s, a call 0.5 s at most; with 0.2 s, the calls inside."""
+    scenario = load_scenario(CORPUS / "fault_drop.json")
+    slow = replace(scenario, network=NetworkSpec(latency=latency), rpc_timeout_s=0.5)
+    for plan in (scenario.faults, NEVER):
+        played = replay(replace(slow, faults=plan, expected=Expected()))
+        assert played.violations == []
+        assert played.run is not None
+        assert slow_calls(played.run)
+
+
+def test_a_call_that_timed_out_while_nothing_was_on_its_way() -> None:
+    """Its message took less than its time: whoever had it did not answer."""
+    records = [
+        (0.0, 0, 1, tracing.CALL_STARTED, (1, 1, "PYTHON_CALL", 2.0)),
+        (0.0, -1, 1, tracing.MESSAGE_SENT, (5, 0, 1, "PYTHON_CALL", 1, 20, ())),
+        (1.9, -1, 2, tracing.MESSAGE_DELIVERED, (5, 0, 1, "PYTHON_CALL", 1, 1.9)),
+        (2.0, 0, 2, tracing.CALL_ENDED, (1, 1, "timeout")),
+    ]
+    assert slow_calls(Run(records)) == []
+    records[2] = (2.5, *records[2][1:])
+    assert slow_calls(Run(records)) == [3]
+
+
+def test_a_call_fails_for_a_reason_of_its_own() -> None:
+    """Worker 2 ends; a call to worker 1 has nothing to do with that."""
+    quiet = (3.0, 0, 0, tracing.TABLES_COUNTED, (0,) * 8)
+
+    def run(dst: int) -> Run:
+        return Run(
+            [
+                (0.0, 0, 1, tracing.CALL_STARTED, (1, dst, "PYTHON_CALL", 2.0)),
+                (1.0, -1, 0, tracing.FAULT_INJECTED, ("crash", "", 2, -1, -1, "", 0, -1, None)),
+                (1.0, 0, 2, tracing.CALL_ENDED, (1, dst, "error")),
+                quiet,
+            ]
+        )
+
+    assert list(ERRORS.check(run(2))) == []
+    (violation,) = ERRORS.check(run(1))
+    assert violation.what == "a call failed for no reason of its own"
 
 
 def test_errors_that_say_what_happened() -> None:

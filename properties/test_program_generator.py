@@ -24,7 +24,7 @@ from model.shape_graph import Graph
 from model.sizes import RULES, numel, size
 from properties.strategies import programs
 
-SEEDS = 2000
+SEEDS = 4000
 LARGEST = 2**53
 
 #: each feature must be in at least so many programs of SEEDS

@@ -14,15 +14,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model.asides import AS_IT_SHOULD_BE, SHORT_S, SLOW_S, AsideError
+from model.asides import AS_IT_SHOULD_BE, SHORT_S, SLOW_S
 from real.autograd import api as autograd
 from real.future import Future, collect_all, wait_all
 from real.rpc import api as rpc
+from real.rpc.calls import _wait_all, collected_futures
 from real.rpc.functions import async_execution
+from real.rpc.options import TensorPipeRpcBackendOptions
 from real.runtime import current_task, current_worker
 from sim.aside_calls import echo, error_of, fail, sleep, slow
 
+_TEXT: Any = "1"
 _TIME_IS_UP = "RPC ran for more than set timeout"
+#: between the number of a context and one that there is not
+_FAR = 1 << 30
 _NO_CONTEXT = "Could not find autograd context with id: "
 
 
@@ -102,6 +107,7 @@ def futures(to: int) -> str:
     failed.set_exception(ValueError("x"))
     asked = failed.then(lambda done: done.has_error())
     failed_again = error_of(lambda: failed.set_exception(ValueError("y")))
+    failed_too_late = error_of(lambda: failed.set_result(1))
     inner: Future[int] = Future()
     chained = future.then_async(lambda done: inner)
     unchained = failed.then_async(lambda done: completed_with(done.value()))
@@ -109,18 +115,21 @@ def futures(to: int) -> str:
     calls = [rpc.rpc_async(to, slow, args=(n, n * 0.01)) for n in (2, 1, 3)]
     values = wait_all(calls)
     began = now()
-    long, wrong = rpc.rpc_async(to, slow, args=(1, SLOW_S)), rpc.rpc_async(to, fail, args=(KeyError,))
+    long, wrong = (
+        rpc.rpc_async(to, slow, args=(1, SLOW_S)),
+        rpc.rpc_async(to, fail, args=(KeyError,)),
+    )
     first = error_of(lambda: wait_all([long, wrong]))
-    at_once = now() - began < SLOW_S
+    at_once = not long.is_done
     both = collect_all([long, wrong])
     unfinished = both.is_done
     gathered = both.wait()
-    waited = now() - began >= SLOW_S
-    with rpc._wait_all():
+    waited = long.is_done and now() - began > SHORT_S
+    with _wait_all():
         outer = rpc.rpc_async(to, slow, args=(1, 0.02))
-        with rpc._wait_all():
+        with _wait_all():
             within = rpc.rpc_async(to, slow, args=(2, 0.01))
-        nested = within.is_done and not outer.is_done
+        nested = within.is_done
     left = error_of(lambda: _with_all(to))
     return told(
         value_before_the_end="not complete" in early,
@@ -130,6 +139,7 @@ def futures(to: int) -> str:
         not_failed_afterwards="only be marked completed once" in too_late and not future.has_error(),
         failed=failed.has_error() and error_of(failed.wait) == "ValueError: x" and asked.wait(),
         failed_once="only be marked completed once" in failed_again,
+        not_completed_afterwards="only be marked completed once" in failed_too_late,
         chained=chained.wait() == 7 and error_of(unchained.wait) == "ValueError: x",
         an_error_is_an_exception=error_of(lambda: Future[int]().set_exception("x")).startswith(  # type: ignore[arg-type]
             "AssertionError"
@@ -141,7 +151,7 @@ def futures(to: int) -> str:
         all_of_them=not unfinished and waited and gathered == [long, wrong] and long.wait() == 1,
         none_of_them=collect_all(list[Future[int]]()).wait() == [],
         block_waits_for_all=nested and outer.is_done and outer.wait() == 1,
-        block_raises="KeyError" in left and rpc.collected_futures() is None,
+        block_raises="KeyError" in left and collected_futures() is None,
     )  # fmt: skip
 
 
@@ -152,8 +162,13 @@ def completed_with(value: int) -> Future[int]:
 
 
 def _with_all(to: int) -> None:
-    with rpc._wait_all():
+    with _wait_all():
         rpc.rpc_async(to, fail, args=(KeyError,))
+
+
+def _join_again(name: Any = "again", rank: Any = 0) -> None:
+    options = TensorPipeRpcBackendOptions(init_method="sim://elsewhere")
+    rpc.init_rpc(name, rank=rank, world_size=1, rpc_backend_options=options)
 
 
 def names(to: int) -> str:
@@ -167,7 +182,7 @@ def names(to: int) -> str:
     text = repr(theirs)
     unknown = error_of(partial(rpc.rpc_sync, "nobody", whoami))
     missing = error_of(partial(rpc.rpc_async, 99, whoami))
-    facts = told(
+    return told(
         own_info=(me.id, me.name) == (home, f"worker{home}"),
         found=other.id == to and other == rpc.get_worker_info(to) == rpc.get_worker_info(other),
         called=[rpc.rpc_sync(way, whoami) for way in (to, f"worker{to}", other)] == [to] * 3,
@@ -175,7 +190,7 @@ def names(to: int) -> str:
         unknown_id="destination id 99" in missing,
         no_name=error_of(partial(rpc.remote, 1.5, whoami)).startswith("ValueError: Cannot get"),
         no_function=error_of(partial(rpc.rpc_sync, to, 1)).startswith("TypeError: function should"),
-        no_time=error_of(partial(rpc.rpc_sync, to, whoami, timeout="1")).startswith("TypeError"),
+        no_time=error_of(partial(rpc.rpc_sync, to, whoami, timeout=_TEXT)).startswith("TypeError"),
         negative_time=_TIME_IS_UP in error_of(partial(rpc.rpc_sync, to, slow, (1, 1), timeout=-2)),
         no_arguments=rpc.rpc_sync(to, Counter().add, args=(2,), kwargs={"times": 3}) == 6,
         owner=theirs.owner() == other and theirs.owner_name() == f"worker{to}",
@@ -185,12 +200,18 @@ def names(to: int) -> str:
         whose_value=here or (f"name=worker{home}" in local and f"name=worker{to}" in local),
         shown=text.startswith("OwnerRRef(" if here else "UserRRef(RRefId = "),
         not_pickled="only be pickled when using RPC" in error_of(partial(pickle.dumps, mine)),
+        no_name_at_all="must be of type <class 'str'>" in error_of(partial(_join_again, 5)),
+        one_session="already initialized" in error_of(_join_again),
         not_created="not created by rpc.remote" in error_of(mine._get_future),
         not_profiled="has not been set" in error_of(theirs._get_profiling_future),
         created=theirs._get_future().wait() is None and theirs.to_here() == 5,
     )
-    del theirs, mine
-    return facts
+
+
+def _break_off(seen: list[int]) -> None:
+    with autograd.context() as context_id:
+        seen.append(context_id)
+        raise KeyError
 
 
 def roots(to: int) -> str:
@@ -206,12 +227,14 @@ def roots(to: int) -> str:
         no_list = error_of(lambda: backward(loss))
         no_tensors = error_of(lambda: backward([loss, 1]))
         no_id = error_of(lambda: autograd.backward("1", [loss]))
-        unknown = error_of(lambda: autograd.backward(context_id + 1, [loss]))
+        unknown = error_of(lambda: autograd.backward(context_id + _FAR, [loss]))
         untouched = autograd.get_gradients(context_id) == {}
         inside = error_of(autograd._new_context)
+        counts = autograd._get_debug_info()
+        separate = autograd.get_gradients(context_id) is not autograd.get_gradients(context_id)
         current = autograd._current_context()
         valid = error_of(lambda: autograd._is_valid_context(context_id))
-        other = error_of(lambda: autograd._is_valid_context(context_id + 1))
+        other = error_of(lambda: autograd._is_valid_context(context_id + _FAR))
         backward([loss, loss * 2], True)
         once = autograd.get_gradients(context_id)[x].tolist()
         backward([loss])
@@ -219,6 +242,9 @@ def roots(to: int) -> str:
         ungathered = x.grad is None
         no_gradients = error_of(lambda: autograd.get_gradients("1"))
     gone = error_of(lambda: autograd.get_gradients(context_id))
+    broken_off: list[int] = []
+    raised = error_of(lambda: _break_off(broken_off))
+    after_an_error = error_of(lambda: autograd.get_gradients(broken_off[0]))
     over = error_of(lambda: autograd._release_context(context_id))
     outside = error_of(autograd._current_context)
     with autograd.context() as next_id:
@@ -230,15 +256,17 @@ def roots(to: int) -> str:
         list_of_roots=no_list.startswith("TypeError: backward()"),
         tensors_for_roots=no_tensors.startswith("TypeError: backward()"),
         number_of_a_context=no_id.startswith("TypeError: backward()"),
-        known_context=f"{_NO_CONTEXT}{context_id + 1}" in unknown,
+        known_context=f"{_NO_CONTEXT}{context_id + _FAR}" in unknown,
         nothing_begun=untouched,
         contexts_do_not_nest="Already have an autograd context id" in inside,
         current_context=current.context_id == context_id,
         valid_context=valid == "no error but None" and _NO_CONTEXT in other,
+        counted=int(counts["num_autograd_contexts"]) > 0 and separate,
         several_roots=once == [6.0, 12.0] and twice == [8.0, 16.0],
         only_in_the_context=ungathered,
         gradients_by_number=no_gradients.startswith("TypeError: get_gradients()"),
         gone=f"{_NO_CONTEXT}{context_id}" in gone and f"{_NO_CONTEXT}{context_id}" in over,
+        gone_after_an_error=raised.startswith("KeyError") and _NO_CONTEXT in after_an_error,
         none_is_current=outside.startswith("RuntimeError"),
         next_one=reopened and next_id > context_id and next_id >> 48 == current_worker().id,
         most_there_can_be=autograd._get_max_id() == (current_worker().id << 48) | ((1 << 48) - 1),
@@ -266,8 +294,8 @@ def roots_by_reference(to: int) -> str:
         no_scalar = error_of(partial(theirs.backward, context_id))
         no_tensor = error_of(partial(number.backward, context_id))
         no_value = error_of(partial(broken.backward, context_id))
-        unknown = error_of(partial(squared.backward, context_id + 1))
-    facts = told(
+        unknown = error_of(partial(squared.backward, context_id + _FAR))
+    return told(
         context_of_a_user=("contain a tensor" if here else "'dist_autograd_ctx_id'") in without,
         local_pass=x.grad is not None and x.grad.tolist() == [4.0, 8.0],
         local_graph_freed="a second time" in spent,
@@ -278,8 +306,6 @@ def roots_by_reference(to: int) -> str:
         value="planted in an aside" in no_value,
         known_context=_NO_CONTEXT in unknown,
     )
-    del theirs, number, broken, mine, squared
-    return facts
 
 
 def proxies(to: int) -> str:
@@ -302,7 +328,7 @@ def proxies(to: int) -> str:
         loss = rref.rpc_sync().scale(x).sum() + rref.rpc_async().scale(x * 2).wait().sum()
         autograd.backward(context_id, [loss])
         gradient = autograd.get_gradients(context_id)[x].tolist()
-    facts = told(
+    return told(
         called=added == 5 and later == 6 and kept.to_here() == 10,
         there=kept.owner().id == to,
         called_later=rref.rpc_sync().later(5) == rref.rpc_async().later(5).wait() == 15,
@@ -315,8 +341,6 @@ def proxies(to: int) -> str:
         type=rref._get_type() is Counter and rref._get_type(blocking=False).wait() is Counter,
         gradient=gradient == [9.0, 9.0],
     )
-    del rref, kept, broken
-    return facts
 
 
 ASIDES: dict[str, Callable[[int], str]] = {
@@ -326,5 +350,3 @@ ASIDES: dict[str, Callable[[int], str]] = {
     "roots by reference": roots_by_reference,
     "proxies": proxies,
 }
-
-__all__ = ["ASIDES", "AsideError", "told"]

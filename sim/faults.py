@@ -33,9 +33,9 @@ from sim.plan import (
     SlowCpu,
     SlowStart,
 )
+from sim.primitives import SimTimer
 from sim.processes import Clock, Processes, processes_of
 from sim.rules import Verdict, delay, drop, duplicate, fail, judge
-from sim.scheduler import SimTimer
 
 __all__ = ["Faults", "Host", "delay", "drop", "duplicate", "fail", "judge"]
 

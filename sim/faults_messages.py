@@ -10,7 +10,7 @@ from sim import rules
 from sim.held import Held
 from sim.network import Network
 from sim.plan import Corrupt, Delay, Drop, Duplicate, Fail, Hold, MessageFault, Plan, Selector
-from sim.scheduler import SimTimer
+from sim.primitives import SimTimer
 from sim.streams import NamedStream
 
 _Key = tuple[int, int, int]

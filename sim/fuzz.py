@@ -31,6 +31,7 @@ from model.generator import generate
 from model.hangs import explain
 from model.interpreter import interpret
 from model.program import Program, computation_of
+from model.rounds import draw_round, is_round, lingers
 from model.run import Run, Violation
 from model.sometimes import SITUATIONS, sometimes
 from real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
@@ -51,7 +52,7 @@ REPEAT_EVERY = 50
 MAX_STEPS = 400_000
 #: frames that are kept of each step of a run that is run again; `squall replay` keeps more
 _DEPTH = 6
-#: seconds of real time that a scenario may take
+#: seconds of real time that a scenario may take, of its own process (sim/real_time.py)
 TIMEOUT_S = 60.0
 #: scenarios that a process is given at a time
 _CHUNK = 8
@@ -136,13 +137,16 @@ def scenario_of(seed: int, given: Given = Given()) -> Scenario:  # noqa: B008 - 
             rpc_timeout_s=drawn.rpc_timeout_s,
         )
     world = random.Random(repr(("world", seed)))
-    program = generate(SeededChoices(random.Random(seed)))
+    if is_round(seed) and given.engine == "port":
+        program = draw_round(random.Random(seed), seed)
+    else:
+        program = generate(SeededChoices(random.Random(seed)))
     scenario = Scenario(
         seed,
         program,
         latency=world.choice(_LATENCIES),
         order=world.choice(_ORDERS),
-        linger=world.random() < _LINGERING,
+        linger=world.random() < _LINGERING or lingers(seed),
     )
     if given.plan:
         # What workers exchange beside it would not be run (sim/program_faults.py).
@@ -272,7 +276,7 @@ def quiet(device: str = "cpu") -> Iterator[None]:
 def judge_in_time(seed: int, given: Given = Given()) -> Verdict:  # noqa: B008
     """As :func:`judge`, ended after :data:`TIMEOUT_S`. For the main thread."""
     try:
-        with time_limit(TIMEOUT_S):
+        with time_limit(TIMEOUT_S, elsewhere=given.engine == "torch"):
             return judge(seed, given)
     except TooLongError:
         seen = f"it was still running after {TIMEOUT_S:g} s of real time"

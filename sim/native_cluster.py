@@ -30,8 +30,9 @@ from sim.native_worker import Call, Death, NativeWorker
 from sim.native_zygote import Zygote
 from sim.network import Network
 from sim.plan import NO_FAULTS, Crash, Garbage, Order, Pause, Plan, Schedule
+from sim.primitives import SimTask
 from sim.processes import processes_of
-from sim.scheduler import SimRuntime, SimTask
+from sim.scheduler import SimRuntime
 from sim.trace import Trace
 
 #: what the agent says of a call that took too long (rpc_agent.h, tensorpipe_agent.cpp)

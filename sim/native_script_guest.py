@@ -7,6 +7,7 @@ coordinator: where workers meet, the processes that are started, and the time.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import pickle
 import random
@@ -21,7 +22,7 @@ import torch.distributed.autograd
 import torch.distributed.rpc
 import torch.multiprocessing
 
-from real.native.here import Here, debug_info
+from real.native.here import FIRST_LANE, Here, debug_info
 
 _EPOCH_S = 1_700_000_000.0
 #: how often the clock may be read at one instant, and how far it then goes on
@@ -108,6 +109,7 @@ class ScriptGuest:
         }
         vars(time).update(substitutes)
         _thread.join = _joining(_thread.join, here)
+        _thread.start = _starting(_thread.start, here)
 
     def _told_of(self, backward: Any) -> Any:
         """``backward``, whose passes the coordinator is told of before they return."""
@@ -195,6 +197,26 @@ def _joining(join: Any, here: Here) -> Any:
         join(self, 0)
 
     return joined
+
+
+def _starting(start: Any, here: Here) -> Any:
+    """``Thread.start``, after which one thread at a time begins, in the order of their starts."""
+    lanes = itertools.count(FIRST_LANE)
+
+    @functools.wraps(start)
+    def started(self: threading.Thread) -> None:
+        lane, run = next(lanes), self.run
+
+        def begin() -> None:
+            vars(self).pop("run")
+            here.set_lane(lane)
+            here.ask("start")
+            run()
+
+        vars(self)["run"] = begin
+        start(self)
+
+    return started
 
 
 def _meet(url: str, *args: Any, **kwargs: Any) -> Any:

@@ -20,10 +20,8 @@ import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
 from torch.distributed.optim import DistributedOptimizer
 
-from real.native.here import Here
+from real.native.here import FIRST_LANE, Here
 
-#: the first lane of the threads that a program starts: behind those of the agent
-FIRST_LANE = 100
 _lanes = itertools.count(FIRST_LANE)
 _local = threading.local()
 

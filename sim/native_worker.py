@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from real import tracing
 from sim.native_message import Batch, read_batch
 from sim.native_zygote import Process, Zygote
-from sim.scheduler import SimTimer
+from sim.primitives import SimTimer
 
 _SIZE = struct.Struct("<I")
 _CHUNK = 1 << 16

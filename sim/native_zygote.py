@@ -75,6 +75,11 @@ class Zygote:
     def __init__(
         self, modules: Sequence[str], *, on_build: Callable[[str], object] | None = None
     ) -> None:
+        if not os.path.exists("/proc/thread-self/syscall"):
+            raise Unavailable(
+                "the engine torch needs a Linux that tells what a thread waits for "
+                "(/proc/thread-self/syscall), and this machine has none"
+            )
         built = library(on_build)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = {

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from real.worker import Worker
     from sim.network import Network
-    from sim.scheduler import SimRuntime, SimTimer
+    from sim.primitives import SimTimer
+    from sim.scheduler import SimRuntime
 
 _Callbacks = Sequence[Callable[[Any], None]]
 

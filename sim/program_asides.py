@@ -9,9 +9,13 @@ from model.outcome import Outcome
 from model.program import Step
 from real.future import Future
 from real.runtime import current_worker
-from sim import aside_api, aside_calls, aside_passes
+from sim import aside_api, aside_calls, aside_nodes, aside_passes, aside_services
+from sim.program_host import here
 
-ASIDES: dict[str, Callable[[int], str]] = {
+#: of an aside: what to call with the worker that it is about; it tells, or gives what will tell
+#: when the worker has shut down
+Tale = Callable[[int], str | Callable[[], str]]
+ASIDES: dict[str, Tale] = {
     "timeout": aside_calls.timeout,
     "late reference": aside_calls.late_reference,
     "late creation": aside_calls.late_creation,
@@ -43,6 +47,8 @@ ASIDES: dict[str, Callable[[int], str]] = {
     "sparse, then dense": aside_passes.sparse_then_dense,
     "optimizer by grad": aside_passes.optimizer_by_grad,
     **aside_api.ASIDES,
+    **aside_nodes.ASIDES,
+    **aside_services.ASIDES,
 }
 
 
@@ -74,12 +80,17 @@ class AsideRuns:
             end.wait()
 
     def _run(self, number: int, aside: Aside, end: Future[None]) -> None:
-        self._outcome.asides[(*self._where, number)] = perform(aside)
+        told = perform(aside)
+        place = (*self._where, number)
+        if isinstance(told, str):
+            self._outcome.asides[place] = told
+        else:
+            here().afterwards[place] = told
         end.mark_completed(None)
 
 
-def perform(aside: Aside) -> str:
-    """What came of it, in a line. What it raises is told as well."""
+def perform(aside: Aside) -> str | Callable[[], str]:
+    """What came of it, in a line, or what will tell. What it raises is told as well."""
     try:
         return ASIDES[aside.kind](aside.worker)
     except Exception as error:

@@ -57,6 +57,8 @@ class Host:
             for hook in program.leaves[number].hooks
         ]
         self.kept: list[Any] = []
+        #: what will tell how asides (trainer, step, number) ended, when the worker has shut down
+        self.afterwards: dict[tuple[int, int, int], Callable[[], str]] = {}
 
     def op(self, address: Address) -> Op:
         return self.program.trainers[address[0]].steps[address[1]].ops[address[2]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from model.hooks import retained
@@ -84,6 +85,8 @@ def run_program(
                     host.kept.clear()
                 cluster.settle()
                 cluster.shutdown()
+            if any(host.afterwards for host in hosts):
+                _tell_afterwards(cluster, hosts, run.outcome)
         except Deadlock as deadlock:
             run.waits, run.waiting = deadlock.waits, deadlock.waiting
         except Exception as error:
@@ -104,6 +107,16 @@ def run_program(
         withdraw(worker)
     hosts.clear()  # which refer to it by on_pass
     return run
+
+
+def _tell_afterwards(cluster: Cluster, hosts: list[Host], outcome: Outcome) -> None:
+    """What asides have to tell of workers that have shut down."""
+
+    def tell(host: Host) -> None:
+        for where, told in host.afterwards.items():
+            outcome.asides[where] = told()
+
+    cluster.call({host.worker: partial(tell, host) for host in hosts if host.afterwards})
 
 
 def gradients_of(cluster: Cluster, hosts: list[Host], context_id: int) -> Gradients:

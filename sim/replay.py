@@ -201,7 +201,11 @@ def replay(
     ``seconds``: real time that it may take, after which the run counts as one that does not end
     (for the main thread). Raises ScenarioError for what cannot be run.
     """
-    limit = contextlib.nullcontext() if seconds is None else time_limit(seconds)
+    limit = (
+        contextlib.nullcontext()
+        if seconds is None
+        else time_limit(seconds, elsewhere=saved.engine == "torch")
+    )
     watcher = until if until is not None else watcher
     watched = contextlib.nullcontext() if watcher is None else watching(watcher)
     with planted(saved.expected.mutant), quiet(saved.device), watched:

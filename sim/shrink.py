@@ -136,7 +136,7 @@ class Shrinker:
             raise _OutOfTimeError
         self.tried += 1
         try:
-            with time_limit(self._limit_s):
+            with time_limit(self._limit_s, elsewhere=saved.engine == "torch"):
                 found = self._violations(saved, target.property)
         except TooLongError:
             return (target.property, target.what) == ("progress", "the run broke off")

@@ -8,7 +8,8 @@ from model.waiting import Waiting
 from real.future import Future
 from real.rpc.message import Message
 from sim.compat.threads import ThreadLock
-from sim.scheduler import SimEvent, SimLock, SimRuntime, SimTask
+from sim.primitives import SimEvent, SimLock, SimTask
+from sim.scheduler import SimRuntime
 
 
 class Deadlock(RuntimeError):  # noqa: N818 - it is what happened, not a mishap of ours

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from model.choices import SeededChoices
 from model.generator import generate
 from model.profiles import Limits
-from model.program import Program, computation_of
+from model.program import Program, computation_of, source
 from sim.plan import Plan
 from sim.swarm_plan import MILD, PROFILES, Drawing, Profile, stream_of
 
@@ -64,7 +64,8 @@ def draw_world(profile: Profile, seed: int) -> World:
         program = _retrying(program)
     timeouts_s = _TIMEOUTS_S if profile != "mild" else _LONG_TIMEOUTS_S
     timeout_s = stream_of(profile, seed, "timeout").choice(timeouts_s)
-    plan = Drawing(profile, seed, program.workers, timeout_s).draw()
+    small = not _waits_in_threads(program)
+    plan = Drawing(profile, seed, program.workers, timeout_s, small_pools=small).draw()
     latency = stream_of(profile, seed, "latency").choice(_LATENCIES)
     return World(program, plan, latency, timeout_s)
 
@@ -75,6 +76,22 @@ def draw_faults(profile: Profile, seed: int, workers: int, timeout_s: float) -> 
     ``timeout_s``: how long its calls may take, in seconds of virtual time.
     """
     return Drawing(profile, seed, workers, timeout_s).draw()
+
+
+def _waits_in_threads(program: Program) -> bool:
+    """Whether a function may wait, without a limit, for a value of the worker that it runs on."""
+    if any(trainer.optimizer is not None for trainer in program.trainers):
+        return True
+    for _, _, step in program.steps:
+        for at, op in enumerate(step.ops):
+            if op.call.startswith("helper"):
+                return True
+            for input in op.inputs:
+                is_leaf, number = source(program, at, input)
+                home = program.leaves[number].owner if is_leaf else step.ops[number].worker
+                if input.how != "value" and home == op.worker:
+                    return True
+    return False
 
 
 def _retrying(program: Program) -> Program:

@@ -90,12 +90,22 @@ def stream_of(*name: object) -> random.Random:
 class Drawing:
     """A plan while it is drawn."""
 
-    def __init__(self, profile: Profile, seed: int, workers: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        seed: int,
+        workers: int,
+        timeout_s: float,
+        *,
+        small_pools: bool = False,
+    ) -> None:
         self.profile = profile
         self.seed = seed
         self.workers = workers
         #: seconds that a call may take
         self.timeout_s = timeout_s
+        #: whether an agent may have fewer than three threads
+        self.small_pools = small_pools
         self.heal_s = self._stream("heal").choice(_HEALS_S)
         #: how much of everything: factor for probabilities
         self.rate = {"mild": 1.0, "rough": 1.0, "storm": 3.0}[profile]
@@ -372,7 +382,8 @@ class Drawing:
         worker = stream.choice((None, self.worker(stream)))
         # With fewer, functions that wait for a value of their own worker keep its creation out for
         # ever: PyTorch's documented limit of a pool that nested calls exhaust.
-        return [PoolSize(worker=worker, threads=stream.choice((3, 4, 6)))]
+        sizes = (1, 1, 2, 3) if self.small_pools else (3, 4, 6)
+        return [PoolSize(worker=worker, threads=stream.choice(sizes))]
 
     def allocation(self, stream: random.Random) -> list[Any]:
         return [Allocation(worker=self.worker(stream), nth=stream.randint(1, 20))]

@@ -9,7 +9,8 @@ from model.waiting import Waiting
 from real.future import Future
 from real.rpc.message import Message
 from sim.compat.threads import ThreadLock
-from sim.scheduler import SimEvent, SimLock, SimRuntime, SimTask
+from sim.primitives import SimEvent, SimLock, SimTask
+from sim.scheduler import SimRuntime
 from sim.stuck import Deadlock, explain, waited_for
 from sim.trace import TraceWriter
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from real import tracing
 from real.autograd.context import DistAutogradContext, ReleasedError
-from real.autograd.messages import CleanupAutogradContextReq
+from real.autograd.messages import CleanupAutogradContextReq, CleanupAutogradContextResp
 from real.future import Future
 from real.ids import LOCAL_ID_BITS, PROCESS_ID_BITS, IdSource
 from real.rpc.constants import CLEANUP_MAX_RETRIES
@@ -37,6 +37,8 @@ class DistAutogradContainer:
         self._contexts: dict[ContextId, DistAutogradContext] = {}
         #: and whether workers beyond the known ones have been told
         self._released: dict[ContextId, bool] = {}
+        #: those that this process was only told the end of, and an earlier one may have had
+        self._missed: dict[ContextId, None] = {}
         #: by released context: the workers that have not answered yet
         self._unheard: dict[ContextId, dict[WorkerId, None]] = {}
 
@@ -138,17 +140,25 @@ class DistAutogradContainer:
         if not self._release(context_id):
             raise RuntimeError(f"Could not find autograd context with id: {context_id}")
 
-    def release_context_if_present(self, context_id: ContextId) -> None:
-        """As :meth:`release_context`; does nothing if there is no such context."""
+    def release_context_if_present(self, context_id: ContextId) -> bool:
+        """As :meth:`release_context`; does nothing if there is no such context.
+
+        False: this process never had it, but an earlier one of its rank may have.
+        """
         self._release(context_id)
+        return context_id not in self._missed
 
     def _release(self, context_id: ContextId) -> bool:
         with self._lock:
             context = self._contexts.pop(context_id, None)
             released = self._released
+            if context is None and self._worker.incarnation and context_id not in released:
+                self._missed[context_id] = None
             released.setdefault(context_id, False)
             if len(released) > _RELEASED_MAX:
-                del released[next(iter(released))]
+                oldest = next(iter(released))
+                del released[oldest]
+                self._missed.pop(oldest, None)
         if context is None:
             return False
         task = current_task()
@@ -207,9 +217,9 @@ class DistAutogradContainer:
             self._release(context_id)
 
     def tell_everybody(self, context_id: ContextId, lost: WorkerId) -> None:
-        """``lost`` did not hear of a release, or ended soon after, so it told nobody either, and
-        nobody here knows whom it had reached: tell all workers. Beyond PyTorch, where a release
-        stops at such a worker.
+        """``lost`` did not hear of a release, or ended soon after, or has a new process which
+        never had the context: so it told nobody either, and nobody here knows whom it had reached.
+        Tell all workers. Beyond PyTorch, where a release stops at such a worker.
         """
         agent = self._worker.agent
         if agent is None or not agent.is_running or self._released.get(context_id, True):
@@ -245,7 +255,9 @@ class _Reporter:
         self._container.heard(self._context_id, self._worker_id)
         if future.error is not None:
             _could_not_release(self._worker_id, future.error)
-            self._container.tell_everybody(self._context_id, self._worker_id)
+        elif CleanupAutogradContextResp.from_message(future.raw_value()).passed_on:
+            return
+        self._container.tell_everybody(self._context_id, self._worker_id)
 
 
 def _could_not_release(worker_id: WorkerId, error: BaseException) -> None:

@@ -203,9 +203,10 @@ class GraphTask:
         """
         if self.not_ready:
             raise RuntimeError("could not compute gradients for some functions")
-        # A callback may install another one.
-        for callback in iter(self._next_callback, None):
-            callback()
+        if self.final_callbacks:
+            with GraphTaskGuard(self):  # a callback may install another one
+                for callback in iter(self._next_callback, None):
+                    callback()
         for stream in self.leaf_streams:
             caller = self.caller_current_streams[stream.device.index]
             if stream != caller:

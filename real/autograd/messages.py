@@ -105,6 +105,10 @@ class RpcWithAutograd:
         return cls(message.type, sender, metadata, wrapped, recorded, devices)
 
 
+#: what a process says to the release of a context that it never had
+_NOT_PASSED_ON = b"\0"
+
+
 class PropagateGradientsReq:
     """The gradients of the tensors of one message, on the way back; none is missing."""
 
@@ -170,13 +174,24 @@ class CleanupAutogradContextReq:
         return cls(*_CONTEXT.unpack(message.payload))
 
 
-class CleanupAutogradContextResp(_Empty):
-    __slots__ = ()
-    type = MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP
+class CleanupAutogradContextResp:
+    """The context is gone, and whom this worker had reached has been told.
+
+    Not ``passed_on``: this process never had it, and knows nobody that an earlier one reached.
+    """
+
+    __slots__ = ("passed_on",)
+    type: ClassVar = MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP
+
+    def __init__(self, passed_on: bool = True) -> None:
+        self.passed_on = passed_on
+
+    def to_message(self) -> Message:
+        return Message(self.type, b"" if self.passed_on else _NOT_PASSED_ON)
 
     @classmethod
     def from_message(cls, message: Message) -> CleanupAutogradContextResp:
-        return cls()
+        return cls(message.payload != _NOT_PASSED_ON)
 
 
 class RRefBackwardReq:

@@ -14,6 +14,8 @@ from torch.distributed import rpc
 
 #: a thread's place in the order of what a process says; the main thread's
 MAIN_LANE = 0
+#: the first of the threads that a program or script starts: behind those of the agent
+FIRST_LANE = 100
 
 
 class Here:

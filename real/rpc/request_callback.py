@@ -380,9 +380,8 @@ class RequestCallback:
     ) -> Future[Message]:
         """Release a context here, which tells the workers that this one knows."""
         container = self.worker.container
-        if container is not None:
-            container.release_context_if_present(req.context_id)
-        return self._completed(CleanupAutogradContextResp().to_message())
+        passed_on = container is None or container.release_context_if_present(req.context_id)
+        return self._completed(CleanupAutogradContextResp(passed_on).to_message())
 
     def process_rref_backward(self, req: RRefBackwardReq) -> Future[Message]:
         """Run a whole backward pass from the value of an RRef once it is there; blocks a task."""

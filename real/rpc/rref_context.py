@@ -20,7 +20,7 @@ from real.rpc.constants import UNSET_RPC_TIMEOUT
 from real.rpc.errors import RpcError
 from real.rpc.message import Message, MessageType
 from real.rpc.rref import PY_OBJECT, TIMED_OUT, OwnerRRef, RRefForkData, UserRRef
-from real.rpc.rref_owners import OwnerTables
+from real.rpc.rref_owners import OVER, OwnerTables
 from real.rpc.rref_tables import NO_AGENT
 from real.rpc.rref_users import UserTables
 
@@ -43,7 +43,6 @@ _LEAK = (
     "owners. Please make sure all RRefs are out of scope and Python GC has deleted them before "
     "calling shutdown(): \n"
 )
-_OVER = "RPC has been shut down on the owner of the RRef."
 
 
 class RRefContext(OwnerTables, UserTables):
@@ -204,7 +203,7 @@ class RRefContext(OwnerTables, UserTables):
             )
         if not emptied:
             logger.error("Timed out waiting for pending OwnerRRefs to be deleted.")
-            self.give_up_creations(_OVER)
+            self.give_up_creations(OVER)
         self.worker.shut_down = True
 
     def destroy_instance(self, ignore_rref_leak: bool = True) -> None:
@@ -226,9 +225,9 @@ class RRefContext(OwnerTables, UserTables):
             waiting, self.pending_owners = list(self.pending_owners.values()), {}
             self._doomed.clear()
         for owner in owners.values():
-            owner.set_error(RpcError(_OVER))
+            owner.set_error(RpcError(OVER))
         for future in waiting:
-            future.try_fail(RpcError(_OVER))
+            future.try_fail(RpcError(OVER))
         if leaks and not ignore_rref_leak:
             raise RuntimeError("".join(leaks))
         if leaks:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: how many deleted forks, and RRefs without a value any more, are remembered
 REMEMBERED_MAX = 65_536
 
+#: what whoever waits for a value, or brings one, is told when RRefs are over on its worker
+OVER = "RPC has been shut down on the owner of the RRef."
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -67,14 +70,14 @@ class OwnerTables(RRefTables):
     def get_owner_rref(self, rref_id: RRefId, *, force_created: bool = False) -> Future[OwnerRRef]:
         """A future of the owner object, which may not exist yet.
 
-        It fails if the RRef is known to have no value any more. With ``force_created`` the
-        object must exist, else RuntimeError is raised.
+        It fails if the RRef is known to have no value any more, as none has when RRefs are over
+        here. With ``force_created`` the object must exist, else RuntimeError is raised.
         """
         runtime = self.worker.runtime
         with self._lock:
             owner = self.owners.get(rref_id)
-            ended = None
-            if owner is None and not force_created:
+            ended = OVER if owner is None and self.destroyed else None
+            if owner is None and ended is None and not force_created:
                 ended = self._ended.get(rref_id)
                 waiting = self.pending_owners.get(rref_id)
                 if ended is None and waiting is None:
@@ -84,7 +87,7 @@ class OwnerTables(RRefTables):
         if owner is not None:
             return completed(owner, runtime=runtime)
         if force_created:
-            raise RuntimeError(f"Expected OwnerRRef with id {rref_id} to be created.")
+            raise RuntimeError(ended or f"Expected OwnerRRef with id {rref_id} to be created.")
         if ended is not None:
             return failed(RpcError(ended), runtime=runtime)
         assert waiting is not None

@@ -19,7 +19,7 @@ from real.rpc.profiling import RUNNING
 
 if TYPE_CHECKING:
     from real.worker import Worker
-    from sim.scheduler import SimTask
+    from sim.primitives import SimTask
 
 _C = torch._C
 _autograd: Any = _C._autograd

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from real.runtime import Event
     from sim.compat.program import Program
-    from sim.scheduler import SimRuntime, SimTask
+    from sim.primitives import SimTask
+    from sim.scheduler import SimRuntime
 
 #: makes one process's replacement of a module
 Substitute = Callable[["ModuleSpace"], ModuleType]

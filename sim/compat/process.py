@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from sim.compat.modules import Substitute
     from sim.compat.program import Program
     from sim.compat.threads import ThreadTable
-    from sim.scheduler import SimRuntime, SimTask
+    from sim.primitives import SimTask
+    from sim.scheduler import SimRuntime
 
 #: key of the process in ``Worker.locals``
 PROCESS = "process"

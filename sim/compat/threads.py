@@ -20,7 +20,8 @@ from weakref import WeakKeyDictionary
 from greenlet import GreenletExit
 
 if TYPE_CHECKING:
-    from sim.scheduler import SimRuntime, SimTask
+    from sim.primitives import SimTask
+    from sim.scheduler import SimRuntime
 
 _SENTINEL = "thread sentinel"
 _REAPER = "dummy thread reaper"
