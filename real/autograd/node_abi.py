@@ -137,7 +137,8 @@ class NodeAbi:
             raise UnknownNodeLayoutError("materialize_grads")
         self.materialize_offset = changed[0]
         # std::vector<bool> is {begin, 0, end, length % 64, end of storage}: look for the length.
-        five = _safe_bytes(id(_node(_scratch(scratch, 1, scratch, 2, 3))), size)
+        longer = _node(_scratch(scratch, 1, scratch, 2, 3))
+        five = _safe_bytes(id(longer), size)
         places = [
             i
             for i in range(4 * _WORD, size - _WORD, _WORD)
