@@ -153,7 +153,7 @@ def test_operators_that_cannot_be_called() -> None:
         assert "failed to match" in text
         args = (torch.ones(2, 3), torch.ones(2, 3))
         text = error_of(lambda: rpc.rpc_sync("worker1", torch.mm, args=args))
-        assert text.startswith("mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)")
+        assert "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)" in text.splitlines()[0]
 
     play(story)
 

@@ -304,6 +304,7 @@ def roots_by_reference(to: int) -> str:
         scalar="all roots need to be scalar" in no_scalar,
         tensor="RRef should contain a tensor" in no_tensor,
         value="planted in an aside" in no_value,
+        plain_text="RuntimeError: RRef" in no_tensor and "RuntimeError: Runtime" not in no_tensor,
         known_context=_NO_CONTEXT in unknown,
     )
 
@@ -320,6 +321,9 @@ def proxies(to: int) -> str:
     missed = error_of(lambda: rref.rpc_async().nothing().wait())
     early = error_of(lambda: rref.rpc_sync(timeout=SHORT_S).dawdle())
     earlier = error_of(lambda: rref.rpc_async(timeout=SHORT_S).dawdle().wait())
+    unready = rpc.remote(to, slow, args=(1, SLOW_S), timeout=0)
+    asked = error_of(unready._get_type(timeout=SHORT_S, blocking=False).wait)
+    asked_again = unready._get_type(timeout=0, blocking=False).wait()
     broken = rpc.remote(to, fail, args=(ValueError,))
     unmade = error_of(lambda: broken.rpc_sync().add(1))
     unmade_later = error_of(lambda: broken.rpc_async().add(1).wait())
@@ -339,6 +343,8 @@ def proxies(to: int) -> str:
         in_time=_TIME_IS_UP in early and _TIME_IS_UP in earlier,
         no_value="planted in an aside" in unmade and "planted in an aside" in unmade_later,
         type=rref._get_type() is Counter and rref._get_type(blocking=False).wait() is Counter,
+        type_in_time=rref.is_owner() or _TIME_IS_UP in asked,
+        type_again=asked_again is int and unready._get_type() is int,
         gradient=gradient == [9.0, 9.0],
     )
 

@@ -61,17 +61,17 @@ class _Returning(torch.autograd.Function):
 
 
 class _Two(torch.autograd.Function):
-    """Its input twice; its backward tells which gradients there were."""
+    """Its input twice; its backward tells of which type the second gradient is, if there is one."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, materialize: bool, seen: list[bool]) -> Any:
+    def forward(ctx: Any, x: Tensor, materialize: bool, seen: list[object]) -> Any:
         ctx.set_materialize_grads(materialize)
         ctx.seen = seen
         return x * 1, x * 1
 
     @staticmethod
     def backward(ctx: Any, first: Tensor, second: Tensor | None) -> Any:
-        ctx.seen.append(second is None)
+        ctx.seen.append(None if second is None else (second.dtype, *second.shape))
         return first, None, None
 
 
@@ -86,8 +86,8 @@ def _giving(give: Callable[[Tensor], Any]) -> str:
     return _after(lambda y: _Returning.apply(y, give))  # type: ignore[no-untyped-call]
 
 
-def _of_two(materialize: bool) -> list[bool]:
-    seen: list[bool] = []
+def _of_two(materialize: bool) -> list[object]:
+    seen: list[object] = []
     _after(lambda y: _Two.apply(y, materialize, seen)[0])  # type: ignore[no-untyped-call]
     return seen
 
@@ -138,8 +138,8 @@ def returned() -> str:
         summed=_giving(lambda grad: (grad.expand(3, 2), None)) == "[6.0, 6.0]",
         converted=_giving(lambda grad: (grad.float() * 3, None)) == "[6.0, 6.0]",
         wrong_type="invalid gradient" in _giving(lambda grad: (grad.expand(4, 2).reshape(8), None)),
-        zeros_for_nothing=_of_two(True) == [False],
-        nothing_for_nothing=_of_two(False) == [True],
+        zeros_for_nothing=_of_two(True) == [(torch.float64, 2)],
+        nothing_for_nothing=_of_two(False) == [None],
     )
 
 

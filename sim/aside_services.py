@@ -17,7 +17,7 @@ from torch import Tensor
 from model.asides import AS_IT_SHOULD_BE, LR, SHORT_S, SLOW_S, AsideError
 from real.autograd import api as autograd
 from real.rpc import api as rpc
-from real.rpc.all_gather import _all_gather, _gather_to_leader
+from real.rpc.all_gather import _all_gather, _broadcast_to_followers, _gather_to_leader
 from real.rpc.optimizer import DistributedOptimizer
 from real.rpc.profiling import REMOTE_KEY, RUNNING, LegacyProfiler, ProfilerOptions
 from real.rpc.state import rpc_state
@@ -45,6 +45,31 @@ def gather(value: Any, names: list[str]) -> dict[str, Any]:
     return _all_gather(value, names)
 
 
+def leave() -> None:
+    raise SystemExit("planted in an aside")
+
+
+def hesitate(names: list[str]) -> str:
+    """A gather on a worker that takes too long to hear how it ended."""
+    key, plain = ",".join(names), _broadcast_to_followers
+
+    def late(sequence_id: tuple[str, int], objects_map: dict[str, Any]) -> None:
+        if sequence_id[0] == key:
+            sleep(SLOW_S)
+        plain(sequence_id, objects_map)
+
+    module: Any = rpc
+    module._broadcast_to_followers = late
+    try:
+        return hasty(names)
+    finally:
+        module._broadcast_to_followers = plain
+
+
+def hasty(names: list[str]) -> str:
+    return error_of(lambda: _all_gather(1, names, timeout=SHORT_S))
+
+
 # -- callbacks ------------------------------------------------------------------------------------
 
 
@@ -54,6 +79,7 @@ def callbacks_at_home(to: int) -> str:
     came = rpc.rpc_async(to, echo, args=(1,))
     raised = rpc.rpc_async(to, fail, args=(KeyError,))
     late = rpc.rpc_async(to, slow, args=(1, SLOW_S), timeout=SHORT_S)
+    gone = error_of(lambda: rpc.rpc_sync(to, leave))
     unsent = rpc.rpc_async(to, slow, args=(1, SLOW_S), timeout=-2)
     calls = (came, raised, late, unsent)
     where = [call.then(lambda _: whoami()) for call in calls]
@@ -66,6 +92,7 @@ def callbacks_at_home(to: int) -> str:
         raised="KeyError" in failed[1],
         late=f"({SHORT_S * 1000:.0f} ms)" in failed[2],
         never="set timeout" in failed[3],
+        gone="SystemExit: planted in an aside" in gone,
         again=[error_of(call.wait) for call in calls] == failed,
     )
 
@@ -104,6 +131,7 @@ def profiled(to: int) -> str:
         kept = rpc.remote(to, slow, args=(1, SHORT_S))
         broken = rpc.rpc_async(to, fail, args=(ValueError,))
         error = error_of(broken.wait)
+        late = error_of(rpc.rpc_async(to, slow, args=(1, SLOW_S), timeout=SHORT_S).wait)
         created = kept._get_profiling_future().wait()
         autograd.backward(context_id, [y + z.sum()])
         gradient = autograd.get_gradients(context_id)[x].tolist()
@@ -121,6 +149,7 @@ def profiled(to: int) -> str:
         one_at_a_time="already enabled" in twice and task not in RUNNING,
         called=y.item() == 2 and gradient == [4.0, 4.0] and created is None and value == 1,
         failed="planted in an aside" in error and f"rpc_async#fail{way}" in ranges,
+        given_up="set timeout" in late and f"rpc_async#slow{way}" in ranges,
         ended=all(0 < began < ended for began, ended in ranges.values()),
         length=kept_range[1] - kept_range[0] >= SHORT_S * 1e6,
         operator=f"rpc_async#aten::mul{way}" in ranges,
@@ -151,6 +180,10 @@ def operators(to: int) -> str:
     kept = rpc.remote(to, torch.add, args=(x.detach(), 1), kwargs={"alpha": 2})
     two = error_of(partial(rpc.rpc_sync, to, torch.max, args=(x.detach(), 0)))
     wrong = error_of(partial(rpc.rpc_async, to, torch.add, args=("x", [])))
+    one, three = torch.ones((), dtype=torch.float64), torch.arange(3.0, dtype=torch.float64)
+    clamped = [
+        rpc.rpc_sync(to, torch.clamp, args=(three, limit)).tolist() for limit in (one, three + 1)
+    ]
     unnamed = error_of(partial(rpc.rpc_sync, to, script, args=(x.detach(),)))
     with autograd.context() as context_id:
         y = rpc.rpc_sync(to, torch.sum, args=(x,), kwargs={"dim": 0, "keepdim": True})
@@ -161,6 +194,7 @@ def operators(to: int) -> str:
         keywords=y.shape == (1,) and y.item() == 3 and z.tolist() == [0.0, 1.0, 4.0],
         gradient=gradient == [1.0, 3.0, 5.0],
         kept=kept.to_here().tolist() == [2.0, 3.0, 4.0],
+        overloads=clamped == [[1.0, 1.0, 2.0], [1.0, 2.0, 3.0]],
         one_value="should be a single IValue, got a vector of size 2" in two,
         some_overload="failed to match any schema" in wrong,
         by_its_name="not the same object" in unnamed,
@@ -181,6 +215,9 @@ def gathers(to: int) -> str:
     theirs = rpc.rpc_async(to, gather, args=("there", names))
     mine = _all_gather("here", names)
     both = {f"worker{home}": "here", f"worker{to}": "there"}
+    follower = rpc.rpc_async(names[1], hesitate, args=(names,))
+    leader = rpc.rpc_sync(names[0], hasty, args=(names,))
+    followed = follower.wait()
     now = current_task().runtime.now
     began = now()
     lonely = error_of(lambda: _all_gather(1, names, timeout=SHORT_S))
@@ -194,6 +231,8 @@ def gathers(to: int) -> str:
     return told(
         mine=mine == both,
         theirs=theirs.wait() == both,
+        follower="timed out in _all_gather" in followed,
+        leader=f"Followers ['{names[1]}'] timed out in _all_gather" in leader,
         lonely=f"timed out in _all_gather after {SHORT_S:.2f} seconds" in lonely,
         nothing_left=not left,
         in_time=SHORT_S / 2 < took < SLOW_S,
@@ -238,7 +277,7 @@ def steps(to: int) -> str:
         after = [each.to_here().item() for each in (a, b, c)]
     return told(
         one_for_each_worker=len(optimizer.remote_optimizers) == (1 if to == home else 2),
-        known_context="Could not find autograd context with id" in unknown,
+        known_context=unknown.startswith("RuntimeError: Could not find autograd context with id"),
         stepped=stepped == [1 - 2 * LR, 2.0, 3 - 4 * LR],
         others_as_they_were=kept,
         failed="planted in an aside" in failed,

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from sim.cli_diff import EPILOG as DIFF_EPILOG
 from sim.cli_diff import diff
@@ -67,8 +68,22 @@ squall conformance dist_autograd -k nested --jobs 1
 squall conformance -k RpcTest.test_add --json
 """
 
+
+class _InterruptedError(Exception):
+    """Ctrl-C before a command could say anything, of which typer would make an exit code only."""
+
+
+class _Group(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _InterruptedError from None
+
+
 app = typer.Typer(
     name="squall",
+    cls=_Group,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -284,7 +299,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         code = _bad_input(error, words)
     except typer.TyperException as error:
         code = _bad_input(_usage(error), words)
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, _InterruptedError, typer.Abort):
         _print_json(words, outcome_json("interrupted", "interrupted before there was a report"))
         code = INTERRUPTED
     except BrokenPipeError:

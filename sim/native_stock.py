@@ -121,7 +121,15 @@ def install() -> None:
     _stand_in(
         "real.autograd.context", {"ThreadLocalDistAutogradContext": ThreadLocalDistAutogradContext}
     )
-    _stand_in("real.future", {"Future": Future, "completed": completed})
+    _stand_in(
+        "real.future",
+        {
+            "Future": Future,
+            "completed": completed,
+            "collect_all": torch.futures.collect_all,
+            "wait_all": torch.futures.wait_all,
+        },
+    )
     _stand_in(
         "real.runtime",
         {
@@ -136,10 +144,27 @@ def install() -> None:
     _stand_in("real.rpc.optimizer", {"DistributedOptimizer": DistributedOptimizer})
 
 
+def _absent(module: str) -> Callable[[str], type]:
+    """What a stand-in gives for a name that it has not: programs for the port alone may import
+    it, and derive from it, and none that this engine runs may call it."""
+
+    def get(name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+        def refuse(*_: object, **__: object) -> Any:
+            raise NotImplementedError(f"{module}.{name} is for the engine port alone")
+
+        return type(name, (Exception,), {"__init__": refuse})
+
+    return get
+
+
 def _stand_in(name: str, *sources: dict[str, Any]) -> None:
     module = types.ModuleType(name)
     for source in sources:
         module.__dict__.update({k: v for k, v in source.items() if not k.startswith("__")})
+    module.__dict__["__getattr__"] = _absent(name)
     sys.modules[name] = module
     parent, _, last = name.rpartition(".")
     setattr(__import__(parent, fromlist=["*"]), last, module)

@@ -92,7 +92,7 @@ class Zygote:
             "PYTHONHASHSEED": "0",
             # A heap of huge pages is copied, and freed, in half the time.
             "PYTHONMALLOC": "malloc",
-            "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+            "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.perturb=165:glibc.malloc.tcache_count=0",
             "PYTHONPATH": os.pathsep.join(
                 [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
             ).rstrip(os.pathsep),

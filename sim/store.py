@@ -21,9 +21,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sim.scenario_file import SavedScenario, dump_scenario, load_scenario
+if TYPE_CHECKING:
+    from sim.scenario_file import SavedScenario
 
 #: the environment variable that names another folder
 FOLDER_VARIABLE = "SQUALL_STORE"
@@ -171,6 +172,9 @@ class Store:
         )
         values = [str(v) if k == "seed" else v for k, v in kept._asdict().items()]
         marks = ", ".join("?" * len(_COLUMNS))
+        # Not before it is needed: this brings torch with it.
+        from sim.scenario_file import dump_scenario
+
         try:
             write_synced(file, dump_scenario(saved))
             with self._open:
@@ -197,6 +201,8 @@ class Store:
 
     def scenario(self, kept: Kept) -> SavedScenario:
         """The scenario of a failure. Raises OSError or ValueError if its file was touched."""
+        from sim.scenario_file import load_scenario
+
         return load_scenario(Path(kept.file))
 
     def _connect(self) -> sqlite3.Connection:

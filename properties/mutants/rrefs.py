@@ -165,8 +165,7 @@ MUTANTS = (
         place="rpc.rref_context:RRefContext.prepare_child_fork",
         old="if isinstance(rref, UserRRef) and rref.deleted:",
         new="if False:",
-        needs="Q",
-        unseen="a user is deleted as its worker shuts down, after which all calls fail",
+        needs="GQ",
     ),
     Mutant(
         name="fetched-after-delete",
@@ -175,8 +174,7 @@ MUTANTS = (
         place="rpc.rref:UserRRef.to_here",
         old="if self.deleted:",
         new="if False:",
-        needs="Q",
-        unseen="a user is deleted as its worker shuts down, after which all calls fail",
+        needs="GQ",
     ),
     Mutant(
         name="parent-not-kept",

@@ -53,7 +53,7 @@ class Quiet {
     if (listed_ < 0 && !list()) {
       return false;
     }
-    if (suspect_ < threads_.size() && state(threads_[suspect_]) != 'S') {
+    if (suspect_ < threads_.size() && look(threads_[suspect_], false) == Found::kAtWork) {
       return again();
     }
     // Each pair of readings is in the order in which a switch of this thread itself between them
@@ -72,7 +72,11 @@ class Quiet {
       most = std::max(most, found);
     }
     const long mine = switches(RUSAGE_THREAD);
-    if (switches(RUSAGE_SELF) - mine != others_before || count() != listed_) {
+    if (switches(RUSAGE_SELF) - mine != others_before) {
+      return again();
+    }
+    if (count() != listed_) {
+      listed_ = -1;
       return again();
     }
     suspect_ = threads_.size();
@@ -122,10 +126,6 @@ class Quiet {
 
   bool again() {
     waits_since_s_ = 0.0;
-    if (count() != listed_) {
-      listed_ = -1;
-      suspect_ = 0;
-    }
     return false;
   }
 
@@ -165,7 +165,11 @@ class Quiet {
     ::closedir(directory);
     listed_ = found;
     suspect_ = threads_.size();
-    return count() == found || again();
+    if (count() != found) {
+      listed_ = -1;
+      return again();
+    }
+    return true;
   }
 
   static int file(long tid, const char* name) {
@@ -174,16 +178,19 @@ class Quiet {
     return ::open(path, O_RDONLY | O_CLOEXEC);
   }
 
+  // False for a thread that has ended.
   bool read(int fd) {
     const ssize_t size = ::pread(fd, text_, sizeof text_ - 1, 0);
-    text_[size > 0 ? size : 0] = 0;
-    return size > 0;
+    if (size <= 0) {
+      listed_ = -1;
+      return false;
+    }
+    text_[size] = 0;
+    return true;
   }
 
-  // 0 for a thread that has ended.
   char state(const Thread& thread) {
     if (!read(thread.stat)) {
-      listed_ = -1;
       return 0;
     }
     // pid (name) state ...; a name may hold anything, also parentheses.
@@ -192,7 +199,7 @@ class Quiet {
   }
 
   Found look(const Thread& thread, bool child) {
-    if (state(thread) != 'S' || !read(thread.syscall)) {
+    if (!read(thread.syscall)) {
       return Found::kAtWork;
     }
     // number and six arguments; or "running"
@@ -204,6 +211,9 @@ class Quiet {
     unsigned long arguments[6] = {};
     for (auto& argument : arguments) {
       argument = std::strtoul(at, &at, 16);
+    }
+    if (state(thread) != 'S') {  // of the disk, or stopped
+      return Found::kAtWork;
     }
     switch (number) {
       case SYS_futex:
