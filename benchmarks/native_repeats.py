@@ -77,12 +77,13 @@ def repeat(seed: int, times: int, given: Given) -> tuple[Counter[str], str]:
     where = ""
     for _ in range(times):
         run = run_scenario(scenario_of(seed, given))
-        crash = "" if run.crash is None else " crash"
-        ends[f"{run.cluster.trace.digest()} {bits(run.outcome)}{crash}"] += 1
+        deaths = [str(death) for death in run.deaths]
+        ends[f"{run.cluster.trace.digest()} {bits(run.outcome)} {deaths}"] += 1
         if first is None:
             first = run
         elif len(ends) > 1 and not where:
             where = parting(first.cluster.trace.records, run.cluster.trace.records)
+            where += "".join(f"; {each}" for each in [*first.deaths, *deaths])
     return ends, where
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from model import asides
-from model.faulted import explained, faults_of, own_time
+from model.faulted import RETRIES, explained, faults_of, own_time
 from model.operations import planted
 from model.run import Property, Run, Violation, named
 from real import tracing
 
 _KILLED = "killed"
+#: seconds that a worker may take to end what it has to end at once
+_SOON_S = 0.1
 #: what comes back for a request
 _ANSWERS = frozenset(
     {
@@ -41,9 +43,18 @@ def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
     late to be handled: every other request that is waited for is, unless it is a planted error
     that is its answer. Where a fault has hit something for good, what comes after may fail as
     well, with an error that says what happened; a call ends without the outcome of its handler
-    only if that did not reach the caller.
+    only if that did not reach the caller. A connection that breaks ends all calls over it at once, and nothing
+    is sent again more often than it may be.
     """
     yield from _calls(run)
+    if faults_of(run):
+        yield from _lost_together(run)
+    for n in run.of(tracing.CALL_RETRIED):
+        _, type, attempt, _ = run.records[n][4]
+        most = RETRIES.get(type, 0)
+        if attempt > most:
+            what = f"{type} sent too often"
+            yield run.violation("futures", what, f"{most} times more", f"{attempt} times", n)
     records = run.records
     for n in run.of(tracing.TASK_ENDED):
         error = records[n][4][0]
@@ -129,6 +140,41 @@ def _calls(run: Run) -> Iterator[Violation]:
     for key, n in handled.items():
         if key not in answered and not faults.gone_after(records[n][1], n):
             yield run.violation("futures", "a request was never answered", "an answer", "none", n)
+
+
+def _lost_together(run: Run) -> Iterator[Violation]:
+    records = run.records
+    faults = faults_of(run)
+    ended = {(records[n][1], records[n][4][0]): n for n in run.of(tracing.CALL_ENDED)}
+    began: dict[tuple[int, int], int] = {}
+    #: by caller and peer
+    calls: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for n in run.of(tracing.CALL_STARTED):
+        _, worker, _, _, values = records[n]
+        began[worker, values[0]] = n
+        calls.setdefault((worker, values[1]), []).append((worker, values[0]))
+    own = own_time(run)
+    told: set[tuple[int, int, float]] = set()
+    for call, end in ended.items():
+        time_s, worker, _, _, (_, peer, outcome) = records[end]
+        place = (worker, peer, time_s)
+        if outcome != "error" or place in told or call not in began:
+            continue
+        # One that fails as it is made found no connection; one that was answered, its answer.
+        if records[began[call]][0] == time_s or not _unanswered(run, call, end):
+            continue
+        told.add(place)
+        if worker in own or faults.gone_after(worker, end):
+            continue
+        for other in calls[worker, peer]:
+            over = ended.get(other)
+            if records[began[other]][0] < time_s and (
+                over is None or records[over][0] > time_s + _SOON_S
+            ):
+                what = "a call outlived its connection"
+                wanted = f"call {other[1]} to worker {peer} ends as call {call[1]} does"
+                seen = "it goes on" if over is None else f"it ended at {records[over][0]:.6f}"
+                yield run.violation("futures", what, wanted, seen, began[other], end)
 
 
 def _ended_before(run: Run, call: tuple[int, int], n: int) -> bool:

@@ -9,6 +9,7 @@ from model.faulted import explained, faults_of, slow_calls
 from model.hangs import Foretold, foretell, too_late
 from model.outcome import StepOutcome
 from model.run import Property, Run, Violation, named
+from real import tracing
 
 #: virtual seconds that a run without faults may take at the very most: with a hang, which calls
 #: wait for until they time out, and without one
@@ -38,6 +39,8 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
         longest_s += LONGEST_ASIDE_S * sum(len(step.asides) for _, _, step in run.program.steps)
     if faults_of(run) or run.recovery is not None:
         longest_s += LONGEST_FAULTY_S
+        if run.ended_s > longest_s:
+            longest_s += _longest_under_way_s(run) + _last_fault_s(run)
     if run.ended_s > longest_s:
         yield Violation("progress", "virtual time", f"at most {longest_s} s", f"{run.ended_s} s")
     # Where every pass is to end, those that did have been fed: ``execution`` checks it.
@@ -121,6 +124,18 @@ def _pass(run: Run, foretold: Foretold) -> Iterator[Violation]:
         )
     elif not unfed and root.ended < 0 and not faults_of(run).gone_after(root.worker, root.started):
         yield run.violation("progress", "a pass never ended", "an end", "none", root.started)
+
+
+def _longest_under_way_s(run: Run) -> float:
+    """How long a message was on its way at most; several spikes of a link multiply."""
+    delivered = run.of(tracing.MESSAGE_DELIVERED)
+    return max((run.records[n][4][5] for n in delivered), default=0.0)
+
+
+def _last_fault_s(run: Run) -> float:
+    """When the last thing went wrong, or all was healed."""
+    events = run.of(tracing.FAULT_INJECTED, tracing.FAULTS_HEALED)
+    return run.records[events[-1]][0] if events else 0.0
 
 
 def _excused(run: Run, trainer: int) -> bool:

@@ -369,6 +369,26 @@ def test_a_silent_crash_is_seen_by_timeouts() -> None:
 
 
 @pytest.mark.parametrize("silent", [False, True])
+def test_references_of_a_process_that_has_ended_tell_nobody(silent: bool) -> None:
+    """They may go at any time, when somebody collects garbage: no timer, no draw, no message."""
+    plan = Plan(workers=(p.Crash(worker=1, at_s=1.0, silent=silent),))
+    kept: list[Any] = []
+
+    with Cluster(2, faults=plan, latency="0.001", order="random") as cluster:
+
+        def main(rank: int) -> None:
+            if rank == 1:
+                kept.append(rpc.remote("worker0", remember))
+                kept[0].to_here()
+            sleep(3.0)
+
+        cluster.run(main, shutdown=False)
+        waiting = len(cluster.runtime.env._queue)
+        kept.clear()
+        assert len(cluster.runtime.env._queue) == waiting
+
+
+@pytest.mark.parametrize("silent", [False, True])
 def test_a_restarted_worker_trains_again(silent: bool) -> None:
     plan = Plan(workers=(p.Crash(worker=1, at_s=0.5, silent=silent, restart_after_s=3.0),))
 

@@ -40,7 +40,8 @@ def told(self, shrinker):
 
 cli_shrink._Display.show = told
 if os.environ["PLANT"]:
-    MUTANTS[os.environ["PLANT"]].apply().__enter__()
+    planted = MUTANTS[os.environ["PLANT"]].apply()
+    planted.__enter__()
 main()
 """
 

@@ -20,6 +20,8 @@ from model.joint import ACCUMULATE_NAME
 from model.operations import KINDS, compute, initial_values
 from model.profiles import Limits
 from model.program import Input, Leaf, Op, Program, Step, source
+from model.program_check import check_program
+from model.rounds import EVERY, draw_round, is_round
 from model.shape_graph import Graph
 from model.sizes import RULES, numel, size
 from properties.strategies import programs
@@ -81,6 +83,10 @@ def test_every_feature_is_reached() -> None:
     reached: Counter[str] = Counter()
     for seed in range(SEEDS):
         reached.update(name for name, count in features(seeded(seed)).items() if count)
+    for seed in filter(is_round, range(RARELY * EVERY)):
+        program = draw_round(random.Random(seed), seed)
+        check_program(program)
+        reached.update(name for name, count in features(program).items() if count)
     rare = {name: reached[name] for name in FEATURES if reached[name] < RARELY}
     assert rare == {}
 

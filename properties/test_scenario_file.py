@@ -128,7 +128,7 @@ IN_OP = "program.trainers[0].steps[0].ops[0]"
         (changed(faults={"rain": []}), "faults.rain: is no field of a fault plan"),
         (
             changed(faults={"messages": [{"kind": "drop", "dst": 9}]}),
-            "faults.messages[0].dst: 9 is not one of the 3 workers",
+            f"faults.messages[0].dst: 9 is not one of the {SAVED.workers} workers",
         ),
         (changed(faults={"messages": [{"kind": "eat"}]}), "faults.messages[0].kind: 'eat'"),
         (changed(faults=[]), "faults: is not an object"),

@@ -6,6 +6,7 @@ As in sim/aside_api.py, each tells that all is "as it should be", or which of it
 from __future__ import annotations
 
 import functools
+import warnings
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -170,7 +171,9 @@ def profiled(to: int) -> str:
 
 @functools.cache
 def _compiled() -> Any:
-    return torch.jit.script(tripled)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return torch.jit.script(tripled)
 
 
 def operators(to: int) -> str:

@@ -92,7 +92,7 @@ def diff(
 
 
 def _wanted(scenarios: list[str], seeds: str | None) -> Iterator[Scenario]:
-    from sim.fuzz import scenario_of
+    from sim.fuzz import Given, scenario_of
     from sim.replay import campaign_scenario
 
     if scenarios:
@@ -103,7 +103,7 @@ def _wanted(scenarios: list[str], seeds: str | None) -> Iterator[Scenario]:
             yield campaign_scenario(saved)
         return
     for seed in range(*seed_range(seeds or DEFAULT_SEEDS)):
-        yield scenario_of(seed)
+        yield scenario_of(seed, Given(engine="torch"))
 
 
 def _compare_all(wanted: list[Scenario], console: Console) -> tuple[list[Comparison], bool]:

@@ -83,7 +83,7 @@ def read_fuzz_options(
     if seeds is not None and minutes is not None:
         raise BadInput("--minutes", minutes, "expected either --seeds or --minutes, got both")
     limit = None if minutes is None else _minutes(minutes)
-    first, last = seed_range(seeds or DEFAULT_SEEDS)
+    first, last = seed_range(DEFAULT_SEEDS if seeds is None else seeds)
     if require_sometimes and faults is None:
         raise BadInput("--require-sometimes", "", "expected --faults with it: see --help")
     return FuzzOptions(
@@ -111,8 +111,10 @@ def _plan(text: str | None) -> Plan:
         raise BadInput("--faults", text, problem)
     try:
         return load_plan(path)
+    except OSError as error:
+        raise BadInput("--faults", text, f"cannot read {text!r}: {error.strerror}") from None
     except ValueError as error:
-        raise BadInput("--faults", text, str(error)) from None
+        raise BadInput("--faults", text, f"{text}: {error}") from None
 
 
 def seed_range(text: str) -> tuple[int, int]:
@@ -205,10 +207,8 @@ def fuzz(
     from sim.fuzz import Given, run_campaign
 
     if options.engine == "torch":
-        from sim.native_cluster import left_out
-
         ready_native(sys.stderr)
-        for line in left_out(options.plan) if options.plan is not None else ():
+        for line in _left_out(options):
             typer.echo(f"squall: the engine torch leaves out {line}", err=True)
     with _Display(options) as display:
         campaign = run_campaign(
@@ -326,6 +326,17 @@ def drawn(failure: Failure, options: FuzzOptions) -> list[tuple[str, str]]:
     return expanded(scenario_of(failure.seed, Given(options.profile, options.plan)))
 
 
+def _left_out(options: FuzzOptions) -> list[str]:
+    """What of the faults the engine cannot do: items of the plan, or kinds of those drawn."""
+    if options.engine != "torch":
+        return []
+    from sim.native_cluster import kinds_left_out, left_out
+
+    if options.profile:
+        return kinds_left_out()
+    return left_out(options.plan) if options.plan is not None else []
+
+
 def campaign_json(campaign: Campaign, options: FuzzOptions) -> str:
     """The object of ``squall fuzz --json``; its keys are in docs/json.md."""
     outcome = "ok" if campaign.ok else "failed"
@@ -347,6 +358,7 @@ def campaign_json(campaign: Campaign, options: FuzzOptions) -> str:
             "profile": options.faults or None,
             "sometimes": campaign.sometimes_counts(),
             "faults": campaign.fault_counts(),
+            "left_out": _left_out(options),
         },
         allow_nan=False,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import tokenize
 import warnings
@@ -17,12 +18,16 @@ DEVICES = ("cpu", "cuda")
 ENGINES = ("port", "torch")
 #: in an argument of the script: what each rank finds there is its own
 PLACEHOLDERS = ("{rank}", "{world_size}")
+#: characters of a value that a message quotes; a path may be that long
+_LONGEST = 200
 
 
 class BadInput(Exception):  # noqa: N818 - it is the user's input that is bad
     """One thing a user gave is wrong; ``str()`` is the line to show, without a full stop."""
 
     def __init__(self, field: str, value: str, problem: str) -> None:
+        if len(value) > _LONGEST:
+            problem = problem.replace(value, f"{value[: _LONGEST - 3]}...")
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.value = value
@@ -104,6 +109,19 @@ def integer(field: str, text: str, least: int, most: int) -> int:
         limits = f"from {least} to {most}"
         raise BadInput(field, text, f"expected an integer {limits}, got {text!r}")
     return value
+
+
+def file_to_write(field: str, text: str) -> str:
+    """Raises :class:`BadInput` unless a file can be written there, as far as can be seen."""
+    path = Path(text)
+    if not text or path.is_dir():
+        said = f"{text!r} is a directory" if text else "got ''"
+        raise BadInput(field, text, f"expected a file to write to, {said}")
+    if not path.parent.is_dir():
+        raise BadInput(field, text, f"cannot write {text!r}: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise BadInput(field, text, f"cannot write {text!r}: {path.parent} is read-only")
+    return text
 
 
 def one_of(field: str, text: str, known: tuple[str, ...]) -> str:

@@ -15,7 +15,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from sim.cli_input import BadInput
+from sim.cli_input import BadInput, file_to_write
 from sim.cli_parting import diff_runs
 from sim.cli_report import WIDTH
 from sim.cli_scenario import read_scenario
@@ -124,6 +124,8 @@ def replay(
     stop = None if until is None else read_until(until)
     if diff is not None and (stop is not None or check_determinism):
         raise BadInput("--diff", diff, "expected without --until and --check-determinism")
+    if save is not None:
+        file_to_write("--save", save)
     saved = read_scenario(scenario, faults=faults, mutant=mutant, device=device, engine=engine)
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False, soft_wrap=True)
     if diff is not None:
@@ -132,6 +134,8 @@ def replay(
         )
         raise typer.Exit(diff_runs(saved, other, console, json=json))
     divergence = _check_determinism(saved) if check_determinism else None
+    for line in _left_out(saved):
+        typer.echo(f"squall: the engine torch leaves out {line}", err=True)
     played = _play(saved, stop)
     if stop is not None and not stop.stopped:
         problem = f"there is no {until} in this run, which has {len(played.records)} events"
@@ -182,6 +186,15 @@ def _play(saved: SavedScenario, stop: Until | None) -> Played:
         return play_again(saved)
     except ScenarioError as error:
         raise BadInput("SCENARIO", "", str(error)) from None
+
+
+def _left_out(saved: SavedScenario) -> list[str]:
+    """Items of the fault plan that the engine cannot do; a script's on torch: see its report."""
+    if saved.engine != "torch" or saved.script is not None:
+        return []
+    from sim.native_cluster import left_out
+
+    return left_out(saved.faults)
 
 
 def _check_determinism(saved: SavedScenario) -> Divergence | None:
@@ -240,6 +253,7 @@ def replay_json(
         "workers": workers_of(played),
         "operations": saved.operations,
         "faults": len(saved.faults),
+        "left_out": _left_out(saved),
         "profile": saved.profile,
         "mutant": saved.expected.mutant,
         "engine": saved.engine,

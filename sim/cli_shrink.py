@@ -17,7 +17,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from sim.cli_input import BadInput
+from sim.cli_input import BadInput, file_to_write
 from sim.cli_report import WIDTH
 from sim.cli_scenario import read_scenario
 
@@ -84,6 +84,8 @@ def shrink(
     the best so far.
     """
     limit = _seconds(seconds)
+    if output is not None:  # not after minutes of work
+        file_to_write("--output", output)
     saved = read_scenario(scenario, faults=faults, mutant=mutant)
     from sim.replay import planted
     from sim.scenario_file import ScenarioError

@@ -280,8 +280,10 @@ def judge_in_time(seed: int, given: Given = Given()) -> Verdict:  # noqa: B008
             return judge(seed, given)
     except TooLongError:
         seen = f"it was still running after {TIMEOUT_S:g} s of real time"
-        violation = Violation("progress", "the run broke off", "an end", seen)
-        return Verdict(seed, (violation,), (), (), "", 0)
+    except (Exception, SystemExit) as error:  # so broken a run that it could not be judged
+        seen = f"{type(error).__name__}: {error}"
+    violation = Violation("progress", "the run broke off", "an end", seen)
+    return Verdict(seed, (violation,), (), (), "", 0)
 
 
 def judge_all(

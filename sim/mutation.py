@@ -27,6 +27,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from sim.mutant import Mutant, MutantError
+from sim.witness import Witness
 
 #: seconds that one scenario may take before it counts as a hang; and seconds of real time, for
 #: one that waits for something outside
@@ -376,6 +377,7 @@ def _attack(
     started = time.process_time()
     until = started + seconds
     found = False
+    witness = Witness()
     with quiet():
         for profile, seed in worlds:
             say(starting=(profile, seed))
@@ -388,7 +390,7 @@ def _attack(
                     names, what = (CRASH,), f"{type(error).__name__}: {error}"
             now = time.process_time()
             # What fails without the bug too says nothing about it.
-            if names and judge(seed, Given(profile=profile)).ok:
+            if names and witness.holds(profile, seed):
                 say(found=_found(profile, seed, names, what), seconds=now - started)
                 if not found:
                     found = True

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from real import tracing
 from real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
@@ -29,7 +29,17 @@ from sim.native_message import Batch, NativeMessage, Sent
 from sim.native_worker import Call, Death, NativeWorker
 from sim.native_zygote import Zygote
 from sim.network import Network
-from sim.plan import NO_FAULTS, Crash, Garbage, Order, Pause, Plan, Schedule
+from sim.plan import (
+    NO_FAULTS,
+    AnyInnerFault,
+    AnyWorkerFault,
+    Crash,
+    Garbage,
+    Order,
+    Pause,
+    Plan,
+    Schedule,
+)
 from sim.primitives import SimTask
 from sim.processes import processes_of
 from sim.scheduler import SimRuntime
@@ -425,6 +435,20 @@ def left_out(plan: Plan) -> list[str]:
     if plan.schedule != Schedule():
         lines.append("schedule: the order of a worker's threads is PyTorch's")
     return lines
+
+
+def kinds_left_out() -> list[str]:
+    """What :func:`supported` leaves out of any plan, as ``group: kind``."""
+    kinds = [
+        f"{group}: {kind.__name__}"
+        for group, union, kept in (
+            ("workers", AnyWorkerFault, (Crash, Pause)),
+            ("inner", AnyInnerFault, (Garbage,)),
+        )
+        for kind in get_args(union)
+        if kind not in kept
+    ]
+    return [*kinds, "workers: Crash that restarts", "schedule"]
 
 
 def supported(plan: Plan) -> Plan:

@@ -15,12 +15,15 @@ from model.compare import compare, to_dense
 from model.interpreter import interpret
 from model.outcome import Outcome, StepOutcome
 from model.program import Program
+from real.tracing import MESSAGE_SENT
 from sim.fuzz import MAX_STEPS, Scenario
 from sim.native_program import NativeRun, run_native
 from sim.native_zygote import Zygote
 from sim.program_faults import run_with_faults
 from sim.program_run import ProgramRun, run_program
 
+#: where a sent message has its type, and the ids in it
+_TYPE, _ABOUT = MESSAGE_SENT.fields.index("type"), MESSAGE_SENT.fields.index("about")
 #: counters of torch's debug info that must be zero when nothing is under way
 LEFT = (
     "num_owner_rrefs",
@@ -151,28 +154,61 @@ def _differences(
             if complaint is not None:
                 yield Difference("kept", str(place), "a value", complaint, step=place[:2])
     if native.waits and not port.waits:
-        yield Difference("hang", "the run", "ends", native.waits[0])
+        shown = "\n".join([*native.waits, *_under_way(native)])
+        yield Difference("hang", "the run", "ends", native.waits[0], detail=shown)
     for worker, table in enumerate(native.tables):
         left = {name: table[name] for name in LEFT if table.get(name)}
         if left and not port.waits:
             said = ", ".join(f"{name} {count}" for name, count in left.items())
             yield Difference("left", f"worker {worker}", "nothing", said)
-    ours_sent = Counter(port.cluster.trace.message_counts())
-    theirs_sent = Counter(native.cluster.trace.message_counts())
+    ours_sent, theirs_sent = _sent(port), _sent(native)
     same_kinds = _kinds(ours_sent) == _kinds(theirs_sent)
-    for name in sorted({*ours_sent, *theirs_sent}):
-        if ours_sent[name] != theirs_sent[name]:
+    for sort in sorted({*ours_sent, *theirs_sent}, key=lambda each: (each[1] or (-1, -1), each[0])):
+        if ours_sent[sort] != theirs_sent[sort]:
+            name, of = sort
             said = "as many of both kinds" if same_kinds else ""
-            yield Difference(
-                "messages", name, str(ours_sent[name]), str(theirs_sent[name]), detail=said
-            )
+            where = name if of is None else f"{name} of trainers[{of[0]}].steps[{of[1]}]"
+            ours_count, theirs_count = str(ours_sent[sort]), str(theirs_sent[sort])
+            yield Difference("messages", where, ours_count, theirs_count, step=of, detail=said)
 
 
-def _kinds(sent: Counter[str]) -> Counter[str]:
+#: messages that name a context, first of all
+_OF_A_CONTEXT = (
+    "FORWARD_AUTOGRAD_REQ",
+    "FORWARD_AUTOGRAD_RESP",
+    "BACKWARD_AUTOGRAD_REQ",
+    "CLEANUP_AUTOGRAD_CONTEXT_REQ",
+    "RREF_BACKWARD_REQ",
+)
+#: numbers of messages by type and step; None: of no step, or not of its last attempt
+_Sent = Counter[tuple[str, tuple[int, int] | None]]
+
+
+def _sent(run: ProgramRun | NativeRun) -> _Sent:
+    steps = {step.context: key for key, step in run.outcome.steps.items() if step.context >= 0}
+    sent: _Sent = Counter()
+    for record in run.cluster.trace.records:
+        if record[3] is MESSAGE_SENT:
+            name, about = record[4][_TYPE], record[4][_ABOUT]
+            of = steps.get(about[0]) if about and name in _OF_A_CONTEXT else None
+            sent[name, of] += 1
+    return sent
+
+
+def _under_way(native: NativeRun) -> list[str]:
+    """What the workers count that should be nothing at the end."""
+    lines = []
+    for worker, table in enumerate(native.stuck):
+        names = (*LEFT, "agent.client_active_calls", "agent.server_active_calls")
+        lines += [f"worker {worker}: {name} {table[name]}" for name in names if table.get(name)]
+    return lines
+
+
+def _kinds(sent: _Sent) -> _Sent:
     """Numbers of messages, whether TorchScript or Python made them."""
-    kinds: Counter[str] = Counter()
-    for name, count in sent.items():
-        kinds[name.replace("SCRIPT_", "PYTHON_")] += count
+    kinds: _Sent = Counter()
+    for (name, of), count in sent.items():
+        kinds[name.replace("SCRIPT_", "PYTHON_"), of] += count
     return kinds
 
 
@@ -202,6 +238,9 @@ def _step(
                 return
     if ours.error is not None or not ours.finished:
         return
+    if len(ours.passes) != len(theirs.passes):
+        said = f"{len(theirs.passes)} passes"
+        yield Difference("gradient", where, f"{len(ours.passes)} passes", said, step=key)
     for number, (grads, others) in enumerate(zip(ours.passes, theirs.passes, strict=False)):
         for leaf in sorted({**grads, **others}):
             ours_grad, theirs_grad = grads.get(leaf), others.get(leaf)

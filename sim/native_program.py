@@ -38,6 +38,8 @@ class NativeRun:
     crash: str | None = None
     #: of each worker, when all was over but the shutdown: its counters
     tables: list[dict[str, int]] = field(default_factory=list)
+    #: the same where the run hangs
+    stuck: list[dict[str, int]] = field(default_factory=list)
 
     @property
     def deaths(self) -> list[Death]:
@@ -117,6 +119,9 @@ class _Play:
             cluster.run()
         if len(self.ended) < sum(worker.alive for worker in cluster.workers):
             self.run.waits = cluster.waits()
+            self.run.stuck = [
+                self.cluster.call(worker, "debug_info") or {} for worker in cluster.workers
+            ]
 
     def count(self) -> None:
         """What the workers' tables hold when nothing is under way."""

@@ -49,16 +49,21 @@ def _makes_tuple_reference(op: Op) -> bool:
 
 
 def _rref_of_a_tuple(program: Program, step: Step | None, difference: Difference) -> bool:
-    """The call that carries one fails, or is never answered; on any worker, in any step."""
+    """The call that carries one fails, or is never answered, or its reader dies; what was read
+    shows, on any worker, in any step."""
     if not any(_has(each, _makes_tuple_reference) for _, _, each in program.steps):
         return False
     said = difference.torch + difference.detail
-    return (
-        any(text in said for text in _CORRUPTED)
-        or difference.torch == "it does not end"
-        or "it did not end" in difference.torch
-        or difference.kind == "death"
+    if any(text in said for text in _CORRUPTED):
+        return True
+    unanswered = difference.torch == "it does not end" or "it did not end" in difference.torch
+    return (unanswered and _has(step, _makes_tuple_reference)) or (
+        difference.kind == "death" and _died(difference)
     )
+
+
+def _died(difference: Difference) -> bool:
+    return "SIGSEGV" in difference.torch or "SIGABRT" in difference.torch
 
 
 def _home_before_creation(program: Program, step: Step | None, difference: Difference) -> bool:
@@ -147,10 +152,15 @@ def _failed_creation(program: Program, step: Step | None, difference: Difference
 
 
 def _type_requests(program: Program, step: Step | None, difference: Difference) -> bool:
+    """No more of them than there are calls by helpers, in first attempts and in second ones."""
+    helpers = sum(
+        (1 + each.retry) * sum(op.call in HELPER_CALLS for op in each.ops)
+        for _, _, each in program.steps
+    )
     return (
         difference.kind == "messages"
         and difference.where in ("PYTHON_CALL", "PYTHON_RET")
-        and any(_has(each, lambda op: op.call in HELPER_CALLS) for _, _, each in program.steps)
+        and abs(int(difference.port) - int(difference.torch)) <= helpers
     )
 
 
@@ -169,8 +179,10 @@ def _script_or_python(program: Program, step: Step | None, difference: Differenc
 
 
 def _no_grad_not_recorded(program: Program, step: Step | None, difference: Difference) -> bool:
+    """In the step with such a call; or of messages that belong to no step."""
+    steps = [each for _, _, each in program.steps] if step is None else [step]
     return difference.kind == "messages" and any(
-        _has(each, lambda op: op.grad == "off_at_caller") for _, _, each in program.steps
+        _has(each, lambda op: op.grad == "off_at_caller") for each in steps
     )
 
 
@@ -180,18 +192,32 @@ def _is_call(type: str) -> bool:
 
 def _reference_lost(program: Program, step: Step | None, difference: Difference) -> bool:
     unread = {"unreadable argument", "unwritable", "failed creation"} & _asides(program)
-    return (
-        bool(unread)
-        and (difference.kind == "hang" or "num_owner_rrefs" in difference.torch)
-        and difference.kind in ("hang", "left")
+    return bool(unread) and _reference_stays(difference)
+
+
+def _late_reference(program: Program, step: Step | None, difference: Difference) -> bool:
+    late = {"late reference", "late creation"} & _asides(program)
+    return bool(late) and _reference_stays(difference)
+
+
+def _reference_stays(difference: Difference) -> bool:
+    """Something is left of a reference, and who shuts down waits for its end."""
+    return difference.kind in ("hang", "left") and (
+        "num_owner_rrefs" in difference.torch + difference.detail
     )
 
 
 def _fails(program: Program) -> bool:
-    planted = any(_has(step, lambda op: op.fault is not None) for _, _, step in program.steps)
-    return planted or bool(_FAILING & _asides(program))
+    return any(_step_fails(step) for _, _, step in program.steps)
 
 
+def _step_fails(step: Step) -> bool:
+    return _has(step, lambda op: op.fault is not None) or any(
+        aside.kind in _FAILING for aside in step.asides
+    )
+
+
+_NO_DATA = "Couldn't find autograd context data for current autograd context id"
 #: asides in which something is to fail
 _FAILING = {
     "failed creation",
@@ -212,9 +238,22 @@ _FAILING = {
 
 
 def _pass_left_behind(program: Program, step: Step | None, difference: Difference) -> bool:
-    return (_fails(program) or _hangs(program)) and (
-        (difference.kind == "left" and "num_current_backward_passes" in difference.torch)
-        or difference.kind == "hang"
+    """A worker counts a pass that is over elsewhere, or whoever began one there waits for it."""
+    said = difference.torch + difference.detail
+    return (
+        difference.kind in ("hang", "left")
+        and (_fails(program) or _hangs(program))
+        and ("num_current_backward_passes" in said or "BACKWARD_AUTOGRAD_REQ" in said)
+    )
+
+
+def _outlived_context(program: Program, step: Step | None, difference: Difference) -> bool:
+    """A call of a pass that failed is counted for ever, and nothing else is under way."""
+    return (
+        difference.kind == "hang"
+        and _fails(program)
+        and "agent.client_active_calls" in difference.detail
+        and not any(text in difference.detail for text in ("waits for the reply", "num_"))
     )
 
 
@@ -227,18 +266,16 @@ def _context_came_back(program: Program, step: Step | None, difference: Differen
 
 
 def _process_death(program: Program, step: Step | None, difference: Difference) -> bool:
-    died = "the connection to worker" in difference.torch or "is not connected" in difference.torch
-    return _fails(program) and (
-        (
-            difference.kind == "death"
-            and ("SIGSEGV" in difference.torch or "SIGABRT" in difference.torch)
-        )
-        or died
-    )
+    lost = "the connection to worker" in difference.torch or "is not connected" in difference.torch
+    return _fails(program) and ((difference.kind == "death" and _died(difference)) or lost)
 
 
 def _counts_after_a_failure(program: Program, step: Step | None, difference: Difference) -> bool:
-    return difference.kind == "messages" and (_fails(program) or _hangs(program))
+    """Of the step that fails; of any step if one waits for ever, and all behind it; and of messages
+    that belong to no step, or to an attempt that failed."""
+    if difference.kind != "messages":
+        return False
+    return _hangs(program) or (_fails(program) if step is None else _step_fails(step))
 
 
 def _hangs(program: Program) -> bool:
@@ -267,19 +304,34 @@ RULES: tuple[Rule, ...] = (
     Rule("confirmed-after-its-future", _aside("confirmation")),
     Rule("second-pass", _aside("second pass", "overtaken pass", torch="False")),
     Rule("late-gradients-start-a-pass", _over_already),
+    Rule("released-while-it-was-called", _aside("released meanwhile", torch=_NO_DATA)),
     Rule("script-or-python", _script_or_python),
     Rule("script-optimizer", _script_optimizer),
     Rule("no-grad-not-recorded", _no_grad_not_recorded),
     Rule("type-requests", _type_requests),
     Rule("reference-lost-with-its-message", _reference_lost),
+    Rule("late-reference-leaks", _late_reference),
     Rule("pass-left-behind", _pass_left_behind),
+    Rule("outstanding-call-outlives-context", _outlived_context),
     Rule("process-death", _process_death),
     Rule("context-came-back", _context_came_back),
     Rule("counts-after-a-failure", _counts_after_a_failure),
 )
 
-#: kinds of differences that follow from others
-_CONSEQUENCES = ("messages", "left", "hang", "kept")
+_ALL = ("messages", "left", "hang", "kept")
+#: what may follow from a difference, by its rule: after a call that fails or waits for ever on one
+#: engine alone, everything; after a wrong value, or another text, nothing
+_FOLLOWS: dict[str, tuple[str, ...]] = {
+    "rref-of-a-tuple": _ALL,
+    "call-under-no-grad": _ALL,
+    "home-before-creation": _ALL,
+    "failed-creation-hangs": _ALL,
+    "storage-of-two-types": _ALL,
+    "process-death": _ALL,
+    "async-helper-without-context": ("messages",),
+    "leaf-as-root": ("messages",),
+    "late-gradients-start-a-pass": ("messages", "left", "hang"),
+}
 
 
 def _never_begun(difference: Difference, all: Sequence[Difference]) -> Difference:
@@ -307,10 +359,15 @@ def with_rules(program: Program, differences: Sequence[Difference]) -> list[Diff
         rule = next((r.name for r in RULES if r.matches(program, step, difference)), None)
         found.append(replace(difference, rule=rule))
     found = [_never_begun(each, found) for each in found]
-    causes = [each.rule for each in found if each.rule and each.kind not in _CONSEQUENCES]
-    if not causes:
-        return found
-    return [
-        replace(each, rule=causes[0]) if each.rule is None and each.kind in _CONSEQUENCES else each
-        for each in found
-    ]
+    return [_following(each, found) if each.rule is None else each for each in found]
+
+
+def _following(difference: Difference, all: Sequence[Difference]) -> Difference:
+    """With the rule that explains a difference that it follows from."""
+    for cause in all:
+        elsewhere = None not in (difference.step, cause.step) and cause.step != difference.step
+        if cause.rule is None or (elsewhere and cause.torch != "it does not end"):
+            continue
+        if difference.kind in _FOLLOWS.get(cause.rule, ()):
+            return replace(difference, rule=cause.rule)
+    return difference

@@ -74,6 +74,7 @@ class ScriptProcesses:
         ]
         self._roles[worker] = {
             "script": os.path.abspath(self.scenario.script),
+            "text": self.scenario.text,
             "args": args,
             "environ": environ,
             "seed": self.scenario.seed,
@@ -206,7 +207,11 @@ class ScriptProcesses:
 def run_script(scenario: ScriptScenario) -> Report:
     """Run a script to its end. Raises :class:`real.native.build.Unavailable`."""
     started = time.perf_counter()
+    left_out: list[str] = []
     if scenario.faults:
+        left_out = [
+            f"{group}[{at}]: {type(item).__name__}" for group, at, item in scenario.faults.items()
+        ]
         print(
             "squall: the engine torch runs scripts without faults: the plan is left out",
             file=scenario.stderr,
@@ -258,6 +263,7 @@ def run_script(scenario: ScriptScenario) -> Report:
         leaked_rrefs=script.leaked_rrefs,
         leaked_contexts=script.leaked_contexts,
         errors=script.errors,
+        left_out=left_out,
         waits=waits,
         exit_codes=script.exit_codes,
         trace=cluster.trace,

@@ -134,8 +134,11 @@ class ScriptGuest:
             # What multiprocessing does in a new process: the module, but not as the main one.
             module.__name__ = "__mp_main__"
             sys.modules["__mp_main__"] = module
-        with open(role["script"], encoding="utf-8") as file:
-            code = compile(file.read(), role["script"], "exec", dont_inherit=True)
+        text = role["text"]
+        if text is None:
+            with open(role["script"], encoding="utf-8") as file:
+                text = file.read()
+        code = compile(text, role["script"], "exec", dont_inherit=True)
         exec(code, module.__dict__)
         if spawned:
             function, args = pickle.loads(role["call"])

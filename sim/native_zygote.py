@@ -28,6 +28,16 @@ _START_S = 120.0
 #: bytes of what a worker wrote to standard error that are kept, its last
 _STDERR_BYTES = 20_000
 
+_MALLOC = (
+    # A heap of huge pages is copied, and freed, in half the time.
+    "glibc.malloc.hugetlb=1",
+    # What uses memory after it was freed, or before it was written, finds the same each time; which
+    # memory that is does not depend on which thread was first.
+    "glibc.malloc.perturb=165",
+    "glibc.malloc.tcache_count=0",
+    "glibc.malloc.arena_max=1",
+)
+
 
 @dataclass
 class Process:
@@ -90,9 +100,8 @@ class Zygote:
             "OPENBLAS_NUM_THREADS": "1",
             # The stock modules iterate over sets of names.
             "PYTHONHASHSEED": "0",
-            # A heap of huge pages is copied, and freed, in half the time.
             "PYTHONMALLOC": "malloc",
-            "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.perturb=165:glibc.malloc.tcache_count=0",
+            "GLIBC_TUNABLES": ":".join(_MALLOC),
             "PYTHONPATH": os.pathsep.join(
                 [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
             ).rstrip(os.pathsep),

@@ -156,6 +156,8 @@ _POSITIVE = {"probability", "rate", "factor", "bytes_per_s", "period_s", "thread
 _POSITIVE |= {"depth", "steps", "nth"}
 _MAY_BE_NEGATIVE = {"offset_s", "id"}
 _MAY_BE_ZERO = {"probability"}
+#: seconds, or times as much, that nothing lasts or is
+MOST = 1e9
 
 
 def _check_numbers(item: Any, place: str) -> None:
@@ -173,12 +175,19 @@ def _check_numbers(item: Any, place: str) -> None:
                 raise PlanError(f"{where}: {number} is not above 0")
             if name not in _MAY_BE_NEGATIVE and number < 0:
                 raise PlanError(f"{where}: {number} is negative")
+            if _is_amount(name) and abs(number) > MOST:
+                raise PlanError(f"{where}: {shown(number)} is more than {MOST:g}")
     probability = getattr(item, "probability", 0.0)
     if probability > 1:
         raise PlanError(f"{place}.probability: {probability} is not between 0 and 1")
     from_s, until_s = getattr(item, "from_s", 0.0), getattr(item, "until_s", None)
     if until_s is not None and until_s < from_s:
         raise PlanError(f"{place}.until_s: {until_s} is before from_s, {from_s}")
+
+
+def _is_amount(name: str) -> bool:
+    """Whether a field is of seconds, or of times as much."""
+    return name in ("seconds", "factor", "rate") or name.endswith("_s")
 
 
 def _check_workers(item: Any, workers: int | None, place: str) -> None:

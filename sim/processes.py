@@ -166,5 +166,8 @@ def crash(network: Network, worker: Worker, *, silent: bool) -> bool:
         else:
             agent.abandon()
     processes.kill(worker)
+    if worker.rref_context is not None:
+        # Its references go whenever somebody collects garbage, and nobody is to be told.
+        worker.rref_context.destroyed = True
     worker.tracer.enabled = False  # what is cleared away when the run is over is no event
     return True

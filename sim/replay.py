@@ -245,8 +245,11 @@ def _play(saved: SavedScenario) -> Played:
 
 
 def _play_script(saved: SavedScenario) -> Played:
-    from sim.scenario import ScriptScenario
-    from sim.scenario import run as run_script
+    from sim.scenario import ScriptScenario, run
+
+    run_script: Callable[[ScriptScenario], Report] = run
+    if saved.engine == "torch":
+        from sim.native_script import run_script
 
     assert saved.script is not None
     out = io.StringIO()

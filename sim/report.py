@@ -49,6 +49,8 @@ class Report:
     leaked_rrefs: int = 0
     leaked_contexts: int = 0
     errors: list[ProcessError] = field(default_factory=list)
+    #: of the fault plan: what the engine cannot do
+    left_out: list[str] = field(default_factory=list)
     #: at a deadlock: a line for each task that waits
     waits: list[str] = field(default_factory=list)
     #: the same for the wait-for graph (model/waiting.py)
@@ -98,6 +100,7 @@ class Report:
             "wall_time_s": self.wall_time_s,
             "messages": self.messages,
             "faults": self.faults,
+            "left_out": self.left_out,
             "workers": self.workers,
             "events": self.events,
             "gradients": None

@@ -28,7 +28,7 @@ from real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from sim.cli_input import DEVICES, ENGINES, MAX_SEED, MAX_WORKERS
 from sim.latency import DEFAULT_LATENCY, parse_latency
 from sim.plan import NO_FAULTS, Plan
-from sim.plan_file import plan_from_json, plan_to_json
+from sim.plan_file import MOST, plan_from_json, plan_to_json
 
 #: versions of the format that can be read; the last one is written
 VERSIONS = (1,)
@@ -203,6 +203,10 @@ def _check_frame(frame: _Frame) -> None:
         )
     if not frame.rpc_timeout_s >= 0:
         raise ScenarioError(f"scenario.rpc_timeout_s: {frame.rpc_timeout_s} is negative")
+    if frame.rpc_timeout_s > MOST:
+        raise ScenarioError(
+            f"scenario.rpc_timeout_s: {shown(frame.rpc_timeout_s)} is more than {MOST:g}; 0 is none"
+        )
     for place, value, known in (
         ("device", frame.device, DEVICES),
         ("engine", frame.engine, ENGINES),

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from properties.mutants import agents, nodes, passes, recording, rrefs
+from properties.mutants import (
+    agents,
+    engine,
+    interface,
+    nodes,
+    passes,
+    recording,
+    rrefs,
+    services,
+)
 from sim.mutant import Mutant
 
 #: the modules, in the order of the table
@@ -12,6 +21,9 @@ FAMILIES = {
     "nodes": nodes.MUTANTS,
     "rrefs": rrefs.MUTANTS,
     "agents": agents.MUTANTS,
+    "interface": interface.MUTANTS,
+    "engine": engine.MUTANTS,
+    "services": services.MUTANTS,
 }
 
 #: all of them by name
