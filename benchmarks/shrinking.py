@@ -244,11 +244,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             profiles = (options.faults,)
         found.append(in_a_process(mutant, profiles, options.seconds, options.save))
         print(line(found[-1]), flush=True)
+        if options.page is not None and any(each.after is not None for each in found):
+            write_synced(options.page, "\n".join(page(found, options.seconds)))
     if any(each.after is not None for each in found):
-        text = "\n".join(page(found, options.seconds))
-        print(text)
-        if options.page is not None:
-            write_synced(options.page, text)
+        print("\n".join(page(found, options.seconds)))
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ AsideKind = Literal[
     "gathers",
     "steps",
     "after the end",
+    "callback at the end",
 ]
 KINDS: tuple[AsideKind, ...] = get_args(AsideKind)
 #: those that tell many small things at once, about this engine alone: only rounds have them

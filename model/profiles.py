@@ -178,7 +178,7 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
         keep=references and "keep" in has,
         embedding="embedding" in has,
         odd_shapes="odd shapes" in has,
-        asides=choices.chance("asides", 0.3) and limits.asides,
+        asides=choices.chance("asides", 0.15) and limits.asides,
         gathers="gathers" in has,
     )
 

@@ -21,7 +21,7 @@ from sim.program_asides import ASIDES, perform
 from sim.witness import Witness
 
 #: those that need a program's host
-_IN_A_PROGRAM = {"left behind", "after the end"}
+_IN_A_PROGRAM = {"left behind", "after the end", "callback at the end"}
 
 
 def told(kind: str, workers: int, to: int, **options: object) -> object:

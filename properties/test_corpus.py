@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from properties.mutants import MUTANTS
 from sim.replay import replay
 from sim.scenario_file import Expected, SavedScenario, load_scenario
 
@@ -38,6 +39,18 @@ def test_its_planted_bug_is_noticed(path: Path) -> None:
     saved = scenario(path)
     found = {(each.property, each.what) for each in replay(saved, seconds=SECONDS).violations}
     assert (saved.expected.property, saved.expected.what) in found
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, each in MUTANTS.items() if each.expected and each.needs_faults]
+)
+def test_a_bug_that_only_faults_bring_out_has_a_scenario(name: str) -> None:
+    """Shrunk: `python -m benchmarks.shrinking NAME --save properties/corpus`."""
+    saved = scenario(CORPUS / f"mutant_{name}.json")
+    assert saved.expected.mutant == name
+    assert saved.workers is not None and saved.workers <= 3
+    assert saved.operations is not None and saved.operations <= 8
+    assert len(saved.faults) <= 3
 
 
 def test_every_file_can_be_read() -> None:

@@ -157,6 +157,15 @@ def test_what_is_needed_of_the_faults_stays() -> None:
     assert "FIFO everywhere except: " in deviations(small)
 
 
+def test_one_item_stands_for_many() -> None:
+    """A bug that shows when every try of a release fails: nobody wants to read 21 items."""
+    saved = load_scenario(ROOT / "properties" / "corpus" / "mutant_retry-at-once.json")
+    (item,) = saved.faults.messages
+    many = tuple(replace(item, nth=(n,)) for n in range(1, 70))
+    small = Shrinker(replace(saved, faults=replace(saved.faults, messages=many))).run()
+    assert small.faults.messages == (item,)
+
+
 def test_what_holds_cannot_be_shrunk() -> None:
     with pytest.raises(NotFailingError, match="the scenario holds"):
         Shrinker(of_seed(3)).run()

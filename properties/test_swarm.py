@@ -18,9 +18,9 @@ from properties.commands import squall
 from sim.cli_fuzz import read_fuzz_options
 from sim.cli_input import BadInput
 from sim.fuzz import Given, judge, judge_all, play, quiet, run_campaign, scenario_of
-from sim.plan import KINDS, Drop, Plan
+from sim.plan import KINDS, Drop, Plan, PoolSize
 from sim.plan_file import check_plan, dump_plan
-from sim.swarm import MILD, PROFILES, draw_world, expanded
+from sim.swarm import MILD, PROFILES, _waits_in_threads, draw_world, expanded
 
 SEEDS = range(150)
 
@@ -44,6 +44,18 @@ def test_every_kind_is_drawn() -> None:
     assert set(kinds) == set(KINDS) - {"restart"}
     orders = {draw_world("rough", seed).faults.schedule.order for seed in SEEDS}
     assert orders == {"fifo", "random", "pct"}
+
+
+def test_pools_of_one_thread_where_no_function_waits_in_its_thread() -> None:
+    """Else a value would never be made: a limit of PyTorch's that is documented."""
+    sizes = Counter(
+        (item.threads, _waits_in_threads(world.program))
+        for world in (draw_world("storm", seed) for seed in range(500))
+        for item in world.faults.inner
+        if isinstance(item, PoolSize)
+    )
+    assert {threads for threads, waits in sizes if not waits} == {1, 2, 3}
+    assert all(threads >= 3 for threads, waits in sizes if waits)
 
 
 def test_mild_faults_are_made_good() -> None:

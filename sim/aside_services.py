@@ -17,6 +17,7 @@ from torch import Tensor
 
 from model.asides import AS_IT_SHOULD_BE, LR, SHORT_S, SLOW_S, AsideError
 from real.autograd import api as autograd
+from real.future import Future
 from real.rpc import api as rpc
 from real.rpc.all_gather import _all_gather, _broadcast_to_followers, _gather_to_leader
 from real.rpc.optimizer import DistributedOptimizer
@@ -269,7 +270,7 @@ def steps(to: int) -> str:
     untouched = b.local_value()
     untouched.grad = before = torch.tensor([7.0], dtype=torch.float64)
     optimizer = DistributedOptimizer(PlainSGD, [a, b, c], lr=LR)
-    uneven = DistributedOptimizer(Uneven, [a, c], lr=LR, fails_on=home)
+    uneven = DistributedOptimizer(Uneven, [a, b, c], lr=LR, fails_on=home)
     with autograd.context() as context_id:
         autograd.backward(context_id, [(a.to_here() * 2 + c.to_here() * 4).sum()])
         unknown = error_of(lambda: optimizer.step(context_id + (1 << 30)))
@@ -277,6 +278,7 @@ def steps(to: int) -> str:
         stepped = [each.to_here().item() for each in (a, b, c)]
         kept = untouched.grad is before
         failed = error_of(lambda: uneven.step(context_id))
+        kept = kept and untouched.grad is before
         after = [each.to_here().item() for each in (a, b, c)]
     return told(
         one_for_each_worker=len(optimizer.remote_optimizers) == (1 if to == home else 2),
@@ -286,6 +288,10 @@ def steps(to: int) -> str:
         failed="planted in an aside" in failed,
         all_of_them=after == [1 - 2 * LR, 2.0, 3 - (4 if to == home else 8) * LR],
     )
+
+
+#: so often a callback looks whether the end has come
+_PATIENCE = 100
 
 
 # -- the end --------------------------------------------------------------------------------------
@@ -323,12 +329,34 @@ def after_the_end(to: int) -> Callable[[], str]:
     return tell
 
 
+def callback_at_the_end(to: int) -> Callable[[], str]:
+    """A call is over when its callbacks are: a worker that shuts down waits for one that takes
+    long, and that may still make calls."""
+    worker = current_worker()
+    said: list[str] = []
+
+    def late(_: Future[Any]) -> None:
+        for _attempt in range(_PATIENCE):  # until only calls are waited for
+            if worker.shut_down:
+                break
+            sleep(SHORT_S)
+        sleep(SHORT_S)
+        said.append(error_of(lambda: rpc.rpc_sync(to, echo, args=(1,))))
+
+    if here().lingers:
+        rpc.rpc_async(to, slow, args=(1, SHORT_S)).add_done_callback(late)
+    else:
+        said.append("no error but 1")
+    return lambda: told(called=said == ["no error but 1"])
+
+
 def _workers() -> int:
     return len(rpc._get_current_rpc_agent().get_worker_infos())
 
 
 ASIDES: dict[str, Callable[[int], Any]] = {
     "after the end": after_the_end,
+    "callback at the end": callback_at_the_end,
     "callbacks at home": callbacks_at_home,
     "profiled": profiled,
     "operators": operators,

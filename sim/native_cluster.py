@@ -40,7 +40,7 @@ from sim.plan import (
     Plan,
     Schedule,
 )
-from sim.primitives import SimTask
+from sim.primitives import SimTask, SimTimer
 from sim.processes import processes_of
 from sim.scheduler import SimRuntime
 from sim.trace import Trace
@@ -105,6 +105,9 @@ class NativeCluster:
         }
         self._barriers: dict[Any, list[tuple[NativeWorker, int]]] = {}
         self._joining: dict[NativeWorker, int] = {}
+        #: waits with a time limit, by question; and those that were over before they were heard of
+        self._sleeps: dict[tuple[NativeWorker, int], SimTimer] = {}
+        self._woken_before: set[tuple[NativeWorker, int]] = set()
         self._received: dict[bytes, bytes] = {}
         self._ids = itertools.count()
         self.workers: list[NativeWorker] = []
@@ -239,6 +242,8 @@ class NativeCluster:
                 self.runtime.call_later(
                     max(0.0, at_s - self.runtime.now()), lambda: self._command(worker, b"T")
                 )
+            elif kind == b"W":
+                self._woken(worker, wire.read_number(what))
             elif kind == b"I":
                 worker.id = worker.rank
                 worker.attached = True
@@ -381,11 +386,23 @@ class NativeCluster:
             self.answers[word](worker, question, tuple(rest))
 
     def _sleep(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        if (worker, question) in self._woken_before:
+            self._woken_before.remove((worker, question))
+            return
         data = pickle.dumps(None)
-        self.runtime.call_later(
-            max(0.0, rest[0]),
-            lambda: self._command(worker, b"A", wire.answer(question, data)),
-        )
+
+        def end() -> None:
+            del self._sleeps[worker, question]
+            self._command(worker, b"A", wire.answer(question, data))
+
+        self._sleeps[worker, question] = self.runtime.call_later(max(0.0, rest[0]), end)
+
+    def _woken(self, worker: NativeWorker, question: int) -> None:
+        sleep = self._sleeps.pop((worker, question), None)
+        if sleep is not None:
+            sleep.cancel()
+        else:  # by a thread whose number comes first in the batch
+            self._woken_before.add((worker, question))
 
     def _barrier(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         waiting = self._barriers.setdefault(rest, [])

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sim.conformance_cluster import TIMEOUT_S, WORLD_SIZE, Played
-from sim.conformance_pool import LOG_CHARACTERS
+from sim.conformance_pool import LOG_CHARACTERS, MissingPackageError
 from sim.latency import DEFAULT_LATENCY
 from sim.native_cluster import NativeCluster
 from sim.native_script import ScriptProcesses
 from sim.native_worker import NativeWorker
-from sim.native_zygote import Zygote
+from sim.native_zygote import MissingModule, Zygote
 from sim.scenario import ScriptScenario
 from sim.scheduler import Livelock
 
@@ -32,8 +32,7 @@ MAX_STEPS = 200_000
 def play_all_native(tests: Sequence[Test]) -> Iterator[tuple[Test, Played]]:
     """Each test with what became of it, one after the other.
 
-    Raises :class:`real.native.build.Unavailable`, also where a package that PyTorch's test
-    utilities need is not installed.
+    Raises :class:`real.native.build.Unavailable`, and :class:`MissingPackageError`.
     """
     modules = {
         "sim.native_conformance_guest",
@@ -43,13 +42,22 @@ def play_all_native(tests: Sequence[Test]) -> Iterator[tuple[Test, Played]]:
         *(test.owner.fixture[0] for test in tests),
     }
     with (
-        Zygote(sorted(modules)) as zygote,
+        _zygote(sorted(modules)) as zygote,
         tempfile.TemporaryDirectory(prefix="squall-conformance-") as name,
     ):
         for test in tests:
             directory = Path(name) / test.id
             directory.mkdir()
             yield test, play(test, zygote, directory)
+
+
+def _zygote(modules: list[str]) -> Zygote:
+    try:
+        return Zygote(modules)
+    except MissingModule as missing:
+        raise MissingPackageError(
+            f"PyTorch's test utilities need the package {missing.name}: pip install {missing.name}"
+        ) from None
 
 
 class _Ranks(ScriptProcesses):

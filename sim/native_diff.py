@@ -17,7 +17,7 @@ from model.outcome import Outcome, StepOutcome
 from model.program import Program
 from real.tracing import MESSAGE_SENT
 from sim.fuzz import MAX_STEPS, Scenario
-from sim.native_program import NativeRun, run_native
+from sim.native_program import TORN, NativeRun, run_native
 from sim.native_zygote import Zygote
 from sim.program_faults import run_with_faults
 from sim.program_run import ProgramRun, run_program
@@ -131,6 +131,8 @@ def _differences(
 ) -> Iterator[Difference]:
     for death in native.deaths:
         yield Difference("death", f"worker {death.worker}", "lives", str(death))
+    for worker in native.torn:
+        yield Difference("death", f"memory of worker {worker}", "lives", TORN)
     if native.crash is not None and not native.deaths:
         yield Difference("death", "the run", port.crash or "ends", native.crash)
     for trainer, number, _ in program.steps:

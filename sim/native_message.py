@@ -148,6 +148,11 @@ def answer(question: int, data: bytes) -> bytes:
     return _NUMBER.pack(question) + in_bytes(data)
 
 
+def read_number(what: bytes) -> int:
+    (number,) = _NUMBER.unpack(what)
+    return int(number)
+
+
 def read_time(what: bytes) -> float:
     (at_s,) = struct.unpack("<d", what)
     return float(at_s)

@@ -19,7 +19,7 @@ from model.outcome import StepOutcome
 from model.run import Run, Violation
 from sim.fuzz import MAX_STEPS, Scenario, Verdict
 from sim.native_diff import LEFT, first_line
-from sim.native_program import MODULES, NativeRun, run_native
+from sim.native_program import MODULES, TORN, NativeRun, run_native
 from sim.native_zygote import Zygote
 
 #: one scenario in so many is run twice, and the digests are compared
@@ -98,6 +98,8 @@ def _violations(run: Run, native: NativeRun, *, faulty: bool) -> Iterator[Violat
     for death in native.deaths:
         what = f"a worker process died: {_plain(str(death).partition(': ')[2])}"
         yield Violation("processes", what, "it lives", str(death), death.worker, death.time_s)
+    for worker in native.torn:
+        yield Violation("processes", "a callback locks freed memory", "it does not", TORN, worker)
     if native.crash is not None and not native.deaths and not faulty:
         yield Violation("progress", "the run broke off", "an end", native.crash)
     assert run.program is not None and run.expected is not None

@@ -26,6 +26,9 @@ from sim.scheduler import Livelock
 MODULES = ("sim.native_guest",)
 _ENTRY = "sim.native_guest:main"
 
+#: what ``std::mutex::lock`` says of memory that is no mutex any more
+TORN = "Exception in thread pool task: Invalid argument"
+
 
 @dataclass
 class NativeRun:
@@ -38,7 +41,9 @@ class NativeRun:
     crash: str | None = None
     #: of each worker, when all was over but the shutdown: its counters
     tables: list[dict[str, int]] = field(default_factory=list)
-    #: the same where the run hangs
+    #: workers in which a callback locked memory that was freed
+    torn: list[int] = field(default_factory=list)
+    #: as ``tables``, where the run hangs
     stuck: list[dict[str, int]] = field(default_factory=list)
 
     @property
@@ -148,6 +153,8 @@ class _Play:
         for trainer, step, _ in self.run.program.steps:
             outcome.steps[trainer, step] = StepOutcome()
         for worker in self.cluster.workers:
+            if TORN in worker.process.stderr():
+                self.run.torn.append(worker.rank)
             said = self.cluster.call(worker, "outcome")
             if said is None:
                 continue

@@ -16,6 +16,7 @@ from model.flow import forecast
 from model.operations import KINDS
 from model.program import HELPER_CALLS, REFERENCE_CALLS, Op, Program, Step
 from sim.native_diff import Difference, first_line
+from sim.native_program import TORN
 
 
 class Rule(NamedTuple):
@@ -248,7 +249,10 @@ def _pass_left_behind(program: Program, step: Step | None, difference: Differenc
 
 
 def _outlived_context(program: Program, step: Step | None, difference: Difference) -> bool:
-    """A call of a pass that failed is counted for ever, and nothing else is under way."""
+    """A call of a pass that failed is counted for ever, and nothing else is under way; or what the
+    lock of the freed context says was heard."""
+    if difference.torch == TORN:
+        return _fails(program) or _hangs(program)
     return (
         difference.kind == "hang"
         and _fails(program)
@@ -327,8 +331,9 @@ _FOLLOWS: dict[str, tuple[str, ...]] = {
     "home-before-creation": _ALL,
     "failed-creation-hangs": _ALL,
     "storage-of-two-types": _ALL,
-    "process-death": _ALL,
-    "async-helper-without-context": ("messages",),
+    "process-death": (*_ALL, "outcome"),
+    "outstanding-call-outlives-context": (*_ALL, "outcome"),
+    "async-helper-without-context": _ALL,
     "leaf-as-root": ("messages",),
     "late-gradients-start-a-pass": ("messages", "left", "hang"),
 }

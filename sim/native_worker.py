@@ -17,6 +17,9 @@ _CHUNK = 1 << 16
 #: seconds of real time in which a worker has to be quiet after a command
 PATIENCE_S = 30.0
 
+#: words of the lines that tell what a process died of
+_TELLING = ("what():", "Assertion", "corruption", "free():", "malloc", "futex", "Fatal", "Error")
+
 
 @dataclass
 class Call:
@@ -52,7 +55,8 @@ class Death:
     @property
     def _said(self) -> str:
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
-        telling = [line for line in lines if "what():" in line or "Error" in line]
+        lines = [line for line in lines if not line.startswith(("frame #", "[E", "[W"))]
+        telling = [line for line in lines if any(word in line for word in _TELLING)]
         return (telling or lines or ["it said nothing"])[0]
 
 

@@ -76,6 +76,14 @@ def _tail(fd: int) -> str:
     return os.pread(fd, _STDERR_BYTES, max(0, size - _STDERR_BYTES)).decode("utf-8", "replace")
 
 
+class MissingModule(Unavailable):  # noqa: N818 - it says what there is not
+    """A module that the process is to import needs one that is not installed: ``name``."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the process that imports torch needs the module {name}")
+        self.name = name
+
+
 class Zygote:
     """A process with torch imported. Raises :class:`Unavailable` where it cannot be had.
 
@@ -85,11 +93,6 @@ class Zygote:
     def __init__(
         self, modules: Sequence[str], *, on_build: Callable[[str], object] | None = None
     ) -> None:
-        if not os.path.exists("/proc/thread-self/syscall"):
-            raise Unavailable(
-                "the engine torch needs a Linux that tells what a thread waits for "
-                "(/proc/thread-self/syscall), and this machine has none"
-            )
         built = library(on_build)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = {
@@ -122,6 +125,9 @@ class Zygote:
         self._closed = False
         self.live: dict[int, Process] = {}
         ready = self._read()
+        if "missing" in ready:
+            self.close()
+            raise MissingModule(ready["missing"])
         if ready["threads"] != 1:
             self.close()
             raise Unavailable(

@@ -57,6 +57,8 @@ class Host:
             for hook in program.leaves[number].hooks
         ]
         self.kept: list[Any] = []
+        #: whether the worker shuts down as soon as its own trainers are done
+        self.lingers = False
         #: what will tell how asides (trainer, step, number) ended, when the worker has shut down
         self.afterwards: dict[tuple[int, int, int], Callable[[], str]] = {}
 

@@ -72,6 +72,7 @@ def run_program(
 
     for rank, worker in enumerate(cluster.workers):
         host = Host(program, rank, on_pass)
+        host.lingers = linger
         hosts.append(host)
         place(worker, host)
     for trainer, step, _ in program.steps:

@@ -22,7 +22,7 @@ from model.run import Violation
 from model.simpler import chunks
 from model.smaller import fewer_workers, smaller, with_workers
 from sim.fuzz import play, quiet
-from sim.plan import GROUPS, NO_FAULTS, AnyFault, Plan, Schedule
+from sim.plan import GROUPS, NO_FAULTS, AnyFault, AnyMessageFault, Plan, Schedule, draws
 from sim.plan_file import PlanError, check_plan
 from sim.real_time import TooLongError, time_limit
 from sim.replay import campaign_scenario, planted
@@ -294,8 +294,10 @@ class Shrinker:
                 yield replace(self.best, script=replace(script, workers=workers))
 
     def _faults(self) -> Iterator[SavedScenario]:
-        """Items with plainer values."""
+        """Items with plainer values, and one item for several."""
         plan = self.best.faults
+        for merged in _mergers(plan.messages):
+            yield self._with_plan(messages=merged)
         if plan.heal_s is not None:
             yield self._with_plan(heal_s=None)
         if plan.begin != "ready":
@@ -315,6 +317,22 @@ def plan_with(plan: Plan, group: str, items: Sequence[AnyFault]) -> Plan:
     """The plan with other items in one group."""
     changes: dict[str, Any] = {group: tuple(items)}
     return replace(plan, **changes)
+
+
+def _mergers(items: Sequence[AnyMessageFault]) -> Iterator[tuple[AnyMessageFault, ...]]:
+    """One item instead of those that differ only in which of their messages they mean: it means
+    all of them, or the same ones."""
+    alike: dict[AnyMessageFault, list[int]] = {}
+    for at, item in enumerate(items):
+        if item.nth and not draws(item):
+            alike.setdefault(replace(item, nth=(), id=0), []).append(at)
+    for item, places in alike.items():
+        rest = tuple(other for at, other in enumerate(items) if at not in places)
+        if len(places) > 1 or len(items[places[0]].nth) > 1:
+            yield (*rest, item)
+        if len(places) > 1:
+            nth = sorted({n for at in places for n in items[at].nth})
+            yield (*rest, replace(item, nth=tuple(nth)))
 
 
 _KEPT = ("nth", "types", "src", "dst", "worker", "kind", "probability")

@@ -91,7 +91,6 @@ MUTANTS = (
         old="    if getrefcount(holder[0]) != _UNSHARED or holder[0]._use_count() != 1:\n"
         "        return False\n",
         new="",
-        unseen="the look at the storage, later in the same function, finds out too",
     ),
     Mutant(
         name="references-miscounted",
@@ -100,7 +99,6 @@ MUTANTS = (
         place="autograd.accumulate:is_stealable",
         old="if getrefcount(holder[0]) != _UNSHARED or",
         new="if getrefcount(holder[0]) > _UNSHARED + 1 or",
-        unseen="the look at the storage, later in the same function, finds out too",
     ),
     Mutant(
         name="shared-storage-stolen",

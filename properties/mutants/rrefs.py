@@ -462,7 +462,7 @@ MUTANTS = (
         place="rpc.rref_context:confirm_pending_user",
         old="        context.get_pending_user(fork_id).abandoned = True\n",
         new="        pass\n",
-        needs="OL",
+        needs="L",
     ),
     Mutant(
         name="failed-creation-leaves-owner",

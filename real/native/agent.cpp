@@ -298,6 +298,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def("now", &Link::now)
       .def("say", [](Link& link, char kind, const std::string& what) { link.say(kind, what); })
       .def("ask", &ask)
+      .def("begin", [](Link& link, char kind, const std::string& what) { return link.begin(kind, what); })
+      .def("end", [](Link& link, int64_t question) { link.end(question); }, py::call_guard<py::gil_scoped_release>())
+      .def("wake", &Link::wake)
       .def("on_call", &call_python)
       .def_static("set_lane", &Link::set_lane);
   py::class_<Agent, RpcAgent, std::shared_ptr<Agent>>(m, "Agent")

@@ -57,6 +57,11 @@ def library(on_build: Callable[[str], object] | None = None) -> Path:
     ``on_build`` is told, in one line, that something is being built. Raises :class:`Unavailable`
     if there is no compiler or it fails.
     """
+    if not os.path.exists("/proc/thread-self/syscall"):
+        raise Unavailable(
+            "the engine torch needs a Linux that tells what a thread waits for "
+            "(/proc/thread-self/syscall), and this machine has none"
+        )
     if not torch.distributed.is_available() or not _has_rpc():
         raise Unavailable("this build of PyTorch has no torch.distributed.rpc")
     key = hashlib.blake2b(digest_size=8)

@@ -12,6 +12,8 @@ import torch
 import torch._C._distributed_autograd
 from torch.distributed import rpc
 
+from real.native import waits
+
 #: a thread's place in the order of what a process says; the main thread's
 MAIN_LANE = 0
 #: the first of the threads that a program or script starts: behind those of the agent
@@ -34,6 +36,7 @@ class Here:
         self._agents: list[Any] = []
         self.link.on_call(self._answer)
         Here._process = self
+        waits.install(self.link, self.now)
         self.link.start()
 
     def _answer(self, what: bytes) -> bytes:

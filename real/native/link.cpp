@@ -132,18 +132,40 @@ void Link::say(char kind, const std::string& what) {
   said_.push_back({lane_of_thread, count_++, kind, what});
 }
 
-std::string Link::ask(char kind, const std::string& what) {
-  auto answer = std::make_shared<Answer>();
+int64_t Link::begin(char kind, const std::string& what) {
   int64_t question = 0;
   {
     std::lock_guard<std::mutex> guard(mutex_);
     question = questions_++;
-    asked_[question] = answer;
+    asked_[question];
   }
   say('A', Writer().put<int64_t>(question).put<char>(kind).put_bytes(what).bytes);
+  return question;
+}
+
+std::string Link::end(int64_t question) {
   std::unique_lock<std::mutex> lock(mutex_);
-  answered_.wait(lock, [&] { return answer->there; });
-  return std::move(answer->what);
+  answered_.wait(lock, [&] { return asked_.at(question).there; });
+  auto what = std::move(asked_.at(question).what);
+  asked_.erase(question);
+  return what;
+}
+
+std::string Link::ask(char kind, const std::string& what) {
+  return end(begin(kind, what));
+}
+
+void Link::wake(int64_t question) {
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    const auto found = asked_.find(question);
+    if (found == asked_.end() || found->second.there) {
+      return;
+    }
+    found->second.there = true;
+    answered_.notify_all();
+  }
+  say('W', Writer().put<int64_t>(question).bytes);
 }
 
 double Link::now() {
@@ -235,10 +257,9 @@ void Link::obey(const std::string& command) {
     auto what = reader.get_bytes();
     std::lock_guard<std::mutex> guard(mutex_);
     const auto found = asked_.find(question);
-    if (found != asked_.end()) {
-      found->second->what = std::move(what);
-      found->second->there = true;
-      asked_.erase(found);
+    if (found != asked_.end() && !found->second.there) {
+      found->second.what = std::move(what);
+      found->second.there = true;
       answered_.notify_all();
     }
   } else if (kind == 'C') {

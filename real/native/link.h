@@ -85,6 +85,13 @@ class Link {
   // Tells the coordinator something and blocks until it answers.
   std::string ask(char kind, const std::string& what);
 
+  // The same in two halves: the number of the question, and the answer to it.
+  int64_t begin(char kind, const std::string& what);
+  std::string end(int64_t question);
+
+  // Somebody here has answered, with nothing; the coordinator need not.
+  void wake(int64_t question);
+
   // What to say with the next batch; `kind` tells the coordinator how to read it.
   void say(char kind, const std::string& what);
 
@@ -132,7 +139,8 @@ class Link {
     std::string what;
   };
   std::condition_variable answered_;
-  std::map<int64_t, std::shared_ptr<Answer>> asked_;
+  // Until their end.
+  std::map<int64_t, Answer> asked_;
   int64_t questions_ = 0;
   std::vector<std::unique_ptr<Lane>> handlers_;
   std::deque<std::function<void()>> waiting_;

@@ -57,13 +57,17 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     load(library)
-    for name in modules:
-        importlib.import_module(name)
+    control = socket.socket(fileno=int(control_fd))
+    try:
+        for name in modules:
+            importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        control.send(json.dumps({"missing": error.name}).encode())
+        return
     _warm_up(torch)
     gc.collect()
     gc.freeze()
     gc.disable()
-    control = socket.socket(fileno=int(control_fd))
     threads = len(os.listdir("/proc/self/task"))
     control.send(
         json.dumps({"ready": True, "threads": threads, "torch": torch.__version__}).encode()
