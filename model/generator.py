@@ -19,7 +19,6 @@ from model.sizes import Size, size
 
 _SHAPES: tuple[tuple[int, ...], ...] = ((2,), (3,), (2, 3), (3, 2), ())
 _ODD_SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (0,), (2, 1), (0, 2), (1, 3))
-_DTYPES: tuple[Dtype, ...] = ("float32", "float32", "float64", "bfloat16", "complex64")
 _LEAF_HOOKS: tuple[LeafHook, ...] = (
     "look",
     "double",
@@ -86,7 +85,7 @@ class _ProgramDrawing:
         return Leaf(
             owner=choices.integer("owner", 0, profile.workers - 1),
             shape=choices.choice("shape", shapes),
-            dtype="float64" if profile.mode == "exact" else choices.choice("dtype", _DTYPES),
+            dtype="float64" if profile.mode == "exact" else choices.choice("dtype", profile.dtypes),
             requires_grad=grad,
             seed=choices.integer("seed", 0, 6),
             hooks=hooks,

@@ -16,7 +16,6 @@ from model.program import (
     LAZY_CALLS,
     REFERENCE_CALLS,
     Call,
-    Dtype,
     Fault,
     Grad,
     Hook,
@@ -29,7 +28,6 @@ from model.program import (
 )
 from model.sizes import RULES, Size
 
-_DTYPES: tuple[Dtype, ...] = ("float32", "float64", "bfloat16", "complex64")
 _FACTORS = {"exact": (1, 2, 3, -1, -2), "float": (1, 2, 3)}
 _RELAYS: tuple[Relay, ...] = ("pass", "double", "join")
 _KEEPS: tuple[Keep, ...] = ("step", "use", "program", "now")
@@ -159,7 +157,7 @@ class OpsDrawing:
             builtin=builtin,
             grad=grad,
             factor=self._draw_factor(kind),
-            dtype=choices.choice("dtype", _DTYPES) if kind == "cast" else "float64",
+            dtype=choices.choice("dtype", profile.dtypes) if kind == "cast" else "float64",
             keep=keep,
             hooks=hooks,
             fault=fault,

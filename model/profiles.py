@@ -36,6 +36,12 @@ _UNDEFINED = frozenset({"custom_half", "mixed"})
 #: they lose digits, which no tolerance allows for
 _CANCELLING = frozenset({"sub"})
 
+#: torch before 2.12 makes of bfloat16 and a complex scalar a dtype that it cannot multiply
+_DTYPES: tuple[tuple[Dtype, ...], ...] = (
+    ("float32", "float32", "float64", "bfloat16"),
+    ("float32", "float32", "float64", "complex64"),
+)
+
 #: how often a feature is drawn, compared with the others
 _WEIGHTS = {
     **dict.fromkeys(_KINDS, 3),
@@ -106,6 +112,7 @@ class Profile(NamedTuple):
     """The features of one program. All but the sizes are off at their simplest."""
 
     mode: Mode
+    dtypes: tuple[Dtype, ...]
     workers: int
     trainers: int
     #: how many steps a trainer may have, repeated to weigh them
@@ -155,6 +162,7 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
     faults = limits.faults and "faults" in has and not partial and not unused
     return Profile(
         mode=mode,
+        dtypes=choices.choice("dtypes", _DTYPES),
         workers=workers,
         trainers=trainers,
         steps=tuple(min(steps, limits.steps) for steps in size.steps),
@@ -178,7 +186,7 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
         keep=references and "keep" in has,
         embedding="embedding" in has,
         odd_shapes="odd shapes" in has,
-        asides=choices.chance("asides", 0.15) and limits.asides,
+        asides=choices.chance("asides", 0.2) and limits.asides,
         gathers="gathers" in has,
     )
 

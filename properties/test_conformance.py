@@ -122,7 +122,7 @@ def test_the_command_keeps_what_it_found_until_it_is_interrupted():
         start_new_session=True,
     )
     assert running.stderr is not None
-    assert "1/215" in running.stderr.readline()
+    assert any("1/215" in line for line in running.stderr)
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does
     out, err = running.communicate(timeout=60)
     assert running.returncode == 130, err

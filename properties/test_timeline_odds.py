@@ -80,7 +80,7 @@ def test_the_interval_holds_the_share_and_shrinks_with_runs() -> None:
 
 
 def test_a_bug_that_needs_luck_grows_certain_on_the_way() -> None:
-    for seed in range(200):
+    for seed in range(1000):
         saved = scenario(seed, mutant="accepted-before-known")
         if saved.network.latency.startswith(("lognormal", "uniform")) and replay(saved).violations:
             found = timeline.measure(saved, points=3, times=5)

@@ -75,6 +75,15 @@ class _Two(torch.autograd.Function):
         return first, None, None
 
 
+def _of_a_complex_leaf(give: Callable[[Tensor], Any]) -> str:
+    x = torch.ones(2, dtype=torch.complex64, requires_grad=True)
+    with autograd.context() as context_id:
+        y = _Returning.apply(x, give)  # type: ignore[no-untyped-call]
+        autograd.backward(context_id, [y.real.sum()])
+        gradient = autograd.get_gradients(context_id)[x]
+    return f"{gradient.dtype} {gradient.tolist()}"
+
+
 def _hooked(hook: Callable[..., object], register: str = "") -> str:
     """With a hook on the tensor, or one that is registered so on its node."""
     return _after(
@@ -138,6 +147,8 @@ def returned() -> str:
         summed=_giving(lambda grad: (grad.expand(3, 2), None)) == "[6.0, 6.0]",
         converted=_giving(lambda grad: (grad.float() * 3, None)) == "[6.0, 6.0]",
         wrong_type="invalid gradient" in _giving(lambda grad: (grad.expand(4, 2).reshape(8), None)),
+        real_for_complex=_of_a_complex_leaf(lambda grad: (grad.real * 3, None))
+        == "torch.complex64 [(3+0j), (3+0j)]",
         zeros_for_nothing=_of_two(True) == [(torch.float64, 2)],
         nothing_for_nothing=_of_two(False) == [None],
     )

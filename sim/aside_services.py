@@ -47,6 +47,12 @@ def gather(value: Any, names: list[str]) -> dict[str, Any]:
     return _all_gather(value, names)
 
 
+def double_in_place(tensors: list[Tensor]) -> list[Tensor]:
+    for tensor in tensors:
+        tensor.mul_(2)
+    return tensors
+
+
 def leave() -> None:
     raise SystemExit("planted in an aside")
 
@@ -188,6 +194,9 @@ def operators(to: int) -> str:
     clamped = [
         rpc.rpc_sync(to, torch.clamp, args=(three, limit)).tolist() for limit in (one, three + 1)
     ]
+    sent = [torch.eye(2), torch.eye(2).to_sparse(), torch.arange(4.0).reshape(2, 2).t()]
+    before = [tensor.to_dense().clone() for tensor in sent]
+    doubled = rpc.rpc_sync(to, double_in_place, args=(sent,))
     unnamed = error_of(partial(rpc.rpc_sync, to, script, args=(x.detach(),)))
     with autograd.context() as context_id:
         y = rpc.rpc_sync(to, torch.sum, args=(x,), kwargs={"dim": 0, "keepdim": True})
@@ -199,6 +208,13 @@ def operators(to: int) -> str:
         gradient=gradient == [1.0, 3.0, 5.0],
         kept=kept.to_here().tolist() == [2.0, 3.0, 4.0],
         overloads=clamped == [[1.0, 1.0, 2.0], [1.0, 2.0, 3.0]],
+        copies=all(
+            torch.equal(mine.to_dense(), was) for mine, was in zip(sent, before, strict=True)
+        ),
+        changed_there=all(
+            torch.equal(theirs.to_dense(), was * 2)
+            for theirs, was in zip(doubled, before, strict=True)
+        ),
         one_value="should be a single IValue, got a vector of size 2" in two,
         some_overload="failed to match any schema" in wrong,
         by_its_name="not the same object" in unnamed,
@@ -270,11 +286,13 @@ def steps(to: int) -> str:
     untouched = b.local_value()
     untouched.grad = before = torch.tensor([7.0], dtype=torch.float64)
     optimizer = DistributedOptimizer(PlainSGD, [a, b, c], lr=LR)
+    functional = DistributedOptimizer(torch.optim.SGD, [b], lr=LR)
     uneven = DistributedOptimizer(Uneven, [a, b, c], lr=LR, fails_on=home)
     with autograd.context() as context_id:
         autograd.backward(context_id, [(a.to_here() * 2 + c.to_here() * 4).sum()])
         unknown = error_of(lambda: optimizer.step(context_id + (1 << 30)))
         optimizer.step(context_id)
+        functional.step(context_id)
         stepped = [each.to_here().item() for each in (a, b, c)]
         kept = untouched.grad is before
         failed = error_of(lambda: uneven.step(context_id))

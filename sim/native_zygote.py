@@ -76,7 +76,7 @@ def _tail(fd: int) -> str:
     return os.pread(fd, _STDERR_BYTES, max(0, size - _STDERR_BYTES)).decode("utf-8", "replace")
 
 
-class MissingModule(Unavailable):  # noqa: N818 - it says what there is not
+class MissingModule(Unavailable):
     """A module that the process is to import needs one that is not installed: ``name``."""
 
     def __init__(self, name: str) -> None:
