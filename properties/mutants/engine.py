@@ -151,4 +151,18 @@ MUTANTS = (
         old="        returned = returned[:expected]\n",
         new="        pass\n",
     ),
+    Mutant(
+        name="real-gradient-refused",
+        wrong="a real gradient of a complex tensor is refused",
+        place="autograd.validate:make_fit",
+        old="if grad.is_complex() != expected.dtype.is_complex and not grad.is_floating_point():",
+        new="if grad.is_complex() != expected.dtype.is_complex:",
+    ),
+    Mutant(
+        name="bfloat16-kept",
+        wrong="a gradient in bfloat16 is not converted to the type of its input",
+        place="autograd.validate:make_fit",
+        old="if grad.dtype is not expected.dtype:",
+        new="if grad.dtype is not expected.dtype and grad.dtype is not torch.bfloat16:",
+    ),
 )

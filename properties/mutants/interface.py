@@ -294,4 +294,26 @@ MUTANTS = (
         old="    _release_context(",
         new="    if type is None:\n        _release_context(",
     ),
+    Mutant(
+        name="sparse-tensors-shared",
+        wrong="a sparse tensor that is sent is the receiver's as well",
+        place="rpc.message:copy_tensor",
+        old="        return tensor.clone()\n",
+        new="        return tensor.clone() if tensor.layout is torch.strided else tensor\n",
+    ),
+    Mutant(
+        name="every-limit-doubled",
+        wrong="calls are given up after twice their limit",
+        place="rpc.agent:RpcAgent.send",
+        old="self._runtime.call_later(max(timeout_s, 0.0)",
+        new="self._runtime.call_later(2 * max(timeout_s, 0.0)",
+    ),
+    Mutant(
+        name="every-delete-abandons",
+        wrong="who drops a reference that was passed on before its creation calls that off",
+        place="rpc.request_callback:RequestCallback.process_rref_user_delete",
+        old="if call.abandoned:",
+        new="if True:",
+        needs="RG",
+    ),
 )

@@ -182,4 +182,11 @@ MUTANTS = (
         new="            pass\n",
         needs="KE",
     ),
+    Mutant(
+        name="old-gradients-stepped",
+        wrong="an optimizer steps parameters without a gradient in the context by their .grad",
+        place="rpc.optimizer:_FunctionalLocalOptimizer.step",
+        old="grads.get(param)",
+        new="grads.get(param, param.grad)",
+    ),
 )

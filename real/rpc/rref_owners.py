@@ -122,8 +122,9 @@ class OwnerTables(RRefTables):
                     self._add_fork(rref_id, fork_id)
                 if rref_id in self.forks:
                     self._add_owner(owner)
-                else:
+                else:  # a fetch that comes later is not to wait for it
                     self._drop_owner(rref_id)
+                    self._remember_deleted(rref_id)
                 waiting = self.pending_owners.pop(rref_id, None)
                 self._tell_if_empty()
         if ended is not None:
@@ -212,11 +213,13 @@ class OwnerTables(RRefTables):
         owner = self.owners.pop(rref_id, None)
         if owner is not None:
             self._emit(tracing.OWNER_DELETED, rref_id)
-            self._remember(
-                self._ended, rref_id, f"OwnerRRef with RRefId = {rref_id} has been deleted."
-            )
+            self._remember_deleted(rref_id)
             self._tell_if_empty()
         return owner
+
+    def _remember_deleted(self, rref_id: RRefId) -> None:
+        text = f"OwnerRRef with RRefId = {rref_id} has been deleted."
+        self._remember(self._ended, rref_id, text)
 
     def _tell_if_empty(self) -> None:
         if not self.owners and not self.pending_owners:
