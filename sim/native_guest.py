@@ -93,14 +93,14 @@ class Guest:
                     together([TrainerRun(host, number, self.outcome).run for number in mine])
             except Exception as error:
                 crash = f"{type(error).__name__}: {error}"
-        self.here.ask("done", crash)
+        together_still = self.here.ask("done", crash)
         if not linger:
             host.kept.clear()
             gc.collect()
-            self.here.ask("settle")
+            together_still = self.here.ask("settle")
         problem = None
         try:
-            rpc.shutdown()
+            rpc.shutdown(graceful=together_still)
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
         self.here.ask("end", problem)

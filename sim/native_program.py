@@ -76,7 +76,7 @@ class _Play:
         if rest[0] is not None and self.run.crash is None:
             self.run.crash = rest[0]
         if self.linger:
-            self.cluster.answer(worker, question, None)
+            self.cluster.answer(worker, question, self.together)
             return
         self.done[worker] = question
         self.go_on()
@@ -87,7 +87,12 @@ class _Play:
         if self.done and all(worker in self.done for worker in living):
             done, self.done = self.done, {}
             for each, number in done.items():
-                self.cluster.answer(each, number, None)
+                self.cluster.answer(each, number, self.together)
+
+    @property
+    def together(self) -> bool:
+        """Whether all still live. A graceful shutdown waits for a worker that ended, for ever."""
+        return all(worker.alive for worker in self.cluster.workers)
 
     def _settle(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
         self.settled[worker] = question
@@ -117,10 +122,10 @@ class _Play:
             cluster.faults.heal()
             self.go_on()
             cluster.run()
-        if len(self.settled) == cluster.size:
+        if self.settled and all(each in self.settled for each in cluster.workers if each.alive):
             self.count()
             for worker, question in self.settled.items():
-                cluster.answer(worker, question, None)
+                cluster.answer(worker, question, self.together)
             cluster.run()
         if len(self.ended) < sum(worker.alive for worker in cluster.workers):
             self.run.waits = cluster.waits()
