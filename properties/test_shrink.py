@@ -55,10 +55,14 @@ def test_candidates_are_valid_and_mean_something() -> None:
             for candidate in draw.sample(candidates, min(12, len(candidates))):
                 check_program(candidate)
                 interpret(candidate)
-                less = size(candidate) < size(program)
-                tried["smaller" if less else "simpler"] += 1
-                assert less or complexity(candidate) != complexity(program)
+                assert candidate != program
+                if size(candidate) < size(program):
+                    tried["smaller"] += 1
+                else:
+                    simpler = complexity(candidate) != complexity(program)
+                    tried["simpler" if simpler else "neither"] += 1
     assert tried["smaller"] and tried["simpler"]
+    assert tried["neither"] < 0.1 * tried.total()  # the shrinker does not even run these
 
 
 def test_workers_are_renumbered() -> None:
