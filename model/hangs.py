@@ -13,6 +13,8 @@ from model.passes import Part, joint_passes, passes_of
 from model.run import Run
 from real import tracing
 
+_FORWARD = "FORWARD_AUTOGRAD_REQ"
+
 
 class Unfed(NamedTuple):
     """A send function that a pass never gives gradients to: on ``worker``, for a message that
@@ -50,7 +52,8 @@ def foretell(run: Run, *, ended: bool = True) -> list[Foretold]:
 def too_late(run: Run, context: int) -> Counter[tuple[int, int]]:
     """(worker, to) of the send functions that no pass of ``context`` counts.
 
-    A call that nobody waited for may still send when its worker takes part in a pass already.
+    A call that nobody waited for may still send when its worker takes part in a pass already, or
+    come when the context is released there, and then nothing of its answer is recorded.
     """
     counted = {
         (part.worker, message)
@@ -62,6 +65,20 @@ def too_late(run: Run, context: int) -> Counter[tuple[int, int]]:
         _, worker, _, _, (of, message, to, _) = run.records[n]
         if of == context and (worker, message) not in counted:
             late[worker, to] += 1
+    requests = {
+        (values[2], values[1], values[4])
+        for values in (run.records[n][4] for n in run.of(tracing.MESSAGE_SENT))
+        if values[3] == _FORWARD and values[6][0] == context
+    }
+    released: set[int] = set()
+    for n in run.of(tracing.CONTEXT_RELEASED, tracing.HANDLER_STARTED):
+        _, worker, _, type, values = run.records[n]
+        if type is tracing.HANDLER_STARTED:
+            src, of_type, id = values
+            if of_type == _FORWARD and worker in released and (worker, src, id) in requests:
+                late[worker, src] += 1
+        elif values[0] == context:
+            released.add(worker)
     return late
 
 

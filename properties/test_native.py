@@ -115,6 +115,8 @@ def test_a_crash_is_told_to_the_others() -> None:
     error = got.outcome.steps[0, 0].error
     assert error is not None and "worker 1" in error
     assert got.deaths == [], "we killed it"
+    assert got.waits == [], "the survivors shut down"
+    assert len(got.tables) == 3 and got.tables[1] == {}, "and are counted before"
 
 
 @pytest.mark.parametrize("file", sorted(CORPUS.glob("*.json")), ids=lambda file: file.stem)

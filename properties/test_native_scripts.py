@@ -10,7 +10,7 @@ import pytest
 from properties.commands import squall
 from real.native import build
 from real.native.build import Unavailable
-from sim.native_cluster import kinds_left_out
+from sim.native_plan import kinds_left_out
 from sim.plan import Crash, Pause, Plan, SlowStart
 
 try:
@@ -49,7 +49,7 @@ def test_pytorchs_own_tests_run_on_its_engine(test: str) -> None:
 
 
 def test_what_a_plan_asks_of_the_inside_of_a_worker_is_named() -> None:
-    from sim.native_cluster import left_out
+    from sim.native_plan import left_out
 
     plan = Plan(workers=(Pause(worker=0, at_s=0.0, for_s=1.0), SlowStart(worker=1, delay_s=1.0)))
     assert left_out(plan) == ["workers[1]: SlowStart"]

@@ -330,7 +330,7 @@ def _left_out(options: FuzzOptions) -> list[str]:
     """What of the faults the engine cannot do: items of the plan, or kinds of those drawn."""
     if options.engine != "torch":
         return []
-    from sim.native_cluster import kinds_left_out, left_out
+    from sim.native_plan import kinds_left_out, left_out
 
     if options.profile:
         return kinds_left_out()

@@ -192,7 +192,7 @@ def _left_out(saved: SavedScenario) -> list[str]:
     """Items of the fault plan that the engine cannot do; a script's on torch: see its report."""
     if saved.engine != "torch" or saved.script is not None:
         return []
-    from sim.native_cluster import left_out
+    from sim.native_plan import left_out
 
     return left_out(saved.faults)
 

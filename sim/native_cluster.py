@@ -12,10 +12,9 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from real import tracing
 from real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
@@ -26,20 +25,11 @@ from sim import native_message as wire
 from sim.faults import Faults
 from sim.latency import LatencyModel
 from sim.native_message import Batch, NativeMessage, Sent
+from sim.native_plan import supported
 from sim.native_worker import Call, Death, NativeWorker
 from sim.native_zygote import Zygote
 from sim.network import Network
-from sim.plan import (
-    NO_FAULTS,
-    AnyInnerFault,
-    AnyWorkerFault,
-    Crash,
-    Garbage,
-    Order,
-    Pause,
-    Plan,
-    Schedule,
-)
+from sim.plan import NO_FAULTS, Order, Plan
 from sim.primitives import SimTask, SimTimer
 from sim.processes import processes_of
 from sim.scheduler import SimRuntime
@@ -439,45 +429,3 @@ class NativeCluster:
             for line in self.call(worker, "stacks") or ():
                 lines.append(f"{worker.name}: {line}")
         return lines
-
-
-def left_out(plan: Plan) -> list[str]:
-    """Items of a plan that :func:`supported` leaves out, as ``group[position]: kind``."""
-    kept = supported(plan)
-    lines = [
-        f"{group}[{at}]: {type(item).__name__}"
-        for group, at, item in plan.items()
-        if not any(item is other for other in getattr(kept, group))
-    ]
-    if plan.schedule != Schedule():
-        lines.append("schedule: the order of a worker's threads is PyTorch's")
-    return lines
-
-
-def kinds_left_out() -> list[str]:
-    """What :func:`supported` leaves out of any plan, as ``group: kind``."""
-    kinds = [
-        f"{group}: {kind.__name__}"
-        for group, union, kept in (
-            ("workers", AnyWorkerFault, (Crash, Pause)),
-            ("inner", AnyInnerFault, (Garbage,)),
-        )
-        for kind in get_args(union)
-        if kind not in kept
-    ]
-    return [*kinds, "workers: Crash that restarts", "schedule"]
-
-
-def supported(plan: Plan) -> Plan:
-    """What of a plan concerns messages, links and whole processes, which is all that can go wrong
-    around a process whose inside is PyTorch's own."""
-    return replace(
-        plan,
-        workers=tuple(
-            item
-            for item in plan.workers
-            if isinstance(item, Pause) or (isinstance(item, Crash) and item.restart_after_s is None)
-        ),
-        inner=tuple(item for item in plan.inner if isinstance(item, Garbage)),
-        schedule=Schedule(),
-    )

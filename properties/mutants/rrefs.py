@@ -401,7 +401,7 @@ MUTANTS = (
     Mutant(
         name="shutdown-keeps-users",
         wrong="shutdown does not delete the users that are left",
-        place="rpc.rref_context:RRefContext.del_all_users_and_unforked_owners",
+        place="rpc.rref_context:RRefContext.give_back_users",
         old="            user.try_del()\n",
         new="            pass\n",
         needs="G",

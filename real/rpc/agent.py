@@ -340,6 +340,9 @@ class RpcAgent:
             take_back(self.worker, reply)
             logger.warning("%s could not answer %r", self.info, request)
         finally:
+            context = self.worker.rref_context
+            if context is not None and context.leaving:
+                context.give_back_users()
             self._served()
             if self._world.handled is not None:
                 self._world.handled(request)
@@ -455,6 +458,9 @@ class RpcAgent:
             elif message is not None:
                 call.future.try_complete(message)
         finally:
+            context = self.worker.rref_context
+            if context is not None and context.leaving:
+                context.give_back_users()
             # After the callbacks, which may have made calls: join must not see a gap.
             with self._lock:
                 self.client_active_calls -= 1

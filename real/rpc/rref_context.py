@@ -183,12 +183,8 @@ class RRefContext(OwnerTables, UserTables):
             logger.error(
                 "Timed out waiting for pending UserRRefs to be confirmed by owner and parent."
             )
-        with self._lock:
-            references = list(self.confirmed_users.values())
-        for reference in references:
-            user = reference()
-            if user is not None:
-                user.try_del()
+        self.leaving = True
+        self.give_back_users()
         self._del_doomed()
         with self._lock:
             unforked = [rref_id for rref_id in self.owners if rref_id not in self.forks]
@@ -205,6 +201,18 @@ class RRefContext(OwnerTables, UserTables):
             logger.error("Timed out waiting for pending OwnerRRefs to be deleted.")
             self.give_up_creations(OVER)
         self.worker.shut_down = True
+
+    def give_back_users(self) -> None:
+        """Delete this worker's users. One that leaves does so after each call that it still
+        serves or makes, which may have brought some: their owners would wait for them. Beyond
+        PyTorch, where they do, for 100 seconds.
+        """
+        with self._lock:
+            references = list(self.confirmed_users.values())
+        for reference in references:
+            user = reference()
+            if user is not None:
+                user.try_del()
 
     def destroy_instance(self, ignore_rref_leak: bool = True) -> None:
         """The end of RRefs on this worker: from here on nothing is sent.

@@ -37,6 +37,8 @@ class RRefTables:
         self.worker = worker
         #: the end of RRefs on this worker: nothing is sent any more
         self.destroyed = False
+        #: the worker gives back all users that it has, or gets from here on
+        self.leaving = False
         self.num_pending_futures = 0
         self._lock = worker.runtime.lock("RRef tables")
         self._changed = worker.runtime.condition(self._lock, "RRefs to be confirmed or deleted")
