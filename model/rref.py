@@ -281,6 +281,9 @@ class Protocol:
                     "it is freed",
                 )
             elif fork.stage is Stage.NONE and fork.pending_child_of >= 0:
+                parent = None if fork.parent is None else self.forks.get(fork.parent)
+                if parent is not None and parent.failed:
+                    continue  # of which the owner never heard, in any of its retries
                 yield Breach(
                     "a value was freed while a fork was on its way",
                     f"{rref} kept for fork {fork.id} of worker {fork.pending_child_of}",
