@@ -11,6 +11,7 @@ from model.faulted import faults_of, indefinite
 from model.outcome import StepOutcome
 from model.passes import joint_passes
 from model.run import Property, Run, Violation, named
+from real import tracing
 
 
 @named("gradients")
@@ -73,6 +74,22 @@ def _seen_by_hooks(run: Run) -> Iterator[Violation]:
         yield Violation("gradients", what, f"{total} in all", str(run.got.retained))
 
 
+def _released(run: Run, key: tuple[int, int], got: StepOutcome) -> set[int]:
+    """Leaves on workers that released the context of a step before its end, since its trainer's
+    process was ending by a fault: what they had of it went before anybody read it."""
+    program = run.program
+    if program is None or program.trainers[key[0]].worker not in faults_of(run).gone:
+        return set()
+    ends = [root.ended for root, _ in joint_passes(run) if root.context == got.context]
+    last = max(ends, default=-1)
+    workers = {
+        run.records[n][1]
+        for n in run.of(tracing.CONTEXT_RELEASED)
+        if run.records[n][4][0] == got.context and n < last
+    }
+    return {number for number, leaf in enumerate(program.leaves) if leaf.owner in workers}
+
+
 @named("retry")
 def RETRY(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A step that failed and is done again in a fresh context comes to what it would have come
@@ -119,7 +136,7 @@ def _step(
     if len(got.passes) != len(expected.passes):
         seen = str(len(got.passes))
         yield Violation(property, "passes", f"{len(expected.passes)} in {where}", seen)
-    lost = indefinite(run).lost
+    lost = indefinite(run).lost | _released(run, key, got)
     for number, (grads, others) in enumerate(zip(expected.passes, got.passes, strict=False)):
         for what, leaf, complaint in _gradients(grads, others, run.tolerance):
             if leaf in lost:
