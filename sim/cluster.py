@@ -39,8 +39,8 @@ class Cluster:
     ``trace`` False keeps no events. ``faults``: what is to go wrong; its schedule, if it has one,
     takes the place of ``order``. ``record_schedule``: keep in
     :attr:`schedule_log` what went before what. ``own_settings``: each worker has torch's random
-    state, default dtype and so on for itself, as a process does. Raises :class:`Deadlock` from :meth:`run` when
-    nothing can happen any more and somebody still waits.
+    state, default dtype and so on for itself, as a process does. Raises :class:`Deadlock` from
+    :meth:`run` when nothing can happen any more and somebody still waits.
     """
 
     def __init__(
