@@ -102,7 +102,7 @@ def _wanted(scenarios: list[str], seeds: str | None) -> Iterator[Scenario]:
                 raise BadInput("SCENARIO", text, f"{text!r} is a script, expected a program")
             yield campaign_scenario(saved)
         return
-    for seed in range(*seed_range(seeds or DEFAULT_SEEDS)):
+    for seed in range(*seed_range(DEFAULT_SEEDS if seeds is None else seeds)):
         yield scenario_of(seed, Given(engine="torch"))
 
 

@@ -43,7 +43,7 @@ def serve(
     from sim.serve import ADDRESS, Server
     from sim.store import Place, default_place
 
-    if store is not None and not Path(store).is_dir():
+    if store is not None and not (store and Path(store).is_dir()):
         raise BadInput("--store", store, f"there is no directory {store!r}")
     place = default_place() if store is None else Place(Path(store))
     console = Console(file=sys.stderr, highlight=False)

@@ -157,7 +157,7 @@ def timeline(
     """
     files = {"html": output, "perfetto": perfetto, "dot": dot, "graphml": graphml,
              "parquet": parquet, "csv": csv}  # fmt: skip
-    if not any(files.values()):
+    if all(path is None for path in files.values()):
         files["html"] = DEFAULT_FILE
     world = World(faults, mutant, engine, device)
     wanted = {kind: _writable(kind, path) for kind, path in files.items() if path is not None}
@@ -193,7 +193,7 @@ def _is_script(what: str) -> bool:
 
 
 def _writable(kind: str, path: str) -> Path:
-    field = "-o" if kind == "html" else f"--{kind}"
+    field = "--output" if kind == "html" else f"--{kind}"
     target = Path(path)
     if target.is_dir():
         raise BadInput(field, path, f"{path!r} is a directory, expected a file to write")
@@ -243,7 +243,7 @@ def _write(
                 frame = events_frame(run.records)
                 (write_csv if kind == "csv" else write_parquet)(frame, path)
         except OSError as error:
-            field = "-o" if kind == "html" else f"--{kind}"
+            field = "--output" if kind == "html" else f"--{kind}"
             problem = f"cannot write {str(path)!r}: {error.strerror or error}"
             raise BadInput(field, str(path), problem) from None
 
