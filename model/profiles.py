@@ -86,7 +86,7 @@ _MIDDLE = Size(
 )
 _LARGE = Size(_WORKERS, _TRAINERS, _STEPS, ops=7, leaves=4, features=14)
 #: most bugs show in little programs, of which there are many a second; some need large ones
-_SIZES = (_SMALL,) * 7 + (_MIDDLE,) * 2 + (_LARGE,)
+_SIZES = (_SMALL,) * 16 + (_MIDDLE,) * 3 + (_LARGE,)
 
 
 class Limits(NamedTuple):

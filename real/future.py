@@ -299,9 +299,21 @@ class Future(Generic[T]):
         return f"<future {state}: {self.what}>" if self.what != "" else f"<future {state}>"
 
 
+#: what futures that never were open have in the place of lists of their own: nobody adds to it
+_NOTHING: list[Any] = []
+
+
 def completed(value: T, *, runtime: Runtime | None = None, what: object = "") -> Future[T]:
-    future: Future[T] = Future(runtime=runtime, what=what)
-    future.try_complete(value)
+    """A future that holds ``value`` from the beginning."""
+    # Future.__init__ and try_complete in one, without lists for those who wait: nobody will.
+    future: Future[T] = Future.__new__(Future)
+    future._runtime = runtime if runtime is not None else current_task().runtime
+    future.is_done = True
+    future.error = None
+    future._open = future._callbacks = future._waiting = _NOTHING
+    future._value = value
+    future.what = what
+    future.unwrap = None
     return future
 
 

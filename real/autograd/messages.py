@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 from real.ids import AutogradMessageId, ContextId, GlobalUniqueId, RRefId, WorkerId
-from real.rpc.message import Message, MessageType
+from real.rpc.message import TYPES, Message, MessageType
 
 _CONTEXT = struct.Struct("<q")
 _WRAPPER = struct.Struct("<hqqH?I")
@@ -83,7 +83,7 @@ class RpcWithAutograd:
             self.type,
             head + devices + message.payload,
             message.tensors,
-            about=(*self.metadata, message.type.name, *message.about),
+            about=(*self.metadata, message.type._name_, *message.about),
         )
 
     @classmethod
@@ -92,7 +92,7 @@ class RpcWithAutograd:
         sender, context_id, message_id, type, recorded, size = _WRAPPER.unpack_from(payload)
         start = _WRAPPER.size + size
         wrapped = Message(
-            MessageType(type),
+            TYPES[type],
             payload[start:],
             message.tensors,
             id=message.id,

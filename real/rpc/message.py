@@ -48,6 +48,9 @@ class MessageType(IntEnum):
         return bool(self & RESPONSE_FLAG)
 
 
+#: types by their numbers: to ask the enumeration takes two calls
+TYPES = {int(type): type for type in MessageType}
+
 _new = object.__new__
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from real.future import Future, FutureError
+from real.future import Future, FutureError, completed, failed
 from real.rpc.errors import RpcError
 
 T = TypeVar("T")
@@ -17,6 +17,12 @@ def then(future: Future[T], fn: Callable[[T], S]) -> Future[S]:
 
     An error is passed on as text, and its kind with it: it goes into a reply.
     """
+    if future.is_done and future.error is None:
+        try:
+            value = fn(future.raw_value())
+        except Exception as failure:
+            return failed(RpcError(error_text(failure)), runtime=future._runtime)
+        return completed(value, runtime=future._runtime, what=future.what)
     result: Future[S] = Future(runtime=future._runtime, what=future.what)
 
     def run(future: Future[T]) -> None:

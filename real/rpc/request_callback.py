@@ -107,7 +107,10 @@ class RequestCallback:
             text = None if error is None else str(error)
             tracer.emit(tracing.HANDLER_ENDED, src, type, id, text)
 
-        reply.add_callback(ended)
+        if reply.is_done:
+            ended(reply)
+        else:
+            reply.add_callback(ended)
         return reply
 
     def _process(self, request: Message) -> Future[Message]:
