@@ -26,7 +26,7 @@ from sim import fuzz, program_run
 from sim.cluster import Cluster
 from sim.garbage import settle
 
-SCENARIOS = 400
+SCENARIOS = 2000
 #: the parts of a run on workers, in their order
 _PHASES = ("start", "run", "settle", "shutdown", "close")
 #: everything but the checks
@@ -94,26 +94,26 @@ def measure(scenarios: int = SCENARIOS, first: int = 0) -> dict[str, float]:
     """Seconds of CPU time by part, ``total`` and ``events`` among them, for all the scenarios."""
     clock = _Clock()
     events = 0
-    with fuzz.quiet():
-        for seed in range(first, first + scenarios):
-            clock.lap()
+    with fuzz.quiet(), _Phases(clock):
+        clock.lap()
+        for seed, scenario in fuzz.drawn_ahead(range(first, first + scenarios), fuzz.Given()):
+            clock.lap("generate")
+            assert scenario is not None
             settle()
             clock.lap("garbage")
-            scenario = fuzz.scenario_of(seed)
-            clock.lap("generate")
             expected = interpret(scenario.program)
             clock.lap("reference")
-            with _Phases(clock):
-                played = program_run.run_program(
-                    scenario.program,
-                    raises=False,
-                    seed=seed,
-                    latency=scenario.latency,
-                    order=scenario.order,
-                    linger=scenario.linger,
-                    max_steps=fuzz.MAX_STEPS,
-                )
-                clock.lap("close")
+            played = program_run.run_program(
+                scenario.program,
+                raises=False,
+                seed=seed,
+                latency=scenario.latency,
+                order=scenario.order,
+                linger=scenario.linger,
+                brief=scenario.brief,
+                max_steps=fuzz.MAX_STEPS,
+            )
+            clock.lap("close")
             run = Run(
                 played.cluster.trace.records,
                 scenario.program,

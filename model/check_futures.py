@@ -56,9 +56,9 @@ def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
             what = f"{type} sent too often"
             yield run.violation("futures", what, f"{most} times more", f"{attempt} times", n)
     records = run.records
-    for n in run.of(tracing.TASK_ENDED):
+    for n in [n for n in run.of(tracing.TASK_ENDED) if records[n][4][0] is not None]:
         error = records[n][4][0]
-        if error is not None and error != _KILLED:
+        if error != _KILLED:
             yield run.violation("futures", "a task died", "no error left over", error, n)
     yield from _step_errors(run)
     yield from _handler_errors(run)
@@ -66,6 +66,10 @@ def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
 
 def _handler_errors(run: Run) -> Iterator[Violation]:
     if run.program is None or run.stuck or run.hangs:
+        return
+    records = run.records
+    failed = [n for n in run.of(tracing.HANDLER_ENDED) if records[n][4][3] is not None]
+    if not failed:
         return
     texts = [
         planted(op.fault, trainer, number, index)
@@ -76,14 +80,14 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
     if any(step.asides for _, _, step in run.program.steps):
         texts += asides.ERRORS
     gave_up = {
-        (run.records[n][1], run.records[n][4][0])
+        (records[n][1], records[n][4][0])
         for n in run.of(tracing.CALL_ENDED)
-        if run.records[n][4][2] == "timeout"
+        if records[n][4][2] == "timeout"
     }
     faults = faults_of(run)
-    for n in run.of(tracing.HANDLER_ENDED):
-        src, type, id, error = run.records[n][4]
-        if error is None or type in _MAY_COME_TOO_LATE or (src, id) in gave_up:
+    for n in failed:
+        src, type, id, error = records[n][4]
+        if type in _MAY_COME_TOO_LATE or (src, id) in gave_up:
             continue
         if faults.hit(n) and (explained(error) or _ended_before(run, (src, id), n)):
             continue
@@ -95,22 +99,16 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
 def _calls(run: Run) -> Iterator[Violation]:
     records = run.records
     faults = faults_of(run)
-    started: dict[tuple[int, int], int] = {}
+    started = {(records[n][1], records[n][4][0]): n for n in run.of(tracing.CALL_STARTED)}
     ended: dict[tuple[int, int], int] = {}
-    for n in run.of(tracing.CALL_STARTED):
-        _, worker, _, _, values = records[n]
-        started[worker, values[0]] = n
     for n in run.of(tracing.CALL_ENDED):
-        _, worker, _, _, values = records[n]
-        key = (worker, values[0])
+        key = (records[n][1], records[n][4][0])
         if key in ended:
             yield run.violation("futures", "a call ended twice", "once", "again", ended[key], n)
         elif key not in started:
             yield run.violation("futures", "a call ended that was not made", "a call", "none", n)
         ended[key] = n
-    handled: dict[tuple[int, int], int] = {}
-    for n in run.of(tracing.HANDLER_STARTED):
-        handled[records[n][4][0], records[n][4][2]] = n
+    handled = {(records[n][4][0], records[n][4][2]): n for n in run.of(tracing.HANDLER_STARTED)}
     answered: dict[tuple[int, int], int] = {}
     for n in run.of(tracing.HANDLER_ENDED):
         src, _, id, error = records[n][4]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import zip_longest
+from string import digits
 from typing import NamedTuple
 
 import networkx as nx
@@ -25,8 +26,14 @@ class Stitched:
 
     def __init__(self, parts: dict[int, Part]) -> None:
         self.parts = parts
-        self._sends: dict[int, tuple[int, Node]] = {
-            message: (worker, part.graph.nodes[number])
+        self._names: dict[Place, str] = {
+            (worker, number): name
+            for worker, part in parts.items()
+            for number, name, _, _ in part.nodes
+        }
+        #: by message: where its send function is
+        self._sends: dict[int, Place] = {
+            message: (worker, number)
             for worker, part in parts.items()
             for message, number in part.graph.sends.items()
         }
@@ -35,8 +42,7 @@ class Stitched:
         return self.parts[place[0]].graph.nodes[place[1]]
 
     def name(self, place: Place) -> str:
-        found = self.parts[place[0]].found.get(place[1])
-        return "a node that was not found" if found is None else found.name
+        return self._names.get(place, "a node that was not found")
 
     def follow(self, worker: int, edge: Edge) -> tuple[Place, int] | None:
         """Where an edge leads, on whichever worker that is. Raises MissingSendError."""
@@ -48,40 +54,56 @@ class Stitched:
             sent = self._sends.get(message)
             if sent is None:
                 raise MissingSendError(f"message {message}")
-            worker, send = sent
-            if position >= len(send.edges):
+            worker = sent[0]
+            edges = self.node(sent).edges
+            if position >= len(edges):
                 raise MissingSendError(f"tensor {position} of message {message}")
-            edge = send.edges[position]
+            edge = edges[position]
         return None
 
     def find_cycle(self) -> list[Place]:
         """The nodes of a cycle in the graph of everything that was recorded, or []."""
-        # A send function stands under its message, as the recv function's successor.
-        following: dict[Place, list[Place]] = {}
+        #: by worker: what its numbers are raised by, so that no two places have the same
+        first: dict[int, int] = {}
+        size = 0
         for worker, part in self.parts.items():
-            for number, node in part.graph.nodes.items():
-                here = (worker, number if node.message < 0 or not node.edges else -1 - node.message)
-                led = following[here] = [(worker, edge[0]) for edge in node.edges if edge]
-                if not node.edges and node.message in self._sends:
-                    led.append((self._sends[node.message][0], -1 - node.message))
-        return _find_cycle(following)
+            first[worker] = size
+            size += max(part.graph.nodes, default=0) + 1
+        edges: list[tuple[int, int]] = []
+        for worker, part in self.parts.items():
+            base = first[worker]
+            edges += [(base + number, base + to) for number, to in part.graph.pairs]
+            for number, message in part.graph.recvs.items():
+                sent = self._sends.get(message)
+                if sent is not None:
+                    edges.append((base + number, first[sent[0]] + sent[1]))
+        if _is_acyclic(size, edges):
+            return []
+        places = {
+            first[worker] + number: (worker, number)
+            for worker, part in self.parts.items()
+            for number in part.graph.nodes
+        }
+        whole = nx.DiGraph()
+        whole.add_nodes_from(places)
+        whole.add_edges_from(edges)
+        return [places[edge[0]] for edge in nx.find_cycle(whole)]
 
 
-def _find_cycle(following: dict[Place, list[Place]]) -> list[Place]:
+def _is_acyclic(size: int, edges: list[tuple[int, int]]) -> bool:
     """Take away what nothing leads to until nothing is left, or a cycle and what it leads to."""
-    waiting = dict.fromkeys(following, 0)
-    for places in following.values():
-        for place in places:
-            waiting[place] += 1
-    ready = [place for place, count in waiting.items() if not count]
-    for place in ready:  # grows while it is walked
-        for after in following[place]:
+    following: list[list[int]] = [[] for _ in range(size)]
+    waiting = [0] * size
+    for here, there in edges:
+        following[here].append(there)
+        waiting[there] += 1
+    ready = [node for node in range(size) if not waiting[node]]
+    for node in ready:  # grows while it is walked
+        for after in following[node]:
             waiting[after] -= 1
             if not waiting[after]:
                 ready.append(after)
-    if len(ready) == len(following):
-        return []
-    return [edge[0] for edge in nx.find_cycle(nx.DiGraph(following))]
+    return len(ready) == size
 
 
 class _Difference(NamedTuple):
@@ -98,26 +120,32 @@ def JOINT_GRAPH(run: Run) -> Iterator[Violation]:  # noqa: N802
     shapes, joined by the same edges.
     """
     graphs = _reference_graphs(run)
-    seen: dict[tuple[object, ...], bool] = {}
+    #: by the graphs of the workers: what the last pass over them was found to be right with
+    seen: dict[tuple[tuple[int, int], ...], object] = {}
     for root, parts in joint_passes(run):
         if root.computed < 0:
             continue
         parts = {worker: part for worker, part in parts.items() if part.computed >= 0}
-        key = tuple((worker, part.described) for worker, part in parts.items())
+        key = tuple([(worker, id(part.graph)) for worker, part in parts.items()])
+        reference = graphs.get(root.started)
+        right = (reference, [part.nodes for part in parts.values()])
+        if seen.get(key) == right:
+            continue
         events = tuple(part.computed for part in parts.values())
         joint = Stitched(parts)
         if key not in seen:
-            seen[key] = True
+            seen[key] = None
             cycle = joint.find_cycle()
             if cycle:
                 names = " -> ".join(f"{joint.name(p)} of worker {p[0]}" for p in cycle)
                 yield run.violation("joint_graph", "a cycle", "no cycle", names, *events)
                 continue
-        reference = graphs.get(root.started)
         if reference is None or root.error is not None or root.ended < 0:
             continue
         difference = _compare(joint, root, reference)
-        if difference is not None:
+        if difference is None:
+            seen[key] = right
+        else:
             yield run.violation("joint_graph", *difference, *events)
 
 
@@ -141,7 +169,7 @@ def _reference_graphs(run: Run) -> dict[int, Graph]:
 def _compare(joint: Stitched, root: Part, reference: Graph) -> _Difference | None:
     """Walk both graphs from their roots at once."""
     matched: dict[Place, int] = {}
-    taken: dict[int, Place] = {}
+    taken: set[int] = set()
     queue = [(root.worker, root.graph.nodes[0].edges, reference.roots, "the roots")]
     try:
         for worker, edges, others, where in queue:  # grows while it is walked
@@ -158,7 +186,7 @@ def _compare(joint: Stitched, root: Part, reference: Graph) -> _Difference | Non
                 expected = reference.nodes[number]
                 name = joint.name(place)
                 node = joint.node(place)
-                if (_operation(name), position) != (_operation(expected.name), input):
+                if position != input or not _same_operation(name, expected.name):
                     return _Difference(
                         "operation",
                         f"edge {i} from {where} to input {input} of {expected.name}",
@@ -175,16 +203,17 @@ def _compare(joint: Stitched, root: Part, reference: Graph) -> _Difference | Non
                 if node.shapes != expected.shapes:
                     return _Difference("shapes", f"{expected.shapes} into {name}", str(node.shapes))
                 matched[place] = number
-                taken[number] = place
+                taken.add(number)
                 queue.append((place[0], node.edges, expected.edges, name))
     except MissingSendError as missing:
         return _Difference("a recv function without its send function", str(missing), "none")
     return None
 
 
-def _operation(name: str) -> str:
-    """The name without the number of an overload: a factor may be a number or a tensor."""
-    return name.rstrip("0123456789")
+def _same_operation(name: str, other: str) -> bool:
+    """Whether names differ by the number of an overload at most: a factor may be a number or a
+    tensor."""
+    return name == other or name.rstrip(digits) == other.rstrip(digits)
 
 
 PROPERTIES: tuple[Property, ...] = (JOINT_GRAPH,)

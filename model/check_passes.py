@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
 import networkx as nx
 
@@ -13,40 +12,55 @@ from model.passes import Graph, Part, passes_of
 from model.run import Property, Run, Violation, named
 from real import tracing
 
+Pairs = tuple[tuple[int, int], ...]
+#: of a node: the gradients it waits for, and whether it is to be run
+Count = tuple[int, bool]
 #: stands for all outputs of a graph
 _SINK = -1
 
 
-class Counts(NamedTuple):
-    """What networkx makes of a graph."""
-
-    in_degree: dict[int, int]
-    needed: set[int]
-
-
-def count(graph: Graph) -> Counts:
-    """The edges into each node, parallel ones counted, and the nodes on a way to an output.
-
-    Without any output all nodes are run.
+def count(graph: Graph) -> dict[int, Count]:
+    """What networkx makes of a graph: for each node, the edges into it, parallel ones counted, and
+    whether it is on a way to an output. Without any output all nodes are run.
     """
-    nodes = tuple(
-        (number, *[edge[0] for edge in node.edges if edge is not None])
-        for number, node in graph.nodes.items()
-    )
-    return _count(nodes, tuple(graph.outputs))
+    return _count(tuple(graph.nodes), tuple(graph.pairs), tuple(graph.outputs))
 
 
-@lru_cache(maxsize=4096)  # small graphs are much alike, in one run and in the next
-def _count(nodes: tuple[tuple[int, ...], ...], outputs: tuple[int, ...]) -> Counts:
-    edges = Counter((number, to) for number, *nexts in nodes for to in nexts)
+# Without messages and shapes, the graphs of one run and of the next are much alike, and the pieces
+# that they fall into even more so.
+@lru_cache(maxsize=4096)
+def _count(nodes: tuple[int, ...], pairs: Pairs, outputs: tuple[int, ...]) -> dict[int, Count]:
+    counts: dict[int, Count] = {}
+    for piece in _pieces(nodes, pairs):
+        at = {number: index for index, number in enumerate(piece)}
+        edges = tuple([(at[number], at[to]) for number, to in pairs if number in at])
+        ends = tuple([at[number] for number in outputs if number in at])
+        counts.update(zip(piece, _count_piece(len(piece), edges, ends), strict=True))
+    return {number: (counts[number][0], counts[number][1] or not outputs) for number in nodes}
+
+
+def _pieces(nodes: tuple[int, ...], pairs: Pairs) -> list[list[int]]:
+    """The nodes, those together that edges join in either direction."""
+    joined = {number: [number] for number in nodes}
+    for number, to in pairs:
+        piece, other = joined[number], joined[to]
+        if piece is not other:
+            piece += other
+            for moved in other:
+                joined[moved] = piece
+    return list({id(piece): piece for piece in joined.values()}.values())
+
+
+@lru_cache(maxsize=4096)
+def _count_piece(size: int, pairs: Pairs, outputs: tuple[int, ...]) -> list[Count]:
+    """As :func:`count` for nodes 0 to ``size - 1``; without an output, none is on a way to one."""
     whole = nx.DiGraph()
-    whole.add_nodes_from(node[0] for node in nodes)
-    whole.add_weighted_edges_from((a, b, n) for (a, b), n in edges.items())
-    in_degree: dict[int, int] = dict(whole.in_degree(weight="weight"))
-    if not outputs:
-        return Counts(in_degree, {node[0] for node in nodes})
-    whole.add_edges_from((output, _SINK) for output in outputs)
-    return Counts(in_degree, set(nx.ancestors(whole, _SINK)))
+    whole.add_nodes_from([*range(size), _SINK])
+    edges = [(a, b, {"times": times}) for (a, b), times in Counter(pairs).items()]
+    whole.add_edges_from(edges + [(output, _SINK, {}) for output in outputs])
+    needed = nx.ancestors(whole, _SINK)
+    in_degree = dict(whole.in_degree(weight="times"))
+    return [(in_degree[number], number in needed) for number in range(size)]
 
 
 @named("dependencies")
@@ -57,17 +71,17 @@ def DEPENDENCIES(run: Run) -> Iterator[Violation]:  # noqa: N802
     function). The pass starts with one outstanding task for each send function that the worker
     had attached in the context.
     """
-    counted: dict[tuple[object, ...], Counts] = {}
+    counted: dict[int, dict[int, Count]] = {}
     for part in passes_of(run).parts:
         if part.computed < 0:
             continue
-        counts = counted.get(part.described)
+        counts = counted.get(id(part.graph))
         if counts is None:
-            counts = counted[part.described] = count(part.graph)
+            counts = counted[id(part.graph)] = count(part.graph)
         yield from _wrong_counts(run, part, counts)
 
 
-def _wrong_counts(run: Run, part: Part, counts: Counts) -> Iterator[Violation]:
+def _wrong_counts(run: Run, part: Part, counts: dict[int, Count]) -> Iterator[Violation]:
     def wrong(what: str, expected: object, seen: object) -> Violation:
         return run.violation("dependencies", what, expected, seen, part.started, part.computed)
 
@@ -80,22 +94,25 @@ def _wrong_counts(run: Run, part: Part, counts: Counts) -> Iterator[Violation]:
         )
     if part.outstanding != len(part.sends):
         yield wrong("outstanding tasks at the start", len(part.sends), part.outstanding)
+    at_once = {number: (count, needed) for number, _, count, needed in part.nodes}
+    if not part.roots and 0 in at_once:
+        # The root of a worker that gradients reach has no edges and is not run.
+        at_once[0] = (at_once[0][0], False)
+    if at_once == counts:
+        return
     found = part.found
-    for number in graph.nodes:
+    for number, (in_degree, needed) in counts.items():
         seen = found.get(number)
         if seen is None:
             yield wrong("a node was not found", f"node {number} in the graph", "no such node")
             return
-        if counts.in_degree[number] != seen.dependencies:
-            expected = f"{counts.in_degree[number]} for {part.name(number)}"
+        if in_degree != seen.dependencies:
+            expected = f"{in_degree} for {part.name(number)}"
             yield wrong("dependency count", expected, seen.dependencies)
-        # The root of a worker that gradients reach has no edges and is not run.
-        if (number in counts.needed) != seen.needed and (number or part.roots):
+        if needed != seen.needed and (number or part.roots):
             words = ("is not needed", "is needed")
             yield wrong(
-                "nodes to execute",
-                f"{part.name(number)} {words[number in counts.needed]}",
-                words[seen.needed],
+                "nodes to execute", f"{part.name(number)} {words[needed]}", words[seen.needed]
             )
     for number in found:
         if number not in graph.nodes:
@@ -130,9 +147,9 @@ def _answered_early(run: Run, parts: list[Part]) -> Iterator[Violation]:
     answers: dict[tuple[object, ...], list[int]] = {}
     records = run.records
     for n in run.of(tracing.HANDLER_ENDED):
-        worker, values = records[n][1], records[n][4]
-        if values[1] == "BACKWARD_AUTOGRAD_REQ":
-            answers.setdefault((worker, *values[:3]), []).append(n)
+        _, worker, _, _, (src, type, id, _) = records[n]
+        if type == "BACKWARD_AUTOGRAD_REQ":
+            answers.setdefault((worker, src, type, id), []).append(n)
     for part in parts:
         first = part.received[0][0] if part.received else -1
         if first < 0 or not records[first][4][2]:
@@ -178,44 +195,35 @@ def _too_many_parts(run: Run, parts: list[Part]) -> Iterator[Violation]:
 
 
 def _wrong_order(run: Run, part: Part) -> Iterator[Violation]:
-    position: dict[int, int] = {}
-    for n, number in part.executed:
-        if number in position:
-            yield run.violation(
-                "execution",
-                "a node was run twice",
-                f"{part.name(number)} once",
-                "another time",
-                position[number],
-                n,
-            )
-        position[number] = n
-    needed = part.found
-    for number, node in part.graph.nodes.items():
-        before = position.get(number)
-        for edge in node.edges:
-            if edge is None or edge[0] not in position:
-                continue
-            after = position[edge[0]]
-            if before is None:
-                before_needed = needed.get(number)
-                if before_needed is not None and before_needed.needed:
-                    yield run.violation(
-                        "execution",
-                        "a node was run before what leads to it",
-                        f"{part.name(number)} before {part.name(edge[0])}",
-                        "it was not run",
-                        after,
-                    )
-            elif before > after:
+    position = {number: n for n, number in part.executed}
+    if len(position) < len(part.executed):
+        yield from _run_twice(run, part)
+    run_at = position.get
+    for number, following in part.graph.pairs:
+        after = run_at(following)
+        if after is None:
+            continue
+        before = run_at(number)
+        if before is not None:
+            if before > after:
                 yield run.violation(
                     "execution",
                     "a node was run before what leads to it",
-                    f"{part.name(number)} before {part.name(edge[0])}",
+                    f"{part.name(number)} before {part.name(following)}",
                     "the other way round",
                     after,
                     before,
                 )
+            continue
+        found = part.found.get(number)
+        if found is not None and found.needed:
+            yield run.violation(
+                "execution",
+                "a node was run before what leads to it",
+                f"{part.name(number)} before {part.name(following)}",
+                "it was not run",
+                after,
+            )
     received = {message: n for n, message in reversed(part.received)}
     for message, number in part.graph.sends.items():
         if number in position:
@@ -230,44 +238,57 @@ def _wrong_order(run: Run, part: Part) -> Iterator[Violation]:
                 )
 
 
+def _run_twice(run: Run, part: Part) -> Iterator[Violation]:
+    position: dict[int, int] = {}
+    for n, number in part.executed:
+        if number in position:
+            yield run.violation(
+                "execution",
+                "a node was run twice",
+                f"{part.name(number)} once",
+                "another time",
+                position[number],
+                n,
+            )
+        position[number] = n
+
+
 def _incomplete(run: Run, part: Part) -> Iterator[Violation]:
     def wrong(what: str, expected: object, seen: object) -> Violation:
         return run.violation("execution", what, expected, seen, part.started, part.ended)
 
     executed = {number for _, number in part.executed}
-    first = 0 if part.roots else 1
-    for number, found in part.found.items():
-        if found.needed and number not in executed and number >= first:
-            yield wrong("a needed node was not run", f"{part.name(number)} to run", "it did not")
-    for n, number in part.executed:
-        seen = part.found.get(number)
-        if seen is None or not seen.needed:
-            yield run.violation(
-                "execution",
-                "a node was run that is not needed",
-                "needed nodes only",
-                part.name(number),
-                n,
-            )
+    needed = {number: None for number, _, _, needed in part.nodes if needed}
+    different = executed.symmetric_difference(needed)
+    if different and (part.roots or different != {0}):
+        first = 0 if part.roots else 1
+        for number in needed:
+            if number not in executed and number >= first:
+                name = part.name(number)
+                yield wrong("a needed node was not run", f"{name} to run", "it did not")
+        for n, number in part.executed:
+            if number not in needed:
+                what, wanted = "a node was run that is not needed", "needed nodes only"
+                yield run.violation("execution", what, wanted, part.name(number), n)
     graph = part.graph
-    for what, wanted, events in (
-        ("gradients received", sorted(graph.sends), part.received),
-        ("gradients sent", sorted(graph.recvs.values()), part.sent),
+    for what, messages, events in (
+        ("gradients received", graph.sends.keys(), part.received),
+        ("gradients sent", graph.recvs.values(), part.sent),
     ):
-        messages = sorted(message for _, message in events)
-        if messages != wanted:
-            yield wrong(what, f"once for each of {wanted}", f"for {messages}")
-    leaves: dict[int, int] = {}
+        seen, once = sorted([message for _, message in events]), sorted(messages)
+        if seen != once:
+            yield wrong(what, f"once for each of {once}", f"for {seen}")
+    leaves: set[int] = set()
     for _, number in part.accumulated:
-        leaves[number] = leaves.get(number, 0) + 1
-        if leaves[number] > 1 or number not in graph.outputs:
+        if number in leaves or number not in graph.outputs:
             yield wrong("accumulations of a leaf", f"one for {part.name(number)}", "another")
+        leaves.add(number)
     if part.left_outstanding:
         yield wrong("outstanding tasks at the end", 0, part.left_outstanding)
     if part.left_not_ready:
         names = ", ".join(part.name(number) for number in part.left_not_ready)
         yield wrong("half-fed nodes at the end", "none", names)
-    left = [n for n in part.left_dependencies if n not in part.found or part.found[n].needed]
+    left = [n for n in part.left_dependencies if n in needed or n not in part.found]
     if left:
         names = ", ".join(part.name(number) for number in left)
         yield wrong("dependencies left at the end", "none of a needed node", names)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from model.exceptions import Excuses, excuse_of_context
 from model.faulted import faults_of
-from model.rref import FETCHES_DISAGREE, REQUEST_TYPES, TYPES, Protocol
+from model.rref import FETCHES_DISAGREE, RREF_TYPES, Protocol
 from model.run import Property, Run, Violation, named
 from real import tracing
 
@@ -33,10 +33,7 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
     quiet = counted[0] if counted else len(records)
     take = protocol.take
     faulty = bool(faults)
-    types = TYPES
-    if not run.of(tracing.USER_PENDING):
-        types = tuple(type for type in TYPES if type not in REQUEST_TYPES)
-    for n in run.of(*types):
+    for n in _events(run):
         if n > quiet:
             break
         _, worker, task, type, values = records[n]
@@ -72,6 +69,26 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
             if expected != seen:
                 what = f"{name.replace('_', ' ')} in the tables at the end"
                 yield run.violation("rrefs", what, expected, seen, n)
+
+
+def _events(run: Run) -> list[int]:
+    """What the state machine is to read: of requests, only what is about those that bring users."""
+    records = run.records
+    pending = {records[n][2] for n in run.of(tracing.USER_PENDING)}
+    brought = {
+        (records[n][1], *records[n][4])
+        for n in run.of(tracing.HANDLER_STARTED)
+        if records[n][2] in pending
+    }
+    if not brought:
+        return run.of(*RREF_TYPES)
+    read = [
+        n
+        for n in run.of(tracing.HANDLER_STARTED, tracing.HANDLER_ENDED)
+        if (records[n][1], *records[n][4][:3]) in brought
+    ]
+    begun = [n for n in run.of(tracing.UDF_STARTED) if records[n][2] in pending]
+    return sorted([*run.of(*RREF_TYPES, tracing.HANDLER_RESUMED), *read, *begun])
 
 
 @named("contexts")
@@ -162,9 +179,12 @@ def _counted(
     """What is in the tables themselves, whatever the other events said. ``excused``: by worker,
     how many may be left."""
     for n in run.of(tracing.TABLES_COUNTED):
+        _, worker, _, _, counted = run.records[n]
+        if not any(counted):
+            continue
         for field in fields:
-            left = run.records[n][4][field]
-            if left > excused.get(run.records[n][1], 0):
+            left = counted[field]
+            if left > excused.get(worker, 0):
                 name = tracing.TABLES_COUNTED.fields[field].replace("_", " ")
                 yield run.violation(property, f"{name} in the tables at the end", 0, left, n)
 

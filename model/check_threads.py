@@ -64,7 +64,7 @@ def THREADS(run: Run) -> Iterator[Violation]:  # noqa: N802
     records = run.records
     calls: dict[tuple[int, int], str] = {
         (values[1], values[4]): values[6][2]
-        for values in (records[n][4] for n in run.of(tracing.MESSAGE_SENT))
+        for values in [records[n][4] for n in run.of(tracing.MESSAGE_SENT)]
         if values[3] == _WRAPPER
     }
     started: dict[int, tuple[int, str]] = {}
@@ -77,9 +77,11 @@ def THREADS(run: Run) -> Iterator[Violation]:  # noqa: N802
             started[task] = (n, kind)
     own = own_time(run)
     for n in run.of(tracing.TASK_ENDED):
-        time_s, worker, task, _, (error,) = records[n]
-        began = started.get(task) if error != KILLED else None
-        if began is not None and worker not in own and time_s > records[began[0]][0]:
+        began = started.get(records[n][2])
+        if began is None:
+            continue
+        time_s, worker, _, _, (error,) = records[n]
+        if error != KILLED and worker not in own and time_s > records[began[0]][0]:
             seen = f"{time_s - records[began[0]][0]:.6f} s"
             yield run.violation(
                 "threads", f"a thread held by {began[1]}", "no time", seen, began[0], n

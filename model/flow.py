@@ -18,9 +18,11 @@ from typing import NamedTuple
 from model.operations import KINDS, Kind, planted
 from model.program import LAZY_CALLS, REFERENCE_CALLS, Backward, Input, Op, Program, Step
 
-#: the state of a tensor: NO_GRAD, or a set of marks as the bits of an integer
+#: the state of a tensor, bits of an integer: that it requires grad, without which there are no
+#: others, and a set of marks, the first of which is the next bit
 State = int
-NO_GRAD: State = -1
+NO_GRAD: State = 0
+GRAD: State = 1
 
 
 class Sent(NamedTuple):
@@ -76,14 +78,12 @@ class Flow:
         """``leaves``: owner and requires_grad of each; ``home``: the trainer's worker."""
         self.home = home
         #: leaves first, then what the operations made
-        self.values = [
-            Made(
-                owner, [0 if grad else NO_GRAD], [0 if grad else NO_GRAD] if owner == home else None
-            )
-            for owner, grad in leaves
-        ]
+        self.values: list[Made] = []
+        for owner, grad in leaves:
+            states = [GRAD if grad else NO_GRAD]
+            self.values.append(Made(owner, states, states if owner == home else None))
         self.leaves = len(leaves)
-        #: what each bit stands for
+        #: what each bit after the first stands for
         self.marks: list[Sent | Planted] = []
 
     # -- operations -----------------------------------------------------------------------
@@ -133,7 +133,7 @@ class Flow:
                 )[input.output]
             states.append(state if computed else NO_GRAD)
         results = _results(kind, states)
-        if op.fault in ("backward", "hook") and results[0] != NO_GRAD:
+        if op.fault in ("backward", "hook") and results[0]:
             results[0] |= self._mark(Planted(index))
 
         if call in REFERENCE_CALLS:
@@ -143,12 +143,12 @@ class Flow:
                 recorded = hop > 1 or not silent
                 results = self._send(path[hop], path[hop - 1], results, recorded, "result", index)
                 if hop > 1 and op.relay == "join" and sent:
-                    results[0] = _union((results[0], relays[hop - 2]))
+                    results[0] |= relays[hop - 2]
             values.append(Made(home, results, results))
-        if max(results) != NO_GRAD:
+        if any(results):
+            cuts = kind.cuts
             for at, (made, input, has) in enumerate(inputs):
-                cut = kind.cuts and all((o, at) in kind.cuts for o in range(kind.outputs))
-                if states[at] != NO_GRAD and not cut:
+                if states[at] and not (cuts and all((o, at) in cuts for o in range(kind.outputs))):
                     (made.here_carried if has else made.carried).add(input.output)
 
     def _here(self, made: Made) -> list[State]:
@@ -164,17 +164,23 @@ class Flow:
         self, src: int, dst: int, states: list[State], recorded: bool, what: str, index: int
     ) -> list[State]:
         """What tensors in these states are when they have arrived."""
-        if not recorded:
+        union = NO_GRAD
+        for state in states:
+            union |= state
+        if not (recorded and union):
             return [NO_GRAD] * len(states)
-        union = _union(states)
-        if union == NO_GRAD:
-            return list(states)
         union |= self._mark(Sent(src, dst, what, index))
-        return [NO_GRAD if state == NO_GRAD else union for state in states]
+        if len(states) == 1:  # as most
+            return [union]
+        return [union if state else NO_GRAD for state in states]
 
     def _mark(self, mark: Sent | Planted) -> State:
         self.marks.append(mark)
-        return 1 << (len(self.marks) - 1)
+        return GRAD << len(self.marks)
+
+    def missing(self, states: Iterable[State]) -> State:
+        """The marks that none of these states has."""
+        return (GRAD << len(self.marks) + 1) - 1 & ~(_union(states) | GRAD)
 
     # -- backward -------------------------------------------------------------------------
 
@@ -191,11 +197,10 @@ class Flow:
                 worker = backward.worker
                 states = self._send(self.home, worker, states, True, "roots", -1)
             fed = _union(states)
-        fed = max(fed, 0)
         faults: list[int] = []
         senders = {worker: None}
         unfed: list[Sent] = []
-        for bit, mark in enumerate(self.marks):
+        for bit, mark in enumerate(self.marks, 1):
             reached = fed >> bit & 1
             if isinstance(mark, Planted):
                 if reached:
@@ -220,8 +225,7 @@ def _results(kind: Kind, states: list[State]) -> list[State]:
 def _union(states: Iterable[State]) -> State:
     union = NO_GRAD
     for state in states:
-        if state != NO_GRAD:
-            union = state if union == NO_GRAD else union | state
+        union |= state
     return union
 
 

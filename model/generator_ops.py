@@ -88,6 +88,8 @@ class OpsDrawing:
         self.added = 0.0
         self._optimizing = optimizing
         self._faulty = profile.faults and choices.chance("fault in step", 0.6)
+        #: whether values may be rounded at all
+        self._rounding = profile.mode == "float"
         #: whether a value may have fewer bits than some leaf, and how many gradients it gets
         self._bits = max(BITS[leaf.dtype] for leaf in leaves)
         self._narrow = [BITS[leaf.dtype] < self._bits for leaf in leaves]
@@ -104,7 +106,7 @@ class OpsDrawing:
             places = [(table, 0)]
         else:
             places = [self._draw_value() for _ in range(KINDS[kind].least)]
-        if self._is_rounded(kind, places):
+        if self._rounding and self._is_rounded(kind, places):
             kind, places = "scale", places[:1]
         call: Call = choices.choice("call", profile.calls)
         worker = self.draw_worker("worker")  # also of a local one: what shrinks has the same shape
@@ -292,11 +294,14 @@ class OpsDrawing:
         self.sizes.append(results)
         self.usable.append(op.keep != "now")
         narrow = False
-        for at, input in enumerate(op.inputs):
-            place = index - input.back
-            self._gradients[place] += _CONTRIBUTIONS.get((op.kind, at), 1)
-            narrow = narrow or self._narrow[place]
-        self._narrow.append(BITS[op.dtype] < self._bits if op.kind == "cast" else narrow)
+        if self._rounding:
+            for at, input in enumerate(op.inputs):
+                place = index - input.back
+                self._gradients[place] += _CONTRIBUTIONS.get((op.kind, at), 1)
+                narrow = narrow or self._narrow[place]
+            if op.kind == "cast":
+                narrow = BITS[op.dtype] < self._bits
+        self._narrow.append(narrow)
         self._gradients.append(0)
 
     def _append_small(self, op: Op, places: list[Place]) -> None:
@@ -328,9 +333,10 @@ class OpsDrawing:
 
     def _too_large(self, results: list[Size]) -> bool:
         most, steepest = _MOST[self.profile.mode], _STEEPEST[self.profile.mode]
-        return any(
-            x.elements > _MOST_ELEMENTS or x.most > most or x.slope > steepest for x in results
-        )
+        for _, elements, magnitude, slope in results:
+            if elements > _MOST_ELEMENTS or magnitude > most or slope > steepest:
+                return True
+        return False
 
 
 def _scaling(op: Op) -> Op:

@@ -151,10 +151,7 @@ class StepDrawing(OpsDrawing):
     def _cover_the_rest(self) -> None:
         """Add what an output left out had been the only way to."""
         flow = self.flow
-        reached = 0
-        for root in self._roots:
-            reached |= max(flow.values[root].states[0], 0)
-        missing = ((1 << len(flow.marks)) - 1) & ~reached
+        missing = flow.missing([flow.values[root].states[0] for root in self._roots])
         if not missing:
             return
         ends = []
@@ -162,7 +159,7 @@ class StepDrawing(OpsDrawing):
             if place in self._roots or not self.usable[place]:
                 continue
             for output, state in enumerate(made.states if made.here is None else made.here):
-                if state != NO_GRAD and state & missing:
+                if state & missing:
                     ends.append((place, output))
         if ends:
             self._append_root(ends)

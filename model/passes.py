@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from model.run import Run
@@ -31,19 +32,28 @@ class Graph(NamedTuple):
     recvs: dict[int, int]
     #: what the graph ends in: leaves, and recv functions
     outputs: dict[int, None]
+    #: all edges, from node to node
+    pairs: list[tuple[int, int]]
+
+
+_EMPTY = Graph({}, {}, {}, {}, [])
 
 
 def _graph(described: Iterable[tuple[int, tuple[Edge, ...], Any, int]]) -> Graph:
-    graph = Graph({}, {}, {}, {})
+    graph = Graph({}, {}, {}, {}, [])
+    nodes, sends, recvs, outputs, pairs = graph
     for number, edges, shapes, message in described:
-        graph.nodes[number] = Node(edges, shapes, message)
+        nodes[number] = Node(edges, shapes, message)
+        for edge in edges:
+            if edge is not None:
+                pairs.append((number, edge[0]))
         if message >= 0 and edges:
-            graph.sends[message] = number
+            sends[message] = number
         elif message >= 0:
-            graph.recvs[number] = message
-            graph.outputs[number] = None
+            recvs[number] = message
+            outputs[number] = None
         elif not edges and shapes:  # an empty root has no inputs
-            graph.outputs[number] = None
+            outputs[number] = None
     return graph
 
 
@@ -69,10 +79,10 @@ class Part:
     #: the workers that these messages went to
     sends_to: dict[int, int]
     computed: int = -1
-    found: dict[int, Found] = field(default_factory=dict)
-    graph: Graph = field(default_factory=lambda: Graph({}, {}, {}, {}))
-    #: the graph as the event has it: equal ones are shared by the passes of a context
-    described: tuple[object, ...] = ()
+    #: what the engine found, as the event has it: number, name, dependencies, needed
+    nodes: tuple[tuple[int, str, int, bool], ...] = ()
+    #: one pass of a context has that of the pass before it, if they are equal
+    graph: Graph = _EMPTY
     #: (event, node) in order
     executed: list[tuple[int, int]] = field(default_factory=list)
     accumulated: list[tuple[int, int]] = field(default_factory=list)
@@ -90,6 +100,11 @@ class Part:
     @property
     def ok(self) -> bool:
         return self.ended >= 0 and self.error is None
+
+    @cached_property
+    def found(self) -> dict[int, Found]:
+        """What the engine found, by number."""
+        return {number: Found(name, count, needed) for number, name, count, needed in self.nodes}
 
     def name(self, number: int) -> str:
         """A node for readers."""
@@ -145,7 +160,8 @@ def _read(run: Run) -> Passes:
     last: dict[tuple[int, int], Part] = {}
     sends: dict[tuple[int, int], dict[int, int]] = {}
     sends_to: dict[tuple[int, int], dict[int, int]] = {}
-    graphs: dict[object, Graph] = {}
+    #: by worker and context: the last graph, also as its event has it
+    graphs: dict[tuple[int, int], tuple[object, Graph]] = {}
     #: parts that failed, whose runners may still be at a node when the next part begins
     failed: dict[tuple[int, int], list[Part]] = {}
     #: those of them that have not ended, and by context the passes that users have begun
@@ -157,11 +173,6 @@ def _read(run: Run) -> Passes:
     crashes = (tracing.FAULT_INJECTED,) if run.of(tracing.FAULT_INJECTED) else ()
     for n in run.of(*_TYPES, *crashes):
         _, worker, task, type, values = records[n]
-        if type is tracing.FAULT_INJECTED:
-            if values[0] == "crash":  # another process of that rank begins with nothing
-                for table in (running, last, sends, sends_to, failed, seen):
-                    _forget(table, values[2])
-            continue
         key = (worker, values[0])
         if type is executed_type:
             part = running.get(key) or last.get(key)
@@ -177,6 +188,11 @@ def _read(run: Run) -> Passes:
         if type is tracing.SEND_ATTACHED:
             sends.setdefault(key, {})[values[1]] = values[3]
             sends_to.setdefault(key, {})[values[1]] = values[2]
+            continue
+        if type is tracing.FAULT_INJECTED:
+            if values[0] == "crash":  # another process of that rank begins with nothing
+                for table in (running, last, sends, sends_to, failed, seen):
+                    _forget(table, values[2])
             continue
         if type is tracing.PASS_STARTED:
             context, roots = values[0], values[1]
@@ -214,14 +230,11 @@ def _read(run: Run) -> Passes:
             part.late.append(n)
         if type is tracing.DEPENDENCIES_COMPUTED:
             part.computed = n
-            part.found = {
-                number: Found(name, count, needed) for number, name, count, needed in values[1]
-            }
-            part.described = described = values[2]
-            graph = graphs.get(described)
-            if graph is None:
-                graph = graphs[described] = _graph(described)
-            part.graph = graph
+            _, part.nodes, described = values
+            known = graphs.get(key)
+            if known is None or known[0] != described:
+                known = graphs[key] = (described, _graph(described))
+            part.graph = known[1]
         elif type is tracing.GRADIENTS_SENT:
             part.sent.append((n, values[1]))
         elif type is tracing.GRADIENTS_RECEIVED:

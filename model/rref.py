@@ -45,7 +45,10 @@ class Breach(NamedTuple):
     about: Fork | Value | None = None
 
 
-@dataclass
+_IN_USE = (Stage.NEW, Stage.PENDING, Stage.CONFIRMED)
+
+
+@dataclass(slots=True)
 class Fork:
     """One reference, from its announcement to its end."""
 
@@ -72,10 +75,10 @@ class Fork:
 
     @property
     def in_use(self) -> bool:
-        return self.stage in (Stage.NEW, Stage.PENDING, Stage.CONFIRMED)
+        return self.stage in _IN_USE
 
 
-@dataclass
+@dataclass(slots=True)
 class Value:
     """What the owner has of one RRef."""
 
@@ -107,13 +110,19 @@ class Protocol:
         self.leaving: set[int] = set()
         #: the number of the next event; whoever feeds a run with faults keeps it
         self.now = -1
+        #: what the event that is looked at breaks
+        self._breaches: list[Breach] = []
 
     def take(
         self, worker: int, task: int, type: EventType, values: tuple[Any, ...]
     ) -> list[Breach]:
         """The next event, of a type in :data:`TYPES`; others say nothing about RRefs."""
-        breaches = _RULES[type](self, worker, task, *values)
-        return [] if breaches is None else list(breaches)
+        self._breaches = []
+        _RULES[type](self, worker, task, *values)
+        return self._breaches
+
+    def _broken(self, what: str, expected: str, seen: str) -> None:
+        self._breaches.append(Breach(what, expected, seen))
 
     # -- users ----------------------------------------------------------------------------
 
@@ -132,37 +141,37 @@ class Protocol:
 
     def user_created(
         self, worker: int, task: int, rref: Id, fork: Id, owner: int, parent: int
-    ) -> Iterable[Breach]:
+    ) -> None:
         announced = fork in self.forks
         user = self._fork(rref, fork)
         was, user.stage, user.worker = user.stage, Stage.NEW, worker
         user.taken_up = self.now
         if was is not Stage.NONE:
-            yield Breach("a fork was taken up twice", f"fork {fork} once", f"it is {was.value}")
+            self._broken("a fork was taken up twice", f"fork {fork} once", f"it is {was.value}")
         if worker == owner:
-            yield Breach("a user on its owner", "the value itself", f"user {fork}")
+            self._broken("a user on its owner", "the value itself", f"user {fork}")
         # The creator makes its own; every other fork was announced before it was sent.
         if parent != worker and not announced:
-            yield Breach(
+            self._broken(
                 "a fork nobody announced",
                 f"fork {fork} registered at owner {owner} or pending child of worker {parent}",
                 "neither",
             )
 
-    def user_pending(self, worker: int, task: int, rref: Id, fork: Id) -> Iterable[Breach]:
+    def user_pending(self, worker: int, task: int, rref: Id, fork: Id) -> None:
         user = self._fork(rref, fork)
-        yield from self._expect(user, Stage.NEW)
+        self._expect(user, Stage.NEW)
         user.stage = Stage.PENDING
         reading = self._reading.get(task)
         if reading is not None:
             reading.append(user)
 
-    def user_confirmed(self, worker: int, task: int, rref: Id, fork: Id) -> Iterable[Breach]:
+    def user_confirmed(self, worker: int, task: int, rref: Id, fork: Id) -> None:
         user = self._fork(rref, fork)
-        yield from self._expect(user, Stage.NEW, Stage.PENDING)
+        self._expect(user, Stage.NEW, Stage.PENDING)
         user.stage = Stage.CONFIRMED
         if not user.failed and not user.added:
-            yield Breach(
+            self._broken(
                 "a user confirmed that its owner does not know",
                 f"fork {fork} registered at its owner",
                 "it is not",
@@ -175,56 +184,54 @@ class Protocol:
         user = self._fork(rref, fork)
         user.stage, user.failed = Stage.DELETED, True
 
-    def user_deleted(self, worker: int, task: int, rref: Id, fork: Id) -> Iterable[Breach]:
+    def user_deleted(self, worker: int, task: int, rref: Id, fork: Id) -> None:
         user = self._fork(rref, fork)
         if user.stage is Stage.DELETED:
-            yield Breach("a fork was deleted twice", f"fork {fork} once", "another time")
+            self._broken("a fork was deleted twice", f"fork {fork} once", "another time")
         elif user.stage is Stage.NONE:
-            yield Breach("a fork was deleted that nobody has", f"user {fork}", "none")
+            self._broken("a fork was deleted that nobody has", f"user {fork}", "none")
         elif user.stage is not Stage.CONFIRMED and not user.failed:
-            yield Breach(
+            self._broken(
                 "a user was deleted before its owner confirmed it",
                 f"user {fork} kept until it is confirmed",
                 f"it is {user.stage.value}",
             )
         for child in self._value(rref).forks.values():
             if child.parent == fork and child.pending_child_of == worker:
-                yield Breach(
+                self._broken(
                     "a parent was deleted before its child was accepted",
                     f"user {fork} kept for its child {child.id}",
                     "it is deleted",
                 )
         user.stage = Stage.DELETED
 
-    def _expect(self, user: Fork, *stages: Stage) -> Iterable[Breach]:
+    def _expect(self, user: Fork, *stages: Stage) -> None:
         if user.stage not in stages:
             expected = " or ".join(stage.value for stage in stages)
-            yield Breach(
+            self._broken(
                 "the order of a user's stages", f"user {user.id} {expected}", user.stage.value
             )
 
     # -- children -------------------------------------------------------------------------
 
-    def child_pending(
-        self, worker: int, task: int, rref: Id, fork: Id, child: Id
-    ) -> Iterable[Breach]:
+    def child_pending(self, worker: int, task: int, rref: Id, fork: Id, child: Id) -> None:
         parent = self._fork(rref, fork)
         if not parent.in_use:
-            yield Breach("a fork of a user that is gone", f"user {fork} alive", parent.stage.value)
+            self._broken("a fork of a user that is gone", f"user {fork} alive", parent.stage.value)
         if child in self.forks:
-            yield Breach("an id was used twice", "a new fork", f"fork {child}")
+            self._broken("an id was used twice", "a new fork", f"fork {child}")
         new = self._fork(rref, child)
         new.announced_by, new.announced = task, self.now
         new.parent, new.pending_child_of = fork, worker
 
-    def child_accepted(self, worker: int, task: int, child: Id) -> Iterable[Breach]:
+    def child_accepted(self, worker: int, task: int, child: Id) -> None:
         accepted = self.forks.get(child)
         if accepted is None or accepted.pending_child_of != worker:
-            yield Breach("a child accepted that is not pending", "a pending child", str(child))
+            self._broken("a child accepted that is not pending", "a pending child", str(child))
             return
         accepted.pending_child_of = -1
         if accepted.in_use and not accepted.added and not accepted.failed:
-            yield Breach(
+            self._broken(
                 "a child accepted that its owner does not know",
                 f"fork {child} registered at its owner first",
                 "it is not",
@@ -232,10 +239,10 @@ class Protocol:
 
     # -- owners ---------------------------------------------------------------------------
 
-    def owner_created(self, worker: int, task: int, rref: Id) -> Iterable[Breach]:
+    def owner_created(self, worker: int, task: int, rref: Id) -> None:
         value = self._value(rref)
         if value.present:
-            yield Breach("an owner was made twice", f"one of {rref}", "another")
+            self._broken("an owner was made twice", f"one of {rref}", "another")
         value.present, value.worker, value.asked_early = True, worker, False
 
     def owner_pending(self, worker: int, task: int, rref: Id) -> None:
@@ -245,9 +252,7 @@ class Protocol:
     def owner_failed(self, worker: int, task: int, rref: Id, error: str) -> None:
         self._value(rref).asked_early = False
 
-    def owner_value_set(
-        self, worker: int, task: int, rref: Id, error: str | None
-    ) -> Iterable[Breach]:
+    def owner_value_set(self, worker: int, task: int, rref: Id, error: str | None) -> None:
         value = self._value(rref)
         # A creation that comes after its creator gave it up finds the error in its place.
         again = value.set > 0 and (error is None or value.error is None)
@@ -255,19 +260,19 @@ class Protocol:
         value.error = error
         value.asked_early = False  # whoever asked has it, whether or not it is kept
         if again:
-            yield Breach("a value was set twice", f"one value of {rref}", "another")
+            self._broken("a value was set twice", f"one value of {rref}", "another")
 
-    def owner_deleted(self, worker: int, task: int, rref: Id) -> Iterable[Breach]:
+    def owner_deleted(self, worker: int, task: int, rref: Id) -> None:
         value = self._value(rref)
         if not value.present:
-            yield Breach("a value was freed that is not there", f"an owner of {rref}", "none")
+            self._broken("a value was freed that is not there", f"an owner of {rref}", "none")
         value.present = False
         value.deleted += 1
         if not value.set:  # of a creation that has failed, there is nothing to keep
             return
         for fork in value.forks.values():
             if fork.known:
-                yield Breach(
+                self._broken(
                     "a value was freed while its owner knew a fork",
                     f"{rref} kept for fork {fork.id}",
                     "it is freed",
@@ -275,7 +280,7 @@ class Protocol:
             elif fork.failed:
                 continue
             elif fork.in_use:
-                yield Breach(
+                self._broken(
                     "a value was freed while a user was alive",
                     f"{rref} kept for user {fork.id} on worker {fork.worker}",
                     "it is freed",
@@ -284,13 +289,13 @@ class Protocol:
                 parent = None if fork.parent is None else self.forks.get(fork.parent)
                 if parent is not None and parent.failed:
                     continue  # of which the owner never heard, in any of its retries
-                yield Breach(
+                self._broken(
                     "a value was freed while a fork was on its way",
                     f"{rref} kept for fork {fork.id} of worker {fork.pending_child_of}",
                     "it is freed",
                 )
 
-    def fork_added(self, worker: int, task: int, rref: Id, fork: Id) -> Iterable[Breach]:
+    def fork_added(self, worker: int, task: int, rref: Id, fork: Id) -> None:
         if fork not in self.forks:
             new = self._fork(rref, fork)
             new.announced_by, new.announced = task, self.now
@@ -298,31 +303,31 @@ class Protocol:
         added.added += 1
         if added.known or added.removed:
             seen = "it is there" if added.known else "it was deleted"
-            yield Breach("a fork was registered twice", f"fork {fork} once", seen)
+            self._broken("a fork was registered twice", f"fork {fork} once", seen)
         added.known = True
         value = self._value(rref)
         if value.worker < 0:
             value.worker = worker
 
-    def fork_deleted(self, worker: int, task: int, rref: Id, fork: Id) -> Iterable[Breach]:
+    def fork_deleted(self, worker: int, task: int, rref: Id, fork: Id) -> None:
         removed = self._fork(rref, fork)
         if not removed.known:
-            yield Breach("a fork was deleted that is not known", f"fork {fork}", "none")
+            self._broken("a fork was deleted that is not known", f"fork {fork}", "none")
         removed.known = False
         removed.removed += 1
         if removed.in_use and not removed.failed:
-            yield Breach(
+            self._broken(
                 "a fork was deleted while its user was alive",
                 f"fork {fork} of worker {removed.worker} kept",
                 "it is deleted",
             )
 
-    def rref_fetched(self, worker: int, task: int, rref: Id, error: str | None) -> Iterable[Breach]:
+    def rref_fetched(self, worker: int, task: int, rref: Id, error: str | None) -> None:
         value = self._value(rref)
         if value.fetched is None:
             value.fetched = (error,)
         elif value.fetched != (error,):
-            yield Breach(
+            self._broken(
                 FETCHES_DISAGREE, _outcome(value.fetched[0]) + f" of {rref}", _outcome(error)
             )
 
@@ -331,24 +336,22 @@ class Protocol:
     def handler_started(self, worker: int, task: int, src: int, type: str, id: int) -> None:
         self._reading[task] = self._requests[worker, src, id] = []
 
-    def handler_resumed(
-        self, worker: int, task: int, src: int, type: str, id: int
-    ) -> Iterable[Breach]:
+    def handler_resumed(self, worker: int, task: int, src: int, type: str, id: int) -> None:
         self._reading.pop(task, None)  # another request, which waits
-        return self._confirmed(self._requests.pop((worker, src, id), []))
+        self._confirmed(self._requests.pop((worker, src, id), []))
 
     def handler_ended(
         self, worker: int, task: int, src: int, type: str, id: int, error: str | None
     ) -> None:
         self._requests.pop((worker, src, id), None)
 
-    def udf_started(self, worker: int, task: int, name: str) -> Iterable[Breach]:
-        return self._confirmed(self._reading.pop(task, []))
+    def udf_started(self, worker: int, task: int, name: str) -> None:
+        self._confirmed(self._reading.pop(task, []))
 
-    def _confirmed(self, arguments: list[Fork]) -> Iterable[Breach]:
+    def _confirmed(self, arguments: list[Fork]) -> None:
         for user in arguments:
             if user.stage is Stage.PENDING:
-                yield Breach(
+                self._broken(
                     "a function ran before its arguments were confirmed",
                     f"fork {user.id} known to its owner",
                     "it is pending",
@@ -424,7 +427,7 @@ def _outcome(error: str | None) -> str:
     return "a value" if error is None else f"the error {error!r}"
 
 
-_Rule = Callable[..., Iterable[Breach] | None]
+_Rule = Callable[..., None]
 _RULES: dict[EventType, _Rule] = {
     tracing.USER_CREATED: Protocol.user_created,
     tracing.USER_PENDING: Protocol.user_pending,
@@ -450,10 +453,15 @@ _RULES: dict[EventType, _Rule] = {
 }
 #: the events that the state machine reads
 TYPES = tuple(_RULES)
-#: those that tell nothing as long as no user is pending
-REQUEST_TYPES = (
-    tracing.HANDLER_STARTED,
-    tracing.HANDLER_RESUMED,
-    tracing.HANDLER_ENDED,
-    tracing.UDF_STARTED,
+#: those that tell something also where no request brings a user
+RREF_TYPES = tuple(
+    type
+    for type in TYPES
+    if type
+    not in (
+        tracing.HANDLER_STARTED,
+        tracing.HANDLER_RESUMED,
+        tracing.HANDLER_ENDED,
+        tracing.UDF_STARTED,
+    )
 )

@@ -122,7 +122,7 @@ class Run:
         names.update(op.dtype for _, _, step in program.steps for op in step.ops)
         return coarsest(DTYPES[name] for name in names)
 
-    @property
+    @cached_property
     def hangs(self) -> bool:
         """Whether some step is not to end."""
         return self.program is not None and any(

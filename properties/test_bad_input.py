@@ -66,7 +66,13 @@ def full_scenario() -> dict[str, Any]:
     saved = saved_scenario(scenario_of(3)._replace(linger=False))
     said = scenario_to_json(saved)
     said |= {"network": {"latency": "constant:0.001", "bandwidth_bytes_per_s": 1e6}}
-    said |= {"linger": False, "rpc_timeout_s": 5.0, "device": "cpu", "engine": "port"}
+    said |= {
+        "linger": False,
+        "brief": False,
+        "rpc_timeout_s": 5.0,
+        "device": "cpu",
+        "engine": "port",
+    }
     said |= {"profile": "rough", "note": "a note"}
     said["expected"] = {
         "digest": "0" * 32, "outcome": "failed", "property": "rrefs", "what": "x", "mutant": None,

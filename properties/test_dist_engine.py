@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -97,6 +98,26 @@ def test_an_error_names_every_worker_that_it_came_through() -> None:
             loss = rpc.rpc_sync("worker1", multiply, args=(x, x)).sum()
             dist_autograd.backward(context_id, [loss])
             assert torch.equal(dist_autograd.get_gradients(context_id)[x], 2 * x.detach())
+
+    at_worker_0(main)
+
+
+def test_a_failed_pass_keeps_nothing_of_its_caller() -> None:
+    """What the caller had is freed with the error, and does not wait for a collection."""
+
+    class Held:
+        pass
+
+    def fails(context_id: int, loss: Tensor) -> weakref.ref[Held]:
+        held = Held()
+        with pytest.raises(RuntimeError, match="no gradient today"):
+            dist_autograd.backward(context_id, [loss])
+        return weakref.ref(held)
+
+    def main() -> None:
+        with dist_autograd.context() as context_id:
+            loss = rpc.rpc_sync("worker1", fail_in_backward, args=(leaf(3),)).sum()
+            assert fails(context_id, loss)() is None
 
     at_worker_0(main)
 

@@ -9,8 +9,11 @@ import pytest
 from properties.commands import ROOT, squall
 from real.autograd.container import DistAutogradContainer
 from sim.fuzz import Campaign, Failure, Given, Verdict, judge_all, run_campaign, scenario_of
+from sim.plan import Plan
+from sim.plan_items import Drop
 
 SEEDS = range(30)
+LOSSY = Plan(messages=(Drop(types=("RREF_ACK",), nth=(0,)),))
 
 
 def test_a_seed_is_a_scenario() -> None:
@@ -18,6 +21,8 @@ def test_a_seed_is_a_scenario() -> None:
     assert scenario_of(7) != scenario_of(8)
     assert {scenario_of(seed).order for seed in SEEDS} == {"fifo", "random"}
     assert len({scenario_of(seed).latency for seed in SEEDS}) > 3
+    assert {scenario_of(seed).brief for seed in SEEDS} == {False, True}
+    assert not any(scenario_of(seed, Given(plan=LOSSY)).brief for seed in SEEDS)
 
 
 def test_the_verdicts_do_not_depend_on_the_number_of_processes() -> None:

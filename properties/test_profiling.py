@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from properties.playing import play, write
+from real.rpc.profiling import LegacyProfiler, ProfilerOptions
+from real.runtime import current_worker
+from sim.cluster import Cluster
+
+FACTS = ("name", "kind", "handle", "sequence_nr")
 
 SCRIPT = """
 import os
@@ -55,6 +63,30 @@ def main():
         f"{call} 0 False 1",
         f"{call}#remote_op: aten::mul 1 True 0",
     ]
+
+
+def test_a_profile_is_the_same_whatever_ran_before_it() -> None:
+    """The size of what is sent of it counts, and the digest of a run is made of such things."""
+
+    def main(rank: int) -> list[list[Any]]:
+        profiler = LegacyProfiler(current_worker(), ProfilerOptions())
+        profiler.start()
+        x = torch.ones(2, requires_grad=True)
+        (x * x + x).sum().backward()  # type: ignore[no-untyped-call]
+        profiler.stop()
+        return [[each[fact] for fact in FACTS] for each in profiler.finish()[0]]
+
+    with Cluster(1) as cluster:
+        (first,) = cluster.run(main)
+    with Cluster(1) as cluster:
+        (again,) = cluster.run(main)
+    assert again == first
+    pushed = [handle for _, kind, handle, _ in first if kind == "push"]
+    popped = [handle for _, kind, handle, _ in first if kind == "pop"]
+    assert len(pushed) > 5 and sorted(pushed) == sorted(popped) == sorted({*pushed})
+    # A node of a backward pass and the operation that it belongs to have one number.
+    numbers = {name: number for name, _, _, number in first if number > 0}
+    assert numbers["MulBackward0"] == numbers["aten::mul"] != numbers["aten::add"]
 
 
 def test_a_call_within_a_call_is_named_by_both(tmp_path):

@@ -19,7 +19,10 @@ from sim.replay import replay, saved_scenario, seed_scenario
         (["no-such"], "'no-such' is no seed, no file and no stored failure (see squall failures)"),
         (["no-such.py"], "SCRIPT: there is no file 'no-such.py', expected a Python script"),
         (["3", "--workers", "3"], "--workers: is for a script, and '3' is none"),
-        (["3", "-o", "properties"], "--output: 'properties' is a directory, expected a file to write"),
+        (
+            ["3", "-o", "properties"],
+            "--output: 'properties' is a directory, expected a file to write",
+        ),
         (["3", "--dot", "nowhere/g.dot"], "--dot: there is no directory 'nowhere' to write into"),
         (["3", "--points", "1"], "--points: expected an integer from 2 to 1000, got '1'"),
         (["3", "--pass", "x"], "--pass: expected an integer from 0 to 1000000, got 'x'"),

@@ -46,7 +46,8 @@ def read_scenario(
             plan = _plan(file, saved.workers)
             saved = replace(saved, faults=plan, profile=None, expected=expected)
             if saved.program is not None and plan:
-                saved = replace(saved, program=computation_of(saved.program), linger=False)
+                program = computation_of(saved.program)
+                saved = replace(saved, program=program, linger=False, brief=False)
     if mutant is not None:
         saved = _with_mutant(saved, mutant)
     if device is not None:

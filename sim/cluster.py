@@ -13,7 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from real.rpc import api, options
+from real.rpc import api, backend_registry, options
 from real.rpc.constants import DEFAULT_NUM_WORKER_THREADS, DEFAULT_RPC_TIMEOUT_S
 from real.rpc.state import rpc_state
 from real.tracing import NULL_TRACER, TABLES_COUNTED, Observer
@@ -39,7 +39,9 @@ class Cluster:
     ``trace`` False keeps no events. ``faults``: what is to go wrong; its schedule, if it has one,
     takes the place of ``order``. ``record_schedule``: keep in
     :attr:`schedule_log` what went before what. ``own_settings``: each worker has torch's random
-    state, default dtype and so on for itself, as a process does. Raises :class:`Deadlock` from
+    state, default dtype and so on for itself, as a process does. ``brief``: the group begins
+    without the round of calls that opens its connections, and :meth:`shutdown` ends it without
+    asking whether all is over, which :meth:`settle` has seen to. Raises :class:`Deadlock` from
     :meth:`run` when nothing can happen any more and somebody still waits.
     """
 
@@ -59,6 +61,7 @@ class Cluster:
         rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S,
         max_steps: int | None = None,
         own_settings: bool = True,
+        brief: bool = False,
     ) -> None:
         self.size = workers
         self._isolation = TorchIsolation(processes=own_settings)
@@ -81,8 +84,10 @@ class Cluster:
             self.runtime,
             latency=latency,
             bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+            connected=brief,
             tracer=tracer,
         )
+        self._brief = brief
         self._traced = trace
         self.workers: list[Worker] = []
         #: ranks whose process ended before its time, those that have been restarted included
@@ -125,6 +130,7 @@ class Cluster:
         """Join the group as worker ``rank``; for a task of that worker."""
         api.init_rpc(
             f"worker{rank}",
+            backend_registry.BackendType.TENSORPIPE,
             rank=rank,
             world_size=self.size,
             rpc_backend_options=options.TensorPipeRpcBackendOptions(
@@ -142,11 +148,16 @@ class Cluster:
         self._joined.wait()  # nobody is ahead of the faults
 
     def run(
-        self, main: Callable[[int], Any] | Sequence[Callable[[], Any]], *, shutdown: bool = True
+        self,
+        main: Callable[[int], Any] | Sequence[Callable[[], Any]],
+        *,
+        shutdown: bool = True,
+        collect: bool = True,
     ) -> list[Any]:
         """Run ``main(rank)`` on every worker (or ``main[rank]()``) and give what each returned.
 
-        Raises the first worker's error if any raised.
+        ``collect`` False: references that they dropped in cycles are theirs still as they shut
+        down. Raises the first worker's error if any raised.
         """
         results: list[Any] = [None] * self.size
         errors: dict[int, BaseException] = {}
@@ -161,7 +172,7 @@ class Cluster:
                 elif rank < len(main):
                     results[rank] = main[rank]()
                 finished.append(rank)
-                if shutdown and len(finished) == self.size:
+                if shutdown and collect and len(finished) == self.size:
                     self._collect()
                 if shutdown and worker.agent is not None:
                     api.shutdown(graceful=not self.casualties)
@@ -328,15 +339,16 @@ class Cluster:
             )
 
     def shutdown(self) -> None:
-        """Shut RPC down on every worker, gracefully unless some are missing; faults end before.
+        """Shut RPC down on every worker, gracefully unless some are missing or the run is a brief
+        one; faults end before.
 
         Raises :class:`Deadlock`.
         """
         if self.faults is not None:
             self.faults.heal()
+        graceful = not (self.casualties or self._brief)
         for worker in self.workers:
             if worker.agent is not None and not self.is_dead(worker):
-                graceful = not self.casualties
                 self.runtime.spawn(
                     api.shutdown, graceful, name="shutdown", worker=worker, daemon=False
                 )

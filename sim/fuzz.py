@@ -14,7 +14,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count, islice
 from multiprocessing import get_context
@@ -47,7 +47,7 @@ from sim.trace import digest_of
 from sim.watch import Comparer, Diverged, Divergence, Recorder, watching
 
 #: one scenario in so many is run twice, and the second run compared with the first as it goes
-REPEAT_EVERY = 50
+REPEAT_EVERY = 100
 #: steps of the scheduler that a scenario may take; the largest takes some thousands
 MAX_STEPS = 400_000
 #: frames that are kept of each step of a run that is run again; `squall replay` keeps more
@@ -67,6 +67,7 @@ _LATENCIES = (
 )
 _ORDERS: tuple[Order, ...] = ("fifo", "random")
 _LINGERING = 0.25
+_BRIEF = 0.75
 
 
 class Scenario(NamedTuple):
@@ -78,6 +79,8 @@ class Scenario(NamedTuple):
     order: Order
     #: whether workers shut down with references in hand and work under way
     linger: bool = False
+    #: whether the group begins without a round of calls, and ends, all being quiet, without one
+    brief: bool = False
     #: what is to go wrong
     plan: Plan = NO_FAULTS
     #: the profile that drew the plan, or none
@@ -147,6 +150,7 @@ def scenario_of(seed: int, given: Given = Given()) -> Scenario:  # noqa: B008 - 
         latency=world.choice(_LATENCIES),
         order=world.choice(_ORDERS),
         linger=world.random() < _LINGERING or lingers(seed),
+        brief=world.random() < _BRIEF,
     )
     if given.plan:
         # What workers exchange beside it would not be run (sim/program_faults.py).
@@ -154,6 +158,7 @@ def scenario_of(seed: int, given: Given = Given()) -> Scenario:  # noqa: B008 - 
             program=computation_of(program),
             plan=fitting(given.plan, program.workers),
             linger=False,
+            brief=False,
         )
     return scenario
 
@@ -205,6 +210,7 @@ def _run_once(scenario: Scenario) -> ProgramRun:
             bandwidth_bytes_per_s=scenario.bandwidth_bytes_per_s,
             order=scenario.order,
             rpc_timeout_s=scenario.rpc_timeout_s,
+            brief=scenario.brief,
             max_steps=MAX_STEPS,
         )
     return run_program(
@@ -217,6 +223,7 @@ def _run_once(scenario: Scenario) -> ProgramRun:
         faults=scenario.plan,
         rpc_timeout_s=scenario.rpc_timeout_s,
         linger=scenario.linger,
+        brief=scenario.brief,
         max_steps=MAX_STEPS,
     )
 
@@ -233,10 +240,27 @@ def _run_again(scenario: Scenario, first: Recorder) -> Divergence | None:
     return None
 
 
-def judge(seed: int, given: Given = Given()) -> Verdict:  # noqa: B008 - it never changes
-    """Play the scenario of a seed and check everything."""
+def drawn_ahead(seeds: Iterable[int], given: Given) -> Iterator[tuple[int, Scenario | None]]:
+    """Seeds with their scenarios, several of which are drawn in one go: what draws them stays in
+    the processor's caches, and that takes half the time. None where drawing raises something."""
+    left = iter(seeds)
+    while chunk := list(islice(left, _CHUNK)):
+        drawn: deque[Scenario] = deque()
+        with suppress(Exception):
+            drawn.extend(scenario_of(seed, given) for seed in chunk)
+        for seed in chunk:
+            yield seed, drawn.popleft() if drawn else None
+
+
+def judge(
+    seed: int,
+    given: Given = Given(),  # noqa: B008 - it never changes
+    scenario: Scenario | None = None,
+) -> Verdict:
+    """Play the scenario of a seed, if that has not been drawn yet, and check everything."""
     settle()
-    scenario = scenario_of(seed, given)
+    if scenario is None:
+        scenario = scenario_of(seed, given)
     if given.engine == "torch":
         from sim.native_play import judge_native
 
@@ -273,11 +297,15 @@ def quiet(device: str = "cpu") -> Iterator[None]:
         logging.disable(level)
 
 
-def judge_in_time(seed: int, given: Given = Given()) -> Verdict:  # noqa: B008
+def judge_in_time(
+    seed: int,
+    given: Given = Given(),  # noqa: B008
+    scenario: Scenario | None = None,
+) -> Verdict:
     """As :func:`judge`, ended after :data:`TIMEOUT_S`. For the main thread."""
     try:
         with time_limit(TIMEOUT_S, elsewhere=given.engine == "torch"):
-            return judge(seed, given)
+            return judge(seed, given, scenario)
     except TooLongError:
         seen = f"it was still running after {TIMEOUT_S:g} s of real time"
     except (Exception, SystemExit) as error:  # so broken a run that it could not be judged
@@ -296,8 +324,8 @@ def judge_all(
     """The verdicts on all seeds, in their order."""
     if jobs == 1:
         with quiet(device):
-            for seed in seeds:
-                yield judge_in_time(seed, given)
+            for seed, scenario in drawn_ahead(seeds, given):
+                yield judge_in_time(seed, given, scenario)
         return
     # A process that has used CUDA cannot be copied; one that has not starts at once that way.
     context = get_context("spawn" if device == "cuda" else "fork")
@@ -324,7 +352,9 @@ def _ignore_interrupts() -> None:
 
 def _judge_chunk(seeds: list[int], device: str, given: Given) -> list[Verdict]:
     with quiet(device):
-        return [judge_in_time(seed, given) for seed in seeds]
+        return [
+            judge_in_time(seed, given, scenario) for seed, scenario in drawn_ahead(seeds, given)
+        ]
 
 
 # -- a campaign -----------------------------------------------------------------------------------

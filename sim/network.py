@@ -36,7 +36,7 @@ class Network(World):
 
     ``latency``: a model or its spec, for every link. ``bandwidth_bytes_per_s``: None for no
     limit; otherwise a link sends one message after the other. A message to oneself arrives at
-    once.
+    once. ``connected``: no worker has to open its connections by a first call.
     """
 
     def __init__(
@@ -45,11 +45,13 @@ class Network(World):
         *,
         latency: LatencyModel | str = "0",
         bandwidth_bytes_per_s: float | None = None,
+        connected: bool = False,
         tracer: tracing.Tracer = tracing.NULL_TRACER,
     ) -> None:
         self.runtime = runtime
         self.latency = parse_latency(latency) if isinstance(latency, str) else latency
         self.bandwidth_bytes_per_s = bandwidth_bytes_per_s
+        self.connected = connected
         self.tracer = tracer
         self._stream = NamedStream(runtime.seed)
         self._numbers = itertools.count()

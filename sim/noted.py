@@ -19,7 +19,16 @@ _last: tuple[Any, ...] | None = None
 
 #: options of a cluster that a scenario file has a place for
 _KNOWN = frozenset(
-    {"seed", "latency", "bandwidth_bytes_per_s", "order", "faults", "rpc_timeout_s", "max_steps"}
+    {
+        "seed",
+        "latency",
+        "bandwidth_bytes_per_s",
+        "order",
+        "faults",
+        "rpc_timeout_s",
+        "max_steps",
+        "brief",
+    }
 )
 
 
@@ -74,5 +83,6 @@ def _of_program(program: Program, linger: bool, options: Mapping[str, Any]) -> S
         ),
         faults=plan,
         linger=linger,
+        brief=options.get("brief", False),
         rpc_timeout_s=options.get("rpc_timeout_s", DEFAULT_RPC_TIMEOUT_S),
     )

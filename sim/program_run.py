@@ -80,7 +80,10 @@ def run_program(
     silence = contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext()
     with cluster, silence:
         try:
-            cluster.run(lambda rank: _main(hosts[rank], run.outcome), shutdown=linger)
+            # Whoever shuts down with references in hand has those in cycles, too.
+            cluster.run(
+                lambda rank: _main(hosts[rank], run.outcome), shutdown=linger, collect=False
+            )
             if not linger:
                 for host in hosts:
                     host.kept.clear()

@@ -90,6 +90,8 @@ class SavedScenario:
     """What a scenario file holds. Either ``program`` or ``script`` is there.
 
     ``linger``: workers of a program shut down with references in hand and work under way.
+    ``brief``: their group begins without the round of calls that opens its connections, and ends
+    without one where all is quiet.
     ``rpc_timeout_s``: how long a call of a program may take by default, in seconds of virtual time.
     ``profile`` names the profile that drew the faults, ``note`` is for people; neither decides
     anything.
@@ -101,6 +103,7 @@ class SavedScenario:
     network: NetworkSpec = NetworkSpec()
     faults: Plan = NO_FAULTS
     linger: bool = False
+    brief: bool = False
     rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S
     device: str = "cpu"
     engine: str = "port"
@@ -141,6 +144,7 @@ class _Frame:
     script: Script | None = None
     network: NetworkSpec = NetworkSpec()
     linger: bool = False
+    brief: bool = False
     rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S
     device: str = "cpu"
     engine: str = "port"
@@ -216,8 +220,9 @@ def _check_frame(frame: _Frame) -> None:
     script = frame.script
     if script is None:
         return
-    if frame.linger:
-        raise ScenarioError("scenario.linger: is for a program; a script shuts down by itself")
+    for name in ("linger", "brief"):
+        if getattr(frame, name):
+            raise ScenarioError(f"scenario.{name}: is for a program; a script shuts down by itself")
     if script.workers is not None and not 1 <= script.workers <= MAX_WORKERS:
         raise ScenarioError(
             f"scenario.script.workers: {script.workers} is not between 1 and {MAX_WORKERS}"

@@ -203,13 +203,16 @@ class Shrinker:
         """Leave whole deviations out."""
         best = self.best
         self._attempt(
-            replace(best, faults=NO_FAULTS, linger=False, network=NetworkSpec(latency="0"))
+            replace(
+                best, faults=NO_FAULTS, linger=False, brief=False, network=NetworkSpec(latency="0")
+            )
         )
         self._attempt(replace(self.best, faults=NO_FAULTS))
         self._attempt(self._with_plan(schedule=Schedule()))
         for latency in ("0", "constant:0.001"):
             self._attempt(replace(self.best, network=NetworkSpec(latency=latency)))
         self._attempt(replace(self.best, linger=False))
+        self._attempt(replace(self.best, brief=False))
         self._attempt(replace(self.best, seed=0))
         self._items()
         self._deviations()

@@ -70,7 +70,7 @@ def _deviations(saved: SavedScenario) -> int:
     count = len(schedule.late) + len(schedule.yields)
     count += _DRAWN * (schedule.order != "fifo")
     count += _DRAWN * parse_latency(saved.network.latency).is_random
-    count += saved.linger + (saved.network.bandwidth_bytes_per_s is not None)
+    count += saved.linger + saved.brief + (saved.network.bandwidth_bytes_per_s is not None)
     for _, _, item in plan.items():
         nth = getattr(item, "nth", ())  # one number, of a fault inside a worker
         named = len(nth) if isinstance(nth, tuple) else 1
@@ -111,6 +111,8 @@ def _told(saved: SavedScenario) -> Iterator[str]:
         yield "others first at scheduling points " + ", ".join(f"#{n}" for n in schedule.yields)
     if saved.linger:
         yield "workers shut down while others are at work"
+    if saved.brief:
+        yield "the group begins and ends without a round of calls"
     if saved.network.bandwidth_bytes_per_s is not None:
         yield f"bandwidth {saved.network.bandwidth_bytes_per_s:g} bytes/s"
     yield from faults_in_words(plan)

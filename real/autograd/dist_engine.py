@@ -66,7 +66,8 @@ class DistEngine:
         observer = self._tracer.observer
         if observer is not None:
             observer.backward_started(self._worker.id, context_id, roots, retain_graph)
-        error: BaseException | None = None
+        # Errors are told where they are caught: a variable of this frame that kept one would keep
+        # the frame, and with it all that its callers have, until somebody collects garbage.
         try:
             profiler = current_profiler()
             if profiler is None:
@@ -74,12 +75,12 @@ class DistEngine:
             else:
                 with pass_range(profiler):
                     self._execute(context, GraphRoot(root_edges, grads), retain_graph, profiler)
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
+        except BaseException as error:
             if observer is not None:
                 observer.backward_ended(self._worker.id, context_id, error)
+            raise
+        if observer is not None:
+            observer.backward_ended(self._worker.id, context_id, None)
 
     def _execute(
         self,
@@ -100,15 +101,13 @@ class DistEngine:
             graph_task = self.compute_dependencies(context, graph_root, retain_graph)
             graph_task.profiler = profiler
             self._begin(context, graph_task, pass_id)
-        error: BaseException | None = None
         try:
             self.run_engine_and_accumulate_gradients(context, graph_root).wait()
             context.clear_and_wait_for_outstanding_rpcs_async().wait()
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
+        except BaseException as error:
             self.cleanup_backward_pass(context, graph_task, error)
+            raise
+        self.cleanup_backward_pass(context, graph_task, None)
 
     def validate_roots_and_retrieve_edges(
         self, roots: Sequence[Tensor]

@@ -18,7 +18,7 @@ from real.rpc.constants import (
     DEFAULT_NUM_WORKER_THREADS,
     DEFAULT_RPC_TIMEOUT_S,
 )
-from real.rpc.devices import check_device_maps
+from real.rpc.devices import check_device_maps, tell_devices
 from real.rpc.dynamic_group import join_group
 from real.rpc.options import TensorPipeRpcBackendOptions
 from real.rpc.rendezvous import gather_group, rejoin_group
@@ -89,9 +89,12 @@ def _init_backend(
     worker = current_worker()
     # Those who were in the group with an earlier process of this rank do not meet again.
     group = rejoin_group(store, name, rank) if worker.incarnation else None
-    members = group or gather_group(store, name, rank, world_size)
     if group is None:
-        check_device_maps(store, members.infos, rank, rpc_backend_options)
+        tell_devices(store, name, rank, rpc_backend_options)
+        members = gather_group(store, name, rank, world_size)
+        check_device_maps(store, members.infos)
+    else:
+        members = group
     agent = RpcAgent(
         worker,
         info=members.infos[rank],
@@ -105,9 +108,10 @@ def _init_backend(
         _init_rpc_states(agent)
         if group is None:
             store.barrier("started", world_size)
-            _start_barrier(rpc_backend_options.rpc_timeout)
-            # Nobody may leave before the leader has told everybody.
-            store.barrier("ready", world_size)
+            if not worker.world.connected:
+                _start_barrier(rpc_backend_options.rpc_timeout)
+                # Nobody may leave before the leader has told everybody.
+                store.barrier("ready", world_size)
     except BaseException:
         agent.shutdown()
         worker.reset_agent()

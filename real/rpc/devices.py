@@ -22,20 +22,21 @@ class DeviceInfo(NamedTuple):
     devices: list[torch.device]
 
 
-def check_device_maps(
-    store: Store, infos: tuple[WorkerInfo, ...], rank: int, options: TensorPipeRpcBackendOptions
-) -> None:
-    """Check the maps of all workers against each other.
-
-    Raises ValueError on every worker if some map is invalid.
-    """
+def tell_devices(store: Store, name: str, rank: int, options: TensorPipeRpcBackendOptions) -> None:
+    """Say what devices this worker has; to be done before it joins its group."""
+    # Workers without devices say nothing, so that a group without any has nothing to read.
     if options.device_maps or options.devices:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        mine = DeviceInfo(infos[rank].name, count, options.device_maps, options.devices)
+        mine = DeviceInfo(name, count, options.device_maps, options.devices)
         store.set(f"devices/{rank}", mine)
         store.add("devices/some", 1)
-    store.barrier("devices", len(infos))
-    # Workers without devices say nothing, so that a group without any has nothing to read.
+
+
+def check_device_maps(store: Store, infos: tuple[WorkerInfo, ...]) -> None:
+    """Check the maps of all workers of a group, which have told of them, against each other.
+
+    Raises ValueError, on every worker, if some map is invalid.
+    """
     if store.peek("devices/some", 0) == 0:
         return
     every: list[DeviceInfo] = []

@@ -45,7 +45,7 @@ def join_group(
 
     Raises RuntimeError if the name or the rank is taken, or the group is a static one.
     """
-    check_worker_info(name, rank)
+    info = check_worker_info(name, rank)
     worker = current_worker()
     with _turn(store):
         if store.peek("world_size") is not None:
@@ -58,7 +58,6 @@ def join_group(
                     if name == other.name
                     else f"rank argument {rank} is taken by another worker of the group"
                 )
-        info = WorkerInfo(name, rank)
         agent = RpcAgent(
             worker,
             info=info,

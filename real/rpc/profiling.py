@@ -107,6 +107,9 @@ class LegacyProfiler:
         self._remote: list[list[Facts]] = []
         self._count = 0
         self._handles = 0
+        #: torch's numbers of ranges and of autograd nodes, and what they are here: torch counts
+        #: through the whole process, and a profile is the same whatever ran before it
+        self._numbers: dict[tuple[str, int], int] = {}
         self._finished = False
 
     # -- running ------------------------------------------------------------------------
@@ -144,7 +147,12 @@ class LegacyProfiler:
             for event in thread:
                 if event.name() not in ("__start_profile", "__stop_profile"):
                     seen: Any = event
-                    self._take({fact: getattr(seen, fact)() for fact in _FACTS})
+                    facts = {fact: getattr(seen, fact)() for fact in _FACTS}
+                    for fact, least in (("handle", 1), ("sequence_nr", 0)):
+                        if facts[fact] >= least:
+                            given, own = (fact, facts[fact]), len(self._numbers) + 1
+                            facts[fact] = self._numbers.setdefault(given, own)
+                    self._take(facts)
 
     def flush(self) -> None:
         """Take in what has been seen so far, so that a mark of our own comes after it."""

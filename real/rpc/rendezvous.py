@@ -101,23 +101,19 @@ def gather_group(store: Store, name: str, rank: int, world_size: int) -> Members
     name or rank, a rank out of range, different world sizes; DistStoreError if a worker is
     missing after half an hour.
     """
-    check_worker_info(name, rank)
+    info = check_worker_info(name, rank)
     if store.peek("membership/tickets") is not None:
         raise RuntimeError(MIXED_GROUP)
-    if store.add("first", 1) == 1:
-        store.set("world_size", world_size)
-    size = store.get("world_size")
+    size = store.first("world_size", world_size)
     if size != world_size:
         raise _reject(store, f"world_size argument {world_size} doesn't match pg size {size}")
     if rank >= world_size:
         raise _reject(store, f"rank argument out of range: rank < size. {rank} vs {world_size}")
-    if store.add(f"rank/{rank}", 1) > 1:
+    if store.first(f"rank/{rank}", info) is not info:
         raise _reject(store, f"rank argument {rank} is taken by another worker of the group")
-    store.set(f"name/{rank}", name)
     if store.add("joined", 1) == world_size:
         # The last to come reads for all: a thousand workers need not read a thousand keys each.
-        infos = [WorkerInfo(store.peek(f"name/{i}"), i) for i in range(world_size)]
-        store.set("group", Membership(infos))
+        store.set("group", Membership([store.peek(f"rank/{i}") for i in range(world_size)]))
     try:
         group = store.get("group", JOIN_TIMEOUT_S)
     except StoreTimeoutError:

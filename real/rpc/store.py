@@ -44,15 +44,25 @@ class Store:
             event.set()
         return int(value)
 
+    def first(self, key: str, value: Any) -> Any:
+        """The value of ``key``: ``value``, unless somebody was quicker."""
+        with self._lock:
+            if key in self._values:
+                return self._values[key]
+            self._values[key] = value
+            waiting = self._awaited.pop(key, [])
+        for event in waiting:
+            event.set()
+        return value
+
     def check(self, keys: list[str]) -> bool:
         with self._lock:
             return all(key in self._values for key in keys)
 
     def get(self, key: str, timeout_s: float | None = None) -> Any:
         """The value of ``key``. Raises StoreTimeoutError if it does not appear in time."""
-        self.wait([key], timeout_s)
-        with self._lock:
-            return self._values[key]
+        limit = timeout_s if timeout_s is not None else self.timeout_s
+        return self._await(key, limit, None if limit is None else self._runtime.now() + limit)
 
     def peek(self, key: str, default: Any = None) -> Any:
         """The value of ``key`` now, or ``default``; never blocks."""
@@ -68,19 +78,23 @@ class Store:
         limit = timeout_s if timeout_s is not None else self.timeout_s
         deadline = None if limit is None else self._runtime.now() + limit
         for key in keys:
-            while True:
-                with self._lock:
-                    if key in self._values:
-                        break
-                    event = self._runtime.event(f"key {key} of the store")
-                    self._awaited.setdefault(key, []).append(event)
-                left = None if deadline is None else deadline - self._runtime.now()
-                if left is not None and (left <= 0 or not event.wait(left)):
-                    raise StoreTimeoutError(
-                        f"wait timeout after {int((limit or 0) * 1000)}ms, keys: {key}"
-                    )
-                if left is None:
-                    event.wait()
+            self._await(key, limit, deadline)
+
+    def _await(self, key: str, limit: float | None, deadline: float | None) -> Any:
+        """The value of ``key``, which has to be there at ``deadline``, ``limit`` after the start."""
+        while True:
+            with self._lock:
+                if key in self._values:
+                    return self._values[key]
+                event = self._runtime.event(f"key {key} of the store")
+                self._awaited.setdefault(key, []).append(event)
+            left = None if deadline is None else deadline - self._runtime.now()
+            if left is not None and (left <= 0 or not event.wait(left)):
+                raise StoreTimeoutError(
+                    f"wait timeout after {int((limit or 0) * 1000)}ms, keys: {key}"
+                )
+            if left is None:
+                event.wait()
 
     def barrier(self, name: str, members: int, timeout_s: float | None = None) -> None:
         """Block until ``members`` callers have come to the barrier of this name.
@@ -108,6 +122,9 @@ class PrefixStore(Store):
 
     def add(self, key: str, amount: int) -> int:
         return self._base.add(f"{self._prefix}/{key}", amount)
+
+    def first(self, key: str, value: Any) -> Any:
+        return self._base.first(f"{self._prefix}/{key}", value)
 
     def check(self, keys: list[str]) -> bool:
         return self._base.check([f"{self._prefix}/{key}" for key in keys])

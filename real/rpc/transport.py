@@ -26,6 +26,8 @@ class World(ABC):
     #: told of each message when its receiver is done with it: a request is answered, a reply is
     #: with its caller
     handled: Callable[[Message], object] | None = None
+    #: all connections are there from the start: a new group needs no call that opens them
+    connected: bool = False
 
     @abstractmethod
     def store(self, init_method: str) -> Store:

@@ -36,11 +36,11 @@ class WorkerInfo(_WorkerInfo):
         return f"WorkerInfo(id={self.id}, name={self.name})"
 
 
-def check_worker_info(name: str, id: int) -> None:
-    """Raises RuntimeError with torch's text if the name or the id cannot be a worker's."""
+def check_worker_info(name: str, id: int) -> WorkerInfo:
+    """A worker of this name and id. Raises RuntimeError with torch's text if there can be none."""
     if not 0 <= id <= MAX_WORKER_ID:
         raise RuntimeError(f"RPC worker id {id} out of bound of int16_t.")
-    WorkerInfo(name, id)
+    return WorkerInfo(name, id)
 
 
 class Membership:
