@@ -80,7 +80,7 @@ class Size(NamedTuple):
     features: int
 
 
-_SMALL = Size(workers=(1, 2, 2, 2, 3, 3), trainers=(1,), steps=(1,), ops=4, leaves=2, features=10)
+_SMALL = Size(workers=(1, 2, 2, 2, 2, 3), trainers=(1,), steps=(1,), ops=4, leaves=2, features=10)
 _MIDDLE = Size(
     workers=(2, 2, 3, 3, 4), trainers=(1, 1, 2), steps=(1, 1, 2), ops=5, leaves=3, features=12
 )

@@ -12,7 +12,7 @@ from model.asides import KINDS, Aside
 from model.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 
 #: two seeds in so many are rounds: in one, trainers call other workers, in the next mostly their own
-EVERY, AWAY, AT_HOME = 2000, 13, 15
+EVERY, AWAY, AT_HOME = 4000, 13, 15
 _WORKERS = 3
 #: by trainer, the worker that it is on
 _HOMES = (0, 2)

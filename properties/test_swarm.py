@@ -98,7 +98,7 @@ def test_every_property_holds(profile: str) -> None:
 
 
 def test_situations_are_reached_and_counted() -> None:
-    campaign = run_campaign(range(80), Given("storm", stats=True))
+    campaign = run_campaign(range(140), Given("storm", stats=True))
     assert campaign.ok
     counts = campaign.sometimes_counts()
     assert tuple(counts) == SITUATIONS

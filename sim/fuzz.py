@@ -67,7 +67,7 @@ _LATENCIES = (
 )
 _ORDERS: tuple[Order, ...] = ("fifo", "random")
 _LINGERING = 0.25
-_BRIEF = 0.75
+_BRIEF = 0.9
 
 
 class Scenario(NamedTuple):

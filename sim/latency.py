@@ -10,6 +10,7 @@ import random
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -184,6 +185,17 @@ def parse_latency(spec: str) -> LatencyModel:
 
 
 def _parse(spec: str) -> LatencyModel:
+    kind, _, rest = spec.partition(":")
+    if kind.lower() != "empirical":
+        return _formula(spec)
+    if not rest:
+        raise ValueError("empirical needs the name of a file")
+    return EmpiricalLatency.read(rest)
+
+
+# Campaigns name the same few models again and again.
+@lru_cache(maxsize=64)
+def _formula(spec: str) -> LatencyModel:
     kind, colon, rest = spec.partition(":")
     kind = kind.lower()
     if not colon and _DURATION.fullmatch(spec):
@@ -197,10 +209,6 @@ def _parse(spec: str) -> LatencyModel:
     if kind == "lognormal":
         median, sigma = _arguments(kind, rest, "MEDIAN", "SIGMA")
         return LogNormalLatency(parse_duration_s(median), _parse_number("sigma", sigma))
-    if kind == "empirical":
-        if not rest:
-            raise ValueError("empirical needs the name of a file")
-        return EmpiricalLatency.read(rest)
     raise ValueError(f"no model is called {kind!r}" if kind else "it is empty")
 
 

@@ -10,7 +10,7 @@ import os
 from functools import lru_cache
 from numbers import Integral
 from typing import Any
-from urllib.parse import parse_qsl, urlparse
+from urllib.parse import ParseResult, parse_qsl, urlparse
 
 from torch.distributed import DistStoreError
 
@@ -69,12 +69,13 @@ def store_key(url: Any, rank: Any, world_size: Any) -> str:
                 raise _error("file:// rendezvous: path missing")
             return f"file://{parsed.path}"
         case "sim" | "queue":  # named by whoever made the world
-            return parsed.geturl()
+            return _url(parsed)
     raise RuntimeError(f"No rendezvous handler for {parsed.scheme}://")
 
 
 # All workers of a group name the same place.
 _parsed = lru_cache(maxsize=64)(urlparse)
+_url = lru_cache(maxsize=64)(ParseResult.geturl)
 
 
 def _variable(name: str) -> str:

@@ -49,6 +49,7 @@ from real.rpc.profiling import LegacyProfiler, ProfilerOptions
 from real.rpc.py_rref import backward_owner_rref, error_of
 from real.rpc.replies import error_text, python_error_text, then
 from real.rpc.requests import (
+    PICKLED,
     ForwardRequest,
     deserialize_python_rpc_command,
     deserialize_request,
@@ -119,6 +120,8 @@ class RequestCallback:
         command: Any = None
         try:
             context = rref_context(self.worker)
+            if type not in PICKLED:
+                return self.process_rpc_with_errors(deserialize_request(request), type)
             context.record_pending_rrefs()
             command = deserialize_request(request)
             deserialize_python_rpc_command(self.worker, command, type)

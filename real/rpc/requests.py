@@ -31,15 +31,19 @@ if TYPE_CHECKING:
     from real.worker import Worker
 
 #: requests that carry a pickled call
-_CALLS = (
-    MessageType.SCRIPT_CALL,
-    MessageType.PYTHON_CALL,
-    MessageType.SCRIPT_REMOTE_CALL,
-    MessageType.PYTHON_REMOTE_CALL,
+_CALLS = frozenset(
+    {
+        MessageType.SCRIPT_CALL,
+        MessageType.PYTHON_CALL,
+        MessageType.SCRIPT_REMOTE_CALL,
+        MessageType.PYTHON_REMOTE_CALL,
+    }
 )
 
 _REMOTE_CALLS = (MessageType.SCRIPT_REMOTE_CALL, MessageType.PYTHON_REMOTE_CALL)
-_WRAPPERS = (MessageType.FORWARD_AUTOGRAD_REQ, MessageType.RUN_WITH_PROFILING_REQ)
+_WRAPPERS = frozenset({MessageType.FORWARD_AUTOGRAD_REQ, MessageType.RUN_WITH_PROFILING_REQ})
+#: requests that may bring RRefs; no other is unpickled
+PICKLED = _CALLS | _WRAPPERS
 
 
 class ForwardRequest:
