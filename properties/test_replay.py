@@ -73,7 +73,7 @@ def test_the_first_divergence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def jittery(self: RpcAgent, to, message, timeout_s=60.0):  # type: ignore[no-untyped-def]
         nonlocal calls
         calls += 1
-        timeout_s = 60.0 + time.perf_counter() if calls % 40 == 17 else timeout_s
+        timeout_s = 60.0 + time.perf_counter() if calls % 40 == 5 else timeout_s
         return send(self, to, message, timeout_s)
 
     monkeypatch.setattr(RpcAgent, "send", jittery)
