@@ -8,7 +8,8 @@ import pytest
 
 from properties.commands import ROOT, squall
 from real.autograd.container import DistAutogradContainer
-from sim.fuzz import Campaign, Failure, Given, Verdict, judge_all, run_campaign, scenario_of
+from sim.campaign import Campaign, Failure, run_campaign
+from sim.fuzz import Given, Verdict, judge_all, scenario_of
 from sim.plan import Plan
 from sim.plan_items import Drop
 

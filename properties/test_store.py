@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from properties.mutants import MUTANTS
-from sim.fuzz import Campaign, Failure, Verdict, quiet, run_campaign, scenario_of
+from sim.campaign import Campaign, Failure, run_campaign
+from sim.fuzz import Verdict, quiet, scenario_of
 from sim.keeping import Keeper, failed_scenario
 from sim.replay import saved_scenario
 from sim.scenario_file import Expected

@@ -15,9 +15,10 @@ from model.program import computation_of
 from model.program_check import check_program
 from model.sometimes import SITUATIONS
 from properties.commands import squall
+from sim.campaign import run_campaign
 from sim.cli_fuzz import read_fuzz_options
 from sim.cli_input import BadInput
-from sim.fuzz import Given, judge, judge_all, play, quiet, run_campaign, scenario_of
+from sim.fuzz import Given, judge, judge_all, play, quiet, scenario_of
 from sim.plan import KINDS, Drop, Plan, PoolSize
 from sim.plan_file import check_plan, dump_plan
 from sim.swarm import MILD, PROFILES, _waits_in_threads, draw_world, expanded

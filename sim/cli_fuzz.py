@@ -25,7 +25,8 @@ from sim.keeping import Keeper, failed_scenario
 from sim.plan import NO_FAULTS, Plan
 
 if TYPE_CHECKING:
-    from sim.fuzz import Campaign, Failure, Verdict
+    from sim.campaign import Campaign, Failure
+    from sim.fuzz import Verdict
 
 FAILED, INTERRUPTED = 1, 130
 DEFAULT_SEEDS = "0:1000"
@@ -204,7 +205,8 @@ def fuzz(
         faults=faults,
         require_sometimes=require_sometimes,
     )
-    from sim.fuzz import Given, run_campaign
+    from sim.campaign import run_campaign
+    from sim.fuzz import Given
 
     if options.engine == "torch":
         ready_native(sys.stderr)

@@ -16,7 +16,7 @@ from sim.plan import NO_FAULTS, Plan
 from sim.store import Kept, Store, StoreError
 
 if TYPE_CHECKING:
-    from sim.fuzz import Failure
+    from sim.campaign import Failure
     from sim.report import Report
     from sim.scenario import ScriptScenario
     from sim.scenario_file import SavedScenario

@@ -108,10 +108,7 @@ class RequestCallback:
             text = None if error is None else str(error)
             tracer.emit(tracing.HANDLER_ENDED, src, type, id, text)
 
-        if reply.is_done:
-            ended(reply)
-        else:
-            reply.add_callback(ended)
+        reply.add_callback(ended)
         return reply
 
     def _process(self, request: Message) -> Future[Message]:

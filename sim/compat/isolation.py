@@ -149,12 +149,14 @@ class TorchIsolation:
         self._worker: Worker | None = None
         self._state: PrivateState | None = None
         self._outside: TorchState | None = None
-        #: all workers have the same settings, and those are in place
-        self._shared = False
 
     def enter(self, task: SimTask) -> None:
         worker = task.worker
-        if worker is not self._worker and worker is not None and not self._shared:
+        if (
+            worker is not self._worker
+            and worker is not None
+            and (self._processes or self._worker is None)
+        ):
             self._change(worker)
         saved = task.isolated
         if saved is not None:
@@ -193,7 +195,6 @@ class TorchIsolation:
             self._state.remove()
             self._state = None
         self._worker = None
-        self._shared = False
         if self._outside is not None:
             self._outside.install()
             self._outside = None
@@ -210,7 +211,6 @@ class TorchIsolation:
                 TorchState(worker.runtime.random("torch random state").getrandbits(63)).install()
         self._worker = worker
         if not self._processes:
-            self._shared = True
             return
         state: PrivateState | None = worker.locals.get(STATE)
         if state is None:
