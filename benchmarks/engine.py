@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from real.autograd import api
-from real.rpc.transport import QueueWorld
-from real.worker import Worker
-from sim.scheduler import SimRuntime
-from sim.trace import Trace
+from squall.real.autograd import api
+from squall.real.rpc.transport import QueueWorld
+from squall.real.worker import Worker
+from squall.sim.world.scheduler import SimRuntime
+from squall.sim.world.trace import Trace
 
 CHAIN_NODES = 2_000
 DAG_NODES = 2_000

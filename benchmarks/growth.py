@@ -19,8 +19,8 @@ def fan_out(workers: int) -> dict[str, float]:
     """Seconds and bytes that ``workers`` workers and one call to each of them cost."""
     import torch
 
-    from real.rpc import api as rpc
-    from sim.cluster import Cluster
+    from squall.real.rpc import api as rpc
+    from squall.sim.cluster import Cluster
 
     torch.set_num_threads(1)
     tensor = torch.ones(2)

@@ -13,10 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-from model.program import Input, Leaf, Op, Program, Step, Trainer
-from sim.fuzz import quiet, scenario_of
-from sim.native_play import close_zygote, judge_native, shared_zygote
-from sim.native_program import run_native
+from squall.model.program.program import Input, Leaf, Op, Program, Step, Trainer
+from squall.sim.search.judge import quiet, scenario_of
+from squall.sim.stock.play import close_zygote, judge_native, shared_zygote
+from squall.sim.stock.program import run_native
 
 CALLS = 300
 

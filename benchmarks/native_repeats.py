@@ -20,12 +20,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from model.outcome import Outcome
-from model.run import Record
-from sim.fuzz import Given, quiet, scenario_of
-from sim.native_play import close_zygote, run_scenario, shared_zygote
-from sim.native_program import NativeRun
-from sim.swarm_plan import PROFILES
+from squall.model.events.run import Record
+from squall.model.one_process.outcome import Outcome
+from squall.sim.faults.draw import PROFILES
+from squall.sim.search.judge import Given, quiet, scenario_of
+from squall.sim.stock.play import close_zygote, run_scenario, shared_zygote
+from squall.sim.stock.program import NativeRun
 
 _SPIN = "while True: pass"
 

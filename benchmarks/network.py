@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 
-from real.rpc.message import Message, MessageType
-from sim.network import Network
-from sim.scheduler import SimRuntime
-from sim.trace import Trace
+from squall.real.rpc.message import Message, MessageType
+from squall.sim.world.network import Network
+from squall.sim.world.scheduler import SimRuntime
+from squall.sim.world.trace import Trace
 
 MESSAGES = 20_000
 IN_FLIGHT = 10

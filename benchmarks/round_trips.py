@@ -28,10 +28,10 @@ ENVIRONMENT = Path(".squall") / "benchmarks-venv"
 
 def squall_trips(trips: int) -> None:
     """Send, latency, fault decision, trace events, delivery; one message at a time."""
-    from real.rpc.message import Message, MessageType
-    from sim.network import Network
-    from sim.scheduler import SimRuntime
-    from sim.trace import Trace
+    from squall.real.rpc.message import Message, MessageType
+    from squall.sim.world.network import Network
+    from squall.sim.world.scheduler import SimRuntime
+    from squall.sim.world.trace import Trace
 
     runtime = SimRuntime()
     network = Network(runtime, latency="uniform:0.001:0.020", tracer=Trace().tracer(runtime))

@@ -19,12 +19,13 @@ from unittest.mock import patch
 from rich.console import Console
 from rich.table import Table
 
-from model.checks import PROPERTIES
-from model.interpreter import interpret
-from model.run import Run
-from sim import fuzz, program_run
-from sim.cluster import Cluster
-from sim.garbage import settle
+from squall.model.checks.registry import PROPERTIES
+from squall.model.events.run import Run
+from squall.model.one_process.interpreter import interpret
+from squall.sim.cluster import Cluster
+from squall.sim.programs import run as program_run
+from squall.sim.search import judge as fuzz
+from squall.sim.world.garbage import settle
 
 SCENARIOS = 2000
 #: the parts of a run on workers, in their order

@@ -22,14 +22,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-from properties.mutants import FAMILIES, MUTANTS
-from sim.fuzz import quiet
-from sim.mutant import Mutant
-from sim.replay import planted, replay, saved_scenario, seed_scenario
-from sim.scenario_file import Expected, SavedScenario, dump_scenario
-from sim.shrink import Shrinker
-from sim.shrink_cost import Extent, deviations, extent
-from sim.store import write_synced
+from squall.sim.scenarios.file import Expected, SavedScenario, dump_scenario
+from squall.sim.scenarios.replay import planted, replay, saved_scenario, seed_scenario
+from squall.sim.scenarios.store import write_synced
+from squall.sim.search.judge import quiet
+from squall.sim.search.mutants.mutant import Mutant
+from squall.sim.search.mutants.planted import FAMILIES, MUTANTS
+from squall.sim.search.shrink.cost import Extent, deviations, extent
+from squall.sim.search.shrink.shrinker import Shrinker
 
 #: seconds of one core to look for a scenario that fails
 FIND_S = 60.0

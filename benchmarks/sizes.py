@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import time
 
-from model.checks import check
-from model.program import Backward, Input, Leaf, Op, Program, Step, Trainer
-from real import tracing
-from sim.fuzz import Scenario, play, quiet
+from squall.model.checks.registry import check
+from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
+from squall.real import tracing
+from squall.sim.search.judge import Scenario, play, quiet
 
 WORKERS = (2, 8, 64)
 NODES = (10, 100, 1_000, 10_000)

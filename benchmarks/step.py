@@ -63,9 +63,9 @@ def stock(iterations: int = ITERATIONS) -> float:
 
 def simulated(iterations: int = ITERATIONS, *, trace: bool = True) -> dict[str, float]:
     """The same iterations on two simulated workers, zero latency."""
-    from real.autograd import api as dist_autograd
-    from real.rpc import api as rpc
-    from sim.cluster import Cluster
+    from squall.real.autograd import api as dist_autograd
+    from squall.real.rpc import api as rpc
+    from squall.sim.cluster import Cluster
 
     torch.set_num_threads(1)
     seconds = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from real.native.build import Unavailable, compiler
+from squall.real.native.build import Unavailable, compiler
 
 #: those that start PyTorch's compiled engine
 COMPILED = ("06_two_engines.ipynb",)

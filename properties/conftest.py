@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Verbosity, settings
 
-pytest_plugins = ["properties.replay_lines"]
+pytest_plugins = ["squall.properties.support.replay_lines"]
 
 # Tensors here are small; more threads only make the machine busier and the timings worse.
 torch.set_num_threads(1)

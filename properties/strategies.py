@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from model.choices import Choices
-from model.generator import generate
-from model.profiles import Limits
-from model.program import Program
+from squall.model.generate.choices import Choices
+from squall.model.generate.generator import generate
+from squall.model.generate.profiles import Limits
+from squall.model.program.program import Program
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Generic, NoReturn, TypeVar
 
-from real.runtime import Event, Runtime, current_task
+from squall.real.runtime import Event, Runtime, current_task
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -1,7 +1,7 @@
 """The seam between the system under test and the world it runs in.
 
 Everything in ``real/`` that waits, sleeps, starts a task, takes a lock, reads a clock or draws
-a random number goes through a :class:`Runtime`. ``ThreadRuntime`` (in :mod:`real.threads`)
+a random number goes through a :class:`Runtime`. ``ThreadRuntime`` (in :mod:`squall.real.threads`)
 answers with threads and real time; the simulator answers with greenlets and virtual time.
 
 What a thread would own privately in PyTorch (the current autograd context id, the list of
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import random
 
-    from real.future import Future
-    from real.worker import Worker
+    from squall.real.future import Future
+    from squall.real.worker import Worker
 
 NO_CONTEXT = -1
 

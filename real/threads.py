@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from real.runtime import Event, Lock, Runtime, Task, Timer, current_task_or_none, enter_task
+from squall.real.runtime import Event, Lock, Runtime, Task, Timer, current_task_or_none, enter_task
 
 if TYPE_CHECKING:
-    from real.worker import Worker
+    from squall.real.worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class ThreadRuntime(Runtime):
         return task
 
     def task(self, name: str, worker: Worker | None) -> Task:
-        """A task for a thread that already runs; see :func:`real.runtime.run_as`."""
+        """A task for a thread that already runs; see :func:`squall.real.runtime.run_as`."""
         return Task(self, next(self._ids), name, worker)
 
     def lock(self, what: object = "") -> Lock:

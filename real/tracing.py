@@ -101,7 +101,7 @@ GRADIENT_ACCUMULATED = EventType("gradient_accumulated", "context number")
 PASS_ENDED = EventType("pass_ended", "context error outstanding not_ready dependencies")
 
 # -- faults, as whoever injects them reports ------------------------------------------------------
-# kind: see sim/plan.py; item: which one of the plan, or what was done by hand; worker, src, dst:
+# kind: see sim/faults/plan.py; item: which one of the plan, or what was done by hand; worker, src, dst:
 # -1 if it is about none; nth: which message of its type on its link, from 1, 0 if nobody counts;
 # number: of that copy, or -1; detail: how, how much
 FAULT_INJECTED = EventType("fault_injected", "kind item worker src dst type nth number detail")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from real import tracing
+from squall.real import tracing
 
 if TYPE_CHECKING:
-    from real.autograd.container import DistAutogradContainer
-    from real.autograd.dist_engine import DistEngine
-    from real.rpc.agent import RpcAgent
-    from real.rpc.request_callback import RequestCallback
-    from real.rpc.rref_context import RRefContext
-    from real.rpc.server_profiling import ServerProfile
-    from real.rpc.transport import World
-    from real.runtime import Runtime, Task
+    from squall.real.autograd.container import DistAutogradContainer
+    from squall.real.autograd.dist_engine import DistEngine
+    from squall.real.rpc.agent import RpcAgent
+    from squall.real.rpc.request_callback import RequestCallback
+    from squall.real.rpc.rref_context import RRefContext
+    from squall.real.rpc.server_profiling import ServerProfile
+    from squall.real.rpc.transport import World
+    from squall.real.runtime import Runtime, Task
 
 
 class ModuleSpace(Protocol):
@@ -94,8 +94,8 @@ class Worker:
 
     def set_agent(self, agent: RpcAgent) -> None:
         """Take an agent into use: from here on the worker has a name, an id and RRefs."""
-        from real.rpc.request_callback import RequestCallback
-        from real.rpc.rref_context import RRefContext
+        from squall.real.rpc.request_callback import RequestCallback
+        from squall.real.rpc.rref_context import RRefContext
 
         self.agent = agent
         self.shut_down = False
@@ -114,7 +114,7 @@ class Worker:
 
     def task(self, name: str = "main") -> Task:
         """A task on this worker for code that runs outside every task; see ``run_as``."""
-        from real.runtime import Task
+        from squall.real.runtime import Task
 
         return Task(self.runtime, -1, name, self)
 

@@ -13,22 +13,22 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from real.rpc import api, backend_registry, options
-from real.rpc.constants import DEFAULT_NUM_WORKER_THREADS, DEFAULT_RPC_TIMEOUT_S
-from real.rpc.state import rpc_state
-from real.tracing import NULL_TRACER, TABLES_COUNTED, Observer
-from real.worker import Worker
-from sim.compat.isolation import TorchIsolation
-from sim.faults import Faults
-from sim.garbage import collect, deterministic_garbage
-from sim.latency import LatencyModel
-from sim.network import Network
-from sim.ordering import Recorded
-from sim.plan import NO_FAULTS, Order, Plan, Schedule
-from sim.processes import Processes, crash, processes_of
-from sim.scheduler import SimRuntime
-from sim.trace import Trace
-from sim.waitfor import deadlock
+from squall.real.rpc import api, backend_registry, options
+from squall.real.rpc.constants import DEFAULT_NUM_WORKER_THREADS, DEFAULT_RPC_TIMEOUT_S
+from squall.real.rpc.state import rpc_state
+from squall.real.tracing import NULL_TRACER, TABLES_COUNTED, Observer
+from squall.real.worker import Worker
+from squall.sim.faults.injector import Faults
+from squall.sim.faults.plan import NO_FAULTS, Order, Plan, Schedule
+from squall.sim.scripts.compat.isolation import TorchIsolation
+from squall.sim.world.garbage import collect, deterministic_garbage
+from squall.sim.world.latency import LatencyModel
+from squall.sim.world.network import Network
+from squall.sim.world.ordering import Recorded
+from squall.sim.world.processes import Processes, crash, processes_of
+from squall.sim.world.scheduler import SimRuntime
+from squall.sim.world.trace import Trace
+from squall.sim.world.waitfor import deadlock
 
 logger = logging.getLogger(__name__)
 

@@ -17,13 +17,13 @@ from pathlib import Path
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from properties.browser.conftest import Page, chromium
-from sim import timeline
-from sim.replay import replay, saved_scenario, seed_scenario
-from sim.scenario import ScriptScenario
-from sim.scenario import run as run_script
+from squall.properties.browser.conftest import Page, chromium
+from squall.properties.support.paths import ROOT
+from squall.sim import pictures as timeline
+from squall.sim.scenarios.replay import replay, saved_scenario, seed_scenario
+from squall.sim.scripts.run import ScriptScenario
+from squall.sim.scripts.run import run as run_script
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 
 

@@ -9,12 +9,12 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from model.run import Violation
-from properties.browser.conftest import Page
-from properties.timeline_runs import confirmation, hanging, large, training
-from sim import timeline
-from sim.replay import replay, saved_scenario, seed_scenario
-from sim.timeline.odds import Odds, Point
+from squall.model.events.run import Violation
+from squall.properties.browser.conftest import Page
+from squall.properties.support.timeline_runs import confirmation, hanging, large, training
+from squall.sim import pictures as timeline
+from squall.sim.pictures.odds import Odds, Point
+from squall.sim.scenarios.replay import replay, saved_scenario, seed_scenario
 
 VIEWS = ("space_time", "work", "graph", "rrefs", "contexts", "futures", "waits")
 #: what a page may take to be looked at, in seconds of the browser's own work

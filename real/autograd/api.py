@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, SupportsInt
 
 from torch import Tensor
 
-from real.autograd.container import DistAutogradContainer
-from real.autograd.context import DistAutogradContext
-from real.autograd.dist_engine import DistEngine
-from real.future import plain_errors
-from real.runtime import current_worker
+from squall.real.autograd.container import DistAutogradContainer
+from squall.real.autograd.context import DistAutogradContext
+from squall.real.autograd.dist_engine import DistEngine
+from squall.real.future import plain_errors
+from squall.real.runtime import current_worker
 
 if TYPE_CHECKING:
-    from real.ids import ContextId, WorkerId
+    from squall.real.ids import ContextId, WorkerId
 
 __all__ = ["DistAutogradContext", "backward", "context", "get_gradients", "is_available"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from real import tracing
-from real.autograd.context import DistAutogradContext, ThreadLocalDistAutogradContext
-from real.autograd.hooks import call_post_hooks, call_pre_hooks
-from real.autograd.node_abi import MEMORY, node_abi
+from squall.real import tracing
+from squall.real.autograd.context import DistAutogradContext, ThreadLocalDistAutogradContext
+from squall.real.autograd.hooks import call_post_hooks, call_pre_hooks
+from squall.real.autograd.node_abi import MEMORY, node_abi
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from real.autograd.graph_task import Node
+    from squall.real.autograd.graph_task import Node
 
 
 class DistAccumulateGradCaptureHook:

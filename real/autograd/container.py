@@ -6,18 +6,18 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from real import tracing
-from real.autograd.context import DistAutogradContext, ReleasedError
-from real.autograd.messages import CleanupAutogradContextReq, CleanupAutogradContextResp
-from real.future import Future
-from real.ids import LOCAL_ID_BITS, PROCESS_ID_BITS, IdSource
-from real.rpc.constants import CLEANUP_MAX_RETRIES
-from real.runtime import NO_CONTEXT, current_task
+from squall.real import tracing
+from squall.real.autograd.context import DistAutogradContext, ReleasedError
+from squall.real.autograd.messages import CleanupAutogradContextReq, CleanupAutogradContextResp
+from squall.real.future import Future
+from squall.real.ids import LOCAL_ID_BITS, PROCESS_ID_BITS, IdSource
+from squall.real.rpc.constants import CLEANUP_MAX_RETRIES
+from squall.real.runtime import NO_CONTEXT, current_task
 
 if TYPE_CHECKING:
-    from real.ids import AutogradMessageId, ContextId, WorkerId
-    from real.rpc.message import Message
-    from real.worker import Worker
+    from squall.real.ids import AutogradMessageId, ContextId, WorkerId
+    from squall.real.rpc.message import Message
+    from squall.real.worker import Worker
 
 logger = logging.getLogger(__name__)
 

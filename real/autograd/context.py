@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from real import tracing
-from real.autograd.accumulate import accumulate_grad
-from real.autograd.messages import AutogradMetadata, PassId, PropagateGradientsReq
-from real.future import Future, collect_all
-from real.rpc.message import Message
-from real.runtime import current_task
+from squall.real import tracing
+from squall.real.autograd.accumulate import accumulate_grad
+from squall.real.autograd.messages import AutogradMetadata, PassId, PropagateGradientsReq
+from squall.real.future import Future, collect_all
+from squall.real.rpc.message import Message
+from squall.real.runtime import current_task
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from real.autograd.functions import SendRpcBackward
-    from real.autograd.graph_task import GraphTask
-    from real.ids import AutogradMessageId, ContextId, WorkerId
-    from real.worker import Worker
+    from squall.real.autograd.functions import SendRpcBackward
+    from squall.real.autograd.graph_task import GraphTask
+    from squall.real.ids import AutogradMessageId, ContextId, WorkerId
+    from squall.real.worker import Worker
 
 _CONTEXT_KEY = "dist autograd context of the hook that runs"
 
@@ -132,7 +132,7 @@ class DistAutogradContext:
     # -- gradients ----------------------------------------------------------------------
 
     def accumulate_grad(self, variable: Tensor, grad: list[Tensor | None]) -> None:
-        """Add ``grad[0]``; see :func:`real.autograd.accumulate.accumulate_grad`."""
+        """Add ``grad[0]``; see :func:`squall.real.autograd.accumulate.accumulate_grad`."""
         with self._lock:
             accumulate_grad(self._grads, variable, grad)
             if variable.is_cuda:

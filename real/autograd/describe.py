@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from real import tracing
-from real.autograd.engine import ACCUMULATE, KINDS, OURS, RECV
+from squall.real import tracing
+from squall.real.autograd.engine import ACCUMULATE, KINDS, OURS, RECV
 
 if TYPE_CHECKING:
-    from real.autograd.graph_task import GraphTask, Node
+    from squall.real.autograd.graph_task import GraphTask, Node
 
 _NO_MESSAGE = -1
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from real.autograd.graph_task import GraphTask, GraphTaskGuard, Node
-from real.autograd.ready_queue import NodeTask, SharedReadyQueue
+from squall.real.autograd.graph_task import GraphTask, GraphTaskGuard, Node
+from squall.real.autograd.ready_queue import NodeTask, SharedReadyQueue
 
 if TYPE_CHECKING:
-    from real.autograd.engine import Engine
-    from real.worker import Worker
+    from squall.real.autograd.engine import Engine
+    from squall.real.worker import Worker
 
 
 class DeviceThreads:

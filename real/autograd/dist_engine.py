@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from real import tracing
-from real.autograd.capture_hook import DistAccumulateGradCaptureHook
-from real.autograd.context import DistAutogradContext
-from real.autograd.describe import trace_beginning, trace_end
-from real.autograd.device_threads import DeviceThreads
-from real.autograd.engine import ACCUMULATE, KINDS, RECV, Engine
-from real.autograd.functions import GraphRoot, SendRpcBackward, gradient_edge
-from real.autograd.graph_task import CPU_DEVICE, GraphTask, GraphTaskGuard, Node
-from real.autograd.input_buffer import InputBuffer
-from real.autograd.messages import PassId
-from real.autograd.profiled_pass import current_profiler, in_ranges, pass_range
-from real.autograd.ready_queue import NodeTask, ReadyQueue
-from real.future import Future, FutureError, completed
-from real.ids import ContextId
+from squall.real import tracing
+from squall.real.autograd.capture_hook import DistAccumulateGradCaptureHook
+from squall.real.autograd.context import DistAutogradContext
+from squall.real.autograd.describe import trace_beginning, trace_end
+from squall.real.autograd.device_threads import DeviceThreads
+from squall.real.autograd.engine import ACCUMULATE, KINDS, RECV, Engine
+from squall.real.autograd.functions import GraphRoot, SendRpcBackward, gradient_edge
+from squall.real.autograd.graph_task import CPU_DEVICE, GraphTask, GraphTaskGuard, Node
+from squall.real.autograd.input_buffer import InputBuffer
+from squall.real.autograd.messages import PassId
+from squall.real.autograd.profiled_pass import current_profiler, in_ranges, pass_range
+from squall.real.autograd.ready_queue import NodeTask, ReadyQueue
+from squall.real.future import Future, FutureError, completed
+from squall.real.ids import ContextId
 
 if TYPE_CHECKING:
-    from real.autograd.graph_task import Edge
-    from real.autograd.profiled_pass import Evaluate
-    from real.rpc.profiling import LegacyProfiler
-    from real.worker import Worker
+    from squall.real.autograd.graph_task import Edge
+    from squall.real.autograd.profiled_pass import Evaluate
+    from squall.real.rpc.profiling import LegacyProfiler
+    from squall.real.worker import Worker
 
 
 class DistEngine:

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from real import tracing
-from real.autograd.functions import GraphRoot, RecvNode, SendRpcBackward
-from real.autograd.graph_task import NEEDED, ExecInfo, GraphTask, Node
-from real.autograd.hooks import (
+from squall.real import tracing
+from squall.real.autograd.functions import GraphRoot, RecvNode, SendRpcBackward
+from squall.real.autograd.graph_task import NEEDED, ExecInfo, GraphTask, Node
+from squall.real.autograd.hooks import (
     call_leaf_hooks,
     call_post_hooks,
     call_pre_hooks,
     call_tensor_pre_hooks,
 )
-from real.autograd.input_buffer import InputBuffer
-from real.autograd.node_abi import MEMORY, node_abi, read_word
-from real.autograd.python_node import apply_python_node
-from real.autograd.ready_queue import NodeTask
-from real.autograd.validate import validate_outputs
+from squall.real.autograd.input_buffer import InputBuffer
+from squall.real.autograd.node_abi import MEMORY, node_abi, read_word
+from squall.real.autograd.python_node import apply_python_node
+from squall.real.autograd.ready_queue import NodeTask
+from squall.real.autograd.validate import validate_outputs
 
 if TYPE_CHECKING:
-    from real.autograd.ready_queue import ReadyQueue
-    from real.worker import Worker
+    from squall.real.autograd.ready_queue import ReadyQueue
+    from squall.real.worker import Worker
 
 #: how a node is called, by its type; the last two are leaves of a worker's graph
 CPP, PYTHON, OURS, RECV, ACCUMULATE = range(5)

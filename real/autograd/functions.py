@@ -15,14 +15,14 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import FunctionMeta
 
-from real.autograd.python_node import zeros_like_input
+from squall.real.autograd.python_node import zeros_like_input
 
 if TYPE_CHECKING:
-    from real.autograd.context import DistAutogradContext
-    from real.autograd.graph_task import Edge
-    from real.autograd.messages import AutogradMetadata
-    from real.ids import WorkerId
-    from real.tracing import Observer
+    from squall.real.autograd.context import DistAutogradContext
+    from squall.real.autograd.graph_task import Edge
+    from squall.real.autograd.messages import AutogradMetadata
+    from squall.real.ids import WorkerId
+    from squall.real.tracing import Observer
 
 _NAMESPACE = "torch::distributed::autograd"
 

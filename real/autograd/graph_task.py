@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from real.future import Future
-from real.runtime import current_task, current_task_or_none
+from squall.real.future import Future
+from squall.real.runtime import current_task, current_task_or_none
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from torch import Tensor
 
-    from real.autograd.context import DistAutogradContext
-    from real.autograd.input_buffer import InputBuffer
-    from real.autograd.ready_queue import ReadyQueue
-    from real.rpc.profiling import LegacyProfiler
-    from real.runtime import Runtime
+    from squall.real.autograd.context import DistAutogradContext
+    from squall.real.autograd.input_buffer import InputBuffer
+    from squall.real.autograd.ready_queue import ReadyQueue
+    from squall.real.rpc.profiling import LegacyProfiler
+    from squall.real.runtime import Runtime
 
 #: a node of the autograd graph: torch's own, or a SendRpcBackward or GraphRoot of ours
 Node = Any

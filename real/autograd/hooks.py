@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
-from real.autograd.node_abi import node_abi
+from squall.real.autograd.node_abi import node_abi
 
 if TYPE_CHECKING:
-    from real.autograd.graph_task import Node
+    from squall.real.autograd.graph_task import Node
 
 Grads = list["Tensor | None"]
 

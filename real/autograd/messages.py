@@ -12,8 +12,8 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from real.ids import AutogradMessageId, ContextId, GlobalUniqueId, RRefId, WorkerId
-from real.rpc.message import TYPES, Message, MessageType
+from squall.real.ids import AutogradMessageId, ContextId, GlobalUniqueId, RRefId, WorkerId
+from squall.real.rpc.message import TYPES, Message, MessageType
 
 _CONTEXT = struct.Struct("<q")
 _WRAPPER = struct.Struct("<hqqH?I")

@@ -11,13 +11,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from real.rpc.profiling import RUNNING, LegacyProfiler
-from real.runtime import current_task
+from squall.real.rpc.profiling import RUNNING, LegacyProfiler
+from squall.real.runtime import current_task
 
 if TYPE_CHECKING:
-    from real.autograd.graph_task import GraphTask, Node
-    from real.autograd.input_buffer import InputBuffer
-    from real.autograd.ready_queue import ReadyQueue
+    from squall.real.autograd.graph_task import GraphTask, Node
+    from squall.real.autograd.input_buffer import InputBuffer
+    from squall.real.autograd.ready_queue import ReadyQueue
 
     Evaluate = Callable[[GraphTask, Node, InputBuffer, ReadyQueue], None]
 

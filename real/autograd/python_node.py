@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from real.autograd.node_abi import node_abi
+from squall.real.autograd.node_abi import node_abi
 
 if TYPE_CHECKING:
-    from real.autograd.graph_task import Node
+    from squall.real.autograd.graph_task import Node
 
 
 def apply_python_node(node: Node, inputs: list[Tensor | None]) -> list[Tensor | None]:

@@ -6,11 +6,11 @@ import itertools
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from real.autograd.input_buffer import InputBuffer
+from squall.real.autograd.input_buffer import InputBuffer
 
 if TYPE_CHECKING:
-    from real.autograd.graph_task import GraphTask, Node
-    from real.runtime import Runtime
+    from squall.real.autograd.graph_task import GraphTask, Node
+    from squall.real.runtime import Runtime
 
 #: sorts before every depth
 _SHUTDOWN_DEPTH = 1 << 62

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from real import tracing
-from real.autograd.context import ReleasedError
-from real.autograd.functions import RecvRpcBackward, SendRpcBackward, set_history
-from real.autograd.messages import AutogradMetadata, RpcWithAutograd
-from real.rpc.constants import UNSET_RPC_TIMEOUT
-from real.rpc.message import Message, MessageType
-from real.runtime import NO_CONTEXT, current_task
+from squall.real import tracing
+from squall.real.autograd.context import ReleasedError
+from squall.real.autograd.functions import RecvRpcBackward, SendRpcBackward, set_history
+from squall.real.autograd.messages import AutogradMetadata, RpcWithAutograd
+from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
+from squall.real.rpc.message import Message, MessageType
+from squall.real.runtime import NO_CONTEXT, current_task
 
 if TYPE_CHECKING:
-    from real.autograd.container import DistAutogradContainer
-    from real.autograd.context import DistAutogradContext
-    from real.future import Future
-    from real.ids import WorkerId
-    from real.rpc.profiling import ProfiledCall
-    from real.worker import Worker
+    from squall.real.autograd.container import DistAutogradContainer
+    from squall.real.autograd.context import DistAutogradContext
+    from squall.real.future import Future
+    from squall.real.ids import WorkerId
+    from squall.real.rpc.profiling import ProfiledCall
+    from squall.real.worker import Worker
 
 
 def send_message_with_autograd(

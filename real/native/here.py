@@ -12,7 +12,7 @@ import torch
 import torch._C._distributed_autograd
 from torch.distributed import rpc
 
-from real.native import waits
+from squall.real.native import waits
 
 #: a thread's place in the order of what a process says; the main thread's
 MAIN_LANE = 0

@@ -1,4 +1,4 @@
-"""A process that has imported torch and is copied for every worker: ``python -m real.native.zygote``.
+"""A process that has imported torch and is copied for every worker: ``python -m squall.real.native.zygote``.
 
 It has one thread and never a second, so that a copy of it is sound. The coordinator sends it one
 JSON object a request, with file descriptors beside it, and reads one for each:

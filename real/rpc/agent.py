@@ -10,28 +10,28 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from real import tracing
-from real.future import Future
-from real.ids import PROCESS_ID_BITS
-from real.rpc.constants import (
+from squall.real import tracing
+from squall.real.future import Future
+from squall.real.ids import PROCESS_ID_BITS
+from squall.real.rpc.constants import (
     DEFAULT_RPC_TIMEOUT_S,
     NO_RPC_TIMEOUT,
     RREF_MAX_RETRIES,
     UNSET_RPC_TIMEOUT,
 )
-from real.rpc.discard import carries_references, discard_message, take_back
-from real.rpc.errors import RpcError, timeout_error
-from real.rpc.message import RESPONSE_FLAG, Message, MessageType
-from real.rpc.retries import Retried
-from real.rpc.task_pool import TaskPool
-from real.rpc.worker_info import Membership, WorkerInfo
-from real.runtime import Timer
+from squall.real.rpc.discard import carries_references, discard_message, take_back
+from squall.real.rpc.errors import RpcError, timeout_error
+from squall.real.rpc.message import RESPONSE_FLAG, Message, MessageType
+from squall.real.rpc.retries import Retried
+from squall.real.rpc.task_pool import TaskPool
+from squall.real.rpc.worker_info import Membership, WorkerInfo
+from squall.real.runtime import Timer
 
 if TYPE_CHECKING:
-    from real.ids import WorkerId
-    from real.rpc.options import DeviceMap
-    from real.rpc.store import Store
-    from real.worker import Worker
+    from squall.real.ids import WorkerId
+    from squall.real.rpc.options import DeviceMap
+    from squall.real.rpc.store import Store
+    from squall.real.worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -262,7 +262,7 @@ class RpcAgent:
         """Send until answered without error, at most ``max_retries`` times more.
 
         Delivery is at least once: the receiver's handler must be idempotent. See
-        :mod:`real.rpc.retries`. Raises what :meth:`send` raises at the first attempt.
+        :mod:`squall.real.rpc.retries`. Raises what :meth:`send` raises at the first attempt.
         """
         retried = Retried(self, to, message, max_retries)
         retried.attempt()

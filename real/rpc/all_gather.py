@@ -10,17 +10,17 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from real.rpc.calls import rpc_async, rpc_sync
-from real.rpc.constants import DEFAULT_SHUTDOWN_TIMEOUT_S, UNSET_RPC_TIMEOUT
-from real.rpc.current import (
-    initialized,
-    is_current_rpc_agent_set,
-)
-from real.rpc.state import RpcState, replaceable, rpc_state
-from real.runtime import Runtime, current_worker
+from squall.real.rpc.calls import rpc_async, rpc_sync
+from squall.real.rpc.constants import DEFAULT_SHUTDOWN_TIMEOUT_S, UNSET_RPC_TIMEOUT
+from squall.real.rpc.current import initialized, is_current_rpc_agent_set
+from squall.real.rpc.state import RpcState, replaceable, rpc_state
+from squall.real.rpc.wire_names import label_module
+from squall.real.runtime import Runtime, current_worker
 
 if TYPE_CHECKING:
-    from real.rpc.agent import RpcAgent
+    from squall.real.rpc.agent import RpcAgent
+
+label_module(__name__, "gather")
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
-from real.future import Future
-from real.rpc.all_gather import (
+from squall.real.future import Future
+from squall.real.rpc.all_gather import (
     AllGatherStates,
     _all_gather,
     _barrier,
@@ -26,7 +26,7 @@ from real.rpc.all_gather import (
     _set_and_start_rpc_agent,
     _wait_all_workers,
 )
-from real.rpc.calls import (
+from squall.real.rpc.calls import (
     _invoke_rpc,
     _wait_all,
     collected_futures,
@@ -36,8 +36,8 @@ from real.rpc.calls import (
     rpc_sync,
     to_worker_info,
 )
-from real.rpc.constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
-from real.rpc.current import (
+from squall.real.rpc.constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
+from squall.real.rpc.current import (
     get_current_rpc_agent,
     get_rpc_timeout,
     initialized,
@@ -45,13 +45,13 @@ from real.rpc.current import (
     require_initialized,
     set_rpc_timeout,
 )
-from real.rpc.dynamic_group import leave_group
-from real.rpc.init import init_rpc as init_rpc
-from real.rpc.internal import PythonUDF, RPCExecMode, _internal_rpc_pickler
-from real.rpc.py_rref import RRef
-from real.rpc.state import RpcState, replaceable, rpc_state
-from real.rpc.worker_info import WorkerInfo
-from real.runtime import current_task_or_none, current_worker
+from squall.real.rpc.dynamic_group import leave_group
+from squall.real.rpc.init import init_rpc as init_rpc
+from squall.real.rpc.internal import PythonUDF, RPCExecMode, _internal_rpc_pickler
+from squall.real.rpc.py_rref import RRef
+from squall.real.rpc.state import RpcState, replaceable, rpc_state
+from squall.real.rpc.worker_info import WorkerInfo
+from squall.real.runtime import current_task_or_none, current_worker
 
 __all__ = [
     "AllGatherStates",

@@ -11,23 +11,23 @@ import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from real.rpc.agent import RpcAgent
-from real.rpc.all_gather import _init_rpc_states, _start_barrier
-from real.rpc.constants import (
+from squall.real.rpc.agent import RpcAgent
+from squall.real.rpc.all_gather import _init_rpc_states, _start_barrier
+from squall.real.rpc.constants import (
     DEFAULT_INIT_METHOD,
     DEFAULT_NUM_WORKER_THREADS,
     DEFAULT_RPC_TIMEOUT_S,
 )
-from real.rpc.devices import check_device_maps, tell_devices
-from real.rpc.dynamic_group import join_group
-from real.rpc.options import TensorPipeRpcBackendOptions
-from real.rpc.rendezvous import gather_group, rejoin_group
-from real.rpc.state import rpc_state
-from real.rpc.store import Store
-from real.runtime import current_task_or_none, current_worker
+from squall.real.rpc.devices import check_device_maps, tell_devices
+from squall.real.rpc.dynamic_group import join_group
+from squall.real.rpc.options import TensorPipeRpcBackendOptions
+from squall.real.rpc.rendezvous import gather_group, rejoin_group
+from squall.real.rpc.state import rpc_state
+from squall.real.rpc.store import Store
+from squall.real.runtime import current_task_or_none, current_worker
 
 if TYPE_CHECKING:
-    from real.rpc.options import RpcBackendOptions
+    from squall.real.rpc.options import RpcBackendOptions
 
 __all__ = [
     "BackendType",  # noqa: F822 - see __getattr__

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.jit import ScriptFunction
 
-from real.rpc.commands import ScriptCall, ScriptRemoteCall
-from real.rpc.serialization import serialize
+from squall.real.rpc.commands import ScriptCall, ScriptRemoteCall
+from squall.real.rpc.serialization import serialize
 
 if TYPE_CHECKING:
-    from real.ids import ForkId, RRefId
-    from real.worker import Worker
+    from squall.real.ids import ForkId, RRefId
+    from squall.real.worker import Worker
 
     TorchScript = ScriptFunction[Any, Any]
 
@@ -154,7 +154,7 @@ def make_script_remote_call(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Callable[[RRefId, ForkId], ScriptRemoteCall]:
-    """What :func:`real.rpc.rref_context.remote` needs to run such a thing elsewhere."""
+    """What :func:`squall.real.rpc.rref_context.remote` needs to run such a thing elsewhere."""
     overload, type_str = _overload(operator, args, kwargs)
     payload, tensors = serialize(worker, (operator, overload, args, kwargs))
     return lambda rref_id, fork_id: ScriptRemoteCall(payload, tensors, rref_id, fork_id, type_str)

@@ -14,15 +14,15 @@ import torch
 from torch.jit import ScriptFunction
 from torch.jit._builtins import _find_builtin
 
-from real.autograd.utils import send_message_with_autograd, unwrap_forward_response
-from real.future import Future, wait_all
-from real.rpc.builtin import make_script_call, make_script_remote_call
-from real.rpc.commands import Command, PythonCall, PythonRemoteCall
-from real.rpc.constants import UNSET_RPC_TIMEOUT
-from real.rpc.current import initialized
-from real.rpc.profiling import RUNNING, ProfiledCall, profiled_call
-from real.rpc.rref_context import remote as create_rref
-from real.rpc.serialization import (
+from squall.real.autograd.utils import send_message_with_autograd, unwrap_forward_response
+from squall.real.future import Future, wait_all
+from squall.real.rpc.builtin import make_script_call, make_script_remote_call
+from squall.real.rpc.commands import Command, PythonCall, PythonRemoteCall
+from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
+from squall.real.rpc.current import initialized
+from squall.real.rpc.profiling import RUNNING, ProfiledCall, profiled_call
+from squall.real.rpc.rref_context import remote as create_rref
+from squall.real.rpc.serialization import (
     Pickled,
     PythonUDF,
     RemoteException,
@@ -31,17 +31,17 @@ from real.rpc.serialization import (
     dump,
     handle_exception,
 )
-from real.rpc.state import rpc_state
-from real.rpc.worker_info import WorkerInfo
-from real.runtime import current_task
+from squall.real.rpc.state import rpc_state
+from squall.real.rpc.worker_info import WorkerInfo
+from squall.real.runtime import current_task
 
 if TYPE_CHECKING:
-    from real.ids import ForkId, RRefId
-    from real.rpc.agent import RpcAgent
-    from real.rpc.builtin import TorchScript
-    from real.rpc.message import Message
-    from real.rpc.py_rref import RRef
-    from real.worker import Worker
+    from squall.real.ids import ForkId, RRefId
+    from squall.real.rpc.agent import RpcAgent
+    from squall.real.rpc.builtin import TorchScript
+    from squall.real.rpc.message import Message
+    from squall.real.rpc.py_rref import RRef
+    from squall.real.worker import Worker
 
 #: where a task keeps the futures that ``_wait_all`` will wait for
 _COLLECTED = "rpc futures to wait for"

@@ -1,8 +1,8 @@
 """What the messages of calls and RRefs say, and how it is laid out in them.
 
-A call's payload is what :mod:`real.rpc.serialization` made of it; in front of it stands a head
+A call's payload is what :mod:`squall.real.rpc.serialization` made of it; in front of it stands a head
 of fixed size with ids, so that an id can be read even where unpickling fails. Commands of
-distributed autograd are in :mod:`real.autograd.messages`.
+distributed autograd are in :mod:`squall.real.autograd.messages`.
 (torch/csrc/distributed/rpc: script_call.h, python_call.h, script_remote_call.h,
 python_remote_call.h, script_resp.h, python_resp.h, rref_proto.h, and
 torch/csrc/distributed/autograd/rpc_messages)
@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
-from real.ids import ForkId, GlobalUniqueId, RRefId, WorkerId
-from real.rpc.message import Message, MessageType
+from squall.real.ids import ForkId, GlobalUniqueId, RRefId, WorkerId
+from squall.real.rpc.message import Message, MessageType
 
 _ID = struct.Struct("<hq")
 _TWO_IDS = struct.Struct("<hqhq")
@@ -54,7 +54,7 @@ class _Pickled:
 
 
 class ScriptCall(_Pickled):
-    """Call a torch operator: a pickled :class:`real.rpc.builtin.OperatorCall`."""
+    """Call a torch operator: a pickled :class:`squall.real.rpc.builtin.OperatorCall`."""
 
     __slots__ = ()
     type = MessageType.SCRIPT_CALL
@@ -350,7 +350,7 @@ class RunWithProfilingResp:
     """The reply to the call inside, and the events that the profiler saw.
 
     ``events``: marks, the beginnings and ends of ranges, in lists by where they were made; what
-    there is to say about each is in :mod:`real.rpc.profiling`, times in microseconds.
+    there is to say about each is in :mod:`squall.real.rpc.profiling`, times in microseconds.
     """
 
     __slots__ = ("events", "profiling_id", "wrapped")

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from real.runtime import current_task_or_none
+from squall.real.runtime import current_task_or_none
 
 if TYPE_CHECKING:
-    from real.rpc.agent import RpcAgent
-    from real.worker import Worker
+    from squall.real.rpc.agent import RpcAgent
+    from squall.real.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")

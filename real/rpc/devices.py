@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 if TYPE_CHECKING:
-    from real.rpc.options import DeviceMap, TensorPipeRpcBackendOptions
-    from real.rpc.store import Store
-    from real.rpc.worker_info import WorkerInfo
+    from squall.real.rpc.options import DeviceMap, TensorPipeRpcBackendOptions
+    from squall.real.rpc.store import Store
+    from squall.real.rpc.worker_info import WorkerInfo
 
 
 class DeviceInfo(NamedTuple):

@@ -13,15 +13,15 @@ import logging
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message, MessageType
 
 if TYPE_CHECKING:
-    from real.worker import Worker
+    from squall.real.worker import Worker
 
 logger = logging.getLogger(__name__)
 
-#: what :mod:`real.rpc.serialization` writes for an RRef
-_MODULE, _NAME = "real.rpc.serialization", "received_rref"
+#: what :mod:`squall.real.rpc.serialization` writes for an RRef
+_NAME = "rpc.received_rref"
 _MARK = _NAME.encode()
 
 
@@ -57,8 +57,11 @@ class _Finder(pickle.Unpickler):
         super().__init__(file)
         self.forks: list[tuple[Any, ...]] = []
 
+    def persistent_load(self, name: str) -> Any:
+        return self.forks.append if name == _NAME else _Anything
+
     def find_class(self, module: str, name: str) -> Any:
-        return self.forks.append if (module, name) == (_MODULE, _NAME) else _Anything
+        return _Anything
 
 
 def carries_references(payload: bytes) -> bool:
@@ -106,8 +109,8 @@ def take_back(worker: Worker, message: Message) -> None:
 
 def _pickled_part(message: Message) -> bytes:
     """The object that a call or a result carries, as it was pickled; empty if there is none."""
-    from real.autograd.messages import RpcWithAutograd
-    from real.rpc import commands
+    from squall.real.autograd.messages import RpcWithAutograd
+    from squall.real.rpc import commands
 
     while True:
         if message.type in (MessageType.FORWARD_AUTOGRAD_REQ, MessageType.FORWARD_AUTOGRAD_RESP):

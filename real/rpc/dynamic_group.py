@@ -11,17 +11,17 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from real.rpc.agent import RpcAgent
-from real.rpc.all_gather import _init_rpc_states
-from real.rpc.calls import rpc_sync
-from real.rpc.rendezvous import MIXED_GROUP
-from real.rpc.state import rpc_state
-from real.rpc.worker_info import Membership, WorkerInfo, check_worker_info
-from real.runtime import current_worker
+from squall.real.rpc.agent import RpcAgent
+from squall.real.rpc.all_gather import _init_rpc_states
+from squall.real.rpc.calls import rpc_sync
+from squall.real.rpc.rendezvous import MIXED_GROUP
+from squall.real.rpc.state import rpc_state
+from squall.real.rpc.worker_info import Membership, WorkerInfo, check_worker_info
+from squall.real.runtime import current_worker
 
 if TYPE_CHECKING:
-    from real.rpc.options import TensorPipeRpcBackendOptions
-    from real.rpc.store import Store
+    from squall.real.rpc.options import TensorPipeRpcBackendOptions
+    from squall.real.rpc.store import Store
 
 _MEMBERS = "dynamic members"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 
-from real.future import FutureError
+from squall.real.future import FutureError
 
 
 class RpcErrorKind(IntEnum):

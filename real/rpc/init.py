@@ -7,15 +7,15 @@ from numbers import Integral
 from types import NoneType
 from typing import Any
 
-from real.autograd import api as dist_autograd
-from real.rpc import backend_registry
-from real.rpc.all_gather import _init_rpc_states
-from real.rpc.current import initialized, is_current_rpc_agent_set
-from real.rpc.options import RpcBackendOptions
-from real.rpc.rendezvous import dynamic_store_key, store_key
-from real.rpc.state import rpc_state
-from real.rpc.store import Store
-from real.runtime import current_task_or_none, current_worker
+from squall.real.autograd import api as dist_autograd
+from squall.real.rpc import backend_registry
+from squall.real.rpc.all_gather import _init_rpc_states
+from squall.real.rpc.current import initialized, is_current_rpc_agent_set
+from squall.real.rpc.options import RpcBackendOptions
+from squall.real.rpc.rendezvous import dynamic_store_key, store_key
+from squall.real.rpc.state import rpc_state
+from squall.real.rpc.store import Store
+from squall.real.runtime import current_task_or_none, current_worker
 
 logger = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
-from real.rpc import serialization
-from real.rpc.serialization import PythonUDF, RemoteException
-from real.rpc.state import rpc_state
-from real.runtime import current_worker
+from squall.real.rpc import serialization
+from squall.real.rpc.serialization import PythonUDF, RemoteException
+from squall.real.rpc.state import rpc_state
+from squall.real.runtime import current_worker
 
 __all__ = ["PythonUDF", "RPCExecMode", "RemoteException", "deserialize", "serialize"]
 
@@ -45,7 +45,7 @@ _internal_rpc_pickler = _InternalRPCPickler()
 
 
 def serialize(obj: Any) -> tuple[bytes, list[Tensor]]:
-    """Pickle for a message of the running worker; see :mod:`real.rpc.serialization`."""
+    """Pickle for a message of the running worker; see :mod:`squall.real.rpc.serialization`."""
     return serialization.serialize(current_worker(), obj)
 
 

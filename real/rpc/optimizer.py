@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch.jit import _state as jit
 
-from real.autograd import api as dist_autograd
-from real.rpc.calls import rpc_async
-from real.rpc.functional_twins import functional_twin
-from real.rpc.py_rref import RRef
-from real.rpc.state import rpc_state
-from real.runtime import current_worker
+from squall.real.autograd import api as dist_autograd
+from squall.real.rpc.calls import rpc_async
+from squall.real.rpc.functional_twins import functional_twin
+from squall.real.rpc.py_rref import RRef
+from squall.real.rpc.state import rpc_state
+from squall.real.rpc.wire_names import label_module
+from squall.real.runtime import current_worker
 
 if TYPE_CHECKING:
-    from real.future import Future
+    from squall.real.future import Future
+
+label_module(__name__, "optimizer")
 
 logger = logging.getLogger(__name__)
 

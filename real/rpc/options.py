@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from real.rpc.constants import (
+from squall.real.rpc.constants import (
     DEFAULT_INIT_METHOD,
     DEFAULT_NUM_WORKER_THREADS,
     DEFAULT_RPC_TIMEOUT_S,

@@ -16,15 +16,15 @@ import torch
 from torch._C._autograd import _disable_profiler_legacy, _enable_profiler_legacy
 from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
 
-from real.future import Future
-from real.ids import GlobalUniqueId
-from real.rpc.message import Message, MessageType
-from real.runtime import Task, current_task, current_task_or_none
+from squall.real.future import Future
+from squall.real.ids import GlobalUniqueId
+from squall.real.rpc.message import Message, MessageType
+from squall.real.runtime import Task, current_task, current_task_or_none
 
 if TYPE_CHECKING:
-    from real.rpc.agent import RpcAgent
-    from real.rpc.worker_info import WorkerInfo
-    from real.worker import Worker
+    from squall.real.rpc.agent import RpcAgent
+    from squall.real.rpc.worker_info import WorkerInfo
+    from squall.real.worker import Worker
 
 #: the profilers that run or are paused, by their task; whoever switches tasks looks here
 RUNNING: dict[Task, LegacyProfiler] = {}
@@ -234,7 +234,7 @@ class ProfiledCall:
 
     def send(self, agent: RpcAgent, to: int, message: Message, timeout_s: float) -> Future[Message]:
         """Send a request with the wish that it be profiled; the future holds the plain reply."""
-        from real.rpc.commands import RunWithProfilingReq
+        from squall.real.rpc.commands import RunWithProfilingReq
 
         profiler = self._profiler
         locals = profiler.worker.locals
@@ -245,7 +245,7 @@ class ProfiledCall:
         return agent.send(to, request.to_message(), timeout_s).map(self._unwrap)
 
     def _unwrap(self, reply: Future[Message]) -> Message:
-        from real.rpc.commands import RunWithProfilingResp
+        from squall.real.rpc.commands import RunWithProfilingResp
 
         message = reply.raw_value()
         if message.type != MessageType.RUN_WITH_PROFILING_RESP:

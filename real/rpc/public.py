@@ -1,6 +1,6 @@
 """The names of ``torch.distributed.rpc``, with this engine behind them.
 
-``sim.compat`` shows this module to scripts under torch's name.
+``squall.sim.scripts.compat`` shows this module to scripts under torch's name.
 """
 
 # ruff: noqa: F401, F822 - what is imported here is imported to be found here
@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from real.rpc import api, backend_registry, constants, functions, internal, options, rref_proxy
-from real.rpc.agent import RpcAgent
-from real.rpc.all_gather import AllGatherStates, _barrier, _set_and_start_rpc_agent
-from real.rpc.api import (
+from squall.real.rpc import (
+    api,
+    backend_registry,
+    constants,
+    functions,
+    internal,
+    options,
+    rref_proxy,
+)
+from squall.real.rpc.agent import RpcAgent
+from squall.real.rpc.all_gather import AllGatherStates, _barrier, _set_and_start_rpc_agent
+from squall.real.rpc.api import (
     _delete_all_user_and_unforked_owner_rrefs,
     _destroy_rref_context,
     _reset_current_rpc_agent,
@@ -20,37 +28,37 @@ from real.rpc.api import (
     method_factory,
     shutdown,
 )
-from real.rpc.backend_registry import (
+from squall.real.rpc.backend_registry import (
     backend_registered,
     construct_rpc_backend_options,
     init_backend,
     register_backend,
 )
-from real.rpc.calls import _wait_all, get_worker_info, remote, rpc_async, rpc_sync
-from real.rpc.constants import (
+from squall.real.rpc.calls import _wait_all, get_worker_info, remote, rpc_async, rpc_sync
+from squall.real.rpc.constants import (
     DEFAULT_INIT_METHOD,
     DEFAULT_NUM_WORKER_THREADS,
     DEFAULT_RPC_TIMEOUT_SEC,
     UNSET_RPC_TIMEOUT,
 )
-from real.rpc.current import (
+from squall.real.rpc.current import (
     enable_gil_profiling,
     get_current_rpc_agent,
     get_rpc_timeout,
     is_current_rpc_agent_set,
     set_rpc_timeout,
 )
-from real.rpc.init import _get_debug_info, init_rpc
-from real.rpc.init import _init_rpc_backend as _init_rpc_backend
-from real.rpc.options import RpcBackendOptions, TensorPipeRpcBackendOptions
-from real.rpc.py_rref import RRef
-from real.rpc.server_profiling import (
+from squall.real.rpc.init import _get_debug_info, init_rpc
+from squall.real.rpc.init import _init_rpc_backend as _init_rpc_backend
+from squall.real.rpc.options import RpcBackendOptions, TensorPipeRpcBackendOptions
+from squall.real.rpc.py_rref import RRef
+from squall.real.rpc.server_profiling import (
     _disable_server_process_global_profiler as _disable_server_process_global_profiler,
 )
-from real.rpc.server_profiling import (
+from squall.real.rpc.server_profiling import (
     _enable_server_process_global_profiler as _enable_server_process_global_profiler,
 )
-from real.rpc.worker_info import WorkerInfo
+from squall.real.rpc.worker_info import WorkerInfo
 
 PyRRef = RRef
 TensorPipeAgent = RpcAgent

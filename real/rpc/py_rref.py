@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 import torch
 
-from real.future import Future, completed, plain_errors
-from real.rpc.constants import UNSET_RPC_TIMEOUT
-from real.rpc.rref import OwnerRRef, RRefForkData, UserRRef
-from real.rpc.rref_tables import NO_AGENT
-from real.rpc.serialization import RemoteException, handle_exception
-from real.runtime import current_task_or_none
-from real.tracing import RREF_FETCHED
+from squall.real.future import Future, completed, plain_errors
+from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
+from squall.real.rpc.rref import OwnerRRef, RRefForkData, UserRRef
+from squall.real.rpc.rref_tables import NO_AGENT
+from squall.real.rpc.serialization import RemoteException, handle_exception
+from squall.real.runtime import current_task_or_none
+from squall.real.tracing import RREF_FETCHED
 
 if TYPE_CHECKING:
-    from real.rpc.rref_context import RRefContext
-    from real.rpc.rref_proxy import RRefProxy
-    from real.rpc.worker_info import WorkerInfo
+    from squall.real.rpc.rref_context import RRefContext
+    from squall.real.rpc.rref_proxy import RRefProxy
+    from squall.real.rpc.worker_info import WorkerInfo
 
 T = TypeVar("T")
 
@@ -121,24 +121,24 @@ class RRef(Generic[T]):
 
     def rpc_sync(self, timeout: float = UNSET_RPC_TIMEOUT) -> RRefProxy:
         """``rref.rpc_sync().method(*args)`` calls a method of the value, on its owner."""
-        from real.rpc.calls import rpc_sync
+        from squall.real.rpc.calls import rpc_sync
 
         return self._proxy(rpc_sync, timeout)
 
     def rpc_async(self, timeout: float = UNSET_RPC_TIMEOUT) -> RRefProxy:
         """As :meth:`rpc_sync`; the method's result comes in a future."""
-        from real.rpc.calls import rpc_async
+        from squall.real.rpc.calls import rpc_async
 
         return self._proxy(rpc_async, timeout)
 
     def remote(self, timeout: float = UNSET_RPC_TIMEOUT) -> RRefProxy:
         """As :meth:`rpc_sync`; the method's result stays there, as an RRef."""
-        from real.rpc.calls import remote
+        from squall.real.rpc.calls import remote
 
         return self._proxy(remote, timeout)
 
     def _proxy(self, rpc_api: Any, timeout: float) -> RRefProxy:
-        from real.rpc.rref_proxy import RRefProxy
+        from squall.real.rpc.rref_proxy import RRefProxy
 
         return RRefProxy(self, rpc_api, float(timeout))
 
@@ -159,8 +159,8 @@ class RRef(Generic[T]):
             rref.check()
             future = rref.future.map(_type_of)
         else:
-            from real.rpc.calls import rpc_async
-            from real.rpc.rref_proxy import _rref_typeof_on_owner
+            from squall.real.rpc.calls import rpc_async
+            from squall.real.rpc.rref_proxy import _rref_typeof_on_owner
 
             future = rpc_async(self.owner(), _rref_typeof_on_owner, args=(self,), timeout=timeout)
         if blocking:
@@ -194,7 +194,7 @@ class RRef(Generic[T]):
             return
         if dist_autograd_ctx_id == NO_CONTEXT_ID:
             raise RuntimeError("User RRefs require 'dist_autograd_ctx_id' to be specified")
-        from real.autograd.messages import RRefBackwardReq
+        from squall.real.autograd.messages import RRefBackwardReq
 
         agent = rref.context.worker.agent
         if agent is None:
@@ -276,7 +276,7 @@ def backward_owner_rref(context_id: int, retain_graph: bool, value: Any) -> None
     if context_id == NO_CONTEXT_ID:
         value.backward(retain_graph=retain_graph)
         return
-    from real.autograd import api
+    from squall.real.autograd import api
 
     api.backward(context_id, [value], retain_graph)
 

@@ -14,8 +14,8 @@ from urllib.parse import ParseResult, parse_qsl, urlparse
 
 from torch.distributed import DistStoreError
 
-from real.rpc.store import Store, StoreTimeoutError
-from real.rpc.worker_info import Membership, WorkerInfo, check_worker_info
+from squall.real.rpc.store import Store, StoreTimeoutError
+from squall.real.rpc.worker_info import Membership, WorkerInfo, check_worker_info
 
 #: how long the first worker waits for the last (torch/distributed/constants.py, 30 minutes)
 JOIN_TIMEOUT_S = 1800.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from real.future import Future, FutureError, completed, failed
-from real.rpc.errors import RpcError
+from squall.real.future import Future, FutureError, completed, failed
+from squall.real.rpc.errors import RpcError
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from real import tracing
-from real.autograd.context import ReleasedError
-from real.autograd.messages import (
+from squall.real import tracing
+from squall.real.autograd.context import ReleasedError
+from squall.real.autograd.messages import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
     PropagateGradientsReq,
@@ -20,11 +20,11 @@ from real.autograd.messages import (
     RRefBackwardReq,
     RRefBackwardResp,
 )
-from real.autograd.utils import add_recv_rpc_backward, get_message_with_autograd
-from real.future import Future, completed, failed
-from real.ids import ForkId, RRefId
-from real.rpc.builtin import OperatorCall, run_jit_operator
-from real.rpc.commands import (
+from squall.real.autograd.utils import add_recv_rpc_backward, get_message_with_autograd
+from squall.real.future import Future, completed, failed
+from squall.real.ids import ForkId, RRefId
+from squall.real.rpc.builtin import OperatorCall, run_jit_operator
+from squall.real.rpc.commands import (
     PythonCall,
     PythonRemoteCall,
     PythonResp,
@@ -43,25 +43,25 @@ from real.rpc.commands import (
     ScriptRRefFetchCall,
     ScriptRRefFetchRet,
 )
-from real.rpc.errors import RpcError
-from real.rpc.message import Message, MessageType
-from real.rpc.profiling import LegacyProfiler, ProfilerOptions
-from real.rpc.py_rref import backward_owner_rref, error_of
-from real.rpc.replies import error_text, python_error_text, then
-from real.rpc.requests import (
+from squall.real.rpc.errors import RpcError
+from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.profiling import LegacyProfiler, ProfilerOptions
+from squall.real.rpc.py_rref import backward_owner_rref, error_of
+from squall.real.rpc.replies import error_text, python_error_text, then
+from squall.real.rpc.requests import (
     PICKLED,
     ForwardRequest,
     deserialize_python_rpc_command,
     deserialize_request,
 )
-from real.rpc.rref import PY_OBJECT
-from real.rpc.rref_context import RRefContext, rref_context
-from real.rpc.serialization import RemoteException, run_function, serialize
-from real.rpc.server_profiling import profiled_request
-from real.runtime import current_task
+from squall.real.rpc.rref import PY_OBJECT
+from squall.real.rpc.rref_context import RRefContext, rref_context
+from squall.real.rpc.serialization import RemoteException, run_function, serialize
+from squall.real.rpc.server_profiling import profiled_request
+from squall.real.runtime import current_task
 
 if TYPE_CHECKING:
-    from real.worker import Worker
+    from squall.real.worker import Worker
 
 logger = logging.getLogger(__name__)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from real.autograd.messages import (
+from squall.real.autograd.messages import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,
     RpcWithAutograd,
     RRefBackwardReq,
 )
-from real.rpc.commands import (
+from squall.real.rpc.commands import (
     PythonCall,
     PythonRemoteCall,
     PythonRRefFetchCall,
@@ -23,12 +23,12 @@ from real.rpc.commands import (
     ScriptRemoteCall,
     ScriptRRefFetchCall,
 )
-from real.rpc.message import Message, MessageType
-from real.rpc.rref_context import rref_context
-from real.rpc.serialization import deserialize
+from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.rref_context import rref_context
+from squall.real.rpc.serialization import deserialize
 
 if TYPE_CHECKING:
-    from real.worker import Worker
+    from squall.real.worker import Worker
 
 #: requests that carry a pickled call
 _CALLS = frozenset(

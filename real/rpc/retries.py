@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from real import tracing
-from real.future import Future
-from real.rpc.constants import RETRY_BACKOFF, RETRY_BASE_S
-from real.rpc.errors import RpcError
-from real.rpc.message import Message
-from real.runtime import Timer
+from squall.real import tracing
+from squall.real.future import Future
+from squall.real.rpc.constants import RETRY_BACKOFF, RETRY_BASE_S
+from squall.real.rpc.errors import RpcError
+from squall.real.rpc.message import Message
+from squall.real.runtime import Timer
 
 if TYPE_CHECKING:
-    from real.ids import WorkerId
-    from real.rpc.agent import RpcAgent
+    from squall.real.ids import WorkerId
+    from squall.real.rpc.agent import RpcAgent
 
 
 class Retried:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from real.future import Future
-from real.ids import ForkId, GlobalUniqueId, RRefId, WorkerId
-from real.rpc.commands import PythonRRefFetchCall, ScriptRRefFetchCall
-from real.rpc.errors import RpcError, RpcErrorKind, rpc_error_kind
-from real.rpc.message import Message, MessageType
-from real.rpc.serialization import deserialize
-from real.tracing import OWNER_VALUE_SET
+from squall.real.future import Future
+from squall.real.ids import ForkId, GlobalUniqueId, RRefId, WorkerId
+from squall.real.rpc.commands import PythonRRefFetchCall, ScriptRRefFetchCall
+from squall.real.rpc.errors import RpcError, RpcErrorKind, rpc_error_kind
+from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.serialization import deserialize
+from squall.real.tracing import OWNER_VALUE_SET
 
 if TYPE_CHECKING:
-    from real.rpc.rref_context import RRefContext
+    from squall.real.rpc.rref_context import RRefContext
 
 #: the type of an RRef whose value may be any Python object
 PY_OBJECT = "PyObject"
@@ -180,7 +180,7 @@ class UserRRef(_RRefBase):
         ``timeout_s``: -1 the default, 0 none. What was recorded for autograd comes along. Raises
         RuntimeError after a failed creation or after deletion, and whatever the call raises.
         """
-        from real.autograd.utils import send_message_with_autograd, unwrap_forward_response
+        from squall.real.autograd.utils import send_message_with_autograd, unwrap_forward_response
 
         self.check()
         if self.deleted:

@@ -12,23 +12,23 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from real import tracing
-from real.future import Future
-from real.ids import ForkId, RRefId, WorkerId
-from real.rpc.commands import Command, RemoteRet, RRefChildAccept, RRefForkRequest
-from real.rpc.constants import UNSET_RPC_TIMEOUT
-from real.rpc.errors import RpcError
-from real.rpc.message import Message, MessageType
-from real.rpc.rref import PY_OBJECT, TIMED_OUT, OwnerRRef, RRefForkData, UserRRef
-from real.rpc.rref_owners import OVER, OwnerTables
-from real.rpc.rref_tables import NO_AGENT
-from real.rpc.rref_users import UserTables
+from squall.real import tracing
+from squall.real.future import Future
+from squall.real.ids import ForkId, RRefId, WorkerId
+from squall.real.rpc.commands import Command, RemoteRet, RRefChildAccept, RRefForkRequest
+from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
+from squall.real.rpc.errors import RpcError
+from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.rref import PY_OBJECT, TIMED_OUT, OwnerRRef, RRefForkData, UserRRef
+from squall.real.rpc.rref_owners import OVER, OwnerTables
+from squall.real.rpc.rref_tables import NO_AGENT
+from squall.real.rpc.rref_users import UserTables
 
 if TYPE_CHECKING:
-    from real.rpc.profiling import ProfiledCall
-    from real.rpc.py_rref import RRef
-    from real.rpc.worker_info import WorkerInfo
-    from real.worker import Worker
+    from squall.real.rpc.profiling import ProfiledCall
+    from squall.real.rpc.py_rref import RRef
+    from squall.real.rpc.worker_info import WorkerInfo
+    from squall.real.worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -294,7 +294,7 @@ def remote(
         raise
     _watch_creation(context, user.rref_id, user.fork_id, reply)
     user.creation_future = reply.map(_nothing)
-    from real.rpc.py_rref import RRef
+    from squall.real.rpc.py_rref import RRef
 
     return RRef._wrap(user)
 
@@ -322,7 +322,7 @@ def _remote_to_self(
     rref_id = owner.rref_id
     reply.add_callback(lambda reply: finish_creating_owner_rref(context, rref_id, reply))
     owner.creation_future = reply.map(_nothing)
-    from real.rpc.py_rref import RRef
+    from squall.real.rpc.py_rref import RRef
 
     return RRef._wrap(owner)
 
@@ -335,7 +335,7 @@ def _send(
     force_grad_recording: bool,
     profiled: ProfiledCall | None,
 ) -> Future[Message]:
-    from real.autograd.utils import send_message_with_autograd
+    from squall.real.autograd.utils import send_message_with_autograd
 
     return send_message_with_autograd(
         worker,

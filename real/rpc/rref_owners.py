@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from real import tracing
-from real.future import Future, completed, failed
-from real.ids import ForkId, RRefId
-from real.rpc.errors import RpcError
-from real.rpc.rref import PY_OBJECT, TIMED_OUT, OwnerRRef
-from real.rpc.rref_tables import RRefTables
+from squall.real import tracing
+from squall.real.future import Future, completed, failed
+from squall.real.ids import ForkId, RRefId
+from squall.real.rpc.errors import RpcError
+from squall.real.rpc.rref import PY_OBJECT, TIMED_OUT, OwnerRRef
+from squall.real.rpc.rref_tables import RRefTables
 
 if TYPE_CHECKING:
-    from real.rpc.rref_context import RRefContext
-    from real.worker import Worker
+    from squall.real.rpc.rref_context import RRefContext
+    from squall.real.worker import Worker
 
 #: how many deleted forks, and RRefs without a value any more, are remembered
 REMEMBERED_MAX = 65_536

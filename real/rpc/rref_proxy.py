@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from real.future import Future
-from real.rpc.constants import UNSET_RPC_TIMEOUT
-from real.rpc.functions import async_execution
-from real.rpc.serialization import capture_exception
-from real.runtime import current_task, current_worker
+from squall.real.future import Future
+from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
+from squall.real.rpc.functions import async_execution
+from squall.real.rpc.serialization import capture_exception
+from squall.real.rpc.wire_names import label_module
+from squall.real.runtime import current_task, current_worker
 
 if TYPE_CHECKING:
-    from real.rpc.py_rref import RRef
-    from real.rpc.rref import OwnerRRef
+    from squall.real.rpc.py_rref import RRef
+    from squall.real.rpc.rref import OwnerRRef
+
+label_module(__name__, "proxy")
 
 
 _SCRIPT_MODULES = (torch.jit.ScriptModule, torch._C.ScriptModule)
@@ -71,7 +74,7 @@ class RRefProxy:
 def _invoke_rpc(
     rref: RRef[Any], rpc_api: Any, func_name: str, timeout: float, args: Any, kwargs: Any
 ) -> Any:
-    from real.rpc.calls import rpc_async
+    from squall.real.rpc.calls import rpc_async
 
     def call(rref_type: type) -> Any:
         return rpc_api(

@@ -6,15 +6,15 @@ import itertools
 import logging
 from typing import TYPE_CHECKING
 
-from real import tracing
-from real.future import Future
-from real.ids import PROCESS_ID_BITS, GlobalUniqueId, WorkerId
-from real.rpc.commands import Command
-from real.rpc.constants import RREF_MAX_RETRIES
+from squall.real import tracing
+from squall.real.future import Future
+from squall.real.ids import PROCESS_ID_BITS, GlobalUniqueId, WorkerId
+from squall.real.rpc.commands import Command
+from squall.real.rpc.constants import RREF_MAX_RETRIES
 
 if TYPE_CHECKING:
-    from real.rpc.message import Message
-    from real.worker import Worker
+    from squall.real.rpc.message import Message
+    from squall.real.worker import Worker
 
 logger = logging.getLogger(__name__)
 

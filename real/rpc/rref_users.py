@@ -10,17 +10,17 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING
 
-from real import tracing
-from real.future import Future, collect_all
-from real.ids import ForkId, RRefId, WorkerId
-from real.rpc.commands import RRefUserDelete
-from real.rpc.errors import RpcError
-from real.rpc.rref import UserRRef
-from real.rpc.rref_tables import RRefTables
-from real.runtime import current_task
+from squall.real import tracing
+from squall.real.future import Future, collect_all
+from squall.real.ids import ForkId, RRefId, WorkerId
+from squall.real.rpc.commands import RRefUserDelete
+from squall.real.rpc.errors import RpcError
+from squall.real.rpc.rref import UserRRef
+from squall.real.rpc.rref_tables import RRefTables
+from squall.real.runtime import current_task
 
 if TYPE_CHECKING:
-    from real.worker import Worker
+    from squall.real.worker import Worker
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,8 @@ from __future__ import annotations
 import copyreg
 import importlib
 import io
-import os
 import pickle
 import sys
-import traceback
 from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,21 +20,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from real.future import FutureError
-from real.rpc.discard import discard_references
-from real.rpc.state import rpc_state
-from real.tracing import UDF_ENDED, UDF_STARTED
+from squall.real.future import FutureError
+from squall.real.own_files import described
+from squall.real.rpc.discard import discard_references
+from squall.real.rpc.state import rpc_state
+from squall.real.rpc.wire_names import find_by_wire_name, label_module, wire_name
+from squall.real.tracing import UDF_ENDED, UDF_STARTED
 
 if TYPE_CHECKING:
-    from real.worker import Worker
+    from squall.real.worker import Worker
 
 #: the first byte of a payload: a call, kept as a bare tuple, a tensor and nothing else, or any
 #: object. A payload that starts otherwise is a plain pickle, made by a user's own pickler.
 _UDF = b"U"
 _TENSOR = b"T"
 _OBJECT = b"O"
-#: what the paths of this package's files begin with
-_ROOT = __file__.removesuffix(os.path.join("real", "rpc", os.path.basename(__file__)))
 
 _HELP = """ Default RPC pickler does not serialize
             function code. Ensure that UDFs are defined on both caller and
@@ -58,8 +56,10 @@ class RemoteException(NamedTuple):
     exception_type: type[BaseException]
 
 
+label_module(__name__, "rpc")
+
 # The functions below stand for "an item of the message that is being read"; their names are
-# what goes into the payload, and `_Unpickler.find_class` answers with its own methods.
+# what goes into the payload, and `_Unpickler.persistent_load` answers with its own methods.
 
 
 def received_tensor(index: int) -> Tensor:
@@ -94,6 +94,9 @@ class _Pickler(pickle.Pickler):
         self.forks: list[Any] = []
         self._modules = worker.modules
         self._reducers = rpc_state(worker).class_reducers
+
+    def persistent_id(self, obj: Any) -> str | None:
+        return wire_name(obj)
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
@@ -159,16 +162,20 @@ class _Unpickler(pickle.Unpickler):
         self._worker = worker
         self._tensors = tensors
 
-    def find_class(self, module: str, name: str) -> Any:
-        if module == __name__:
-            if name == "received_tensor":
+    def persistent_load(self, name: str) -> Any:
+        match name:
+            case "rpc.received_tensor":
                 return self._tensors.__getitem__
-            if name == "received_rref":
+            case "rpc.received_rref":
                 return _rref_type()._deserialize
-            if name == "user_global":
+            case "rpc.user_global":
                 # Not a method of this object: what is found goes into its memo, and an object in
                 # a cycle would keep the RRefs of the message alive.
                 return partial(_find_global, self._worker)
+            case _:
+                return find_by_wire_name(name)
+
+    def find_class(self, module: str, name: str) -> Any:
         modules = self._worker.modules
         if modules is not None and modules.owns(module):
             return modules.find(module, name)
@@ -195,7 +202,7 @@ _RREF_TYPES: list[type] = []
 def _rref_type() -> Any:
     """The class of RRefs: its module imports this one."""
     if not _RREF_TYPES:
-        from real.rpc.py_rref import RRef
+        from squall.real.rpc.py_rref import RRef
 
         _RREF_TYPES.append(RRef)
     return _RREF_TYPES[0]
@@ -314,11 +321,14 @@ def capture_exception(worker: Worker, error: Exception) -> RemoteException:
     Its traceback is dropped: frames would keep alive what their variables hold, RRefs among it.
     """
     info = worker.agent.info if worker.agent is not None else None
-    # It crosses the network: its size must not depend on where this package is installed.
-    frames = traceback.format_exc().replace(_ROOT, "")
+    # It crosses the network: its size must not depend on where squall's files are, or their lines.
+    kind = type(error)
+    frames = "".join(described(error).format())
+    if (name := wire_name(kind)) is not None:
+        frames = frames.replace(f"{kind.__module__}.{kind.__qualname__}", name)
     text = f"On {info}:\n{error!r}\n{frames}"
     print(text, file=sys.stderr)
-    captured = RemoteException(text, type(error))
+    captured = RemoteException(text, kind)
     seen: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and not any(link is other for other in seen):

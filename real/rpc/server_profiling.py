@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from torch._C._profiler import ProfilerConfig
 
-from real.rpc.profiling import LegacyProfiler, Mark, ProfilerOptions
-from real.runtime import current_worker
+from squall.real.rpc.profiling import LegacyProfiler, Mark, ProfilerOptions
+from squall.real.runtime import current_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from real.future import Future
-    from real.rpc.message import Message
-    from real.rpc.profiling import Facts
+    from squall.real.future import Future
+    from squall.real.rpc.message import Message
+    from squall.real.rpc.profiling import Facts
 
 
 class ServerProfile:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 if TYPE_CHECKING:
     from enum import Enum
 
-    from real.rpc.all_gather import AllGatherStates, SequenceId
-    from real.worker import Worker
+    from squall.real.rpc.all_gather import AllGatherStates, SequenceId
+    from squall.real.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from real.runtime import Event, Runtime
+from squall.real.runtime import Event, Runtime
 
 
 class StoreTimeoutError(RuntimeError):

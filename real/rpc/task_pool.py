@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from real.runtime import Runtime
-    from real.worker import Worker
+    from squall.real.runtime import Runtime
+    from squall.real.worker import Worker
 
 
 class TaskPool:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from real.rpc.message import Message
-from real.rpc.store import Store
+from squall.real.rpc.message import Message
+from squall.real.rpc.store import Store
 
 if TYPE_CHECKING:
-    from real.runtime import Runtime
-    from real.worker import Worker
+    from squall.real.runtime import Runtime
+    from squall.real.worker import Worker
 
 Receive = Callable[[Message], None]
 #: told the id of a peer whose connection is gone, why, and which process of that id has ended
@@ -65,7 +65,7 @@ class World(ABC):
 class QueueWorld(World):
     """Workers in one process, each with a queue that one task of the runtime empties.
 
-    For :class:`~real.threads.ThreadRuntime`: the smallest network there is.
+    For :class:`~squall.real.threads.ThreadRuntime`: the smallest network there is.
     """
 
     def __init__(self, runtime: Runtime) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from real.ids import MAX_WORKER_ID
+from squall.real.ids import MAX_WORKER_ID
 
 MAX_NAME_LENGTH = 128
 _NAME = re.compile(r"[A-Za-z0-9\-_:]+\Z")

@@ -1,0 +1,1 @@
+"""What must hold for every run: one property a module."""

@@ -1,0 +1,223 @@
+"""What the RRef protocol cannot promise: a short list, by name, each with its reason.
+
+The protocol assumes that no process ends and that no way stays closed for longer than its retries.
+Beyond that an owner may keep a value for a user that will never be heard of again, or a user a
+reference for a child; and a context stays where the only way to it ended. Such a leftover is
+accepted only where the events show one of the causes below for that very reference or context;
+everything else that is left is a violation. A test makes each exception happen
+(properties/model/checks/test_faults.py) and fails when one is not needed any more.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from squall.model.events.fault_effects import RETRIES, Faults, faults_of
+from squall.model.events.rref import Fork, Protocol, Stage, Value
+from squall.model.events.run import Run
+from squall.real import tracing
+
+
+class Excuse(NamedTuple):
+    """Why something may be left."""
+
+    name: str
+    reason: str
+
+
+LOST_FORK = Excuse(
+    "lost fork",
+    "the message that carried the reference was lost, or nobody read it: its owner or parent, "
+    "which announced it before sending, cannot tell that from a slow one",
+)
+ENDED_USER = Excuse(
+    "ended user",
+    "the process that had the reference, or that it was sent to, ended without a word: the owner "
+    "does not know which workers have which forks",
+)
+UNHEARD_DELETE = Excuse(
+    "unheard delete",
+    "the owner did not hear of the deletion in any of its retries",
+)
+UNHEARD_ACCEPT = Excuse(
+    "unheard acceptance",
+    "the parent did not hear of the acceptance in any of its retries",
+)
+ENDED_CREATOR = Excuse(
+    "ended creator",
+    "somebody asked the owner for a value, or told it of a user, before its creation came, which "
+    "never did, since its creator ended and cannot say so",
+)
+ENDED_OWNER = Excuse(
+    "ended owner",
+    "the reference is to a value of an earlier process of the owner's rank, which its ids do not "
+    "tell: the new process waits for a creation that was before its time",
+)
+ENDED_FORWARDER = Excuse(
+    "ended forwarder",
+    "a worker that had heard of the release ended before the next one, which it told, had: a "
+    "release is passed on by whoever hears of it, and nobody else knows who is behind",
+)
+HELD_PARENT = Excuse("held parent", "a child that is excused itself keeps it")
+HELD_ARGUMENT = Excuse(
+    "held argument",
+    "a call has it among its arguments and is not over: its function waits for the value of another "
+    "one of them, which is excused itself",
+)
+
+EXCEPTIONS: tuple[Excuse, ...] = (
+    LOST_FORK,
+    ENDED_USER,
+    UNHEARD_DELETE,
+    UNHEARD_ACCEPT,
+    ENDED_CREATOR,
+    ENDED_OWNER,
+    ENDED_FORWARDER,
+    HELD_PARENT,
+    HELD_ARGUMENT,
+)
+
+
+class Excuses:
+    """Finds the excuse of what is left at the end of a run with faults."""
+
+    def __init__(self, run: Run, faults: Faults, protocol: Protocol) -> None:
+        self.run = run
+        self.faults = faults
+        self.protocol = protocol
+        #: the names of those that were needed
+        self.used: dict[str, None] = {}
+        #: by task: the messages that it sent
+        self._sent: dict[int, list[int]] | None = None
+        #: when the tables were counted
+        self._quiet = next(iter(run.of(tracing.TABLES_COUNTED)), len(run.records))
+        #: (worker that tried, worker it tried to reach, type) of what was tried in vain
+        self._unheard = {
+            (run.records[n][1], *run.records[n][4][:2])
+            for n in run.of(tracing.CALL_RETRIED)
+            if run.records[n][4][2] >= RETRIES.get(run.records[n][4][1], 0)
+        }
+
+    def of(self, left: Fork | Value) -> Excuse | None:
+        """Why it may be left; None: it may not."""
+        excuse = self._of_value(left) if isinstance(left, Value) else self._of_fork(left)
+        if excuse is not None:
+            self.used[excuse.name] = None
+        return excuse
+
+    def _of_value(self, value: Value) -> Excuse | None:
+        if value.lost:
+            return ENDED_OWNER
+        known = [fork for fork in value.forks.values() if fork.known]
+        if value.present and known:
+            excuses = [self._of_fork(fork) for fork in known]
+            return None if None in excuses else excuses[0]
+        if not value.set and value.id[0] in self.faults.gone:
+            return ENDED_CREATOR
+        # The creator gave the creation up, and says so when it lets its user go, which is held.
+        creators = (fork for fork in value.forks.values() if fork.in_use and fork.failed)
+        if not value.set and any(self._of_fork(fork) is HELD_PARENT for fork in creators):
+            return HELD_PARENT
+        # Or it could not say so.
+        if not value.set and self._gave_up(value.id[0], value.worker, "RREF_USER_DELETE"):
+            return UNHEARD_DELETE
+        return None
+
+    def _of_fork(self, fork: Fork) -> Excuse | None:
+        value = self.protocol.values[fork.rref]
+        if value.lost:
+            return ENDED_OWNER
+        if fork.worker >= 0 and self.faults.gone_after(fork.worker, fork.taken_up):
+            return ENDED_USER
+        if fork.worker < 0 and self._sent_to_ended(fork):
+            return ENDED_USER
+        if fork.stage is Stage.NONE and self._lost(fork):
+            return LOST_FORK
+        if fork.pending_child_of >= 0:
+            # Where it arrived on the owner, that has no user of it.
+            taken_up_on = value.worker if fork.stage is Stage.NONE else fork.worker
+            if self._gave_up(taken_up_on, fork.pending_child_of, "RREF_CHILD_ACCEPT"):
+                return UNHEARD_ACCEPT
+        if fork.stage is Stage.DELETED and self._gave_up(
+            fork.worker, value.worker, "RREF_USER_DELETE"
+        ):
+            return UNHEARD_DELETE
+        if fork.in_use and any(
+            child.pending_child_of == fork.worker and self._of_fork(child) is not None
+            for child in value.forks.values()
+            if child.parent == fork.id
+        ):
+            return HELD_PARENT
+        if fork.in_use and self._held_by_a_call(fork):
+            return HELD_ARGUMENT
+        return None
+
+    def _held_by_a_call(self, fork: Fork) -> bool:
+        """Whether the call that brought it is at work, and was given an RRef of its own worker
+        whose value will not come."""
+        n = self._carrier(fork)
+        if n is None or not self._at_work(n):
+            return False
+        return any(
+            other.rref != fork.rref
+            and self._carrier(other) == n
+            and (value := self.protocol.values[other.rref]).worker == fork.worker
+            and value.present
+            and self._of_value(value) is not None
+            for other in self.protocol.forks.values()
+        )
+
+    def _at_work(self, n: int) -> bool:
+        """Whether the request of this event of sending it was taken up and has not been answered."""
+        records = self.run.records
+        _, src, dst, _, id, *_ = records[n][4]
+
+        def happened(type: tracing.EventType) -> bool:
+            return any(
+                n < at < self._quiet
+                and records[at][1] == dst
+                and (records[at][4][0], records[at][4][2]) == (src, id)
+                for at in self.run.of(type)
+            )
+
+        return happened(tracing.HANDLER_STARTED) and not happened(tracing.HANDLER_ENDED)
+
+    def _gave_up(self, src: int, dst: int, type: str) -> bool:
+        return (src, dst, type) in self._unheard
+
+    def _carrier(self, fork: Fork) -> int | None:
+        """The event of sending the message that the fork was announced for, if it was sent."""
+        if fork.announced < 0:
+            return None
+        if self._sent is None:
+            self._sent = {}
+            for n in self.run.of(tracing.MESSAGE_SENT):
+                self._sent.setdefault(self.run.records[n][2], []).append(n)
+        sent = self._sent.get(fork.announced_by, [])
+        at = bisect_right(sent, fork.announced)
+        return sent[at] if at < len(sent) else None
+
+    def _sent_to_ended(self, fork: Fork) -> bool:
+        n = self._carrier(fork)
+        return n is not None and self.faults.gone_after(self.run.records[n][4][2], n)
+
+    def _lost(self, fork: Fork) -> bool:
+        n = self._carrier(fork)
+        return n is not None and self.run.records[n][4][0] in self.faults.dropped
+
+
+def excuse_of_context(run: Run, worker: int, context: int) -> Excuse | None:
+    """Why a worker may still have a context at the end of a run; None: it may not."""
+    records = run.records
+    faults = faults_of(run)
+    told = {
+        records[n][1]
+        for n in run.of(tracing.KNOWN_WORKER_ADDED)
+        if records[n][4] == (context, worker)
+    }
+    for n in run.of(tracing.CONTEXT_RELEASED):
+        _, other, _, _, (released,) = records[n]
+        if released == context and other in told and faults.gone_after(other, n):
+            return ENDED_FORWARDER
+    return None

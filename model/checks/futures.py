@@ -1,0 +1,248 @@
+"""Calls, and the errors that have to reach whoever waited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
+from squall.model.events.run import Property, Run, Violation, named
+from squall.model.program import stories as asides
+from squall.model.program.operations import planted
+from squall.real import tracing
+
+_KILLED = "killed"
+#: seconds that a worker may take to end what it has to end at once
+_SOON_S = 0.1
+#: what comes back for a request
+_ANSWERS = frozenset(
+    {
+        "SCRIPT_RET",
+        "PYTHON_RET",
+        "REMOTE_RET",
+        "SCRIPT_RREF_FETCH_RET",
+        "PYTHON_RREF_FETCH_RET",
+        "RREF_ACK",
+        "FORWARD_AUTOGRAD_RESP",
+        "BACKWARD_AUTOGRAD_RESP",
+        "CLEANUP_AUTOGRAD_CONTEXT_RESP",
+        "RUN_WITH_PROFILING_RESP",
+        "RREF_BACKWARD_RESP",
+        "EXCEPTION",
+    }
+)
+#: whose handlers may find that the pass, or its context, is over
+_MAY_COME_TOO_LATE = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ")
+
+
+@named("futures")
+def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """Each call ends once, and each request is handled once and answered; a handler's error is
+    the caller's error, and where there was none the caller sees none. No task dies of an error
+    that nobody handles. An error that a program plants reaches the trainer whose step it is in,
+    and names the worker it was raised on; and no other error does. Only gradients can come too
+    late to be handled: every other request that is waited for is, unless it is a planted error
+    that is its answer. Where a fault has hit something for good, what comes after may fail as
+    well, with an error that says what happened; a call ends without the outcome of its handler
+    only if that did not reach the caller. A connection that breaks ends all calls over it at once, and nothing
+    is sent again more often than it may be.
+    """
+    yield from _calls(run)
+    if faults_of(run):
+        yield from _lost_together(run)
+    for n in run.of(tracing.CALL_RETRIED):
+        _, type, attempt, _ = run.records[n][4]
+        most = RETRIES.get(type, 0)
+        if attempt > most:
+            what = f"{type} sent too often"
+            yield run.violation("futures", what, f"{most} times more", f"{attempt} times", n)
+    records = run.records
+    for n in [n for n in run.of(tracing.TASK_ENDED) if records[n][4][0] is not None]:
+        error = records[n][4][0]
+        if error != _KILLED:
+            yield run.violation("futures", "a task died", "no error left over", error, n)
+    yield from _step_errors(run)
+    yield from _handler_errors(run)
+
+
+def _handler_errors(run: Run) -> Iterator[Violation]:
+    if run.program is None or run.stuck or run.hangs:
+        return
+    records = run.records
+    failed = [n for n in run.of(tracing.HANDLER_ENDED) if records[n][4][3] is not None]
+    if not failed:
+        return
+    texts = [
+        planted(op.fault, trainer, number, index)
+        for trainer, number, step in run.program.steps
+        for index, op in enumerate(step.ops)
+        if op.fault is not None
+    ]
+    if any(step.asides for _, _, step in run.program.steps):
+        texts += asides.ERRORS
+    gave_up = {
+        (records[n][1], records[n][4][0])
+        for n in run.of(tracing.CALL_ENDED)
+        if records[n][4][2] == "timeout"
+    }
+    faults = faults_of(run)
+    for n in failed:
+        src, type, id, error = records[n][4]
+        if type in _MAY_COME_TOO_LATE or (src, id) in gave_up:
+            continue
+        if faults.hit(n) and (explained(error) or _ended_before(run, (src, id), n)):
+            continue
+        if not any(text in error for text in texts):
+            what = f"{type} could not be handled"
+            yield run.violation("futures", what, "an answer", error, n)
+
+
+def _calls(run: Run) -> Iterator[Violation]:
+    records = run.records
+    faults = faults_of(run)
+    started = {(records[n][1], records[n][4][0]): n for n in run.of(tracing.CALL_STARTED)}
+    ended: dict[tuple[int, int], int] = {}
+    for n in run.of(tracing.CALL_ENDED):
+        key = (records[n][1], records[n][4][0])
+        if key in ended:
+            yield run.violation("futures", "a call ended twice", "once", "again", ended[key], n)
+        elif key not in started:
+            yield run.violation("futures", "a call ended that was not made", "a call", "none", n)
+        ended[key] = n
+    handled = {(records[n][4][0], records[n][4][2]): n for n in run.of(tracing.HANDLER_STARTED)}
+    answered: dict[tuple[int, int], int] = {}
+    for n in run.of(tracing.HANDLER_ENDED):
+        src, _, id, error = records[n][4]
+        key = (src, id)
+        if key in answered:
+            what = "a request was answered twice"
+            yield run.violation("futures", what, "once", "again", answered[key], n)
+        answered[key] = n
+        end = ended.get(key)
+        if end is None:
+            continue
+        outcome = records[end][4][2]
+        if outcome != "timeout" and (outcome == "ok") != (error is None):
+            # That a connection broke may be told, or come to be noticed, after the answer came.
+            broken = outcome == "error" and bool(faults)
+            late = bool(faults.counts["corrupt"] or faults.gone) or key[0] in own_time(run)
+            if broken and (late or _unanswered(run, key, end)):
+                continue
+            expected = "ok" if error is None else f"the error {error!r}"
+            what = "an outcome did not reach the caller"
+            yield run.violation("futures", what, expected, outcome, n, end)
+    if run.stuck or run.crash is not None:
+        return
+    for key, n in started.items():
+        if key not in ended and not faults.gone_after(key[0], n):
+            yield run.violation("futures", "a call never ended", "an end", "none", n)
+    for key, n in handled.items():
+        if key not in answered and not faults.gone_after(records[n][1], n):
+            yield run.violation("futures", "a request was never answered", "an answer", "none", n)
+
+
+def _lost_together(run: Run) -> Iterator[Violation]:
+    records = run.records
+    faults = faults_of(run)
+    ended = {(records[n][1], records[n][4][0]): n for n in run.of(tracing.CALL_ENDED)}
+    began: dict[tuple[int, int], int] = {}
+    #: by caller and peer
+    calls: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for n in run.of(tracing.CALL_STARTED):
+        _, worker, _, _, values = records[n]
+        began[worker, values[0]] = n
+        calls.setdefault((worker, values[1]), []).append((worker, values[0]))
+    own = own_time(run)
+    told: set[tuple[int, int, float]] = set()
+    for call, end in ended.items():
+        time_s, worker, _, _, (_, peer, outcome) = records[end]
+        place = (worker, peer, time_s)
+        if outcome != "error" or place in told or call not in began:
+            continue
+        # One that fails as it is made found no connection; one that was answered, its answer.
+        if records[began[call]][0] == time_s or not _unanswered(run, call, end):
+            continue
+        told.add(place)
+        if worker in own or faults.gone_after(worker, end):
+            continue
+        for other in calls[worker, peer]:
+            over = ended.get(other)
+            if records[began[other]][0] < time_s and (
+                over is None or records[over][0] > time_s + _SOON_S
+            ):
+                what = "a call outlived its connection"
+                wanted = f"call {other[1]} to worker {peer} ends as call {call[1]} does"
+                seen = "it goes on" if over is None else f"it ended at {records[over][0]:.6f}"
+                yield run.violation("futures", what, wanted, seen, began[other], end)
+
+
+def _ended_before(run: Run, call: tuple[int, int], n: int) -> bool:
+    """Whether nobody waited for the answer to a call any more."""
+    ends: dict[tuple[int, int], int] | None = run.__dict__.get("_ends")
+    if ends is None:
+        records = run.records
+        ends = run.__dict__["_ends"] = {
+            (records[n][1], records[n][4][0]): n for n in run.of(tracing.CALL_ENDED)
+        }
+    return ends.get(call, n) < n
+
+
+def _unanswered(run: Run, call: tuple[int, int], end: int) -> bool:
+    """Whether no answer to a call came before it ended."""
+    answers: dict[tuple[int, int], int] | None = run.__dict__.get("_answers")
+    if answers is None:
+        answers = run.__dict__["_answers"] = {}
+        for n in reversed(run.of(tracing.MESSAGE_DELIVERED)):
+            dst, type, id = run.records[n][4][2:5]
+            if type in _ANSWERS:
+                answers[dst, id] = n
+    return answers.get(call, end) >= end
+
+
+def _step_errors(run: Run) -> Iterator[Violation]:
+    if run.program is None or run.expected is None or run.got is None:
+        return
+    faults = faults_of(run)
+    for trainer, number, step in run.program.steps:
+        got = run.got.steps.get((trainer, number))
+        expected = run.expected.steps[trainer, number]
+        predicted = run.forecast(trainer, number)
+        if got is None or not got.finished or predicted.unfed:
+            continue
+        where = f"trainers[{trainer}].steps[{number}]"
+        hit = faults.hit()
+        # After a retry the first error is that of the attempt that had faults.
+        again = expected.first_error is not None
+        if got.first_error is not None and not again and not (hit and explained(got.first_error)):
+            yield Violation("futures", "an error", f"{where}: no error", repr(got.first_error))
+        wanted = (expected.first_error, None) if again else (expected.error,)
+        seen = (got.first_error, got.error) if again else (got.error,)
+        for text, error in zip(wanted, seen, strict=True):
+            texts = predicted.errors if text is not None else []
+            if error is None:
+                if text is not None:
+                    yield Violation("futures", "an error was lost", f"{where}: {text!r}", "none")
+                continue
+            raised = next((each for each in texts if each in error), None)
+            if raised is None and hit and explained(error):
+                continue
+            if raised is None:
+                expectation = " or ".join(map(repr, texts)) if texts else "no error"
+                what = "an error" if not texts else "another error"
+                yield Violation("futures", what, f"{where}: {expectation}", repr(error))
+                continue
+            for index, op in enumerate(step.ops):
+                if op.fault is None or planted(op.fault, trainer, number, index) != raised:
+                    continue
+                if op.worker != run.program.trainers[trainer].worker and not _names(
+                    error, op.worker
+                ):
+                    expectation = f"{where}: worker {op.worker} named"
+                    what = "an error does not say where it comes from"
+                    yield Violation("futures", what, expectation, repr(error))
+
+
+def _names(error: str, worker: int) -> bool:
+    return f"WorkerInfo(id={worker}," in error or f"Error on Node {worker}:" in error
+
+
+PROPERTIES: tuple[Property, ...] = (FUTURES,)

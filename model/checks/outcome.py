@@ -1,0 +1,190 @@
+"""What a run came to: gradients and values, also after a retry, the end, and repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from torch import Tensor
+
+from squall.model.events.fault_effects import faults_of, indefinite
+from squall.model.events.passes import joint_passes
+from squall.model.events.run import Property, Run, Violation, named
+from squall.model.one_process.outcome import StepOutcome
+from squall.model.program.compare import Tolerance, compare, to_dense
+from squall.real import tracing
+
+
+@named("gradients")
+def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """After each backward pass, each leaf's accumulated gradient in its context is what
+    ``torch.autograd`` accumulates in one process: bit for bit in mode exact, whatever the order
+    of the sums, and within the tolerance of the dtype in mode float. So are the values that a
+    pass starts from, those that references give at the end, and the leaves after all optimizer
+    steps.
+    """
+    if run.program is None or run.expected is None or run.got is None:
+        return
+    for key, expected, got in _finished_steps(run):
+        if expected.first_error is None:
+            yield from _step(run, "gradients", key, expected, got)
+    if run.stuck or run.hangs:
+        return
+    yield from _seen_by_hooks(run)
+    unknown = indefinite(run)
+    for number, (value, other) in enumerate(zip(run.expected.leaves, run.got.leaves, strict=True)):
+        if number in unknown.leaves or number in unknown.lost:
+            continue
+        complaint = compare(other, value, tolerance=run.tolerance).complaint
+        if complaint is not None:
+            yield Violation(
+                "gradients",
+                "a leaf at the end",
+                f"that of one process: leaves[{number}]",
+                complaint,
+            )
+    for place, values in run.expected.kept.items():
+        others = run.got.kept.get(place)
+        if others is None:
+            if run.got.steps[place[:2]].error is None and not faults_of(run).hit():
+                yield Violation("gradients", "a kept reference", f"a value of {place}", "none")
+            continue
+        if place[:2] in unknown.steps:
+            continue
+        for value, other in zip(values, others, strict=True):
+            complaint = compare(other, value, tolerance=run.tolerance).complaint
+            if complaint is not None:
+                yield Violation("gradients", "a kept reference", f"the value of {place}", complaint)
+
+
+def _seen_by_hooks(run: Run) -> Iterator[Violation]:
+    """Sums, which no order changes, of integers; a failed pass may have called any hooks."""
+    assert run.program is not None and run.expected is not None and run.got is not None
+    if faults_of(run).hit():
+        return
+    steps = [*run.expected.steps.values(), *run.got.steps.values()]
+    if run.program.mode != "exact" or any(step.error or step.first_error for step in steps):
+        return
+    for number, total in run.expected.seen.items():
+        other = run.got.seen.get(number, 0.0)
+        if other != total:
+            what = "what hooks behind a leaf saw"
+            yield Violation("gradients", what, f"{total} in all for leaves[{number}]", str(other))
+    if run.got.retained != run.expected.retained:
+        what, total = "retained gradients", run.expected.retained
+        yield Violation("gradients", what, f"{total} in all", str(run.got.retained))
+
+
+def _released(run: Run, key: tuple[int, int], got: StepOutcome) -> set[int]:
+    """Leaves on workers that released the context of a step before its end, since its trainer's
+    process was ending by a fault: what they had of it went before anybody read it."""
+    program = run.program
+    if program is None or program.trainers[key[0]].worker not in faults_of(run).gone:
+        return set()
+    ends = [root.ended for root, _ in joint_passes(run) if root.context == got.context]
+    last = max(ends, default=-1)
+    workers = {
+        run.records[n][1]
+        for n in run.of(tracing.CONTEXT_RELEASED)
+        if run.records[n][4][0] == got.context and n < last
+    }
+    return {number for number, leaf in enumerate(program.leaves) if leaf.owner in workers}
+
+
+@named("retry")
+def RETRY(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """A step that failed and is done again in a fresh context comes to what it would have come
+    to had nothing failed: no gradient, count or graph of the failed attempt shows in it.
+    """
+    if run.program is None or run.expected is None:
+        return
+    if all(expected.first_error is None for expected in run.expected.steps.values()):
+        return
+    for key, expected, got in _finished_steps(run):
+        if expected.first_error is not None:
+            yield from _step(run, "retry", key, expected, got)
+
+
+def _finished_steps(run: Run) -> Iterator[tuple[tuple[int, int], StepOutcome, StepOutcome]]:
+    """The steps that end in both runs, and without error in that of one process."""
+    if run.program is None or run.expected is None or run.got is None:
+        return
+    unknown = indefinite(run)
+    for key, expected in run.expected.steps.items():
+        if key in unknown.steps:
+            continue
+        got = run.got.steps.get(key)
+        ended = got is not None and got.finished and got.error is None
+        if got is not None and ended and expected.error is None and not run.forecast(*key).unfed:
+            yield key, expected, got
+
+
+def _step(
+    run: Run,
+    property: str,
+    key: tuple[int, int],
+    expected: StepOutcome,
+    got: StepOutcome,
+) -> Iterator[Violation]:
+    where = f"trainers[{key[0]}].steps[{key[1]}]"
+    for op, value in expected.roots.items():
+        other = got.roots.get(op)
+        complaint = (
+            "none" if other is None else compare(other, value, tolerance=run.tolerance).complaint
+        )
+        if complaint is not None:
+            yield Violation(property, "the value of a root", f"{where}.ops[{op}]", complaint)
+    if len(got.passes) != len(expected.passes):
+        seen = str(len(got.passes))
+        yield Violation(property, "passes", f"{len(expected.passes)} in {where}", seen)
+    lost = indefinite(run).lost | _released(run, key, got)
+    for number, (grads, others) in enumerate(zip(expected.passes, got.passes, strict=False)):
+        for what, leaf, complaint in _gradients(grads, others, run.tolerance):
+            if leaf in lost:
+                continue
+            events = [
+                root.ended
+                for root, _ in joint_passes(run)
+                if root.context == got.context and root.ended >= 0
+            ]
+            yield run.violation(
+                property,
+                what,
+                f"that of one process for leaves[{leaf}] after pass {number} of {where}",
+                complaint,
+                *events[number : number + 1],
+            )
+
+
+def _gradients(
+    expected: Mapping[int, Tensor], got: Mapping[int, Tensor], tolerance: Tolerance
+) -> Iterator[tuple[str, int, str]]:
+    """What differs, for which leaf, and how. No gradient and zeros are the same: what reaches one
+    tensor of a message reaches the others as zeros."""
+    for leaf in sorted({**expected, **got}):
+        one, other = expected.get(leaf), got.get(leaf)
+        if one is not None and other is not None:
+            complaint = compare(other, one, tolerance=tolerance).complaint
+            if complaint is not None:
+                yield "a gradient", leaf, complaint
+            continue
+        only = one if one is not None else other
+        if only is not None and bool(to_dense(only).any()):
+            if other is None:
+                yield "a gradient is missing", leaf, "none"
+            else:
+                yield "a gradient too many", leaf, str(other.tolist())
+
+
+@named("determinism")
+def DETERMINISM(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """The same scenario, run again, has the same digest: the same events in the same order, at
+    the same virtual times.
+    """
+    for digest in run.digests[1:]:
+        if digest != run.digests[0]:
+            yield Violation("determinism", "the digest", run.digests[0], digest)
+    if run.divergence is not None:
+        yield Violation("determinism", "a run, again", "the same events", run.divergence)
+
+
+PROPERTIES: tuple[Property, ...] = (GRADIENTS, RETRY, DETERMINISM)

@@ -1,0 +1,155 @@
+"""Every run ends, but for the passes that cannot, which are foretold and explained."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from squall.model.events.fault_effects import explained, faults_of, slow_calls
+from squall.model.events.hangs import Foretold, foretell, too_late
+from squall.model.events.run import Property, Run, Violation, named
+from squall.model.one_process.outcome import StepOutcome
+from squall.real import tracing
+
+#: virtual seconds that a run without faults may take at the very most: with a hang, which calls
+#: wait for until they time out, and without one
+LONGEST_HANG_S, LONGEST_S = 600.0, 30.0
+#: what one aside may add to that
+LONGEST_ASIDE_S = 10.0
+#: what faults may add: clean-ups are tried for more than an hour, and each try may time out
+LONGEST_FAULTY_S = 20_000.0
+#: what the error of a step says that gave up waiting for a pass
+_GAVE_UP = ("RPC ran for more than set timeout", "was released while worker")
+
+
+@named("progress")
+def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """A run ends in bounded virtual time, with nobody waiting and no error of its own. One hang
+    is documented: a pass waits for every send function of its context on every worker that takes
+    part, so one that the roots do not lead to holds it for ever. That is foretold, from the
+    program and from the joint graph of the workers alike, and happens exactly then.
+    """
+    if run.crash is not None:
+        if explained(run.crash) and slow_calls(run):
+            return  # the group could not even be formed
+        yield Violation("progress", "the run broke off", "an end", run.crash)
+        return
+    longest_s = LONGEST_HANG_S if run.program is None or run.hangs else LONGEST_S
+    if run.program is not None:
+        longest_s += LONGEST_ASIDE_S * sum(len(step.asides) for _, _, step in run.program.steps)
+    if faults_of(run) or run.recovery is not None:
+        longest_s += LONGEST_FAULTY_S
+        if run.ended_s > longest_s:
+            longest_s += _longest_under_way_s(run) + _last_fault_s(run)
+    if run.ended_s > longest_s:
+        yield Violation("progress", "virtual time", f"at most {longest_s} s", f"{run.ended_s} s")
+    # Where every pass is to end, those that did have been fed: ``execution`` checks it.
+    foretold = foretell(run, ended=run.hangs or run.program is None)
+    for each in foretold:
+        yield from _pass(run, each)
+    if run.program is None or run.got is None:
+        if run.stuck and not any(each.unfed for each in foretold):
+            yield Violation("progress", "a deadlock", "nobody waits", "; ".join(run.waits))
+        return
+    stopped = False
+    faults = faults_of(run)
+    for trainer, number, _ in run.program.steps:
+        got = run.got.steps.get((trainer, number), StepOutcome())
+        expected = [(sent.src, sent.dst) for sent in run.forecast(trainer, number).unfed]
+        where = f"trainers[{trainer}].steps[{number}]"
+        if expected:
+            stopped = True
+            left = Counter(expected)
+            left.subtract(too_late(run, got.context))
+            certain = [pair for pair, times in left.items() for _ in range(times)]
+            yield from _hang(run, where, got, certain, foretold)
+            if certain and got.finished and not (got.error and _gave_up(got.error)):
+                yield Violation(
+                    "progress",
+                    "a pass ended that cannot",
+                    f"{where} to hang",
+                    got.error or "an end",
+                )
+        elif got.finished and got.error is not None and _gave_up(got.error):
+            if faults.hit() and explained(got.error):
+                continue
+            yield Violation("progress", "a step gave up waiting", f"{where}: an end", got.error)
+        elif not got.finished and not stopped and not _excused(run, trainer):
+            waits = "; ".join(run.waits) or "it did not start"
+            yield Violation("progress", "a deadlock", f"{where} ends", waits)
+    if run.stuck and not stopped:
+        yield Violation("progress", "a deadlock", "nobody waits", "; ".join(run.waits))
+
+
+def _hang(
+    run: Run,
+    where: str,
+    got: StepOutcome,
+    expected: list[tuple[int, int]],
+    foretold: list[Foretold],
+) -> Iterator[Violation]:
+    """Whether what a step waits for by the program is what it waits for by the joint graph."""
+    mine = [each for each in foretold if each.unfed and each.root.context == got.context]
+    if not expected:
+        return
+    if not mine:
+        what = "a hang that the joint graph does not foretell"
+        yield Violation("progress", what, f"{where}: unfed sends {expected}", "none")
+        return
+    seen = mine[0]
+    # A worker that waits may keep others from taking part: then more is unfed than by itself.
+    workers = seen.workers
+    missing = Counter(pair for pair in expected if pair[0] in workers)
+    missing.subtract((unfed.worker, unfed.to) for unfed in seen.unfed)
+    if any(count > 0 for count in missing.values()):
+        yield run.violation(
+            "progress",
+            "what a pass waits for",
+            f"{where}: sends {expected}",
+            "; ".join(map(str, seen.unfed)),
+            seen.root.computed,
+        )
+
+
+def _pass(run: Run, foretold: Foretold) -> Iterator[Violation]:
+    root, unfed = foretold.root, foretold.unfed
+    if unfed and root.ok:
+        yield run.violation(
+            "progress",
+            "a pass ended that cannot",
+            f"a hang: {unfed[0]}",
+            "an end",
+            root.computed,
+            root.ended,
+        )
+    elif not unfed and root.ended < 0 and not faults_of(run).gone_after(root.worker, root.started):
+        yield run.violation("progress", "a pass never ended", "an end", "none", root.started)
+
+
+def _longest_under_way_s(run: Run) -> float:
+    """How long a message was on its way at most; several spikes of a link multiply."""
+    delivered = run.of(tracing.MESSAGE_DELIVERED)
+    return max((run.records[n][4][5] for n in delivered), default=0.0)
+
+
+def _last_fault_s(run: Run) -> float:
+    """When the last thing went wrong, or all was healed."""
+    events = run.of(tracing.FAULT_INJECTED, tracing.FAULTS_HEALED)
+    return run.records[events[-1]][0] if events else 0.0
+
+
+def _excused(run: Run, trainer: int) -> bool:
+    """Whether a trainer did not come to its steps: its worker ended, or it could not begin."""
+    assert run.program is not None and run.got is not None
+    faults = faults_of(run)
+    error = run.got.broken.get(trainer)
+    if error is not None:
+        return faults.hit() and explained(error)
+    return run.program.trainers[trainer].worker in faults.gone
+
+
+def _gave_up(error: str) -> bool:
+    return any(text in error for text in _GAVE_UP)
+
+
+PROPERTIES: tuple[Property, ...] = (PROGRESS,)

@@ -1,0 +1,192 @@
+"""RRefs and contexts: nothing is freed too early, and nothing is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from squall.model.checks.exceptions import Excuses, excuse_of_context
+from squall.model.events.fault_effects import faults_of
+from squall.model.events.rref import FETCHES_DISAGREE, RREF_TYPES, Protocol
+from squall.model.events.run import Property, Run, Violation, named
+from squall.real import tracing
+
+_NONE: Mapping[int, int] = MappingProxyType({})
+
+
+@named("rrefs")
+def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """No value is freed while a live fork of it exists anywhere: used by a worker, or in a
+    message that may still arrive. Each fork is registered once and deleted once, by its one user;
+    a user is kept until its owner knows it and all its children; a function runs once its RRef
+    arguments are confirmed; a value is set once, and all who fetch it get the same. When nothing
+    is under way and nobody holds a reference, owners, forks, pending users, pending children and
+    pending owners are gone. Told by a state machine written from the protocol. After faults that
+    the protocol does not make good, what model/checks/exceptions.py names may be left; and the tables
+    hold what the state machine says, in any case.
+    """
+    records = run.records
+    protocol = Protocol()
+    faults = faults_of(run)
+    counted = run.of(tracing.TABLES_COUNTED)
+    quiet = counted[0] if counted else len(records)
+    take = protocol.take
+    faulty = bool(faults)
+    for n in _events(run):
+        if n > quiet:
+            break
+        _, worker, task, type, values = records[n]
+        if faulty:
+            if worker in protocol.gone and type is not tracing.FAULT_INJECTED:
+                continue
+            protocol.now = n
+        for breach in take(worker, task, type, values):
+            if breach.what == FETCHES_DISAGREE and faults.hit(n):
+                continue  # one that came after its user had given it up: nobody sees the answer
+            if worker in protocol.leaving:
+                continue  # its tables may be cleared already
+            yield run.violation("rrefs", breach.what, breach.expected, breach.seen, n)
+    if run.stuck or run.crash is not None:
+        return
+    if not faults.hit():
+        for breach in protocol.left():
+            yield run.violation("rrefs", breach.what, breach.expected, breach.seen, *counted[:1])
+        yield from _counted(run, "rrefs", range(6))
+        return
+    excuses = Excuses(run, faults, protocol)
+    for breach in protocol.left():
+        if breach.about is None or excuses.of(breach.about) is None:
+            yield run.violation("rrefs", breach.what, breach.expected, breach.seen, *counted[:1])
+    run.excuses = tuple(excuses.used)
+    for n in counted:
+        _, worker, _, _, values = records[n]
+        if worker in protocol.gone or worker in protocol.leaving:
+            continue
+        for name, expected, seen in zip(
+            tracing.TABLES_COUNTED.fields, protocol.count(worker), values, strict=False
+        ):
+            if expected != seen:
+                what = f"{name.replace('_', ' ')} in the tables at the end"
+                yield run.violation("rrefs", what, expected, seen, n)
+
+
+def _events(run: Run) -> list[int]:
+    """What the state machine is to read: of requests, only what is about those that bring users."""
+    records = run.records
+    pending = {records[n][2] for n in run.of(tracing.USER_PENDING)}
+    brought = {
+        (records[n][1], *records[n][4])
+        for n in run.of(tracing.HANDLER_STARTED)
+        if records[n][2] in pending
+    }
+    if not brought:
+        return run.of(*RREF_TYPES)
+    read = [
+        n
+        for n in run.of(tracing.HANDLER_STARTED, tracing.HANDLER_ENDED)
+        if (records[n][1], *records[n][4][:3]) in brought
+    ]
+    begun = [n for n in run.of(tracing.UDF_STARTED) if records[n][2] in pending]
+    return sorted([*run.of(*RREF_TYPES, tracing.HANDLER_RESUMED), *read, *begun])
+
+
+@named("contexts")
+def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """A context is made at most once on a worker and never comes back to life: nothing is
+    recorded in it or sent for it after its release there. Once nothing is under way, every worker has released
+    every context it had, and every backward pass that began has ended. After faults,
+    model/checks/exceptions.py names what may be left.
+    """
+    live: dict[tuple[int, int], int] = {}
+    released: dict[tuple[int, int], int] = {}
+    records = run.records
+    faults = faults_of(run)
+    # Whoever is left behind is told at the end, when its peers leave.
+    quiet = next(iter(run.of(tracing.TABLES_COUNTED)), len(records)) if faults else len(records)
+    for n in run.of(
+        tracing.CONTEXT_CREATED,
+        tracing.CONTEXT_RELEASED,
+        tracing.SEND_ATTACHED,
+        tracing.RECV_ATTACHED,
+        tracing.GRADIENTS_SENT,
+        *((tracing.FAULT_INJECTED,) if faults else ()),
+    ):
+        if n > quiet:
+            break
+        _, worker, _, type, values = records[n]
+        if type is tracing.FAULT_INJECTED:
+            if values[0] == "crash":  # what the process had is gone, and what it knew
+                for table in (live, released):
+                    for key in [key for key in table if key[0] == values[2]]:
+                        del table[key]
+            continue
+        key = (worker, values[0])
+        if type is tracing.CONTEXT_RELEASED:
+            if live.pop(key, None) is None:
+                yield run.violation(
+                    "contexts", "released what is not there", "a context", "none", n
+                )
+            released[key] = n
+            continue
+        if key in released:
+            what = f"{type.name} after the release"
+            yield run.violation("contexts", what, "nothing more", type.name, released[key], n)
+        elif type is tracing.CONTEXT_CREATED:
+            if key in live:
+                yield run.violation("contexts", "made twice", "one", "another", live[key], n)
+            live[key] = n
+        elif key not in live:
+            yield run.violation("contexts", f"{type.name} without a context", "one", "none", n)
+    if run.stuck or run.crash is not None:
+        return
+    #: by worker: contexts that may be left
+    excused: Counter[int] = Counter()
+    for (worker, context), n in live.items():
+        if faults.gone_after(worker, n):
+            continue
+        excuse = excuse_of_context(run, worker, context) if faults.hit() else None
+        if excuse is not None:
+            excused[worker] += 1
+            run.excuses += (excuse.name,)
+            continue
+        yield run.violation(
+            "contexts",
+            "a context was left",
+            f"context {context} released on worker {worker}",
+            "it is there",
+            n,
+        )
+    running: dict[tuple[int, int], int] = {}
+    for n in run.of(tracing.PASS_STARTED, tracing.PASS_ENDED):
+        _, worker, _, type, values = records[n]
+        if type is tracing.PASS_STARTED:
+            running[worker, values[0]] = n
+        else:
+            running.pop((worker, values[0]), None)
+    for (worker, context), n in running.items():
+        if faults.gone_after(worker, n):
+            continue
+        seen = f"that of context {context} runs"
+        yield run.violation("contexts", "a pass was left", "all passes ended", seen, n)
+    yield from _counted(run, "contexts", range(6, 7), excused)
+    yield from _counted(run, "contexts", range(7, 8))
+
+
+def _counted(
+    run: Run, property: str, fields: range, excused: Mapping[int, int] = _NONE
+) -> Iterator[Violation]:
+    """What is in the tables themselves, whatever the other events said. ``excused``: by worker,
+    how many may be left."""
+    for n in run.of(tracing.TABLES_COUNTED):
+        _, worker, _, _, counted = run.records[n]
+        if not any(counted):
+            continue
+        for field in fields:
+            left = counted[field]
+            if left > excused.get(worker, 0):
+                name = tracing.TABLES_COUNTED.fields[field].replace("_", " ")
+                yield run.violation(property, f"{name} in the tables at the end", 0, left, n)
+
+
+PROPERTIES: tuple[Property, ...] = (RREFS, CONTEXTS)

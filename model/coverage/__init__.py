@@ -1,0 +1,1 @@
+"""What a campaign should have reached: features of programs, rare situations of runs."""

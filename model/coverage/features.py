@@ -1,0 +1,161 @@
+"""What a program has in it: how often each feature occurs.
+
+``squall fuzz --stats`` adds these up over a campaign. A feature that a large campaign never
+reaches is a defect of the generator.
+"""
+
+from __future__ import annotations
+
+from squall.model.coverage.feature_rules import (
+    CUSTOM,
+    SEVERAL,
+    VIEWS,
+    Feature,
+    any_op,
+    any_use,
+    aside,
+    at_once,
+    broadcasts,
+    call,
+    calls_back,
+    chains,
+    depth,
+    diamonds,
+    dtype,
+    early,
+    fan_in,
+    fan_out,
+    fault,
+    fetched,
+    forked,
+    grad,
+    hook,
+    keep,
+    kind,
+    leaf_hook,
+    left_out,
+    mixed_message,
+    passes,
+    reuse,
+    self_calls,
+    sent_in_several,
+    sent_twice_in_one,
+    shared_leaves,
+    shared_subexpression,
+    sparse_and_dense,
+    unfed,
+    where,
+)
+from squall.model.program.program import Program
+from squall.model.program.stories import KINDS as ASIDES
+
+
+def features(program: Program) -> dict[str, int]:
+    """How often each feature occurs in the program; 0 where it does not."""
+    return {name: int(count(program)) for name, count in FEATURES.items()}
+
+
+#: by name
+FEATURES: dict[str, Feature] = {
+    "1 worker": lambda p: p.workers == 1,
+    "2-4 workers": lambda p: 2 <= p.workers <= 4,
+    "5-8 workers": lambda p: 5 <= p.workers <= 8,
+    "1 trainer": lambda p: len(p.trainers) == 1,
+    "2-4 trainers": lambda p: 2 <= len(p.trainers) <= 4,
+    "several steps": lambda p: sum(len(t.steps) > 1 for t in p.trainers),
+    "overlapping steps": lambda p: sum(t.overlap for t in p.trainers),
+    "mode exact": lambda p: p.mode == "exact",
+    "mode float": lambda p: p.mode == "float",
+    # calls
+    "rpc_sync": call("sync"),
+    "rpc_async": call("async"),
+    "remote": call("remote", "helper_remote"),
+    "to_here": any_use(fetched),
+    "async_execution": call("async_execution"),
+    "RRef.rpc_sync": call("helper_sync"),
+    "RRef.rpc_async": call("helper_async"),
+    "RRef.remote": call("helper_remote"),
+    "builtin operator": any_op(lambda op: op.builtin),
+    "nested to depth 2": depth(2),
+    "nested to depth 3": depth(3),
+    "nested to depth 4": depth(4),
+    "relay that computes": any_op(lambda op: bool(op.via) and op.relay != "pass"),
+    "call to self": self_calls,
+    "call back to the caller": calls_back,
+    "tensor twice in one message": sent_twice_in_one,
+    "tensor in several messages": sent_in_several,
+    # references
+    "RRef to user": forked(False, False),
+    "RRef to its owner": forked(False, True),
+    "RRef from its owner": forked(True, False),
+    "RRef returned by its owner": any_op(lambda op: op.call == "rref"),
+    "RRef returned by a user": any_op(lambda op: op.call == "remote" and bool(op.via)),
+    "RRef passed before its value": any_use(early),
+    "RRef kept past the step": keep("program"),
+    "RRef kept by another worker": any_use(lambda p, use: use.input.how == "kept_rref"),
+    "RRef dropped at once": keep("now"),
+    "RRef dropped after its last use": keep("use"),
+    "parameters on several owners": lambda p: (
+        len({x.owner for x in p.leaves if x.requires_grad}) > 1
+    ),
+    "RRef.backward": where("rref"),
+    # graphs
+    "chain across workers": chains,
+    "diamond across workers": diamonds,
+    "fan-out across workers": fan_out,
+    "fan-in across workers": fan_in,
+    "reuse": reuse,
+    "shared sub-expression across workers": shared_subexpression,
+    "input without grad": any_use(
+        lambda p, use: use.is_leaf and not p.leaves[use.number].requires_grad
+    ),
+    "message with and without grad": mixed_message,
+    "some outputs unused": left_out,
+    "unfed send function": unfed,
+    "outputs with and without grad": kind("mixed"),
+    "detach": kind("detach"),
+    "no_grad on the callee": grad("off"),
+    "no_grad on the caller": grad("off_at_caller"),
+    "several outputs": any_op(lambda op: op.kind in SEVERAL),
+    "view": any_op(lambda op: op.kind in VIEWS),
+    "in-place": kind("in_place"),
+    "broadcasting": broadcasts,
+    "custom Function": any_op(lambda op: op.kind in CUSTOM),
+    "custom Function with several outputs": kind("custom_two"),
+    "undefined gradient": kind("custom_half"),
+    "input handed back": kind("pass"),
+    "float32": dtype("float32"),
+    "float64": dtype("float64"),
+    "bfloat16": dtype("bfloat16"),
+    "complex64": dtype("complex64"),
+    "cast": kind("cast"),
+    "sparse gradient": kind("embedding"),
+    "sparse gradient of another worker's table": any_use(
+        lambda p, use: use.op.kind == "embedding" and p.leaves[use.number].owner != use.op.worker
+    ),
+    "sparse and dense gradient": sparse_and_dense,
+    "zero-size tensor": lambda p: sum(0 in leaf.shape for leaf in p.leaves),
+    "scalar": lambda p: sum(leaf.shape == () for leaf in p.leaves),
+    "parameter of several trainers": shared_leaves,
+    # backward
+    "several roots": lambda p: sum(len(b.roots) > 1 for _, _, s in p.steps for b in s.backwards),
+    "several backwards": passes,
+    "retain_graph": lambda p: sum(b.retain_graph for _, _, s in p.steps for b in s.backwards),
+    "backwards in several contexts at once": at_once,
+    "backward in a function": where("udf"),
+    "error in a function": fault("udf"),
+    "error in Function.backward": fault("backward"),
+    "error in a hook": fault("hook"),
+    "retry": lambda p: sum(step.retry for _, _, step in p.steps),
+    "tensor hook": hook("double", "increment", "look"),
+    "hook that counts its calls": hook("increment"),
+    "hooks of a node": hook("node_pre", "node_post"),
+    "retain_grad": hook("retain_grad"),
+    "tensor hook of a leaf": leaf_hook("double", "increment", "look"),
+    "hooks of AccumulateGrad": leaf_hook("accumulate_pre", "accumulate_post"),
+    "post-accumulate hook": leaf_hook("post_accumulate"),
+    "optimizer step": lambda p: sum(step.optimize for _, _, step in p.steps),
+    # beside the computation
+    "all workers exchange objects": lambda p: p.gathers,
+    **{f"aside: {kind}": aside(kind) for kind in ASIDES},
+}

@@ -1,0 +1,277 @@
+"""What faults did to a run, as its events tell it.
+
+A run in which nothing was lost for good is held to everything, whatever was late, doubled, out
+of order, or lost and sent again. Where something was, its effects are *indefinite*: a call that
+timed out may have happened. So each check asks here, at some event, whether anything has been
+hit by then, and only if so accepts an error in the place of a result. It never accepts a wrong
+result.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections import Counter
+
+from squall.model.events.run import Run
+from squall.real import tracing
+
+#: what is sent again: how many times more
+RETRIES = {
+    "RREF_USER_DELETE": 5,
+    "RREF_FORK_REQUEST": 5,
+    "RREF_CHILD_ACCEPT": 5,
+    "CLEANUP_AUTOGRAD_CONTEXT_REQ": 20,
+}
+#: faults that end a worker, or what it is doing
+_HARD = frozenset({"crash", "shutdown", "allocation", "raise"})
+#: those after which a worker's own time is not that of the others
+_OWN_TIME = frozenset({"pause", "slow_cpu", "clock_skew"})
+#: those after which a worker's memory is gone
+_GONE = frozenset({"crash", "shutdown"})
+
+#: those that nobody notices
+_HARMLESS = frozenset({"duplicate", "fifo", "garbage", "slow_start"})
+#: those that lose a message
+_LOSSES = frozenset({"drop", "loss", "fail"})
+_ACKNOWLEDGEMENTS = frozenset({"RREF_ACK", "CLEANUP_AUTOGRAD_CONTEXT_RESP"})
+#: so many losses are made good in so many seconds, even if they are all of one message
+_MOST_LOSSES, _LONG_S = 4, 10.0
+#: seconds that are none
+_INSTANT_S = 1e-6
+
+#: what errors say that come of faults: each is the text of one place in ``real/``, which says
+#: what happened
+EXPLAINED = re.compile(
+    "|".join(
+        (
+            r"RPC ran for more than set timeout",
+            r"The RPC has not succeeded after the specified number of max retries",
+            r"RRef creation via rpc\.remote\(\) timed out",
+            r"worker \d+ is not connected",
+            r"worker \d+, which owned the value of .*, has ended",
+            r"the connection (to|between) workers? \d+",
+            r"connection reset by peer",
+            r"no route from worker \d+",
+            r"RPC agent is shutting down",
+            r"RPC has been shut down on the owner of the RRef",
+            r"RPC is no longer running on this node",
+            r"RPC is not running",
+            r"Current RPC agent is not set",
+            r"RPC has not been initialized",
+            r"Could not find autograd context with id",
+            r"Couldn't find autograd context data",
+            r"Could not find send function for autograd message id",
+            r"these gradients belong to is over on worker",
+            r"was released while worker",
+            r"Autograd context no longer valid",
+            r"a later backward pass has begun",
+            r"injected",
+        )
+    )
+)
+
+
+class Faults:
+    """The faults of a run. Numbers are those of events.
+
+    Does not refer to the run, which refers to this: a cycle would keep all its events until
+    somebody looks for garbage.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.injected = run.of(tracing.FAULT_INJECTED)
+        #: how often each kind was injected
+        self.counts: Counter[str] = Counter(run.records[n][4][0] for n in self.injected)
+        #: by worker: when its process, or RPC on it, ended
+        self.gone: dict[int, list[int]] = {}
+        #: by worker: when a new process began
+        self.back: dict[int, list[int]] = {}
+        hard: list[int] = []
+        for n in self.injected:
+            kind, _, worker = run.records[n][4][:3]
+            if kind in _GONE:
+                # A shutdown takes its time, so all that the worker does is before its end.
+                end = len(run.records) if kind == "shutdown" else n
+                self.gone.setdefault(worker, []).append(end)
+            elif kind == "restart":
+                self.back.setdefault(worker, []).append(n)
+            if kind in _HARD:
+                hard.append(n)
+        if self.injected and not self._light(run):
+            hard += _failed_calls(run)
+            hard += _exhausted(run)
+        elif run.recovery is not None:
+            hard += slow_calls(run)
+        #: when something was hit that nothing made good, in order
+        self.hard = sorted(hard)
+        #: by the number of a copy of a message: the event that says it was lost
+        self.dropped: dict[int, int] = {
+            run.records[n][4][0]: n for n in run.of(tracing.MESSAGE_DROPPED)
+        }
+
+    def __bool__(self) -> bool:
+        """Whether there were any."""
+        return bool(self.injected)
+
+    def hit(self, n: int | None = None) -> bool:
+        """Whether, before event ``n`` (None: ever), something was hit that nothing made good."""
+        return bool(self.hard) and (n is None or self.hard[0] < n)
+
+    def gone_after(self, worker: int, n: int) -> bool:
+        """Whether the worker's process, as it was at event ``n``, ended later."""
+        gone = self.gone.get(worker, [])
+        return bisect_left(gone, n) < len(gone)
+
+    def _light(self, run: Run) -> bool:
+        """Whether all that happened is made good long before any call times out: copies, order,
+        garbage, and a few losses of what is sent again after a second or two."""
+        records = run.records
+        losses = 0
+        for n in self.injected:
+            kind, _, _, _, _, type = records[n][4][:6]
+            if kind in _LOSSES and (type in RETRIES or type in _ACKNOWLEDGEMENTS):
+                losses += 1
+            elif kind not in _HARMLESS:
+                return False
+        timeouts = (records[n][4][3] for n in run.of(tracing.CALL_STARTED))
+        shortest_s = min((timeout_s for timeout_s in timeouts if timeout_s), default=0.0)
+        return losses <= _MOST_LOSSES and shortest_s >= _LONG_S
+
+
+def _failed_calls(run: Run) -> list[int]:
+    """Calls that are not sent again and that ended without the answer of their handler."""
+    records = run.records
+    types: dict[tuple[int, int], str] = {}
+    for n in run.of(tracing.CALL_STARTED):
+        types[records[n][1], records[n][4][0]] = records[n][4][2]
+    failed = [
+        n
+        for n in run.of(tracing.CALL_ENDED)
+        if records[n][4][2] != "ok" and types.get((records[n][1], records[n][4][0])) not in RETRIES
+    ]
+    if not failed:
+        return []
+    refused = {
+        (records[n][4][0], records[n][4][2]): n
+        for n in run.of(tracing.HANDLER_ENDED)
+        if records[n][4][3] is not None
+    }
+    return [
+        n
+        for n in failed
+        if records[n][4][2] == "timeout" or refused.get((records[n][1], records[n][4][0]), n) >= n
+    ]
+
+
+def slow_calls(run: Run) -> list[int]:
+    """Calls that timed out because of nothing but the network: all the time some message was on
+    its way, so that nobody waited for anything else."""
+    records = run.records
+    ended = [n for n in run.of(tracing.CALL_ENDED) if records[n][4][2] == "timeout"]
+    if not ended:
+        return []
+    started = {(records[n][1], records[n][4][0]): n for n in run.of(tracing.CALL_STARTED)}
+    there_s = {
+        records[n][4][0]: records[n][0]
+        for n in run.of(tracing.MESSAGE_DELIVERED, tracing.MESSAGE_DROPPED)
+    }
+    under_way = [
+        (records[n][0], there_s.get(records[n][4][0], math.inf))
+        for n in run.of(tracing.MESSAGE_SENT)
+    ]
+    found = []
+    for n in ended:
+        began = started.get((records[n][1], records[n][4][0]))
+        if began is None:
+            continue
+        covered_s, until_s = records[began][0], records[n][0]
+        for sent_s, over_s in under_way:  # in the order of sending
+            if covered_s >= until_s - _INSTANT_S or sent_s > covered_s + _INSTANT_S:
+                break
+            covered_s = max(covered_s, over_s)
+        if covered_s >= until_s - _INSTANT_S:
+            found.append(n)
+    return found
+
+
+def _exhausted(run: Run) -> list[int]:
+    """The last tries of what is sent again: if they fail, nobody tries any more."""
+    records = run.records
+    return [
+        n
+        for n in run.of(tracing.CALL_RETRIED)
+        if records[n][4][2] >= RETRIES.get(records[n][4][1], 0)
+    ]
+
+
+class Indefinite:
+    """What nobody can tell after faults, from the one program and what came of it.
+
+    An optimizer's step that failed may have been taken, on each of its leaves or on none: so the
+    values of these leaves are unknown from there on. A leaf on a worker whose process ended is
+    what it was at the start, or gone; its gradients went with the process.
+    """
+
+    def __init__(self, run: Run) -> None:
+        assert run.program is not None and run.expected is not None and run.got is not None
+        program, faults = run.program, faults_of(run)
+        #: leaves whose workers ended
+        self.lost = {
+            number for number, leaf in enumerate(program.leaves) if leaf.owner in faults.gone
+        }
+        #: leaves whose values are unknown at the end
+        self.leaves: set[int] = set()
+        #: steps (trainer, number) whose leaves were unknown when they began
+        self.steps: set[tuple[int, int]] = set()
+        if not faults.hit():
+            return
+        for number, trainer in enumerate(program.trainers):
+            if trainer.optimizer is None:
+                continue
+            unknown = bool(self.lost.intersection(trainer.optimizer.leaves))
+            for at, step in enumerate(trainer.steps):
+                if unknown:
+                    self.steps.add((number, at))
+                got, expected = run.got.steps.get((number, at)), run.expected.steps[number, at]
+                ended = got is not None and got.finished
+                first = got.first_error if got is not None else None
+                again = first is not None and expected.first_error is None
+                if step.optimize and again:  # the first attempt may have come as far as that
+                    self.steps.add((number, at))
+                if step.optimize and (not ended or again or (got and got.error != expected.error)):
+                    unknown = True
+            if unknown:
+                self.leaves.update(trainer.optimizer.leaves)
+
+
+def indefinite(run: Run) -> Indefinite:
+    """What nobody can tell of a run, found once."""
+    known: Indefinite | None = run.__dict__.get("_indefinite")
+    if known is None:
+        known = run.__dict__["_indefinite"] = Indefinite(run)
+    return known
+
+
+def faults_of(run: Run) -> Faults:
+    """The faults of a run, found once."""
+    known: Faults | None = run.__dict__.get("_faults")
+    if known is None:
+        known = run.__dict__["_faults"] = Faults(run)
+    return known
+
+
+def own_time(run: Run) -> set[int]:
+    """The workers that stood still, were slow, or have a clock of their own."""
+    found: set[int] = set()
+    for n in run.of(tracing.FAULT_INJECTED):
+        kind, _, worker = run.records[n][4][:3]
+        if kind in _OWN_TIME:
+            found.add(worker)
+    return found
+
+
+def explained(error: str) -> bool:
+    """Whether the text of an error says which fault it came of."""
+    return EXPLAINED.search(error) is not None

@@ -1,0 +1,127 @@
+"""Passes that cannot end, foretold from the joint graph of the workers.
+
+In FAST mode a pass waits for gradients of every send function of its context on every worker
+that takes part. One whose recv function the roots do not lead to gets none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from squall.model.events.passes import Part, joint_passes, passes_of
+from squall.model.events.run import Run
+from squall.real import tracing
+
+_FORWARD = "FORWARD_AUTOGRAD_REQ"
+
+
+class Unfed(NamedTuple):
+    """A send function that a pass never gives gradients to: on ``worker``, for a message that
+    went to ``to``."""
+
+    worker: int
+    to: int
+    message: int
+
+    def __str__(self) -> str:
+        return (
+            f"worker {self.worker} waits for gradients of what it sent to worker {self.to} in "
+            f"autograd message {self.message}, but nothing that the roots depend on uses it"
+        )
+
+
+class Foretold(NamedTuple):
+    """One pass: its root's part, and what it waits for without end."""
+
+    root: Part
+    #: the workers that took part
+    workers: list[int]
+    unfed: list[Unfed]
+
+
+def foretell(run: Run, *, ended: bool = True) -> list[Foretold]:
+    """What each pass of the run comes to. ``ended`` False leaves out those that have succeeded."""
+    return [
+        Foretold(root, list(parts), _unfed(root, parts))
+        for root, parts in joint_passes(run)
+        if root.computed >= 0 and (ended or not root.ok)
+    ]
+
+
+def too_late(run: Run, context: int) -> Counter[tuple[int, int]]:
+    """(worker, to) of the send functions that no pass of ``context`` counts.
+
+    A call that nobody waited for may still send when its worker takes part in a pass already, or
+    come when the context is released there, and then nothing of its answer is recorded.
+    """
+    counted = {
+        (part.worker, message)
+        for part in passes_of(run).of_context(context)
+        for message in part.sends
+    }
+    late: Counter[tuple[int, int]] = Counter()
+    for n in run.of(tracing.SEND_ATTACHED):
+        _, worker, _, _, (of, message, to, _) = run.records[n]
+        if of == context and (worker, message) not in counted:
+            late[worker, to] += 1
+    requests = {
+        (values[2], values[1], values[4])
+        for values in (run.records[n][4] for n in run.of(tracing.MESSAGE_SENT))
+        if values[3] == _FORWARD and values[6][0] == context
+    }
+    released: set[int] = set()
+    for n in run.of(tracing.CONTEXT_RELEASED, tracing.HANDLER_STARTED):
+        _, worker, _, type, values = run.records[n]
+        if type is tracing.HANDLER_STARTED:
+            src, of_type, id = values
+            if of_type == _FORWARD and worker in released and (worker, src, id) in requests:
+                late[worker, src] += 1
+        elif values[0] == context:
+            released.add(worker)
+    return late
+
+
+def explain(run: Run) -> list[str]:
+    """Why the run hangs, a line for each send function that is waited for: the worker, what was
+    sent, and that nothing uses it. Empty if every pass ends."""
+    lines = []
+    for foretold in foretell(run, ended=False):
+        if foretold.root.ended < 0 or foretold.unfed:
+            lines += [_line(run, foretold.root.context, unfed) for unfed in foretold.unfed]
+    return lines
+
+
+def _line(run: Run, context: int, unfed: Unfed) -> str:
+    for key, outcome in run.got.steps.items() if run.got is not None else ():
+        if outcome.context == context:
+            for sent in run.forecast(*key).unfed:
+                if (sent.src, sent.dst) == (unfed.worker, unfed.to):
+                    where = f"trainers[{key[0]}].steps[{key[1]}]"
+                    return f"{unfed}; in {where} this may be the {sent}"
+    return str(unfed)
+
+
+def _unfed(root: Part, parts: dict[int, Part]) -> list[Unfed]:
+    sends = {
+        message: (worker, number)
+        for worker, part in parts.items()
+        for message, number in part.graph.sends.items()
+    }
+    reached: dict[tuple[int, int], None] = {(root.worker, 0): None}
+    queue = list(reached)
+    for worker, number in queue:  # grows while it is walked
+        graph = parts[worker].graph
+        found = [(worker, edge[0]) for edge in graph.nodes[number].edges if edge]
+        if graph.recvs.get(number) in sends:
+            found.append(sends[graph.recvs[number]])
+        for place in found:
+            if place not in reached:
+                reached[place] = None
+                queue.append(place)
+    taking_part = {worker for worker, _ in reached}
+    return [
+        Unfed(worker, parts[worker].sends_to.get(message, -1), message)
+        for message, (worker, number) in sends.items()
+        if (worker, number) not in reached and worker in taking_part
+    ]

@@ -1,0 +1,467 @@
+"""The RRef protocol as a state machine over the events of a run.
+
+Written from the protocol: an owner keeps a value while the set of forks it knows is not empty.
+A fork is announced before it can be used, by whoever makes it: the owner registers it at once, a
+user remembers it as a pending child. It is taken up by a user elsewhere, or on the owner itself
+by the value. It ends when its user is deleted, which the owner hears of. So while a fork is on
+its way or in use, somebody the owner knows must be alive: the fork itself, or the user that made
+it.
+
+Feed :meth:`Protocol.take` the events in order; it answers with what each of them breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from squall.real import tracing
+from squall.real.tracing import EventType
+
+FETCHES_DISAGREE = "fetches disagree"
+#: (created on, local id)
+Id = tuple[int, int]
+
+
+class Stage(Enum):
+    """Of a user: a reference on a worker that is not the owner."""
+
+    NONE = "not there"
+    NEW = "made"
+    PENDING = "pending"
+    CONFIRMED = "confirmed"
+    DELETED = "deleted"
+
+
+class Breach(NamedTuple):
+    """A rule that an event breaks."""
+
+    what: str
+    expected: str
+    seen: str
+    #: what is left, where that is the breach
+    about: Fork | Value | None = None
+
+
+_IN_USE = (Stage.NEW, Stage.PENDING, Stage.CONFIRMED)
+
+
+@dataclass(slots=True)
+class Fork:
+    """One reference, from its announcement to its end."""
+
+    id: Id
+    rref: Id
+    #: the parent's fork, None if the owner made it or it is the creator's own
+    parent: Id | None = None
+    #: the worker whose pending child it is, until it is accepted; -1: none
+    pending_child_of: int = -1
+    stage: Stage = Stage.NONE
+    #: the worker that has the user
+    worker: int = -1
+    #: in the owner's set, and how often it got in and out
+    known: bool = False
+    added: int = 0
+    removed: int = 0
+    #: its creation or its introduction to the owner has failed
+    failed: bool = False
+    #: the task that announced it, and when (the number of the event)
+    announced_by: int = -1
+    announced: int = -1
+    #: when a user took it up
+    taken_up: int = -1
+
+    @property
+    def in_use(self) -> bool:
+        return self.stage in _IN_USE
+
+
+@dataclass(slots=True)
+class Value:
+    """What the owner has of one RRef."""
+
+    id: Id
+    worker: int = -1
+    present: bool = False
+    asked_early: bool = False
+    deleted: int = 0
+    set: int = 0
+    error: str | None = None
+    #: what fetches saw, and the first one
+    fetched: tuple[str | None] | None = None
+    forks: dict[Id, Fork] = field(default_factory=dict)
+    #: the process that had it has ended
+    lost: bool = False
+
+
+class Protocol:
+    """The state of all RRefs in a cluster."""
+
+    def __init__(self) -> None:
+        self.values: dict[Id, Value] = {}
+        self.forks: dict[Id, Fork] = {}
+        #: by task: the users that the request it reads brought, and by request the same
+        self._reading: dict[int, list[Fork]] = {}
+        self._requests: dict[tuple[int, int, int], list[Fork]] = {}
+        #: workers that a fault has ended, and those that it lets shut RPC down
+        self.gone: set[int] = set()
+        self.leaving: set[int] = set()
+        #: the number of the next event; whoever feeds a run with faults keeps it
+        self.now = -1
+        #: what the event that is looked at breaks
+        self._breaches: list[Breach] = []
+
+    def take(
+        self, worker: int, task: int, type: EventType, values: tuple[Any, ...]
+    ) -> list[Breach]:
+        """The next event, of a type in :data:`TYPES`; others say nothing about RRefs."""
+        self._breaches = []
+        _RULES[type](self, worker, task, *values)
+        return self._breaches
+
+    def _broken(self, what: str, expected: str, seen: str) -> None:
+        self._breaches.append(Breach(what, expected, seen))
+
+    # -- users ----------------------------------------------------------------------------
+
+    def _value(self, rref: Id) -> Value:
+        value = self.values.get(rref)
+        if value is None:
+            value = self.values[rref] = Value(rref)
+        return value
+
+    def _fork(self, rref: Id, fork: Id) -> Fork:
+        known = self.forks.get(fork)
+        if known is None:
+            known = self.forks[fork] = Fork(fork, rref)
+            self._value(rref).forks[fork] = known
+        return known
+
+    def user_created(
+        self, worker: int, task: int, rref: Id, fork: Id, owner: int, parent: int
+    ) -> None:
+        announced = fork in self.forks
+        user = self._fork(rref, fork)
+        was, user.stage, user.worker = user.stage, Stage.NEW, worker
+        user.taken_up = self.now
+        if was is not Stage.NONE:
+            self._broken("a fork was taken up twice", f"fork {fork} once", f"it is {was.value}")
+        if worker == owner:
+            self._broken("a user on its owner", "the value itself", f"user {fork}")
+        # The creator makes its own; every other fork was announced before it was sent.
+        if parent != worker and not announced:
+            self._broken(
+                "a fork nobody announced",
+                f"fork {fork} registered at owner {owner} or pending child of worker {parent}",
+                "neither",
+            )
+
+    def user_pending(self, worker: int, task: int, rref: Id, fork: Id) -> None:
+        user = self._fork(rref, fork)
+        self._expect(user, Stage.NEW)
+        user.stage = Stage.PENDING
+        reading = self._reading.get(task)
+        if reading is not None:
+            reading.append(user)
+
+    def user_confirmed(self, worker: int, task: int, rref: Id, fork: Id) -> None:
+        user = self._fork(rref, fork)
+        self._expect(user, Stage.NEW, Stage.PENDING)
+        user.stage = Stage.CONFIRMED
+        if not user.failed and not user.added:
+            self._broken(
+                "a user confirmed that its owner does not know",
+                f"fork {fork} registered at its owner",
+                "it is not",
+            )
+
+    def user_timed_out(self, worker: int, task: int, rref: Id, fork: Id) -> None:
+        self._fork(rref, fork).failed = True
+
+    def user_discarded(self, worker: int, task: int, rref: Id, fork: Id) -> None:
+        user = self._fork(rref, fork)
+        user.stage, user.failed = Stage.DELETED, True
+
+    def user_deleted(self, worker: int, task: int, rref: Id, fork: Id) -> None:
+        user = self._fork(rref, fork)
+        if user.stage is Stage.DELETED:
+            self._broken("a fork was deleted twice", f"fork {fork} once", "another time")
+        elif user.stage is Stage.NONE:
+            self._broken("a fork was deleted that nobody has", f"user {fork}", "none")
+        elif user.stage is not Stage.CONFIRMED and not user.failed:
+            self._broken(
+                "a user was deleted before its owner confirmed it",
+                f"user {fork} kept until it is confirmed",
+                f"it is {user.stage.value}",
+            )
+        for child in self._value(rref).forks.values():
+            if child.parent == fork and child.pending_child_of == worker:
+                self._broken(
+                    "a parent was deleted before its child was accepted",
+                    f"user {fork} kept for its child {child.id}",
+                    "it is deleted",
+                )
+        user.stage = Stage.DELETED
+
+    def _expect(self, user: Fork, *stages: Stage) -> None:
+        if user.stage not in stages:
+            expected = " or ".join(stage.value for stage in stages)
+            self._broken(
+                "the order of a user's stages", f"user {user.id} {expected}", user.stage.value
+            )
+
+    # -- children -------------------------------------------------------------------------
+
+    def child_pending(self, worker: int, task: int, rref: Id, fork: Id, child: Id) -> None:
+        parent = self._fork(rref, fork)
+        if not parent.in_use:
+            self._broken("a fork of a user that is gone", f"user {fork} alive", parent.stage.value)
+        if child in self.forks:
+            self._broken("an id was used twice", "a new fork", f"fork {child}")
+        new = self._fork(rref, child)
+        new.announced_by, new.announced = task, self.now
+        new.parent, new.pending_child_of = fork, worker
+
+    def child_accepted(self, worker: int, task: int, child: Id) -> None:
+        accepted = self.forks.get(child)
+        if accepted is None or accepted.pending_child_of != worker:
+            self._broken("a child accepted that is not pending", "a pending child", str(child))
+            return
+        accepted.pending_child_of = -1
+        if accepted.in_use and not accepted.added and not accepted.failed:
+            self._broken(
+                "a child accepted that its owner does not know",
+                f"fork {child} registered at its owner first",
+                "it is not",
+            )
+
+    # -- owners ---------------------------------------------------------------------------
+
+    def owner_created(self, worker: int, task: int, rref: Id) -> None:
+        value = self._value(rref)
+        if value.present:
+            self._broken("an owner was made twice", f"one of {rref}", "another")
+        value.present, value.worker, value.asked_early = True, worker, False
+
+    def owner_pending(self, worker: int, task: int, rref: Id) -> None:
+        value = self._value(rref)
+        value.asked_early, value.worker = True, worker
+
+    def owner_failed(self, worker: int, task: int, rref: Id, error: str) -> None:
+        self._value(rref).asked_early = False
+
+    def owner_value_set(self, worker: int, task: int, rref: Id, error: str | None) -> None:
+        value = self._value(rref)
+        # A creation that comes after its creator gave it up finds the error in its place.
+        again = value.set > 0 and (error is None or value.error is None)
+        value.set += 1
+        value.error = error
+        value.asked_early = False  # whoever asked has it, whether or not it is kept
+        if again:
+            self._broken("a value was set twice", f"one value of {rref}", "another")
+
+    def owner_deleted(self, worker: int, task: int, rref: Id) -> None:
+        value = self._value(rref)
+        if not value.present:
+            self._broken("a value was freed that is not there", f"an owner of {rref}", "none")
+        value.present = False
+        value.deleted += 1
+        if not value.set:  # of a creation that has failed, there is nothing to keep
+            return
+        for fork in value.forks.values():
+            if fork.known:
+                self._broken(
+                    "a value was freed while its owner knew a fork",
+                    f"{rref} kept for fork {fork.id}",
+                    "it is freed",
+                )
+            elif fork.failed:
+                continue
+            elif fork.in_use:
+                self._broken(
+                    "a value was freed while a user was alive",
+                    f"{rref} kept for user {fork.id} on worker {fork.worker}",
+                    "it is freed",
+                )
+            elif fork.stage is Stage.NONE and fork.pending_child_of >= 0:
+                parent = None if fork.parent is None else self.forks.get(fork.parent)
+                if parent is not None and parent.failed:
+                    continue  # of which the owner never heard, in any of its retries
+                self._broken(
+                    "a value was freed while a fork was on its way",
+                    f"{rref} kept for fork {fork.id} of worker {fork.pending_child_of}",
+                    "it is freed",
+                )
+
+    def fork_added(self, worker: int, task: int, rref: Id, fork: Id) -> None:
+        if fork not in self.forks:
+            new = self._fork(rref, fork)
+            new.announced_by, new.announced = task, self.now
+        added = self._fork(rref, fork)
+        added.added += 1
+        if added.known or added.removed:
+            seen = "it is there" if added.known else "it was deleted"
+            self._broken("a fork was registered twice", f"fork {fork} once", seen)
+        added.known = True
+        value = self._value(rref)
+        if value.worker < 0:
+            value.worker = worker
+
+    def fork_deleted(self, worker: int, task: int, rref: Id, fork: Id) -> None:
+        removed = self._fork(rref, fork)
+        if not removed.known:
+            self._broken("a fork was deleted that is not known", f"fork {fork}", "none")
+        removed.known = False
+        removed.removed += 1
+        if removed.in_use and not removed.failed:
+            self._broken(
+                "a fork was deleted while its user was alive",
+                f"fork {fork} of worker {removed.worker} kept",
+                "it is deleted",
+            )
+
+    def rref_fetched(self, worker: int, task: int, rref: Id, error: str | None) -> None:
+        value = self._value(rref)
+        if value.fetched is None:
+            value.fetched = (error,)
+        elif value.fetched != (error,):
+            self._broken(
+                FETCHES_DISAGREE, _outcome(value.fetched[0]) + f" of {rref}", _outcome(error)
+            )
+
+    # -- requests and their arguments ---------------------------------------------------------
+
+    def handler_started(self, worker: int, task: int, src: int, type: str, id: int) -> None:
+        self._reading[task] = self._requests[worker, src, id] = []
+
+    def handler_resumed(self, worker: int, task: int, src: int, type: str, id: int) -> None:
+        self._reading.pop(task, None)  # another request, which waits
+        self._confirmed(self._requests.pop((worker, src, id), []))
+
+    def handler_ended(
+        self, worker: int, task: int, src: int, type: str, id: int, error: str | None
+    ) -> None:
+        self._requests.pop((worker, src, id), None)
+
+    def udf_started(self, worker: int, task: int, name: str) -> None:
+        self._confirmed(self._reading.pop(task, []))
+
+    def _confirmed(self, arguments: list[Fork]) -> None:
+        for user in arguments:
+            if user.stage is Stage.PENDING:
+                self._broken(
+                    "a function ran before its arguments were confirmed",
+                    f"fork {user.id} known to its owner",
+                    "it is pending",
+                )
+
+    # -- processes that end ---------------------------------------------------------------
+
+    def fault(
+        self, worker: int, task: int, kind: str, item: object, target: int, *rest: object
+    ) -> None:
+        """A process ends, and all it had; or there is a new one. Other faults say nothing here."""
+        if kind == "restart":
+            self.gone.discard(target)
+        elif kind == "crash":
+            self.gone.add(target)
+            self._forget(target)
+        elif kind == "shutdown":
+            self.leaving.add(target)
+
+    def _forget(self, worker: int) -> None:
+        """All that a worker had is gone."""
+        for value in self.values.values():
+            if value.worker == worker:
+                value.present, value.asked_early, value.lost = False, False, True
+                for fork in value.forks.values():
+                    fork.known = False
+        for fork in self.forks.values():
+            if fork.worker == worker and fork.in_use:
+                fork.stage = Stage.DELETED
+            if fork.pending_child_of == worker:
+                fork.pending_child_of = -1
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def count(self, worker: int) -> tuple[int, ...]:
+        """What the worker's tables hold: owners, forks, pending users, pending children, pending
+        owners, confirmed users."""
+        values = [value for value in self.values.values() if value.worker == worker]
+        users = [fork for fork in self.forks.values() if fork.worker == worker]
+        return (
+            sum(value.present for value in values),
+            sum(fork.known for value in values for fork in value.forks.values()),
+            sum(user.stage is Stage.PENDING for user in users),
+            sum(fork.pending_child_of == worker for fork in self.forks.values()),
+            sum(value.asked_early for value in values),
+            sum(user.stage is Stage.CONFIRMED for user in users),
+        )
+
+    def left(self) -> Iterable[Breach]:
+        """What is left, for when nothing is under way and nobody holds a reference."""
+        for worker in self.leaving:
+            self._forget(worker)
+        for value in self.values.values():
+            if value.present:
+                yield Breach("an owner was left", f"{value.id} freed", "it is there", value)
+            if value.asked_early:
+                what = "a pending owner was left"
+                yield Breach(what, f"{value.id} created", "it was not", value)
+        for fork in self.forks.values():
+            if fork.known:
+                seen = "its owner knows it"
+                yield Breach("a fork was left", f"fork {fork.id} deleted", seen, fork)
+            if fork.in_use:
+                seen = f"it is {fork.stage.value} on worker {fork.worker}"
+                yield Breach("a user was left", f"user {fork.id} deleted", seen, fork)
+            if fork.pending_child_of >= 0:
+                seen = f"it is pending on worker {fork.pending_child_of}"
+                what = "a pending child was left"
+                yield Breach(what, f"child {fork.id} accepted", seen, fork)
+
+
+def _outcome(error: str | None) -> str:
+    return "a value" if error is None else f"the error {error!r}"
+
+
+_Rule = Callable[..., None]
+_RULES: dict[EventType, _Rule] = {
+    tracing.USER_CREATED: Protocol.user_created,
+    tracing.USER_PENDING: Protocol.user_pending,
+    tracing.USER_CONFIRMED: Protocol.user_confirmed,
+    tracing.USER_TIMED_OUT: Protocol.user_timed_out,
+    tracing.USER_DISCARDED: Protocol.user_discarded,
+    tracing.USER_DELETED: Protocol.user_deleted,
+    tracing.CHILD_PENDING: Protocol.child_pending,
+    tracing.CHILD_ACCEPTED: Protocol.child_accepted,
+    tracing.OWNER_CREATED: Protocol.owner_created,
+    tracing.OWNER_PENDING: Protocol.owner_pending,
+    tracing.OWNER_FAILED: Protocol.owner_failed,
+    tracing.OWNER_VALUE_SET: Protocol.owner_value_set,
+    tracing.OWNER_DELETED: Protocol.owner_deleted,
+    tracing.FORK_ADDED: Protocol.fork_added,
+    tracing.FORK_DELETED: Protocol.fork_deleted,
+    tracing.RREF_FETCHED: Protocol.rref_fetched,
+    tracing.HANDLER_STARTED: Protocol.handler_started,
+    tracing.HANDLER_RESUMED: Protocol.handler_resumed,
+    tracing.HANDLER_ENDED: Protocol.handler_ended,
+    tracing.UDF_STARTED: Protocol.udf_started,
+    tracing.FAULT_INJECTED: Protocol.fault,
+}
+#: the events that the state machine reads
+TYPES = tuple(_RULES)
+#: those that tell something also where no request brings a user
+RREF_TYPES = tuple(
+    type
+    for type in TYPES
+    if type
+    not in (
+        tracing.HANDLER_STARTED,
+        tracing.HANDLER_RESUMED,
+        tracing.HANDLER_ENDED,
+        tracing.UDF_STARTED,
+    )
+)

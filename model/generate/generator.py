@@ -1,0 +1,203 @@
+"""Draws programs.
+
+Programs are valid by construction. All that a step computes reaches a root of its backward
+passes, unless the program is to have an unused output; so every pass ends, every recorded message
+is answered by a gradient, and in mode exact all integers stay below 2**53.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from squall.model.generate.choices import Choices
+from squall.model.generate.profiles import BITS, Limits, Profile, draw_profile
+from squall.model.generate.roots import StepDrawing
+from squall.model.generate.sizes import Size, size
+from squall.model.program.program import Dtype, Leaf, LeafHook, Optimizer, Program, Step, Trainer
+from squall.model.program.stories import DRAWN as ASIDES
+from squall.model.program.stories import Aside
+
+_SHAPES: tuple[tuple[int, ...], ...] = ((2,), (3,), (2, 3), (3, 2), ())
+_ODD_SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (0,), (2, 1), (0, 2), (1, 3))
+_LEAF_HOOKS: tuple[LeafHook, ...] = (
+    "look",
+    "double",
+    "accumulate_pre",
+    "accumulate_post",
+    "post_accumulate",
+    "increment",
+)
+_LARGEST_LEAF = {"exact": 3.0, "float": 2.0}
+_LR = {"exact": 1.0, "float": 0.25}
+#: scenes beside one step
+_MOST_ASIDES = 1
+_MOST_GATHERS = 3
+#: gradients that an optimizer may take a step with
+_MOST_STEPPED = 2.0**10
+
+
+def generate(choices: Choices, limits: Limits | None = None) -> Program:
+    """Draw a program."""
+    if limits is None:
+        limits = Limits()
+    return _ProgramDrawing(choices, limits).draw()
+
+
+class _ProgramDrawing:
+    """A program while it is drawn."""
+
+    def __init__(self, choices: Choices, limits: Limits) -> None:
+        self.choices = choices
+        self.profile: Profile = draw_profile(choices, limits)
+        self.leaves: list[Leaf] = []
+        #: the trainer that alone may use a leaf, because it changes it
+        self.private: dict[int, int] = {}
+
+    def draw(self) -> Program:
+        choices, profile = self.choices, self.profile
+        for number in range(choices.integer("leaves", 1, profile.leaves)):
+            self.leaves.append(choices.group("leaf", partial(self._draw_leaf, number)))
+        if profile.embedding:
+            self.leaves.append(choices.group("leaf", self._draw_embedding))
+        if profile.optimizer:
+            self._draw_private()
+        return Program(
+            workers=profile.workers,
+            leaves=tuple(self.leaves),
+            trainers=tuple(
+                choices.group("trainer", partial(self._draw_trainer, number))
+                for number in range(profile.trainers)
+            ),
+            mode=profile.mode,
+            gathers=choices.integer("gathers", 0, _MOST_GATHERS) if profile.gathers else 0,
+        )
+
+    def _draw_leaf(self, number: int) -> Leaf:
+        choices, profile = self.choices, self.profile
+        shapes = _SHAPES + _ODD_SHAPES if profile.odd_shapes else _SHAPES
+        hooks: tuple[LeafHook, ...] = ()
+        # Leaf 0 is there for everybody and always has a gradient. It makes the same choices, so
+        # that any one leaf can be cut out.
+        grad = not choices.chance("without grad", 0.2) or number == 0
+        if profile.leaf_hooks and grad and choices.chance("leaf hook", 0.5):
+            usable = _LEAF_HOOKS if "increment" in profile.hooks else _LEAF_HOOKS[:-1]
+            hooks = (choices.choice("leaf hook", usable),)
+        return Leaf(
+            owner=choices.integer("owner", 0, profile.workers - 1),
+            shape=choices.choice("shape", shapes),
+            dtype="float64" if profile.mode == "exact" else choices.choice("dtype", profile.dtypes),
+            requires_grad=grad,
+            seed=choices.integer("seed", 0, 6),
+            hooks=hooks,
+        )
+
+    def _draw_embedding(self) -> Leaf:
+        choices, profile = self.choices, self.profile
+        hooks: tuple[LeafHook, ...] = ()
+        if profile.leaf_hooks and choices.chance("leaf hook", 0.5):
+            hooks = (choices.choice("leaf hook", _LEAF_HOOKS[:2]),)
+        dtype: Dtype = "float64"
+        if profile.mode == "float":
+            dtype = choices.choice("dtype", ("float32", "float64"))
+        return Leaf(
+            owner=choices.integer("owner", 0, profile.workers - 1),
+            shape=(choices.integer("rows", 2, 4), 2),
+            dtype=dtype,
+            kind="embedding",
+            seed=choices.integer("seed", 0, 6),
+            hooks=hooks,
+        )
+
+    def _draw_private(self) -> None:
+        choices = self.choices
+        bits = max(BITS[leaf.dtype] for leaf in self.leaves)
+        for number, leaf in enumerate(self.leaves):
+            # What is rounded to fewer bits would not be the same in the next step.
+            usable = number and leaf.requires_grad and BITS[leaf.dtype] == bits
+            if usable and choices.chance("optimized", 0.6):
+                last = self.profile.trainers - 1
+                self.private[number] = choices.integer("optimized by", 0, last)
+
+    def _draw_trainer(self, number: int) -> Trainer:
+        choices, profile = self.choices, self.profile
+        home = choices.integer("trainer", 0, profile.workers - 1)
+        own = tuple(leaf for leaf, owner in self.private.items() if owner == number)
+        usable = [self.private.get(leaf, number) == number for leaf in range(len(self.leaves))]
+        sizes = []
+        for leaf in self.leaves:
+            doubled = "double" in leaf.hooks or "accumulate_pre" in leaf.hooks
+            sizes.append(size(leaf.shape, _LARGEST_LEAF[profile.mode], 2.0 if doubled else 1.0))
+        count = choices.choice("steps", profile.steps)
+        overlap = profile.overlap and count > 1 and not own and choices.chance("overlap", 0.5)
+        steps = []
+        for step in range(count):
+            # After a step that never ends there is nothing to see.
+            unused = (
+                profile.unused
+                and number == profile.trainers - 1
+                and step == count - 1
+                and not overlap
+            )
+            draw_step = partial(self._draw_step, home, own, usable, sizes, unused)
+            steps.append(choices.group("step", draw_step))
+        return Trainer(
+            worker=home,
+            steps=tuple(steps),
+            overlap=overlap,
+            optimizer=Optimizer(leaves=own, lr=_LR[profile.mode]) if own else None,
+        )
+
+    def _draw_step(
+        self,
+        home: int,
+        own: tuple[int, ...],
+        usable: list[bool],
+        sizes: list[Size],
+        unused: bool,
+    ) -> Step:
+        """Draw a step; one with an optimizer step changes ``sizes``, of the leaves."""
+        choices, profile = self.choices, self.profile
+        drawing = StepDrawing(
+            choices,
+            profile,
+            self.leaves,
+            sizes,
+            home=home,
+            usable=usable,
+            unused=unused,
+            optimizing=bool(own),
+        )
+        for _ in range(choices.integer("ops", 1, profile.ops)):
+            choices.group("op", drawing.draw_op)
+        drawing.draw_roots()
+        drawing.draw_backwards()
+        optimize = (
+            bool(own)
+            and not unused
+            and drawing.steepest <= _MOST_STEPPED
+            and choices.chance("optimizer step", 0.7)
+        )
+        if optimize:
+            moved = _LR[profile.mode] * drawing.steepest
+            for leaf in own:
+                sizes[leaf] = sizes[leaf]._replace(most=sizes[leaf].most + moved)
+        faulty = any(op.fault for op in drawing.ops)
+        asides: list[Aside] = []
+        if profile.asides:
+            for _ in range(choices.integer("asides", 0, _MOST_ASIDES)):
+                asides.append(choices.group("aside", partial(self._draw_aside, home)))
+        return Step(
+            ops=tuple(drawing.ops),
+            backwards=tuple(drawing.backwards),
+            optimize=optimize,
+            retry=faulty and choices.chance("retry", 0.5),
+            asides=tuple(asides),
+        )
+
+    def _draw_aside(self, home: int) -> Aside:
+        choices, workers = self.choices, self.profile.workers
+        return Aside(
+            kind=choices.choice("aside", ASIDES),
+            worker=(home + choices.integer("worker", 0, workers - 1)) % workers,
+            before=choices.integer("before", 0, self.profile.ops),
+        )

@@ -1,0 +1,226 @@
+"""What a generated program is made of: drawn once for each program.
+
+Each program has a few features and uses them often, instead of all of them rarely; so different
+programs stress different things. A program without any shrinks fastest.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from squall.model.generate.choices import Choices
+from squall.model.program.program import Call, Dtype, Grad, Hook, Mode
+
+#: significant bits of each dtype
+BITS: dict[Dtype, int] = {"bfloat16": 8, "float32": 24, "complex64": 24, "float64": 53}
+
+_WORKERS = (1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 6, 8)
+_TRAINERS = (1, 1, 1, 1, 2, 2, 2, 3, 4)
+_STEPS = (1, 1, 1, 2, 2, 3)
+
+#: groups of further kinds of operations, by the feature that brings them
+_KINDS: dict[str, tuple[str, ...]] = {
+    "reductions": ("square", "sum", "matmul"),
+    "views": ("flat", "transpose", "narrow", "expand"),
+    "plain": ("pass", "sub", "relu"),
+    "pieces": ("cat", "rows", "split"),
+    "several outputs": ("pair", "custom_two", "split"),
+    "custom": ("custom", "custom_half"),
+    "in-place": ("in_place",),
+    "cuts": ("mixed", "detach"),
+    "embedding": ("embedding",),
+}
+_FLOAT = ("tanh", "cast", "sigmoid", "mean")
+#: they leave some gradients undefined, which arrive as zeros from another worker: a hook tells
+_UNDEFINED = frozenset({"custom_half", "mixed"})
+#: they lose digits, which no tolerance allows for
+_CANCELLING = frozenset({"sub"})
+
+#: torch before 2.12 makes of bfloat16 and a complex scalar a dtype that it cannot multiply
+_DTYPES: tuple[tuple[Dtype, ...], ...] = (
+    ("float32", "float32", "float64", "bfloat16"),
+    ("float32", "float32", "float64", "complex64"),
+)
+
+#: how often a feature is drawn, compared with the others
+_WEIGHTS = {
+    **dict.fromkeys(_KINDS, 3),
+    "async": 4,
+    "references": 5,
+    "async_execution": 2,
+    "helpers": 2,
+    "nested": 4,
+    "builtin": 2,
+    "no_grad": 2,
+    "hooks": 3,
+    "increment": 1,
+    "leaf hooks": 2,
+    "partial": 2,
+    "unused": 1,
+    "faults": 4,
+    "passes": 4,
+    "remote roots": 3,
+    "optimizer": 2,
+    "overlap": 4,
+    "keep": 3,
+    "odd shapes": 3,
+    "gathers": 1,
+}
+_FEATURES = tuple(name for name, weight in _WEIGHTS.items() for _ in range(weight))
+
+
+class Size(NamedTuple):
+    """How large programs of one size get."""
+
+    workers: tuple[int, ...]
+    trainers: tuple[int, ...]
+    steps: tuple[int, ...]
+    ops: int
+    leaves: int
+    features: int
+
+
+_SMALL = Size(workers=(1, 2, 2, 2, 2, 3), trainers=(1,), steps=(1,), ops=4, leaves=2, features=10)
+_MIDDLE = Size(
+    workers=(2, 2, 3, 3, 4), trainers=(1, 1, 2), steps=(1, 1, 2), ops=5, leaves=3, features=12
+)
+_LARGE = Size(_WORKERS, _TRAINERS, _STEPS, ops=7, leaves=4, features=14)
+#: most bugs show in little programs, of which there are many a second; some need large ones
+_SIZES = (_SMALL,) * 16 + (_MIDDLE,) * 3 + (_LARGE,)
+
+
+class Limits(NamedTuple):
+    """How large generated programs may get, and whether they may be meant to fail.
+
+    ``mixed``: most are much smaller. ``unused``: something may be left unused that a worker then
+    waits for. ``faults``: errors may be planted. ``asides``: there may be scenes beside the
+    computation (model/program/stories.py).
+    """
+
+    workers: int = 8
+    trainers: int = 4
+    steps: int = 3
+    ops: int = 7
+    leaves: int = 4
+    mixed: bool = True
+    unused: bool = True
+    faults: bool = True
+    asides: bool = True
+
+
+class Profile(NamedTuple):
+    """The features of one program. All but the sizes are off at their simplest."""
+
+    mode: Mode
+    dtypes: tuple[Dtype, ...]
+    workers: int
+    trainers: int
+    #: how many steps a trainer may have, repeated to weigh them
+    steps: tuple[int, ...]
+    #: at most so many operations in a step, and leaves
+    ops: int
+    leaves: int
+    kinds: tuple[str, ...]
+    calls: tuple[Call, ...]
+    references: bool
+    nested: bool
+    builtin: bool
+    grads: tuple[Grad, ...]
+    hooks: tuple[Hook, ...]
+    leaf_hooks: bool
+    #: leave some outputs of operations with several unused
+    partial: bool
+    #: leave something unused that a worker will wait for
+    unused: bool
+    faults: bool
+    passes: bool
+    remote_roots: bool
+    optimizer: bool
+    overlap: bool
+    keep: bool
+    embedding: bool
+    odd_shapes: bool
+    asides: bool
+    gathers: bool
+
+
+def draw_profile(choices: Choices, limits: Limits) -> Profile:
+    """Draw the features of a program."""
+    mode: Mode = choices.choice("mode", ("exact", "exact", "float"))
+    size = choices.choice("size", _SIZES) if limits.mixed else _LARGE
+    workers = min(choices.choice("workers", size.workers), limits.workers)
+    trainers = min(choices.choice("trainers", size.trainers), limits.trainers)
+    has = {
+        choices.choice("feature", _FEATURES)
+        for _ in range(choices.integer("features", 0, size.features))
+    }
+    references = "references" in has or "helpers" in has
+    unused = limits.unused and "unused" in has
+    partial = "partial" in has
+    # A hook could tell gradients that are missing from zeros that came from another worker.
+    increment = "increment" in has and not partial and not unused
+    faults = limits.faults and "faults" in has and not partial and not unused
+    return Profile(
+        mode=mode,
+        dtypes=choices.choice("dtypes", _DTYPES),
+        workers=workers,
+        trainers=trainers,
+        steps=tuple(min(steps, limits.steps) for steps in size.steps),
+        ops=min(size.ops, limits.ops),
+        leaves=min(size.leaves, limits.leaves),
+        kinds=_kinds(has, mode, undefined=not increment and not faults),
+        calls=_calls(has),
+        references=references,
+        nested="nested" in has,
+        builtin="builtin" in has,
+        grads=("on", "on", "on", "on", "off", "off_at_caller") if "no_grad" in has else ("on",),
+        hooks=_hooks(has, increment),
+        leaf_hooks="leaf hooks" in has,
+        partial=partial,
+        unused=unused,
+        faults=faults,
+        passes="passes" in has,
+        remote_roots="remote roots" in has,
+        optimizer="optimizer" in has,
+        overlap="overlap" in has,
+        keep=references and "keep" in has,
+        embedding="embedding" in has,
+        odd_shapes="odd shapes" in has,
+        asides=choices.chance("asides", 0.2) and limits.asides,
+        gathers="gathers" in has,
+    )
+
+
+def _kinds(has: set[str], mode: Mode, *, undefined: bool) -> tuple[str, ...]:
+    kinds = ["scale", "add", "mul"]
+    for feature, group in _KINDS.items():
+        if feature in has:
+            kinds += group
+    if mode == "float":
+        kinds += _FLOAT
+        kinds = [kind for kind in kinds if kind not in _CANCELLING]
+    if not undefined:
+        kinds = [kind for kind in kinds if kind not in _UNDEFINED]
+    return tuple(kinds)
+
+
+def _calls(has: set[str]) -> tuple[Call, ...]:
+    calls: list[Call] = ["local", "sync", "sync"]
+    if "async" in has:
+        calls += ["async", "async"]
+    if "references" in has:
+        calls += ["remote", "remote", "rref"]
+    if "async_execution" in has:
+        calls += ["async_execution"]
+    if "helpers" in has:
+        calls += ["helper_sync", "helper_async", "helper_remote"]
+    return tuple(calls)
+
+
+def _hooks(has: set[str], increment: bool) -> tuple[Hook, ...]:
+    hooks: list[Hook] = []
+    if "hooks" in has:
+        hooks += ["look", "double", "node_pre", "node_post", "retain_grad"]
+    if increment:
+        hooks += ["increment", "increment"]
+    return tuple(hooks)

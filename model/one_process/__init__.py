@@ -1,0 +1,1 @@
+"""What must come out: a program, or a whole cluster, in one process with plain torch.autograd."""

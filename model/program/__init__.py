@@ -1,0 +1,1 @@
+"""Distributed autograd programs as plain data."""

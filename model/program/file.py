@@ -1,0 +1,56 @@
+"""Programs as JSON files.
+
+    program = load_program(Path("program.json"))
+    text = dump_program(program)
+
+Whatever is wrong with a file is told in one message that names the place:
+``program.trainers[0].steps[1].ops[3].worker: 9 is not one of the 4 workers``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from squall.model.program.check import ProgramError, check_program
+from squall.model.program.program import VERSION, Program
+from squall.model.program.strict_json import check_version, parse, read_text, validate
+
+__all__ = ["ProgramError", "dump_program", "load_program", "program_from_json", "program_to_json"]
+
+_ADAPTER: TypeAdapter[Program] = TypeAdapter(Program)
+
+
+def load_program(source: str | Path) -> Program:
+    """A program from a file (a ``Path``) or from the text of one.
+
+    Raises ProgramError for anything but a valid program, OSError if there is no such file.
+    """
+    if isinstance(source, Path):
+        source = read_text(source, "program", ProgramError)
+    return program_from_json(parse(source, "program", ProgramError))
+
+
+def program_from_json(data: Any, *, place: str = "program") -> Program:
+    """A program from what its JSON says; ``place`` is where in a larger file that is.
+
+    Raises ProgramError.
+    """
+    check_version(data, (VERSION,), place, ProgramError)
+    program = validate(_ADAPTER, data, place=place, noun="program", problem=ProgramError)
+    check_program(program, place=place)
+    return program
+
+
+def dump_program(program: Program, *, indent: int | None = None) -> str:
+    """The program as JSON text, fields at their defaults left out."""
+    return json.dumps(program_to_json(program), indent=indent)
+
+
+def program_to_json(program: Program) -> dict[str, Any]:
+    """The program as plain JSON values; the version is always there."""
+    data: dict[str, Any] = _ADAPTER.dump_python(program, mode="json", exclude_defaults=True)
+    return {"version": program.version, **data}

@@ -1,0 +1,79 @@
+"""The hooks of programs, on what operations make and on leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from squall.model.program.compare import to_dense
+from squall.model.program.program import Hook, LeafHook
+
+#: They are called without a gradient too, where only another output of the node has one.
+TENSOR_HOOKS: dict[str, Callable[[Tensor | None], Tensor | None]] = {
+    "double": lambda grad: None if grad is None else grad * 2,
+    "increment": lambda grad: None if grad is None else grad + 1,
+    "look": lambda grad: None,
+}
+
+
+#: tensors that retain their gradient, made since the last call of :func:`retained`
+_retaining: list[Tensor] = []
+
+
+def retained() -> float:
+    """The sum of all gradients that tensors have retained since the last call."""
+    total = sum(total_of(tensor.grad) for tensor in _retaining)
+    _retaining.clear()
+    return total
+
+
+def total_of(grad: Tensor | None) -> float:
+    """The sum of a gradient's elements; of real numbers only."""
+    if grad is None or grad.is_complex():
+        return 0.0
+    return float(to_dense(grad.detach()).double().sum())
+
+
+class _Summing:
+    """A hook behind a leaf's AccumulateGrad: adds up what it sees, as the leaf's ``seen``."""
+
+    def __init__(self, leaf: Tensor) -> None:
+        self.seen: list[float] = leaf.__dict__.setdefault("seen", [])
+
+    def __call__(self, _: Sequence[Tensor | None], grads: Sequence[Tensor | None]) -> None:
+        self.seen += map(total_of, grads)
+
+
+def _double_all(grads: Sequence[Tensor | None], *_: Any) -> tuple[Tensor | None, ...]:
+    return tuple(None if grad is None else grad * 2 for grad in grads)
+
+
+def add_hook(out: Tensor, hook: Hook) -> None:
+    """Put a hook on what an operation made."""
+    if hook == "retain_grad":
+        out.retain_grad()
+        _retaining.append(out)
+        return
+    if hook == "node_pre" or hook == "node_post":
+        node = cast(Any, out.grad_fn)
+        (node.register_prehook if hook == "node_pre" else node.register_hook)(_double_all)
+        return
+    out.register_hook(TENSOR_HOOKS[hook])
+
+
+def add_leaf_hook(leaf: Tensor, hook: LeafHook) -> Any:
+    """Put a hook on a leaf. Returns what has to be kept for the hook to stay."""
+    if hook == "post_accumulate":
+        # Distributed autograd keeps gradients in the context and never calls it.
+        return leaf.register_post_accumulate_grad_hook(lambda leaf: None)
+    if hook == "accumulate_pre" or hook == "accumulate_post":
+        node = cast(Any, torch.autograd.graph.get_gradient_edge(leaf).node)
+        if hook == "accumulate_pre":
+            node.register_prehook(_double_all)
+        else:
+            node.register_hook(_Summing(leaf))
+        return node
+    return leaf.register_hook(TENSOR_HOOKS[hook])

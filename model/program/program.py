@@ -1,0 +1,235 @@
+"""A distributed autograd program as plain data.
+
+A program has leaves (parameters and inputs, each owned by a worker) and trainers. A trainer runs
+steps on its worker; a step is one autograd context: operations, then backward passes, then
+perhaps an optimizer step. An interpreter runs it in one process with plain ``torch.autograd``
+(model/one_process/interpreter.py) or on workers (sim/programs/run.py); a generator draws valid ones
+(model/generate/generator.py); a file holds one as JSON (model/program/file.py).
+
+A value is named by how far back it is: an input with ``back`` 1 of operation ``i`` is what
+operation ``i - 1`` made; behind the first operation of a step come the leaves, the last one
+first. So nothing can refer to what is not there yet, and a program from which an operation is
+cut still means something.
+
+Where things happen: an operation runs on its ``worker``. Its trainer hands over the inputs and
+gets the result, or a reference to it, along ``trainer -> via[0] -> … -> worker`` and back. A
+leaf that the worker owns itself is taken there and does not travel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict
+
+from squall.model.program.stories import Aside
+
+VERSION = 1
+
+Mode = Literal["exact", "float"]
+Dtype = Literal["float64", "float32", "bfloat16", "complex64"]
+Call = Literal[
+    "local",  # on the trainer itself, no call
+    "sync",  # rpc_sync
+    "async",  # rpc_async, waited for where the result is needed, at the latest before backward
+    "remote",  # rpc.remote: the result stays on the worker, which owns it
+    "rref",  # the function returns RRef(result); on the trainer itself: just RRef(result)
+    "async_execution",  # every function on the way returns a future
+    "helper_sync",  # rref.rpc_sync().method(...), and so on
+    "helper_async",
+    "helper_remote",
+]
+How = Literal[
+    "value",  # the tensor that the trainer has (and fetches once, if it must)
+    "rref",  # a reference; the worker fetches the value, or has it
+    "kept_rref",  # the same, and the worker keeps its reference until the end
+]
+#: what a worker on the way does: hand on, double what it hands on, or add what it got to the result
+Relay = Literal["pass", "double", "join"]
+Grad = Literal["on", "off", "off_at_caller"]
+#: how long the trainer keeps a reference: not at all, until its last use, for the step, or until
+#: the end of the trainer, which then fetches the value
+Keep = Literal["now", "use", "step", "program"]
+#: hooks on what an operation made: on the tensor (twice the gradient; one more; only looks) or
+#: on its node
+Hook = Literal["double", "increment", "look", "node_pre", "node_post", "retain_grad"]
+LeafHook = Literal[
+    "double", "increment", "look", "accumulate_pre", "accumulate_post", "post_accumulate"
+]
+Fault = Literal["udf", "backward", "hook"]
+Where = Literal["here", "udf", "rref"]
+
+#: calls that leave the result where it was made
+REFERENCE_CALLS = frozenset({"remote", "rref", "helper_remote"})
+#: of these, calls whose errors come with the value
+LAZY_CALLS = frozenset({"remote", "helper_remote"})
+HELPER_CALLS = frozenset({"helper_sync", "helper_async", "helper_remote"})
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """A tensor that no operation made, on the worker that owns it.
+
+    Its values follow from ``seed`` (:func:`squall.model.program.operations.initial_values`): integers from -3
+    to 3 in mode exact, numbers from 0.5 to 1.5 in mode float. An embedding is a table of
+    ``shape[0]`` rows, whose lookups have sparse gradients.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    owner: int
+    shape: tuple[int, ...] = ()
+    dtype: Dtype = "float64"
+    requires_grad: bool = True
+    kind: Literal["dense", "embedding"] = "dense"
+    seed: int = 0
+    hooks: tuple[LeafHook, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An earlier value: that many back, and which output of an operation that has several."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    back: int
+    output: int = 0
+    how: How = "value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """One operation: what (``kind``, with ``factor``; see model/program/operations.py), where, and how.
+
+    ``builtin``: call torch's own operator by RPC instead of a Python function. ``grad``:
+    compute under ``no_grad`` there, or make the whole call under it here.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    kind: str
+    inputs: tuple[Input, ...]
+    worker: int
+    call: Call = "local"
+    via: tuple[int, ...] = ()
+    relay: Relay = "pass"
+    builtin: bool = False
+    grad: Grad = "on"
+    factor: int = 1
+    dtype: Dtype = "float64"
+    keep: Keep = "step"
+    hooks: tuple[Hook, ...] = ()
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backward:
+    """``times`` backward passes from the same roots, given as how far back from the last op.
+
+    All but the last of them keep the graph, and the last does if ``retain_graph``. ``where``: on
+    the trainer; in a function on ``worker``, to which the roots are sent; or by
+    ``RRef.backward`` of the one root, a reference.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    roots: tuple[int, ...]
+    times: int = 1
+    retain_graph: bool = False
+    where: Where = "here"
+    worker: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One autograd context. ``retry``: if it fails, do it again in a fresh one without faults.
+    ``asides`` go on beside its first attempt."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    ops: tuple[Op, ...]
+    backwards: tuple[Backward, ...] = ()
+    optimize: bool = False
+    retry: bool = False
+    asides: tuple[Aside, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer:
+    """``DistributedOptimizer(SGD, leaves, lr)``. The leaves belong to this trainer alone."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    leaves: tuple[int, ...]
+    lr: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainer:
+    """Steps on one worker, one after the other or, with ``overlap``, all at once."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    worker: int
+    steps: tuple[Step, ...]
+    overlap: bool = False
+    optimizer: Optimizer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """Everything that is to be computed, and where.
+
+    Mode exact: float64 with integers below 2**53 throughout, so that every order of summation
+    gives the same bits. Mode float: any dtype, to be compared with a tolerance.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    workers: int
+    leaves: tuple[Leaf, ...]
+    trainers: tuple[Trainer, ...]
+    mode: Mode = "exact"
+    #: rounds in which all workers exchange an object each before trainers begin
+    gathers: int = 0
+    version: int = VERSION
+
+    @property
+    def steps(self) -> list[tuple[int, int, Step]]:
+        """(trainer, step number, step) of every step."""
+        return [
+            (t, s, step) for t, tr in enumerate(self.trainers) for s, step in enumerate(tr.steps)
+        ]
+
+
+def source(program: Program, index: int, input: Input) -> tuple[bool, int]:
+    """What an input of operation ``index`` of a step refers to: (is a leaf, its number)."""
+    at = index - input.back
+    return (True, len(program.leaves) + at) if at < 0 else (False, at)
+
+
+def travels(program: Program, index: int, op: Op, input: Input) -> bool:
+    """Whether the input is handed over as a tensor, from the trainer along the way."""
+    if input.how != "value":
+        return False
+    is_leaf, number = source(program, index, input)
+    return not (is_leaf and not op.builtin and program.leaves[number].owner == op.worker)
+
+
+def exchanged(worker: int, round: int) -> int:
+    """What a worker gives in a round of exchange: no other worker, and no other round, the same."""
+    return round * 1000 + worker
+
+
+def computation_of(program: Program) -> Program:
+    """The program without what goes on beside its computation: asides, and exchanges."""
+    if not program.gathers and not any(step.asides for _, _, step in program.steps):
+        return program
+    trainers = tuple(
+        replace(trainer, steps=tuple(replace(step, asides=()) for step in trainer.steps))
+        for trainer in program.trainers
+    )
+    return replace(program, trainers=trainers, gathers=0)

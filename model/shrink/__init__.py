@@ -1,0 +1,1 @@
+"""What makes a program smaller, and what makes it simpler."""

@@ -1,0 +1,349 @@
+"""Smaller programs: what can be taken out of one, or made simpler.
+
+    for candidate in smaller(program): ...
+
+Candidates come with the largest cuts first and are valid. Whether one still shows what somebody
+looks for is for the caller to try; sim/search/shrink/shrinker.py does. What an operation made is replaced, where
+the operation goes, by what it made it of, so that the rest keeps its meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from squall.model.program.check import ProgramError, check_program
+from squall.model.program.operations import KINDS, ROOTS
+from squall.model.program.program import (
+    REFERENCE_CALLS,
+    Backward,
+    Input,
+    Op,
+    Program,
+    Step,
+    Trainer,
+    source,
+)
+from squall.model.shrink.simplifications import (
+    SIMPLER_CALLS,
+    SIMPLER_KINDS,
+    chunks,
+    simpler_fields,
+    without,
+)
+
+#: what an input refers to: (is a leaf, its number)
+Ref = tuple[bool, int]
+
+
+def smaller(program: Program) -> Iterator[Program]:
+    """Valid programs that are smaller or simpler than ``program``, the largest cuts first."""
+    keeps = _keeps_graphs(program)
+    for candidate in _candidates(program):
+        if candidate != program and is_valid(candidate) and _keeps_graphs(candidate) >= keeps:
+            yield candidate
+
+
+def _keeps_graphs(program: Program) -> bool:
+    """Whether every pass but the last of a step keeps the graph for those that follow."""
+    return all(
+        backward.retain_graph for _, _, step in program.steps for backward in step.backwards[:-1]
+    )
+
+
+def is_valid(program: Program) -> bool:
+    """Whether the program makes sense."""
+    try:
+        check_program(program)
+    except ProgramError:
+        return False
+    return True
+
+
+def _candidates(program: Program) -> Iterator[Program]:
+    yield from _fewer_trainers(program)
+    yield from _fewer_steps(program)
+    yield from _fewer_workers(program)
+    yield from _fewer_ops(program)
+    yield from _fewer_backwards(program)
+    yield from _fewer_leaves(program)
+    yield from _fewer_inputs(program)
+    yield from _simpler_ops(program)
+    yield from simpler_fields(program)
+
+
+# -- whole parts ----------------------------------------------------------------------------------
+
+
+def _fewer_trainers(program: Program) -> Iterator[Program]:
+    for gone in chunks(len(program.trainers)):
+        yield replace(program, trainers=without(program.trainers, gone))
+
+
+def _fewer_steps(program: Program) -> Iterator[Program]:
+    for number, trainer in enumerate(program.trainers):
+        for gone in chunks(len(trainer.steps)):
+            left = without(trainer.steps, gone)
+            if left:
+                yield _with_trainer(program, number, replace(trainer, steps=left))
+
+
+def _fewer_backwards(program: Program) -> Iterator[Program]:
+    for t, s, step in program.steps:
+        for gone in chunks(len(step.backwards)):
+            left = without(step.backwards, gone)
+            yield _with_step(program, t, s, replace(step, backwards=left))
+        for at, backward in enumerate(step.backwards):
+            for gone in chunks(len(backward.roots)):
+                fewer = replace(backward, roots=without(backward.roots, gone))
+                backwards = (*step.backwards[:at], fewer, *step.backwards[at + 1 :])
+                yield _with_step(program, t, s, replace(step, backwards=backwards))
+
+
+def _with_trainer(program: Program, number: int, trainer: Trainer) -> Program:
+    trainers = list(program.trainers)
+    trainers[number] = trainer
+    return replace(program, trainers=tuple(trainers))
+
+
+def _with_step(program: Program, t: int, s: int, step: Step) -> Program:
+    steps = list(program.trainers[t].steps)
+    steps[s] = step
+    return _with_trainer(program, t, replace(program.trainers[t], steps=tuple(steps)))
+
+
+# -- workers --------------------------------------------------------------------------------------
+
+
+def _fewer_workers(program: Program) -> Iterator[Program]:
+    for mapping in fewer_workers(program):
+        yield with_workers(program, mapping)
+
+
+def fewer_workers(program: Program) -> Iterator[dict[int, int]]:
+    """Ways to put the work of one worker on another, or to leave those without work out: what
+    each worker is to become. Those that are not in it are gone."""
+    used = sorted(_workers(program))
+    if len(used) < program.workers:
+        yield {worker: at for at, worker in enumerate(used)}
+    for worker in reversed(used):
+        for onto in used:
+            if onto != worker:
+                left = [other for other in used if other != worker]
+                mapping = {other: at for at, other in enumerate(left)}
+                yield {**mapping, worker: mapping[onto]}
+
+
+def with_workers(program: Program, mapping: Mapping[int, int]) -> Program:
+    """The program with its workers renumbered, as many as there are numbers in ``mapping``."""
+
+    def mapped(thing: Any, name: str) -> Any:
+        if name in ("worker", "owner"):
+            return mapping.get(thing, 0)
+        if name == "via":
+            return tuple(mapping.get(worker, 0) for worker in thing)
+        return thing
+
+    found: Program = _rewritten(program, mapped)
+    return replace(found, workers=len(set(mapping.values())))
+
+
+def _workers(program: Program) -> set[int]:
+    found: set[int] = set()
+
+    def note(thing: Any, name: str) -> Any:
+        if name in ("worker", "owner"):
+            found.add(thing)
+        elif name == "via":
+            found.update(thing)
+        return thing
+
+    _rewritten(program, note)
+    return found
+
+
+def _rewritten(thing: Any, change: Callable[[Any, str], Any]) -> Any:
+    """A tree of dataclasses and tuples with ``change(value, name of its field)`` for each field.
+
+    The worker of a backward pass that is on its trainer means nothing.
+    """
+    if isinstance(thing, tuple):
+        return tuple(_rewritten(each, change) for each in thing)
+    if not is_dataclass(thing) or isinstance(thing, type):
+        return thing
+    new = {}
+    for field in fields(thing):
+        value = getattr(thing, field.name)
+        idle = isinstance(thing, Backward) and field.name == "worker" and thing.where != "udf"
+        new[field.name] = 0 if idle else _rewritten(change(value, field.name), change)
+    return type(thing)(**new)
+
+
+# -- operations and leaves ------------------------------------------------------------------------
+
+
+def _refs(program: Program, step: Step) -> list[list[Ref]]:
+    """What each input of each operation refers to."""
+    return [
+        [source(program, index, input) for input in op.inputs] for index, op in enumerate(step.ops)
+    ]
+
+
+def _rewired(step: Step, refs: Sequence[Sequence[Ref]], leaves: int) -> Step:
+    """The step with inputs that refer to ``refs``, of a program with so many leaves."""
+    ops = []
+    for index, (op, wanted) in enumerate(zip(step.ops, refs, strict=True)):
+        inputs = []
+        for input, (is_leaf, number) in zip(op.inputs, wanted, strict=True):
+            back = index + leaves - number if is_leaf else index - number
+            inputs.append(_fitting(step, replace(input, back=back), is_leaf, number))
+        ops.append(replace(op, inputs=tuple(inputs)))
+    return replace(step, ops=tuple(ops))
+
+
+def _fitting(step: Step, input: Input, is_leaf: bool, number: int) -> Input:
+    """The input, if what it refers to has such an output and a reference; else a plain one."""
+    if is_leaf:
+        return replace(input, output=0)
+    made = step.ops[number]
+    if input.output >= KINDS[made.kind].outputs:
+        input = replace(input, output=0)
+    return input if made.call in REFERENCE_CALLS else replace(input, how="value")
+
+
+def _fewer_ops(program: Program) -> Iterator[Program]:
+    for t, s, step in program.steps:
+        for gone in chunks(len(step.ops)):
+            yield _with_step(program, t, s, _without_ops(program, step, set(gone)))
+
+
+def _without_ops(program: Program, step: Step, gone: set[int]) -> Step:
+    """The step without some operations; what used them uses what they used first."""
+    refs = _refs(program, step)
+
+    def instead(ref: Ref) -> Ref:
+        while not ref[0] and ref[1] in gone:
+            ref = refs[ref[1]][0]
+        return ref
+
+    kept = [index for index in range(len(step.ops)) if index not in gone]
+    place = {index: at for at, index in enumerate(kept)}
+
+    def now(ref: Ref) -> Ref:
+        is_leaf, number = instead(ref)
+        return (True, number) if is_leaf else (False, place[number])
+
+    backwards = []
+    for backward in step.backwards:
+        roots: dict[int, None] = {}
+        for back in backward.roots:
+            is_leaf, number = instead((False, len(step.ops) - back))
+            if not is_leaf and step.ops[number].kind in ROOTS:
+                roots[len(kept) - place[number]] = None
+        if roots:
+            backwards.append(replace(backward, roots=tuple(roots)))
+    fewer = replace(step, ops=tuple(step.ops[index] for index in kept), backwards=tuple(backwards))
+    return _rewired(
+        fewer, [[now(ref) for ref in refs[index]] for index in kept], len(program.leaves)
+    )
+
+
+def _fewer_leaves(program: Program) -> Iterator[Program]:
+    used = _used_leaves(program)
+    for number in reversed(range(len(program.leaves))):
+        if number not in used:
+            yield without_leaf(program, number, number)
+            continue
+        for other in range(len(program.leaves)):
+            if other != number and program.leaves[other].kind == program.leaves[number].kind:
+                yield without_leaf(program, number, other)
+
+
+def _used_leaves(program: Program) -> set[int]:
+    return {
+        number
+        for _, _, step in program.steps
+        for refs in _refs(program, step)
+        for is_leaf, number in refs
+        if is_leaf
+    }
+
+
+def without_leaf(program: Program, gone: int, instead: int) -> Program:
+    """The program without a leaf; what used it uses another one."""
+
+    def now(number: int) -> int:
+        number = instead if number == gone else number
+        return number - (number > gone)
+
+    left = without(program.leaves, (gone,))
+    trainers = []
+    for trainer in program.trainers:
+        steps = []
+        for step in trainer.steps:
+            refs = [
+                [(is_leaf, now(n) if is_leaf else n) for is_leaf, n in each]
+                for each in _refs(program, step)
+            ]
+            steps.append(_rewired(step, refs, len(left)))
+        optimizer = trainer.optimizer
+        if optimizer is not None:
+            kept = tuple(now(leaf) for leaf in optimizer.leaves if leaf != gone)
+            optimizer = replace(optimizer, leaves=kept)
+        trainers.append(replace(trainer, steps=tuple(steps), optimizer=optimizer))
+    return replace(program, leaves=left, trainers=tuple(trainers))
+
+
+def _each_op(program: Program) -> Iterator[tuple[int, int, Step, int, Op]]:
+    for t, s, step in program.steps:
+        for index, op in enumerate(step.ops):
+            yield t, s, step, index, op
+
+
+def _with_op(program: Program, t: int, s: int, index: int, op: Op) -> Program:
+    step = program.trainers[t].steps[s]
+    before = step.ops[index]
+    changed = replace(step, ops=(*step.ops[:index], op, *step.ops[index + 1 :]))
+    same = before.kind == op.kind and before.call == op.call
+    if not same:  # what refers to it may have to do so in another way
+        new = replace(program, trainers=program.trainers)
+        changed = _rewired(changed, _refs(new, changed), len(program.leaves))
+    return _with_step(program, t, s, changed)
+
+
+def _fewer_inputs(program: Program) -> Iterator[Program]:
+    for t, s, step, index, op in _each_op(program):
+        for gone in chunks(len(op.inputs)):
+            left = without(op.inputs, gone)
+            if len(left) >= KINDS[op.kind].least:
+                yield _with_op(program, t, s, index, replace(op, inputs=left))
+        # Straight from a leaf, or from what comes just before it.
+        refs = _refs(program, step)[index]
+        for at, ref in enumerate(refs):
+            if ref[0]:
+                continue
+            for number in range(len(program.leaves)):
+                if program.leaves[number].kind == "dense":
+                    input = Input(index + len(program.leaves) - number)
+                    inputs = (*op.inputs[:at], input, *op.inputs[at + 1 :])
+                    yield _with_op(program, t, s, index, replace(op, inputs=inputs))
+
+
+def _simpler_ops(program: Program) -> Iterator[Program]:
+    for t, s, _, index, op in _each_op(program):
+        home = program.trainers[t].worker
+        calls = SIMPLER_CALLS
+        for call in calls[: calls.index(op.call)] if op.call in calls else calls:
+            plain = replace(op, call=call, builtin=False, keep="step", grad="on")
+            if call == "local":
+                yield _with_op(program, t, s, index, replace(plain, worker=home, via=()))
+            else:
+                yield _with_op(program, t, s, index, plain)
+        for kind in SIMPLER_KINDS:
+            if kind == op.kind:
+                break
+            inputs = op.inputs[: KINDS[kind].most]
+            if op.kind not in ROOTS and len(inputs) >= KINDS[kind].least:
+                plain = replace(op, kind=kind, inputs=inputs, builtin=False)
+                yield _with_op(program, t, s, index, plain)

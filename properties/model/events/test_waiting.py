@@ -1,0 +1,150 @@
+"""Hangs explained: who waits for what, who holds it, and what became of the message."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+
+from squall.model.events.waiting import (
+    Waiting,
+    explain,
+    explain_timeout,
+    timeouts,
+    to_json,
+    wait_graph,
+)
+from squall.properties.support.playing import write
+from squall.real.rpc import api as rpc
+from squall.sim.cluster import Cluster
+from squall.sim.scripts.report import Report
+from squall.sim.scripts.run import ScriptScenario, run
+from squall.sim.search.judge import play, quiet, scenario_of
+from squall.sim.world.rules import Drop
+from squall.sim.world.stuck import Deadlock
+
+PINGPONG = """
+    import os
+    import torch.distributed.rpc as rpc
+
+    def ping(n):
+        if n == 0:
+            return 1
+        there = "worker1" if rpc.get_worker_info().name == "worker0" else "worker0"
+        return rpc.rpc_sync(there, ping, args=(n - 1,), timeout=0)
+
+    rank = int(os.environ.get("RANK", 0))
+    options = rpc.TensorPipeRpcBackendOptions(num_worker_threads=1)
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2, rpc_backend_options=options)
+    if rank == 0:
+        rpc.rpc_sync("worker1", ping, args=(4,), timeout=0)
+    rpc.shutdown()
+"""
+
+
+def played(script: Path) -> Report:
+    return run(ScriptScenario(script=script, workers=2, stdout=io.StringIO(), stderr=io.StringIO()))
+
+
+def test_threads_that_wait_for_each_other_are_a_cycle(tmp_path: Path) -> None:
+    """One thread a worker, and calls that go to and fro: the third finds no thread."""
+    report = played(write(tmp_path, PINGPONG))
+    assert report.outcome == "deadlock" and report.trace is not None
+    graph = wait_graph(report.trace.records, report.waiting)
+    (cycle,) = nx.simple_cycles(graph)
+    kinds = [graph.nodes[node]["kind"] for node in cycle]
+    assert sorted(kinds) == ["reply", "reply", "task", "task"]
+    assert {graph.nodes[node]["worker"] for node in cycle} == {0, 1}
+    lines = report.why()
+    assert any("no thread of worker 1 takes it up" in line for line in lines)
+    assert lines[-1].startswith("a deadlock: ")
+    told = json.loads(json.dumps(report.to_json()))["wait_graph"]
+    assert {edge["from"] for edge in told["edges"]} <= {node["id"] for node in told["nodes"]}
+    assert all(node["label"] and node["kind"] for node in told["nodes"])
+
+
+def test_a_run_that_ends_has_no_graph(tmp_path: Path) -> None:
+    report = played(write(tmp_path, PINGPONG.replace("args=(4,)", "args=(1,)")))
+    assert report.outcome == "ok"
+    assert report.why() == [] and report.to_json()["wait_graph"] is None
+
+
+def lost(message: Any) -> Any:
+    name = message.type.name
+    return Drop("the cable is cut") if name == "PYTHON_CALL" and message.src == 0 else None
+
+
+def identity(x: int) -> int:
+    return x
+
+
+def test_a_lost_message_is_named() -> None:
+    with Cluster(2) as cluster:
+
+        def main(rank: int) -> None:
+            if rank == 0:
+                cluster.network.add_rule(lost)
+                rpc.rpc_sync("worker1", identity, args=(1,), timeout=0)
+
+        with pytest.raises(Deadlock) as caught:
+            cluster.run(main)
+        graph = wait_graph(cluster.trace.records, caught.value.waiting)
+    lines = explain(graph)
+    (line,) = [line for line in lines if "main" in line and "worker 0" in line]
+    assert "waits for the reply to PYTHON_CALL (id " in line and "from worker 1 since t=" in line
+    assert "was lost: the cable is cut" in line
+    reply = next(node for node, data in graph.nodes(data=True) if data["kind"] == "reply")
+    assert list(graph.successors(reply)) == [("worker", 1)]
+
+
+def test_a_timeout_is_explained_from_the_events() -> None:
+    """The call times out since the one that it waits for was lost."""
+    with Cluster(3) as cluster:
+
+        def lost_further_on(message: Any) -> Any:
+            return Drop("lost") if (message.src, message.dst) == (1, 2) else None
+
+        def main(rank: int) -> None:
+            if rank == 0:
+                cluster.network.add_rule(lost_further_on)
+                with pytest.raises(RuntimeError, match="RPC ran for more than set timeout"):
+                    rpc.rpc_sync("worker1", further, args=(2,), timeout=1)
+                cluster.network.remove_rule(lost_further_on)
+
+        cluster.run(main)
+        records = cluster.trace.records
+    first = next(timeouts(records))
+    lines = explain_timeout(records, first)
+    assert len(lines) == 2
+    assert "worker 0: " in lines[0] and "at work since t=" in lines[0]
+    assert "worker 1: " in lines[1] and "was lost: lost" in lines[1]
+
+
+def further(to: int) -> int:
+    return int(rpc.rpc_sync(f"worker{to}", identity, args=(1,), timeout=1.5))
+
+
+def test_a_pass_that_is_never_fed_is_explained() -> None:
+    """What FAST mode waits for without end: the graph says which gradients nobody sends."""
+    with quiet():
+        run = next(r for r in map(play, map(scenario_of, range(300))) if r.hangs and r.waiting)
+    lines = explain(wait_graph(run.records, run.waiting))
+    assert any("waits for the backward pass of context" in line for line in lines)
+    assert any("has sent none: nothing there has computed them" in line for line in lines)
+
+
+def test_a_lock_is_held_by_somebody() -> None:
+    waiting = [
+        Waiting(1, "a", 0, 0.5, "the lock x", holder=2),
+        Waiting(2, "b", 1, 0.25, "the lock y", holder=1),
+        Waiting(3, "c", 1, 0.0, "a bell"),
+    ]
+    graph = wait_graph([], waiting)
+    lines = explain(graph)
+    assert lines[0].endswith("waits for the lock x since t=0.500000 s; b (task 2) holds it")
+    assert "a deadlock: " in lines[-1]
+    assert len(to_json(graph)["nodes"]) == 6

@@ -1,0 +1,132 @@
+"""The machinery around PyTorch's own tests: what is collected, and what a verdict means."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from hypothesis import settings
+
+from squall.properties.support.commands import squall
+from squall.sim.conformance.pool import Played, Player
+from squall.sim.conformance.suites import SUITES, Test, collect, judge
+from squall.sim.conformance.table import NOT_APPLICABLE
+from squall.sim.scripts.compat.program import Program
+
+
+def test_every_test_of_the_wheel_is_collected_once():
+    tests = collect()
+    assert len({test.id for test in tests}) == len(tests)
+    counts = Counter(test.suite for test in tests)
+    assert list(counts) == list(SUITES)
+    # As many as torch's own generate_tests makes of these classes.
+    assert counts == {
+        "dist_autograd": 94,
+        "dist_optimizer": 4,
+        "faulty_agent": 28,
+        "examples": 2,
+        "rpc": 215,
+        "tensorpipe_rpc": 39,
+    }
+
+
+def test_a_pattern_and_suites_choose():
+    chosen = collect(["rpc", "dist_autograd"], "NESTED_RPC")
+    assert {test.suite for test in chosen} == {"rpc", "dist_autograd"}
+    assert all("nested_rpc" in test.method for test in chosen)
+
+
+def test_a_whole_id_chooses_that_test_alone():
+    assert [test.id for test in collect(pattern="rpctest.test_add")] == ["RpcTest.test_add"]
+    assert len(collect(pattern="rpctest.test_ad")) > 1
+
+
+def test_nothing_of_the_users_is_found_by_a_test(tmp_path, monkeypatch):
+    (tmp_path / "expecttest.py").write_text("raise SystemExit('mine')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for program, found in ((Program(search_path=sys.path), True), (Program.of_libraries(), False)):
+        assert (program.find("expecttest", program.search_path) is not None) is found
+
+
+def test_playing_leaves_the_settings_of_whoever_asks_alone():
+    before, modules = settings.default, set(sys.modules)
+    with Player() as player:
+        for test in collect(["dist_optimizer"], "none_grads") * 2:
+            assert judge(test, player.play(test)).verdict == "passed"
+    assert settings.default is before
+    assert "torch.testing._internal.common_utils" not in set(sys.modules) - modules
+
+
+def test_the_table_names_tests_that_exist_and_says_why():
+    ids = {test.id for test in collect()}
+    for name, reason in NOT_APPLICABLE.items():
+        assert name in ids
+        assert reason and reason[0].islower() and not reason.endswith(".")
+
+
+@pytest.fixture
+def excused(monkeypatch: pytest.MonkeyPatch) -> Test:
+    test = collect()[0]
+    monkeypatch.setattr("squall.sim.conformance.suites.NOT_APPLICABLE", {test.id: "needs a violin"})
+    return test
+
+
+def test_the_table_excuses_what_fails_and_what_skips_itself(excused):
+    for outcome in ("failed", "skipped"):
+        result = judge(excused, Played(outcome, "no violin here"))
+        assert (result.verdict, result.why) == ("not_applicable", "needs a violin")
+
+
+def test_a_test_of_the_table_that_passes_is_a_failure(excused):
+    result = judge(excused, Played("passed"))
+    assert result.verdict == "failed"
+    assert "needs a violin" in result.why
+
+
+def test_a_test_that_skips_itself_must_stand_in_the_table():
+    result = judge(collect()[-1], Played("skipped", "Need at least 2 CUDA devices"))
+    assert result.verdict == "failed"
+    assert "Need at least 2 CUDA devices" in result.why
+
+
+def test_the_command_reports_each_test():
+    done = squall("conformance", "dist_optimizer", "-k", "none_grads", "--json", "--jobs", "1")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["tests"] == {"DistOptimizerTest.test_dist_optim_none_grads": "passed"}
+    suite = report["suites"]["dist_optimizer"]
+    assert (suite["passed"], suite["failed"], suite["not_applicable"]) == (1, 0, 0)
+    assert suite["seconds"] > 0
+    assert "1/1" in done.stderr
+
+
+def test_the_command_says_which_suites_there_are():
+    done = squall("conformance", "violin", "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["field"] == "SUITE"
+    assert "dist_autograd" in done.stderr
+
+
+def test_the_command_keeps_what_it_found_until_it_is_interrupted():
+    command = [sys.executable, "-m", "squall", "conformance", "rpc", "--json", "--jobs", "1"]
+    running = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert running.stderr is not None
+    assert any("1/215" in line for line in running.stderr)
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    report = json.loads(out)
+    assert report["outcome"] == "interrupted"
+    assert 1 <= len(report["tests"]) < 215
+    assert set(report["tests"].values()) == {"passed"}

@@ -1,0 +1,202 @@
+"""Scenario files: what they hold, and what is told about one that is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from squall.properties.strategies import programs
+from squall.sim.faults.plan import Delay, Drop, Plan, Schedule
+from squall.sim.scenarios.file import (
+    Expected,
+    NetworkSpec,
+    SavedScenario,
+    Script,
+    dump_scenario,
+    load_scenario,
+)
+from squall.sim.scenarios.replay import campaign_scenario, saved_scenario, seed_scenario
+from squall.sim.search.judge import scenario_of
+
+SAVED = replace(
+    saved_scenario(scenario_of(3)),
+    faults=Plan(messages=(Drop(types=("PYTHON_CALL",), src=0, nth=(1,)),)),
+)
+SCRIPT = SavedScenario(script=Script(path="train.py", text="print(1)\n", workers=2), seed=2**64 - 1)
+
+
+@pytest.mark.parametrize("saved", [SAVED, SCRIPT], ids=["program", "script"])
+def test_a_file_says_it_all(saved: SavedScenario, tmp_path: Path) -> None:
+    path = tmp_path / "scenario.json"
+    path.write_text(dump_scenario(saved))
+    assert load_scenario(path) == saved
+
+
+@given(programs(), st.integers(0, 2**64 - 1), st.booleans(), st.booleans())
+def test_any_program_survives(program: Any, seed: int, linger: bool, brief: bool) -> None:
+    saved = SavedScenario(
+        program=program,
+        seed=seed,
+        linger=linger,
+        brief=brief,
+        network=NetworkSpec(latency="uniform:0.001:0.002", bandwidth_bytes_per_s=1e6),
+        faults=Plan(
+            messages=(Delay(seconds=0.1, probability=0.5, id=1),),
+            schedule=Schedule(late=((3, 0.5),), yields=(7,)),
+        ),
+        expected=Expected(digest="0" * 32, outcome="failed", property="rrefs", what="x"),
+    )
+    assert load_scenario(dump_scenario(saved)) == saved
+
+
+@pytest.mark.parametrize("profile", [None, "mild", "rough", "storm"])
+def test_scenarios_of_campaigns_come_back(profile: str | None) -> None:
+    for seed in range(20):
+        scenario = seed_scenario(seed, profile)
+        saved = saved_scenario(scenario)
+        again = campaign_scenario(load_scenario(dump_scenario(saved)))
+        assert saved_scenario(again) == saved
+        if profile is None:
+            assert again == scenario
+
+
+def test_a_program_alone_is_a_scenario() -> None:
+    data = json.loads(dump_scenario(SAVED))["program"]
+    assert load_scenario(json.dumps(data)) == SavedScenario(program=SAVED.program)
+
+
+def test_the_name_is_that_of_the_run() -> None:
+    """What a run is expected to come to does not change what it is; a planted bug does."""
+    assert SAVED.name == replace(SAVED, expected=Expected(digest="x"), note="y").name
+    assert SAVED.name != replace(SAVED, seed=SAVED.seed + 1).name
+    assert SAVED.name != replace(SAVED, expected=Expected(mutant="release-only-here")).name
+
+
+def changed(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda data: data.update(changes)
+
+
+def at(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(data: Any) -> None:
+        for part in path[:-1]:
+            data = data[part]
+        data[path[-1]] = value
+
+    return change
+
+
+OP = ("program", "trainers", 0, "steps", 0, "ops", 0)
+IN_OP = "program.trainers[0].steps[0].ops[0]"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (changed(version=99), "scenario.version: 99 is not supported; this squall reads version 1"),
+        (changed(version="1"), "scenario.version: '1' is not supported"),
+        (changed(version=True), "scenario.version: True is not supported"),
+        (changed(colour=1), "scenario.colour: is no field of a scenario"),
+        (changed(seed="7"), "scenario.seed: '7' is wrong: should be a valid integer"),
+        (changed(seed=-1), "scenario.seed: -1 is not between 0 and"),
+        (changed(linger=1), "scenario.linger: 1 is wrong: should be a valid boolean"),
+        (changed(brief="no"), "scenario.brief: 'no' is wrong: should be a valid boolean"),
+        (changed(device="tpu"), "scenario.device: 'tpu' is not cpu or cuda"),
+        (changed(engine="diesel"), "scenario.engine: 'diesel' is not port"),
+        (changed(rpc_timeout_s=-1.0), "scenario.rpc_timeout_s: -1.0 is negative"),
+        (changed(network={"latency": "soon"}), "scenario.network.latency: "),
+        (changed(network={"latency": 1}), "scenario.network.latency: 1 is wrong"),
+        (changed(network={"speed": 1}), "scenario.network.speed: is no field of a scenario"),
+        (
+            changed(network={"bandwidth_bytes_per_s": 0.0}),
+            "scenario.network.bandwidth_bytes_per_s: 0.0 is not a positive number",
+        ),
+        (changed(program=None), "has neither a program nor a script"),
+        (changed(script={"path": "a", "text": ""}), "has both a program and a script"),
+        (at("program", "version", value=2), "program.version: 2 is not supported"),
+        (at(*OP, "worker", value=9), f"{IN_OP}.worker: 9 is not one of the"),
+        (at(*OP, "worker", value="0"), f"{IN_OP}.worker: '0' is wrong: should be a valid integer"),
+        (at(*OP, "colour", value=1), f"{IN_OP}.colour: is no field of a program"),
+        (at(*OP, "kind", value="nonsense"), f"{IN_OP}.kind: 'nonsense' is no operation"),
+        (at(*OP, "inputs", value=[{"back": 0}]), f"{IN_OP}.inputs"),
+        (at(*OP, "inputs", value=[{"back": -1}]), f"{IN_OP}.inputs"),
+        (changed(faults={"version": 7}), "faults.version: 7 is not supported"),
+        (changed(faults={"rain": []}), "faults.rain: is no field of a fault plan"),
+        (
+            changed(faults={"messages": [{"kind": "drop", "dst": 9}]}),
+            f"faults.messages[0].dst: 9 is not one of the {SAVED.workers} workers",
+        ),
+        (changed(faults={"messages": [{"kind": "eat"}]}), "faults.messages[0].kind: 'eat'"),
+        (changed(faults=[]), "faults: is not an object"),
+    ],
+)
+def test_a_wrong_file_names_the_place(
+    change: Callable[[dict[str, Any]], None], message: str
+) -> None:
+    data = json.loads(dump_scenario(SAVED))
+    change(data)
+    with pytest.raises(ValueError) as caught:
+        load_scenario(json.dumps(data))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_value_cannot_use_itself() -> None:
+    data = json.loads(dump_scenario(SAVED))
+    op = data["program"]["trainers"][0]["steps"][0]["ops"][0]
+    op["inputs"] = [{**each, "back": 0} for each in op["inputs"]]
+    with pytest.raises(ValueError, match="an operation cannot use itself or a later one"):
+        load_scenario(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "scenario: is not JSON: Expecting value in line 1, column 1"),
+        (dump_scenario(SAVED)[:200], "scenario: is not JSON: "),
+        ("[]", "scenario: is not an object"),
+        ("[" * 100_000, "scenario: is not JSON: nested too deeply"),
+        ('{"seed": 1, "seed": 2}', "scenario: the name 'seed' is there twice in one object"),
+        ('{"seed": NaN}', "scenario: is not JSON: NaN is no number of JSON"),
+        (f'{{"seed": {"9" * 5000}}}', "scenario: is not JSON: "),
+        ('{"seed": 1}', "scenario: has neither a program nor a script"),
+    ],
+)
+def test_a_broken_file_is_told_so(text: str, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        load_scenario(text)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ({"path": "a.py"}, "scenario.script.text: is missing"),
+        ({"path": "a.py", "text": "def"}, "scenario.script.text: is no Python script"),
+        ({"path": "a.py", "text": "", "workers": 0}, "scenario.script.workers: 0 is not between 1"),
+    ],
+)
+def test_a_wrong_script_is_told_so(script: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="scenario") as caught:
+        load_scenario(json.dumps({"version": 1, "script": script}))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("field", ["linger", "brief"])
+def test_how_a_group_begins_and_ends_is_for_programs(field: str) -> None:
+    script = {"path": "a.py", "text": ""}
+    with pytest.raises(ValueError, match=rf"scenario\.{field}: is for a program"):
+        load_scenario(json.dumps({"version": 1, "script": script, field: True}))
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="scenario: is not UTF-8 text"):
+        load_scenario(path)

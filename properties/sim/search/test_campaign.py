@@ -1,0 +1,116 @@
+"""Campaigns: the same verdicts for the same seeds, and nothing found is lost."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from squall.properties.support.commands import ROOT, squall
+from squall.real.autograd.container import DistAutogradContainer
+from squall.sim.faults.items import Drop
+from squall.sim.faults.plan import Plan
+from squall.sim.search.campaign import Campaign, Failure, run_campaign
+from squall.sim.search.judge import Given, Verdict, judge_all, scenario_of
+
+SEEDS = range(30)
+LOSSY = Plan(messages=(Drop(types=("RREF_ACK",), nth=(0,)),))
+
+
+def test_a_seed_is_a_scenario() -> None:
+    assert scenario_of(7) == scenario_of(7)
+    assert scenario_of(7) != scenario_of(8)
+    assert {scenario_of(seed).order for seed in SEEDS} == {"fifo", "random"}
+    assert len({scenario_of(seed).latency for seed in SEEDS}) > 3
+    assert {scenario_of(seed).brief for seed in SEEDS} == {False, True}
+    assert not any(scenario_of(seed, Given(plan=LOSSY)).brief for seed in SEEDS)
+
+
+def test_the_verdicts_do_not_depend_on_the_number_of_processes() -> None:
+    alone = list(judge_all(SEEDS, Given(stats=True)))
+    shared = list(judge_all(SEEDS, Given(stats=True), jobs=2))
+    assert [verdict.seed for verdict in shared] == list(SEEDS)
+    assert shared == alone
+    assert alone[0].digest and not alone[16].digest  # the first was run twice
+
+
+def test_failures_of_one_kind_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DistAutogradContainer, "_send_release_context_rpc", lambda *_: None)
+    shown: list[Failure] = []
+
+    def show(verdict: Verdict, failure: Failure | None, campaign: Campaign) -> None:
+        if failure is not None:
+            shown.append(failure)
+
+    campaign = run_campaign(range(12), on_verdict=show)
+    assert not campaign.ok
+    failure = campaign.failures["contexts", "a context was left"]
+    assert shown == list(campaign.failures.values())
+    assert len(shown) < failure.count <= campaign.failed
+    assert failure.replay == f"squall replay {failure.seed}"
+
+
+def test_an_interrupted_campaign_keeps_what_it_found() -> None:
+    def interrupt(verdict: Verdict, failure: Failure | None, campaign: Campaign) -> None:
+        if verdict.seed == 3:
+            raise KeyboardInterrupt
+
+    campaign = run_campaign(on_verdict=interrupt)
+    assert campaign.interrupted
+    assert campaign.scenarios == 4
+    assert campaign.seconds > 0
+
+
+def test_a_campaign_ends_when_its_time_is_up() -> None:
+    campaign = run_campaign(minutes=1e-6)
+    assert campaign.scenarios == 1
+    assert not campaign.interrupted
+
+
+# -- the command ----------------------------------------------------------------------------------
+
+
+def test_the_command_says_what_it_did() -> None:
+    done = squall("fuzz", "--seeds", "0:12", "--stats")
+    assert done.returncode == 0, done.stderr
+    assert "12 scenarios, every property holds" in done.stdout
+    assert "rpc_sync" in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_object_has_the_documented_keys() -> None:
+    done = squall("fuzz", "--seeds", "100:104", "--jobs", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    documented = (ROOT / "docs" / "json.md").read_text()
+    assert all(f"| `{key}` |" in documented for key in told)
+    assert told["outcome"] == "ok"
+    assert (told["first_seed"], told["scenarios"], told["failures"]) == (100, 4, [])
+    assert told["features"]["rpc_sync"] > 0
+
+
+def test_properties_are_listed() -> None:
+    told = json.loads(squall("properties", "--json").stdout)
+    assert [each["name"] for each in told["properties"]][:2] == ["dependencies", "execution"]
+    assert "networkx" in told["properties"][0]["description"]
+    assert "joint_graph" in squall("properties").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seeds", "5:2"], "--seeds: expected two integers A:B with 0 <= A < B"),
+        (["--seeds", "1:2:3"], "--seeds: expected two integers A:B"),
+        (["--seeds", "x"], "got 'x'"),
+        (["--minutes", "nan"], "--minutes: expected a positive number, got 'nan'"),
+        (["--minutes", "1", "--seeds", "0:2"], "expected either --seeds or --minutes, got both"),
+        (["--jobs", "0"], "--jobs: expected an integer from 1 to 256, got '0'"),
+        (["--device", "tpu"], "--device: expected cpu or cuda, got 'tpu'"),
+        (["--engine", "diesel"], "--engine: expected port or torch, got 'diesel'"),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], message: str) -> None:
+    done = squall("fuzz", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,74 @@
+"""What a campaign must not pay for: memory that stays, packages that nobody needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import weakref
+
+from benchmarks import scenario
+from squall.model.checks.registry import PROPERTIES
+from squall.model.events.run import Run
+from squall.model.one_process.interpreter import interpret
+from squall.sim.programs.run import run_program
+from squall.sim.search import judge as fuzz
+from squall.sim.world.garbage import settle
+
+
+def test_a_run_is_freed_without_a_collection() -> None:
+    """Its events are most of it; in a campaign of many thousands they would fill the memory."""
+    traces = []
+    with fuzz.quiet():
+        settle()
+        for seed in (1, 2, 3):
+            played = run_program(fuzz.scenario_of(seed).program, seed=seed)
+            assert len(played.cluster.trace.records) > 20
+            traces.append(weakref.ref(played.cluster.trace))
+            del played
+        # Whoever prints how to repeat a test that failed keeps the last one.
+        assert [trace() for trace in traces[:2]] == [None, None]
+
+
+def test_a_checked_run_is_freed_without_a_collection() -> None:
+    """What the checks find out is kept with the run, and must not refer back to it."""
+    with fuzz.quiet():
+        settle()
+        for seed in (1, 2, 3):
+            program = fuzz.scenario_of(seed).program
+            played = run_program(program, seed=seed)
+            run = Run(
+                played.cluster.trace.records,
+                program,
+                interpret(program),
+                played.outcome,
+                ended_s=played.cluster.runtime.now(),
+            )
+            assert [v for property in PROPERTIES for v in property.check(run)] == []
+            checked = weakref.ref(run)
+            del run
+            assert checked() is None
+
+
+_TWIN = """
+import sys, torch
+from squall.real.rpc.functional_twins import functional_twin
+twin = functional_twin(torch.optim.SGD)
+assert functional_twin(torch.optim.LBFGS) is None
+assert not {"torch.distributed.optim", "torch.distributed.fsdp", "sympy"} & sys.modules.keys()
+import torch.distributed.optim.utils as utils
+assert utils.functional_optim_map[torch.optim.SGD] is twin
+utils.functional_optim_map[torch.optim.LBFGS] = twin
+assert functional_twin(torch.optim.LBFGS) is twin
+"""
+
+
+def test_a_functional_twin_comes_without_its_package_and_is_the_same_with_it() -> None:
+    done = subprocess.run([sys.executable, "-c", _TWIN], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_parts_of_a_scenario_add_up() -> None:
+    seconds = scenario.measure(2, first=1)
+    parts = [s for name, s in seconds.items() if ":" in name or name in scenario.PARTS]
+    assert min(parts) >= 0 and abs(sum(parts) - seconds["total"]) < 1e-9
+    assert seconds["workers"] < seconds["total"] and seconds["events"] > 50

@@ -1,0 +1,179 @@
+"""Faults drawn for each seed: what is drawn, what must hold, and what campaigns say of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from squall.model.coverage.sometimes import SITUATIONS
+from squall.model.program.check import check_program
+from squall.model.program.program import computation_of
+from squall.properties.support.commands import squall
+from squall.sim.cli.fuzz import read_fuzz_options
+from squall.sim.cli.input import BadInput
+from squall.sim.faults.file import check_plan, dump_plan
+from squall.sim.faults.plan import KINDS, Drop, Plan, PoolSize
+from squall.sim.search.campaign import run_campaign
+from squall.sim.search.draw import MILD, PROFILES, _waits_in_threads, draw_world, expanded
+from squall.sim.search.judge import Given, judge, judge_all, play, quiet, scenario_of
+
+SEEDS = range(150)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_worlds_are_valid_and_their_own(profile: str) -> None:
+    worlds = [draw_world(profile, seed) for seed in SEEDS]  # type: ignore[arg-type]
+    for world in worlds:
+        check_program(world.program)
+        check_plan(world.faults, workers=world.program.workers)
+        assert world.faults
+        assert world.program.workers > 1
+    assert worlds == [draw_world(profile, seed) for seed in SEEDS]  # type: ignore[arg-type]
+    assert len({dump_plan(world.faults) for world in worlds}) > 0.9 * len(worlds)
+
+
+def test_every_kind_is_drawn() -> None:
+    kinds = Counter(
+        item.kind for seed in SEEDS for _, _, item in draw_world("storm", seed).faults.items()
+    )
+    assert set(kinds) == set(KINDS) - {"restart"}
+    orders = {draw_world("rough", seed).faults.schedule.order for seed in SEEDS}
+    assert orders == {"fifo", "random", "pct"}
+
+
+def test_pools_of_one_thread_where_no_function_waits_in_its_thread() -> None:
+    """Else a value would never be made: a limit of PyTorch's that is documented."""
+    sizes = Counter(
+        (item.threads, _waits_in_threads(world.program))
+        for world in (draw_world("storm", seed) for seed in range(500))
+        for item in world.faults.inner
+        if isinstance(item, PoolSize)
+    )
+    assert {threads for threads, waits in sizes if not waits} == {1, 2, 3}
+    assert all(threads >= 3 for threads, waits in sizes if waits)
+
+
+def test_mild_faults_are_made_good() -> None:
+    """Nothing of them ends a worker, raises, or loses a message that is not sent again."""
+    assert "crash" not in MILD and "drop" not in MILD
+    for seed in SEEDS:
+        plan = draw_world("mild", seed).faults
+        assert {item.kind for _, _, item in plan.items()}.isdisjoint(
+            {"crash", "shutdown", "raise", "allocation", "corrupt", "loss", "pool_size"}
+        )
+        for item in plan.messages:
+            if isinstance(item, Drop):
+                assert all(name.startswith(("RREF_", "CLEANUP_")) for name in item.types)
+
+
+def test_a_seed_draws_the_same_in_another_process() -> None:
+    code = (
+        "from squall.sim.search.draw import draw_world; from squall.sim.faults.file import dump_plan;"
+        "print([dump_plan(draw_world('storm', seed).faults) for seed in range(5)])"
+    )
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": hash_seed, "PATH": ""},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(seen) == 1 and len(seen.pop()) > 100
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_property_holds(profile: str) -> None:
+    verdicts = list(judge_all(range(20), Given(profile)))
+    assert [verdict for verdict in verdicts if not verdict.ok] == []
+    # The first one was run twice.
+    assert verdicts[0].digest
+
+
+def test_situations_are_reached_and_counted() -> None:
+    campaign = run_campaign(range(140), Given("storm", stats=True))
+    assert campaign.ok
+    counts = campaign.sometimes_counts()
+    assert tuple(counts) == SITUATIONS
+    reached = [name for name, count in counts.items() if count]
+    assert len(reached) > 0.6 * len(SITUATIONS)
+    assert {"a response after its timeout", "a crash of an owner", "a pass that failed"} <= {
+        *reached
+    }
+    faults = campaign.fault_counts()
+    assert set(faults) == set(KINDS)
+    assert faults["crash"] and faults["drop"] and faults["duplicate"]
+
+
+def test_one_plan_for_every_program() -> None:
+    plan = Plan(messages=(Drop(types=("RREF_USER_DELETE",), src=7, dst=0, nth=(1,)),))
+    given = Given(plan=plan)
+    assert scenario_of(3, given).program == computation_of(scenario_of(3).program)
+    small = next(seed for seed in SEEDS if scenario_of(seed).program.workers < 8)
+    assert len(scenario_of(small, given).plan) == 0  # there is no such worker
+    with quiet():
+        assert judge(small, given).ok
+
+
+def test_without_faults_nothing_of_this_happens() -> None:
+    with quiet():
+        verdict = judge(1, Given(stats=True))
+        run = play(scenario_of(1))
+    assert verdict.faults == ()
+    assert run.recovery is None
+
+
+def test_everything_that_was_drawn_is_told() -> None:
+    scenario = scenario_of(19, Given("storm"))
+    table = dict(expanded(scenario))
+    assert {"latency", "call timeout", "order", "faults end", "workers"} <= table.keys()
+    assert sum("[" in name for name in table) == len(scenario.plan)
+
+
+# -- the command ----------------------------------------------------------------------------------
+
+
+def test_fuzz_tells_situations_and_faults() -> None:
+    told = squall("fuzz", "--seeds", "0:3", "--faults", "rough", "--stats", "--json")
+    assert told.returncode == 0, told.stderr
+    report = json.loads(told.stdout)
+    assert set(report["sometimes"]) == set(SITUATIONS)
+    assert set(report["faults"]) == set(KINDS)
+    assert report["profile"] == "rough"
+
+
+def test_a_situation_that_is_never_reached_can_fail() -> None:
+    told = squall("fuzz", "--seeds", "0:1", "--faults", "mild", "--require-sometimes", "--stats")
+    assert told.returncode == 1
+    assert "never reached: " in told.stderr
+    assert "a crash during a pass" in told.stderr
+    assert "a fetch before its creation" in told.stdout
+    assert "latency_spike" in told.stdout
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text('{"version": 1, "messages": [{"kind": "lose"}]}')
+    for told, words in {
+        "expected mild, rough, storm or the file of a fault plan": ("--faults", "wild"),
+        "--require-sometimes": ("--require-sometimes",),
+        "messages[0].kind": ("--faults", str(file)),
+    }.items():
+        with pytest.raises(BadInput, match=re.escape(told)):
+            read_fuzz_options(
+                seeds="0:1",
+                minutes=None,
+                jobs="1",
+                device="cpu",
+                engine="port",
+                faults=words[1] if words[0] == "--faults" else None,
+                require_sometimes=words[0] != "--faults",
+            )

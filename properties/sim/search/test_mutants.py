@@ -1,0 +1,139 @@
+"""Planted bugs: each fits its place and can be taken out again, and some are noticed at once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from squall.properties.support.paths import DOCS
+from squall.sim.search.judge import judge, quiet
+from squall.sim.search.mutants.campaign import run_mutants
+from squall.sim.search.mutants.mutant import SCHEDULES, Mutant, MutantError, find_function
+from squall.sim.search.mutants.page import page
+from squall.sim.search.mutants.planted import FAMILIES, MUTANTS
+
+#: one for each thing that a property looks at; all are noticed within a few scenarios
+SAMPLE = {
+    "dependency-not-counted": "dependencies",
+    "gradients-block-their-thread": "threads",
+    "release-only-here": "contexts",
+    "delete-not-sent": "rrefs",
+    "recv-leaf-not-needed": "progress",
+}
+
+
+def test_every_mutant_has_a_name_of_its_own() -> None:
+    assert len(MUTANTS) == sum(len(mutants) for mutants in FAMILIES.values())
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_fits_its_place_and_leaves_it_as_it_was(name: str) -> None:
+    mutant = MUTANTS[name]
+    function = find_function(mutant.place)
+    before = function.__code__
+    with mutant.apply():
+        assert function.__code__ is not before
+        assert function.__code__.co_name == before.co_name
+    assert function.__code__ is before
+
+
+def test_mutants_say_what_they_need() -> None:
+    for mutant in MUTANTS.values():
+        assert mutant.wrong and mutant.old != mutant.new
+        assert set(mutant.needs) <= set(SCHEDULES)
+
+
+def test_at_least_as_many_of_our_own_as_from_the_history() -> None:
+    own = sum(mutant.origin == "own" for mutant in MUTANTS.values())
+    assert own >= len(MUTANTS) - own
+
+
+def test_a_mutant_whose_place_has_changed_is_refused() -> None:
+    gone = Mutant(name="gone", place="future:Future.value", old="no such text", new="", wrong="x")
+    with pytest.raises(MutantError, match="0 times"), gone.apply():
+        pass
+    twice = Mutant(name="twice", place="future:Future.value", old="self", new="", wrong="x")
+    with pytest.raises(MutantError, match="exactly once"), twice.apply():
+        pass
+    nowhere = Mutant(name="nowhere", place="future:Future.no", old="a", new="b", wrong="x")
+    with pytest.raises(MutantError, match="does not exist"), nowhere.apply():
+        pass
+    broken = Mutant(
+        name="broken", place="future:Future.value", old="return value", new="return (", wrong="x"
+    )
+    with pytest.raises(MutantError, match="no Python"), broken.apply():
+        pass
+
+
+def test_a_planted_bug_is_noticed_and_gone_afterwards() -> None:
+    """The scenarios that fail with the bug hold without it."""
+    with quiet():
+        with MUTANTS["dependency-not-counted"].apply():
+            failing = [seed for seed in range(12) if not judge(seed).ok]
+        assert failing
+        assert all(judge(seed).ok for seed in failing)
+
+
+def test_some_mutants_are_killed() -> None:
+    results = run_mutants([MUTANTS[name] for name in SAMPLE], seconds=30, jobs=2)
+    for result in results:
+        assert result.problem is None
+        assert result.killed, result.mutant.name
+        assert SAMPLE[result.mutant.name] in result.properties
+        assert json.loads(json.dumps(result.to_json()))["killed"]
+
+
+def test_a_scenario_that_never_ends_is_contained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("squall.sim.search.mutants.campaign.HANG_S", 1.0)
+    endless = Mutant(
+        name="endless",
+        place="rpc.agent:RpcAgent._served",
+        old="self.server_active_calls -= 1",
+        new="while True: pass",
+        wrong="the agent counts for ever",
+    )
+    (result,) = run_mutants([endless], seconds=20)
+    assert result.by == "hang"
+
+
+def test_a_process_that_dies_is_contained() -> None:
+    deadly = Mutant(
+        name="deadly",
+        place="rpc.agent:RpcAgent._served",
+        old="self.server_active_calls -= 1",
+        new="__import__('os')._exit(9)",
+        wrong="the process ends",
+    )
+    (result,) = run_mutants([deadly], seconds=20)
+    assert result.by == "crash"
+
+
+def test_a_process_that_somebody_ends_is_no_verdict() -> None:
+    """SIGKILL comes from outside: from a person, or from a system that runs out of memory."""
+    ended = Mutant(
+        name="ended",
+        place="rpc.agent:RpcAgent._served",
+        old="self.server_active_calls -= 1",
+        new="__import__('os').kill(__import__('os').getpid(), 9)",
+        wrong="somebody ends the process",
+    )
+    (result,) = run_mutants([ended], seconds=20)
+    assert not result.killed
+    assert result.problem is not None and "SIGKILL" in result.problem
+
+
+def test_a_campaign_over_given_seeds_ends_with_them() -> None:
+    harmless = Mutant(
+        name="harmless", place="future:Future.value", old="return value", new="return (value)",
+        wrong="nothing",
+    )  # fmt: skip
+    (result,) = run_mutants([harmless], seconds=60, seeds=range(3))
+    assert not result.killed and result.scenarios == 3
+
+
+def test_the_page_about_them_is_up_to_date() -> None:
+    written = (DOCS / "mutants.md").read_text(encoding="utf-8")
+    assert written == "\n".join(page()), (
+        "python -m squall.sim.search.mutants.page > docs/mutants.md"
+    )

@@ -1,0 +1,142 @@
+"""All properties over whatever Hypothesis thinks of: the programs of campaigns, in any world.
+
+The smallest scenario that fails is kept as a file in properties/corpus/, which is played first in
+every later run of the tests.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import HealthCheck, find, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from squall.model.checks.registry import check
+from squall.model.events.run import Violation
+from squall.model.generate.profiles import Limits
+from squall.model.one_process.interpreter import interpret
+from squall.model.program.program import Program
+from squall.properties.strategies import programs
+from squall.properties.support.paths import CORPUS
+from squall.sim.scenarios.file import Expected, dump_scenario, load_scenario
+from squall.sim.scenarios.replay import campaign_scenario, saved_scenario
+from squall.sim.search.judge import Scenario, play, quiet
+from squall.sim.search.mutants.mutant import Mutant
+from squall.sim.search.mutants.planted import MUTANTS
+from squall.sim.world.scheduler import Order
+
+LATENCIES = ("0", "constant:0.001", "lognormal:0.001:0.5", "uniform:0.0001:0.01")
+ORDERS: tuple[Order, ...] = ("fifo", "random")
+assert set(ORDERS) <= set(get_args(Order))
+
+
+@st.composite
+def scenarios(draw: Callable[[SearchStrategy[Any]], Any], limits: Limits | None = None) -> Scenario:
+    """A program and the world it runs in; the simplest is fifo without latency."""
+    return Scenario(
+        seed=draw(st.integers(0, 99)),
+        program=draw(programs(limits)),
+        latency=draw(st.sampled_from(LATENCIES)),
+        order=draw(st.sampled_from(ORDERS)),
+        linger=draw(st.booleans()),
+    )
+
+
+class Keeper:
+    """Plays scenarios, and remembers the last one that failed: with Hypothesis the smallest."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.last: tuple[Scenario, list[Violation]] | None = None
+
+    def violations(self, scenario: Scenario) -> list[Violation]:
+        with quiet():
+            found = check(play(scenario))
+        if found:
+            self.last = scenario, found
+        return found
+
+    def write(self) -> Path | None:
+        """Write down what failed, if anything did."""
+        if self.last is None:
+            return None
+        scenario, found = self.last
+        expected = Expected(outcome="failed", property=found[0].property, what=found[0].what)
+        saved = replace(saved_scenario(scenario), expected=expected, note="found by Hypothesis")
+        self.folder.mkdir(exist_ok=True)
+        path = self.folder / f"{found[0].property}-{saved.name}.json"
+        path.write_text(dump_scenario(saved) + "\n", encoding="utf-8")
+        return path
+
+
+@pytest.fixture(scope="module")
+def keeper() -> Iterator[Keeper]:
+    keeper = Keeper(CORPUS)
+    yield keeper
+    keeper.write()
+
+
+@given(scenario=scenarios())
+def test_every_property_holds(keeper: Keeper, scenario: Scenario) -> None:
+    assert [str(each) for each in keeper.violations(scenario)] == []
+
+
+# -- what becomes of a bug ------------------------------------------------------------------------
+
+QUICKLY = settings(
+    max_examples=400, deadline=None, suppress_health_check=list(HealthCheck), database=None
+)
+
+
+def test_the_smallest_failing_scenario_is_kept(tmp_path: Path) -> None:
+    keeper = Keeper(tmp_path)
+    with MUTANTS["release-only-here"].apply():
+        find(
+            scenarios(), lambda each: bool(keeper.violations(each)), settings=QUICKLY,
+            random=random.Random(1),
+        )  # fmt: skip
+        path = keeper.write()
+        assert path is not None and path.name.startswith("contexts-")
+        kept = campaign_scenario(load_scenario(path))
+        assert Keeper(tmp_path).violations(kept)
+    assert not Keeper(tmp_path).violations(kept)
+    # One call that takes something along: it cannot be less.
+    assert kept.program.workers == 2 and nodes(kept.program) <= 4
+
+
+def nodes(program: Program) -> int:
+    """Nodes of the autograd graphs of a program's passes, in one process."""
+    steps = interpret(program).steps.values()
+    return sum(len(graph.nodes) for step in steps for graph in step.graphs)
+
+
+def test_a_planted_dependency_bug_shrinks_to_its_smallest_program() -> None:
+    """By way of the engine itself: what shows this one is an operation with four edges to it."""
+    bug = Mutant(
+        name="fourth-dependency-not-counted",
+        place="autograd.dist_engine:DistEngine.compute_dependencies",
+        old="                dependencies[following] += 1\n",
+        new="                if dependencies[following] < 3 or KINDS[type(following)] >= RECV:\n"
+        "                    dependencies[following] += 1\n",
+        wrong="a fourth edge to an operation is not counted",
+    )
+    keeper = Keeper(CORPUS)
+
+    def fails(scenario: Scenario) -> bool:
+        return any(each.property == "dependencies" for each in keeper.violations(scenario))
+
+    with bug.apply():
+        found = find(
+            scenarios(Limits(trainers=1, steps=1, mixed=False, unused=False, faults=False, asides=False)), fails,
+            settings=QUICKLY, random=random.Random(2),
+        )  # fmt: skip
+    assert (found.program.workers, len(found.program.leaves)) == (1, 1)
+    ((_, _, step),) = found.program.steps
+    # The leaf, what four edges lead to, what they lead from, and the sum.
+    assert len(found.program.leaves) + len(step.ops) <= 7, step.ops

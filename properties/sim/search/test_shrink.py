@@ -1,0 +1,248 @@
+"""Failing scenarios made small: the same thing breaks, and little else is left."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from squall.model.one_process.interpreter import interpret
+from squall.model.program.check import check_program
+from squall.model.shrink.cuts import fewer_workers, smaller, with_workers
+from squall.model.shrink.simplifications import complexity, size
+from squall.properties.support.commands import ROOT, squall
+from squall.properties.support.playing import write
+from squall.sim.faults.plan import Delay, Drop, Garbage, Pause, Plan, Schedule, SlowStart
+from squall.sim.scenarios.file import Expected, NetworkSpec, SavedScenario, Script, load_scenario
+from squall.sim.scenarios.replay import replay, saved_scenario, seed_scenario
+from squall.sim.search.judge import quiet, scenario_of
+from squall.sim.search.mutants.mutant import Mutant
+from squall.sim.search.mutants.planted import MUTANTS
+from squall.sim.search.shrink.cost import Extent, cost, deviations, extent
+from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
+
+SECONDS = 60.0
+
+
+def of_seed(seed: int, mutant: str | None = None) -> SavedScenario:
+    return replace(saved_scenario(seed_scenario(seed)), expected=Expected(mutant=mutant))
+
+
+def failing(mutant: str, *, least: int = 5) -> SavedScenario:
+    """The first scenario of a campaign, of some size, that a planted bug breaks."""
+    for seed in range(100):
+        saved = of_seed(seed, mutant)
+        if (saved.operations or 0) >= least and replay(saved).violations:
+            return saved
+    raise AssertionError(f"nothing brings {mutant} out")
+
+
+# -- smaller programs -----------------------------------------------------------------------------
+
+
+def test_candidates_are_valid_and_mean_something() -> None:
+    draw = random.Random(1)
+    tried: Counter[str] = Counter()
+    with quiet():
+        for seed in range(12):
+            program = scenario_of(seed).program
+            candidates = list(smaller(program))
+            assert candidates
+            for candidate in draw.sample(candidates, min(12, len(candidates))):
+                check_program(candidate)
+                interpret(candidate)
+                assert candidate != program
+                if size(candidate) < size(program):
+                    tried["smaller"] += 1
+                else:
+                    simpler = complexity(candidate) != complexity(program)
+                    tried["simpler" if simpler else "neither"] += 1
+    assert tried["smaller"] and tried["simpler"]
+    assert tried["neither"] < 0.1 * tried.total()  # the shrinker does not even run these
+
+
+def test_workers_are_renumbered() -> None:
+    program = scenario_of(1).program
+    assert program.workers > 2
+    for mapping in fewer_workers(program):
+        fewer = with_workers(program, mapping)
+        assert fewer.workers < program.workers
+        check_program(fewer)
+
+
+# -- shrinking ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mutant", "most"),
+    [
+        ("dependency-not-counted", Extent(1, 1, 0)),
+        ("delete-not-sent", Extent(2, 1, 0)),
+        ("release-reaches-one-hop", Extent(3, 1, 0)),
+        ("gradients-block-their-thread", Extent(3, 8, 2)),
+    ],
+)
+def test_a_planted_bug_becomes_small(mutant: str, most: Extent) -> None:
+    saved = failing(mutant)
+    shrinker = Shrinker(saved, seconds=SECONDS)
+    small = shrinker.run()
+    before, after = extent(saved), extent(small)
+    assert after.workers is not None and after.operations is not None
+    assert before.operations is not None and after.operations < before.operations
+    assert (after.workers, after.operations, after.faults) <= most
+    assert all(mine <= its for mine, its in zip(after, most, strict=True))  # type: ignore[operator]
+    # The same thing breaks, it is the bug that breaks it, and the file says all of it.
+    played = replay(small)
+    assert shrinker.target is not None
+    assert (small.expected.property, small.expected.what) == shrinker.target[:2]
+    assert shrinker.target[:2] in {(each.property, each.what) for each in played.violations}
+    assert played.digest_matches
+    assert not replay(replace(small, expected=Expected())).violations
+
+
+def test_a_dependency_bug_shrinks_to_six_nodes() -> None:
+    """An operation with four edges to it, from three others, the leaf and the sum."""
+    bug = Mutant(
+        name="fourth-dependency-not-counted",
+        place="autograd.dist_engine:DistEngine.compute_dependencies",
+        old="                dependencies[following] += 1\n",
+        new="                if dependencies[following] < 3 or KINDS[type(following)] >= RECV:\n"
+        "                    dependencies[following] += 1\n",
+        wrong="a fourth edge to an operation is not counted",
+    )
+    with bug.apply():
+        saved = next(
+            saved
+            for saved in map(of_seed, range(400))
+            if any(each.property == "dependencies" for each in replay(saved).violations)
+        )
+        small = Shrinker(
+            replace(saved, expected=Expected(property="dependencies", what="dependency count")),
+            seconds=SECONDS,
+        ).run()
+    assert small.program is not None
+    with quiet():
+        steps = interpret(small.program).steps.values()
+    # Of two outputs of one operation on another worker, fewer nodes do in one process.
+    assert sum(len(graph.nodes) for step in steps for graph in step.graphs) <= 7
+
+
+def test_needless_faults_go() -> None:
+    """Four faults, a latency and an order, of which none has to do with what breaks."""
+    saved = failing("release-only-here")
+    plan = Plan(
+        messages=(
+            Delay(seconds=0.1, probability=0.5, id=1),
+            Drop(types=("RREF_FORK_REQUEST",), nth=(1,)),
+        ),
+        workers=(SlowStart(worker=0, delay_s=0.1), Pause(worker=0, for_s=0.2)),
+        inner=(Garbage(worker=0),),
+        schedule=Schedule(order="random"),
+    )
+    saved = replace(saved, faults=plan, network=NetworkSpec(latency="lognormal:0.001:1.5"))
+    small = Shrinker(saved, seconds=SECONDS).run()
+    assert extent(small).faults == 0
+    assert deviations(small) == "FIFO everywhere, no faults"
+    assert cost(small) < cost(saved)
+
+
+def test_what_is_needed_of_the_faults_stays() -> None:
+    """A second copy of a request is what this bug needs: found, and kept alone."""
+    file = ROOT / "properties" / "corpus" / "mutant_fork-request-once-only.json"
+    saved = load_scenario(file)
+    noise = (Delay(types=("PYTHON_CALL",), seconds=0.01, nth=(1,)), *saved.faults.messages)
+    noisy = replace(saved, faults=replace(saved.faults, messages=noise))
+    small = Shrinker(noisy, seconds=SECONDS).run()
+    assert len(small.faults) == len(saved.faults)
+    assert "FIFO everywhere except: " in deviations(small)
+
+
+def test_one_item_stands_for_many() -> None:
+    """A bug that shows when every try of a release fails: nobody wants to read 21 items."""
+    saved = load_scenario(ROOT / "properties" / "corpus" / "mutant_retry-at-once.json")
+    (item,) = saved.faults.messages
+    many = tuple(replace(item, nth=(n,)) for n in range(1, 70))
+    small = Shrinker(replace(saved, faults=replace(saved.faults, messages=many))).run()
+    assert small.faults.messages == (item,)
+
+
+def test_what_holds_cannot_be_shrunk() -> None:
+    with pytest.raises(NotFailingError, match="the scenario holds"):
+        Shrinker(of_seed(3)).run()
+
+
+def test_an_interrupt_keeps_the_best_so_far() -> None:
+    saved = failing("release-only-here")
+
+    def interrupt(shrinker: Shrinker) -> None:
+        if cost(shrinker.best) < cost(saved):
+            raise KeyboardInterrupt
+
+    shrinker = Shrinker(saved, on_progress=interrupt)
+    small = shrinker.run()
+    assert shrinker.interrupted
+    assert cost(small) < cost(saved)
+    assert replay(small).violations and small.expected.digest
+
+
+def test_time_that_is_over_ends_it() -> None:
+    shrinker = Shrinker(failing("release-only-here"), seconds=1e-3)
+    small = shrinker.run()
+    assert shrinker.out_of_time and replay(small).violations
+
+
+SCRIPT = """
+    import os
+    import torch.distributed.rpc as rpc
+
+    def fail():
+        raise ValueError("always")
+
+    rank, size = int(os.environ.get("RANK", 0)), int(os.environ["WORLD_SIZE"])
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=size)
+    if rank == 0:
+        rpc.rpc_sync("worker1", fail)
+    rpc.shutdown()
+"""
+
+
+def test_a_script_loses_workers_and_faults(tmp_path: Path) -> None:
+    script = write(tmp_path, SCRIPT)
+    saved = SavedScenario(
+        script=Script(path=str(script), text=script.read_text(), workers=5),
+        network=NetworkSpec(latency="lognormal:0.001:1.5"),
+        faults=Plan(messages=(Delay(seconds=0.1, nth=(1,)),)),
+    )
+    small = Shrinker(saved, seconds=SECONDS).run()
+    assert extent(small) == Extent(2, None, 0)
+    assert small.network.latency == "0"
+
+
+# -- the command ----------------------------------------------------------------------------------
+
+
+def test_the_object_has_the_documented_keys(tmp_path: Path) -> None:
+    file = tmp_path / "small.json"
+    done = squall("shrink", "1", "--mutant", "release-only-here", "-o", str(file), "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    documented = (ROOT / "docs" / "json.md").read_text()
+    assert all(f"| `{key}` |" in documented for key in told)
+    assert set(told["before"]) == set(told["after"]) == {"workers", "operations", "faults"}
+    assert told["after"]["operations"] <= 8 and told["file"] == str(file)
+    assert load_scenario(file).expected.mutant == "release-only-here"
+
+
+def test_every_planted_bug_can_be_lifted() -> None:
+    mutant = MUTANTS["release-only-here"]
+    saved = failing(mutant.name)
+    plain = replace(saved, expected=Expected())
+    with mutant.apply():
+        assert replay(plain).violations
+        with mutant.lifted():
+            assert not replay(plain).violations
+        assert replay(plain).violations

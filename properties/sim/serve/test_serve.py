@@ -1,0 +1,188 @@
+"""``squall serve``: what it shows, and what it does not let anybody do."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from squall.properties.support.commands import ROOT
+from squall.sim.cli.main import main
+from squall.sim.scenarios.file import Expected, SavedScenario, dump_scenario
+from squall.sim.scenarios.replay import saved_scenario, seed_scenario
+from squall.sim.scenarios.store import Place, Store
+from squall.sim.serve.server import ADDRESS, RUNS, Server
+
+SECRET = "this file is none of the page's business"
+
+
+def scenario(seed: int) -> SavedScenario:
+    expected = Expected(
+        digest="0" * 32, outcome="failed", property="rrefs", what="an owner <was> left"
+    )
+    return replace(saved_scenario(seed_scenario(seed)), expected=expected)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    place = Place(tmp_path / "store")
+    with Store(place) as store:
+        for seed in (1, 2):
+            store.keep(scenario(seed), found_by="fuzz", text="what was seen")
+    runs = place.folder / RUNS
+    runs.mkdir()
+    run = replace(scenario(3), expected=Expected())
+    (runs / f"{run.name}.json").write_text(dump_scenario(run))
+    (tmp_path / "secret.json").write_text(json.dumps({"note": SECRET}))
+    (runs / "escape.json").symlink_to(tmp_path / "secret.json")
+    server = Server(place, 0)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def ask(
+    server: Server, path: str, *, method: str = "GET", host: str | None = None
+) -> tuple[int, str, dict[str, str]]:
+    connection = http.client.HTTPConnection(ADDRESS, server.server_port, timeout=200)
+    try:
+        connection.putrequest(method, path, skip_host=True)
+        connection.putheader("Host", host or f"{ADDRESS}:{server.server_port}")
+        connection.endheaders()
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode("utf-8"), dict(answer.getheaders())
+    finally:
+        connection.close()
+
+
+def test_it_lists_failures_and_runs(server: Server) -> None:
+    status, page, headers = ask(server, "/")
+    assert status == 200
+    assert "Failures (2)" in page and "Runs (1)" in page
+    for seed in (1, 2, 3):
+        assert f'href="/run/{scenario(seed).name}"' in page
+    assert "an owner &lt;was&gt; left" in page
+    assert "escape" not in page
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+
+
+def test_it_draws_a_run_when_asked(server: Server) -> None:
+    name = scenario(1).name
+    status, page, _ = ask(server, f"/run/{name}")
+    assert status == 200
+    assert 'data-view="space_time"' in page and f"<h1>{name}</h1>" in page
+    assert ask(server, f"/run/{name}")[1] == page
+
+
+def test_it_compares_two_runs_from_where_they_part(server: Server) -> None:
+    one, other = scenario(1).name, scenario(2).name
+    status, page, _ = ask(server, f"/compare?a={one}&b={other}")
+    assert status == 200
+    assert f'src="/run/{one}#event=' in page and f'src="/run/{other}#event=' in page
+    assert "part at event" in page
+    assert "They are the same run" in ask(server, f"/compare?a={one}&b={one}")[1]
+    assert ask(server, f"/compare?a={one}")[0] == 400
+    assert ask(server, f"/compare?a={one}&b=nobody")[0] == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/run/escape",
+        "/run/../secret",
+        "/run/..%2fsecret",
+        "/run/%2e%2e/%2e%2e/secret.json",
+        "/run//etc/passwd",
+        "/run/secret%00",
+        "/../secret.json",
+        "/secret.json",
+        "/compare?a=../secret&b=../secret",
+        "/failures.db",
+    ],
+)
+def test_no_path_leads_out_of_the_store(server: Server, path: str) -> None:
+    status, page, _ = ask(server, path)
+    assert status == 404
+    assert SECRET not in page and "root:" not in page
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_nothing_can_be_changed(server: Server, method: str) -> None:
+    before = sorted(str(path) for path in server.library.place.folder.rglob("*"))
+    status, _, headers = ask(server, "/", method=method)
+    assert status == 405 and headers["Allow"] == "GET, HEAD"
+    assert sorted(str(path) for path in server.library.place.folder.rglob("*")) == before
+
+
+def test_a_head_has_no_body(server: Server) -> None:
+    status, page, headers = ask(server, "/", method="HEAD")
+    assert (status, page) == (200, "")
+    assert int(headers["Content-Length"]) > 100
+
+
+def test_another_host_name_is_refused(server: Server) -> None:
+    assert ask(server, "/", host="squall.example")[0] == 403
+    assert ask(server, "/", host=f"localhost:{server.server_port}")[0] == 200
+
+
+def test_it_listens_on_this_machine_only(server: Server) -> None:
+    assert server.socket.getsockname()[0] == "127.0.0.1"
+    outside = [
+        info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+    ]
+    for address in outside:
+        if not str(address).startswith("127."):
+            with pytest.raises(OSError):
+                socket.create_connection((str(address), server.server_port), timeout=1).close()
+
+
+def test_a_store_without_anything_says_how_to_fill_it(tmp_path: Path) -> None:
+    server = Server(Place(tmp_path / "nothing"), 0)
+    threading.Thread(target=server.handle_request).start()
+    assert "squall fuzz" in ask(server, "/")[1]
+    server.server_close()
+    assert not (tmp_path / "nothing").exists(), "looking made nothing"
+
+
+def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "squall", "serve", "--port", "0", "--json", "--store", "."]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ},
+    )  # fmt: skip
+    assert process.stdout is not None
+    told = json.loads(process.stdout.readline())
+    assert told["url"].startswith("http://127.0.0.1:")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--store", "no-such"], "squall: --store: there is no directory 'no-such'\n"),
+        (["--port", "99999"], "squall: --port: expected an integer from 0 to 65535, got '99999'\n"),
+    ],
+)
+def test_bad_input_of_the_command_is_one_line(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["serve", *words])
+    assert left.value.code == 2
+    assert capsys.readouterr().err == line

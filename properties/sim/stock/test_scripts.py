@@ -1,0 +1,85 @@
+"""Scripts and PyTorch's own tests on PyTorch's compiled engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from squall.properties.support.commands import squall
+from squall.real.native import build
+from squall.real.native.build import Unavailable
+from squall.sim.faults.plan import Crash, Pause, Plan, SlowStart
+from squall.sim.stock.plan import kinds_left_out
+
+try:
+    build.compiler()
+except Unavailable as unavailable:
+    pytest.skip(str(unavailable), allow_module_level=True)
+
+
+@pytest.mark.parametrize("name", ["parameter_server", "pipeline", "rref_sharing"])
+def test_a_script_has_the_gradients_of_the_port(name: str) -> None:
+    runs = []
+    for engine in ("torch", "port"):
+        done = squall("run", f"examples/{name}.py", "--engine", engine, "--json")
+        assert done.returncode == 0, done.stderr
+        runs.append(json.loads(done.stdout)["gradients"])
+    for found in runs:
+        assert found["compared"] == found["passes"] > 0
+        assert found["mismatches"] == found["not_comparable"] == []
+        assert found["max_deviation"] < 1e-12
+    assert runs[0]["passes"] == runs[1]["passes"]
+
+
+@pytest.mark.parametrize("test", ["test_backward_rref_nested", "test_context_cleanup_no_tensors"])
+def test_pytorchs_own_tests_run_on_its_engine(test: str) -> None:
+    done = squall(
+        "conformance",
+        "dist_autograd",
+        "-k",
+        f"DistAutogradTest.{test}",
+        "--engine",
+        "torch",
+        "--json",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["tests"] == {f"DistAutogradTest.{test}": "passed"}
+
+
+def test_what_a_plan_asks_of_the_inside_of_a_worker_is_named() -> None:
+    from squall.sim.stock.plan import left_out
+
+    plan = Plan(workers=(Pause(worker=0, at_s=0.0, for_s=1.0), SlowStart(worker=1, delay_s=1.0)))
+    assert left_out(plan) == ["workers[1]: SlowStart"]
+    assert left_out(Plan(workers=(Crash(worker=0, at_s=1.0),))) == []
+
+
+def test_what_is_left_out_of_a_plan_is_in_the_report(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(
+        '{"version": 1, "workers": [{"kind": "slow_start", "worker": 0, "delay_s": 1}]}'
+    )
+    campaign = ("fuzz", "--engine", "torch", "--seeds", "0:1", "--faults")
+    for words, expected in (
+        ((*campaign, str(plan)), ["workers[0]: SlowStart"]),
+        ((*campaign, "mild"), kinds_left_out()),
+        (("replay", "1", "--engine", "torch", "--faults", str(plan)), ["workers[0]: SlowStart"]),
+    ):
+        done = squall(*words, "--json")
+        assert set(expected) <= {*json.loads(done.stdout)["left_out"]}
+        assert all(f"leaves out {line}" in done.stderr for line in expected)
+    assert "workers: SlowCpu" in kinds_left_out() and "inner: Raise" in kinds_left_out()
+
+
+def test_a_package_that_pytorchs_tests_need_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = 'raise ModuleNotFoundError("No module named \'expecttest\'", name="expecttest")'
+    (tmp_path / "expecttest.py").write_text(missing)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    one = "DistAutogradTest.test_context_cleanup_no_tensors"
+    done = squall("conformance", "dist_autograd", "-k", one, "--engine", "torch")
+    assert done.returncode == 2
+    assert "pip install expecttest" in done.stderr and "Traceback" not in done.stderr

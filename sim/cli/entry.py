@@ -1,0 +1,41 @@
+"""Where the command ``squall`` begins: an interrupt ends it quietly even before it can do anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from types import FrameType
+
+INTERRUPTED = 130
+_MESSAGE = "interrupted before there was a report"
+
+
+def main() -> None:
+    """As :func:`squall.sim.cli.main.main`, with nothing imported yet."""
+    signal.signal(signal.SIGINT, _leave)
+    from squall.sim.cli.main import main as run
+
+    signal.signal(signal.SIGINT, _interrupt)
+    run()
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    """Ctrl-C. While torch is imported, before which nothing begins, an exception could come out of
+    it as any other, or not at all."""
+    torch = sys.modules.get("torch")
+    if torch is not None and getattr(torch.__spec__, "_initializing", False):
+        _leave(signum, frame)
+    raise KeyboardInterrupt
+
+
+def _leave(signum: int, frame: FrameType | None) -> None:
+    """End at once: nothing has been found that could be lost."""
+    if "--json" in sys.argv:
+        os.write(1, f"{json.dumps({'outcome': 'interrupted', 'message': _MESSAGE})}\n".encode())
+    os._exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""``squall failures``: what was found and kept."""
+
+from __future__ import annotations
+
+import json as json_module
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from squall.sim.cli.input import BadInput
+
+if TYPE_CHECKING:
+    from squall.sim.scenarios.store import Kept
+
+#: characters of what broke
+_MOST_SHOWN = 100
+
+EPILOG = """\
+[bold]Examples[/bold]
+
+squall failures
+
+squall failures --json
+
+squall replay 0a1b2c3d                 (a failure by its name)
+
+They are under .squall/ in the working directory; SQUALL_STORE names another folder.
+"""
+
+
+def failures(
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """List the failures that campaigns, scripts and tests have left in this folder."""
+    from squall.sim.scenarios.store import Store, StoreError, default_place
+
+    place = default_place()
+    try:
+        with Store(place, read_only=True) as store:
+            found = store.failures()
+    except StoreError as error:
+        raise BadInput(str(place.folder), str(place.folder), str(error)) from None
+    if json:
+        told = {"store": str(place.folder), "failures": [kept.to_json() for kept in found]}
+        typer.echo(json_module.dumps(told, allow_nan=False))
+        return
+    console = Console(highlight=False)
+    if not found:
+        console.print(f"no failure is kept in {place.folder}")
+        return
+    console.print(_table(found))
+    console.print("size: workers/operations/faults")
+    console.print("squall replay NAME runs one again, squall shrink NAME makes it smaller")
+
+
+def _table(found: list[Kept]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("name", "found", "by", "seed", "size"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("what broke", overflow="fold")
+    for kept in found:
+        when = datetime.fromtimestamp(kept.found_at).strftime("%m-%d %H:%M")
+        seed = f"{kept.seed} {kept.profile or ''}".rstrip()
+        what = (kept.what or "")[:_MOST_SHOWN]
+        broke = Text(f"{kept.property}: {what}", style="red")
+        size = "/".join("-" if n is None else str(n) for n in (kept.workers, kept.operations))
+        table.add_row(kept.name, when, kept.found_by, seed, f"{size}/{kept.faults}", broke)
+    return table

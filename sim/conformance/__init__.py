@@ -1,0 +1,1 @@
+"""PyTorch's own tests of RPC and distributed autograd, in the simulator."""

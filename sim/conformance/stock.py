@@ -1,0 +1,171 @@
+"""PyTorch's own tests on its compiled engine: a worker process a rank, on the simulated network.
+
+The other half is sim/conformance/cluster.py, which plays them on the port.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from squall.sim.conformance.cluster import TIMEOUT_S, WORLD_SIZE, Played
+from squall.sim.conformance.pool import LOG_CHARACTERS, MissingPackageError
+from squall.sim.scripts.run import ScriptScenario
+from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.script import ScriptProcesses
+from squall.sim.stock.worker import NativeWorker
+from squall.sim.stock.zygote import MissingModule, Zygote
+from squall.sim.world.latency import DEFAULT_LATENCY
+from squall.sim.world.scheduler import Livelock
+
+if TYPE_CHECKING:
+    from squall.sim.conformance.suites import Test
+
+_ENTRY = "squall.sim.conformance.stock_guest:main"
+#: of commands and timers, in one test; the longest takes a tenth of it
+MAX_STEPS = 200_000
+
+
+def play_all_native(tests: Sequence[Test]) -> Iterator[tuple[Test, Played]]:
+    """Each test with what became of it, one after the other.
+
+    Raises :class:`squall.real.native.build.Unavailable`, and :class:`MissingPackageError`.
+    """
+    modules = {
+        "squall.sim.conformance.stock_guest",
+        "squall.sim.stock.stacks",
+        "torch.testing._internal.common_distributed",
+        *(test.owner.module for test in tests),
+        *(test.owner.fixture[0] for test in tests),
+    }
+    with (
+        _zygote(sorted(modules)) as zygote,
+        tempfile.TemporaryDirectory(prefix="squall-conformance-") as name,
+    ):
+        for test in tests:
+            directory = Path(name) / test.id
+            directory.mkdir()
+            yield test, play(test, zygote, directory)
+
+
+def _zygote(modules: list[str]) -> Zygote:
+    try:
+        return Zygote(modules)
+    except MissingModule as missing:
+        raise MissingPackageError(
+            f"PyTorch's test utilities need the package {missing.name}: pip install {missing.name}"
+        ) from None
+
+
+class _Ranks(ScriptProcesses):
+    """The ranks of a test: what they ask."""
+
+    def __init__(self, test: Test, directory: Path, cluster: NativeCluster) -> None:
+        super().__init__(
+            ScriptScenario(script=directory / "test", workers=WORLD_SIZE, check=False),
+            cluster,
+            _ENTRY,
+        )
+        self.test = test
+        self.directory = directory
+        self.skipped: str | None = None
+        self.first_error: str | None = None
+        self._store: dict[str, str] = {}
+        #: who waits in the store, for which keys
+        self._waiting: dict[NativeWorker, tuple[int, tuple[str, ...]]] = {}
+        cluster.size = WORLD_SIZE
+        for name in ("skip", "set", "wait"):
+            cluster.answers[name] = getattr(self, f"_{name}")
+
+    def role(self, number: int) -> dict[str, Any]:
+        owner = self.test.owner
+        return {
+            "test": {
+                "module": owner.module,
+                "name": owner.name,
+                "fixture": owner.fixture,
+                "method": self.test.method,
+                "file_name": str(self.directory / "rendezvous"),
+            }
+        }
+
+    def _skip(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        self.skipped = rest[0]
+        self.cluster.answer(worker, question, None)
+
+    def _set(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        key, value = rest
+        self._store[key] = value
+        self.cluster.answer(worker, question, None)
+        for waiter, (asked, keys) in list(self._waiting.items()):
+            if all(each in self._store for each in keys):
+                del self._waiting[waiter]
+                self.cluster.answer(waiter, asked, True)
+
+    def _wait(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        keys, seconds = rest
+        if all(each in self._store for each in keys):
+            self.cluster.answer(worker, question, True)
+            return
+        self._waiting[worker] = question, keys
+
+        def too_late() -> None:
+            if self._waiting.get(worker) == (question, keys):
+                del self._waiting[worker]
+                self.cluster.answer(worker, question, False)
+
+        self.cluster.runtime.call_later(seconds, too_late)
+
+    def _ended(self, worker: NativeWorker, code: int, error: dict[str, str] | None) -> None:
+        """A rank that failed takes the others with it; the test is over."""
+        self.cluster.end(worker)
+        if not code and error is None:
+            return
+        if self.first_error is None:
+            said = f"{error['type']}: {error['message']}" if error else f"exit code {code}"
+            self.first_error = f"{worker.name}: {said}"
+        for other in self.cluster.workers:
+            self.cluster.end(other)
+
+
+def play(test: Test, zygote: Zygote, directory: Path) -> Played:
+    """Run one test to its end. ``directory`` must exist."""
+    started = time.monotonic()
+    cluster = NativeCluster(0, zygote, _ENTRY, latency=DEFAULT_LATENCY, max_steps=MAX_STEPS)
+    with cluster:
+        ranks = _Ranks(test, directory, cluster)
+        try:
+            for rank in range(WORLD_SIZE):
+                ranks.start(rank, rank=rank)
+            cluster.runtime.run(max_time_s=TIMEOUT_S)
+            why = _why(ranks, cluster)
+        except (TimeoutError, Livelock) as error:
+            why = f"{type(error).__name__}: {error}"
+        log = "".join(
+            f"{worker.name}: {line}\n"
+            for worker in cluster.workers
+            for line in (worker.process.stdout() + worker.process.stderr()).splitlines()
+        )[-LOG_CHARACTERS:]
+    seconds = time.monotonic() - started
+    if why is not None:
+        return Played("failed", why, log, seconds)
+    if ranks.skipped is not None:
+        return Played("skipped", ranks.skipped, log, seconds)
+    return Played("passed", "", log, seconds)
+
+
+def _why(ranks: _Ranks, cluster: NativeCluster) -> str | None:
+    """What went wrong, if anything did."""
+    if cluster.deaths:
+        return str(cluster.deaths[0])
+    if ranks.first_error is not None:
+        return ranks.first_error
+    if any(worker.alive for worker in cluster.workers):
+        if cluster.runtime.now() >= TIMEOUT_S:
+            return f"no end within {TIMEOUT_S:g} s of virtual time"
+        waits = "\n".join(cluster.waits())
+        return f"nothing can happen any more, and these wait:\n{waits}"
+    return None

@@ -1,0 +1,1 @@
+"""Two engines on one scenario, and the differences that are known."""

@@ -1,0 +1,370 @@
+"""What every picture stands on: the axis of time, the lanes of workers, the notes.
+
+Everything that is drawn is drawn *at events*. The clock says where an event is: at its virtual
+time, or at its number, which shows order where many things happen at one instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from squall.sim.pictures.flows import seconds
+from squall.sim.pictures.palette import BAND, BLACK, LAYOUT, MUTED, VERMILION
+from squall.sim.pictures.recording import Recording
+
+Clock = Literal["auto", "time", "order"]
+CLOCKS = ("auto", "time", "order")
+
+#: beyond so many drawn things a picture is drawn by WebGL
+WEBGL_FROM = 3_000
+#: beyond so many, a sample of them is drawn
+DRAWN_MOST = 60_000
+#: names of lanes that are written at most: more would lie over each other
+LABELS_MOST = 40
+#: pixels that a legend has beside the names of lanes
+_WIDTH = 1180
+#: order is the better clock if the instants at which something happens fall into so small a
+#: share of the places that a picture has for them
+_PLACES, _CROWDED = 400, 0.25
+
+
+def clock_of(run: Recording, clock: Clock = "auto") -> Literal["time", "order"]:
+    """The clock to draw a run by. Raises ValueError for an unknown one.
+
+    ``auto`` is virtual time, unless nearly everything happens in a small part of it (no
+    latency, or a timeout after a minute of silence): then the order of events says more.
+    """
+    if clock not in CLOCKS:
+        raise ValueError(f"clock: {clock!r} is unknown, expected one of {', '.join(CLOCKS)}")
+    if clock != "auto":
+        return clock
+    times = run.times
+    if len(times) < 2 or times[-1] <= times[0]:
+        return "order"
+    instants = np.unique(times)
+    places = np.floor((instants - times[0]) / (times[-1] - times[0]) * _PLACES)
+    used = len(np.unique(places))
+    return "order" if used < _CROWDED * min(len(instants), _PLACES) else "time"
+
+
+@dataclass
+class Canvas:
+    """A figure under construction. ``x`` places events; :meth:`figure` finishes it."""
+
+    run: Recording
+    clock: Clock = "auto"
+    title: str = ""
+    height: int | None = None
+    traces: list[Any] = field(default_factory=list)
+    #: what a reader must be told: samples, limits
+    notes: list[str] = field(default_factory=list)
+    shapes: list[dict[str, Any]] = field(default_factory=list)
+    annotations: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.used = clock_of(self.run, self.clock)
+
+    def x(self, events: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float64]:
+        """Where events are on the axis; -1 is a gap between two lines."""
+        numbers = np.asarray(events, dtype=np.int64)
+        if self.used == "order":
+            return np.where(numbers < 0, np.nan, numbers.astype(np.float64))
+        times = self.run.times
+        if not len(times):
+            return np.full(len(numbers), np.nan)
+        return np.where(numbers < 0, np.nan, times[np.clip(numbers, 0, len(times) - 1)])
+
+    def at(self, event: int) -> float:
+        """Where one event is on the axis."""
+        return float(self.x([event])[0])
+
+    def lines(
+        self,
+        events: Sequence[int],
+        y: Sequence[float | None],
+        *,
+        color: str,
+        name: str,
+        dash: str = "solid",
+        width: float = 1.5,
+        webgl: bool = False,
+        **more: Any,
+    ) -> None:
+        """Lines through events; -1 among them, with None in ``y``, begins another one."""
+        make = go.Scattergl if webgl else go.Scatter
+        # WebGL draws dashes slowly, and broken lines of ten thousand messages say nothing.
+        line = {"color": color, "width": width} | ({} if webgl else {"dash": dash})
+        self.traces.append(
+            make(
+                x=self.x(events),
+                y=np.asarray(y, dtype=np.float64),
+                mode="lines",
+                line=line,
+                name=name,
+                hoverinfo="skip",
+                meta={"events": True},
+                **more,
+            )
+        )
+
+    def marks(
+        self,
+        events: Sequence[int],
+        y: Sequence[float],
+        texts: Sequence[str] | None,
+        *,
+        marker: Mapping[str, Any],
+        name: str,
+        webgl: bool = False,
+        custom: Sequence[Any] | None = None,
+        **more: Any,
+    ) -> None:
+        """A mark at each event, with a text that hovering shows."""
+        make = go.Scattergl if webgl else go.Scatter
+        self.traces.append(
+            make(
+                x=self.x(events),
+                y=np.asarray(y, dtype=np.float64),
+                mode=more.pop("mode", "markers"),
+                marker=dict(marker),
+                name=name,
+                hovertext=texts,
+                hoverinfo="text" if texts is not None else "skip",
+                customdata=np.asarray(events) if custom is None else np.asarray(custom),
+                meta={"events": True},
+                **more,
+            )
+        )
+
+    def bars(
+        self,
+        spans: Sequence[tuple[int, int]],
+        y: Sequence[float],
+        hovers: Sequence[str],
+        *,
+        color: str | Sequence[str],
+        name: str,
+        height: float = 0.7,
+        labels: Sequence[str] | None = None,
+        pattern: str = "",
+        outline: str | None = None,
+        opacity: float = 1.0,
+        **more: Any,
+    ) -> None:
+        """A bar from one event to another in each lane ``y``."""
+        starts = self.x([span[0] for span in spans])
+        ends = self.x([span[1] for span in spans])
+        if self.used == "order":
+            ends = np.maximum(ends, starts + 0.9)
+        marker: dict[str, Any] = {"color": color}
+        marker["line"] = {"color": outline or color, "width": 1}
+        if pattern:
+            marker["pattern"] = {"shape": pattern, "fgcolor": outline or MUTED, "size": 5}
+            marker["pattern"]["fillmode"] = "overlay"
+            marker["pattern"]["fgopacity"] = 0.55
+        text = {} if labels is None else {"text": labels, "textposition": "inside"}
+        self.traces.append(
+            go.Bar(
+                base=starts,
+                x=ends - starts,
+                y=np.asarray(y, dtype=np.float64),
+                width=height,
+                orientation="h",
+                marker=marker,
+                name=name,
+                hovertext=hovers,
+                hoverinfo="text",
+                insidetextanchor="start",
+                textangle=0,
+                constraintext="inside",
+                opacity=opacity,
+                customdata=np.asarray(spans, dtype=np.int64).reshape(-1, 2),
+                meta={"events": True, "spans": True},
+                **text,
+                **more,
+            )
+        )
+
+    def note(self, text: str) -> None:
+        """Tell the reader something about the picture itself."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def violations(self, y_of: Callable[[int], float]) -> None:
+        """Mark the events that violations cite: a ring in the lane of the event."""
+        cited: dict[int, list[str]] = {}
+        for violation in self.run.violations:
+            for number in violation.events:
+                if 0 <= number < len(self.run):
+                    cited.setdefault(number, []).append(f"{violation.property}: {violation.what}")
+        if not cited:
+            return
+        events = list(cited)
+        workers = self.run.workers_of
+        self.marks(
+            events,
+            [y_of(int(workers[number])) for number in events],
+            [
+                "<b>violated</b><br>" + "<br>".join(cited[n]) + f"<br>{hover(self.run, n)}"
+                for n in events
+            ],
+            marker={
+                "symbol": "circle-open",
+                "size": 17,
+                "color": VERMILION,
+                "line": {"width": 3, "color": BLACK},
+            },
+            name="violation",
+        )
+
+    def figure(
+        self,
+        lanes: Mapping[float, str] | None = None,
+        *,
+        window: int | None = None,
+        last: float | None = None,
+        **layout: Any,
+    ) -> go.Figure:
+        """The figure; ``lanes`` names places on the vertical axis, of which ``window`` are shown
+        at first (None: all). ``last``: where the axis ends, if not at the last name."""
+        figure = go.Figure(self.traces)
+        base = deepcopy(dict(LAYOUT))
+        base["xaxis"]["title"]["text"] = self._axis_title()
+        if self.used == "time":
+            base["xaxis"]["exponentformat"] = "SI"
+            base["xaxis"]["ticksuffix"] = "s"
+        base["uniformtext"] = {"mode": "hide", "minsize": 8}
+        base["meta"] = {"clock": self.used, "title": self.title, "notes": self.notes}
+        if lanes is not None:
+            low, high = min(lanes, default=0) - 0.7, max(lanes, default=0) + 0.7
+            if last is not None:
+                low, high = -0.7, last + 0.7
+                base["meta"]["height"] = min(round((high - low) * 34 + 150), 900)
+            if window is not None and window < len(lanes):
+                low, high = -0.7, window - 0.5
+                self.note(
+                    f"rows 1 to {window} of {len(lanes):,}: drag for the others, double-click for all"
+                )
+            base["meta"]["lanes"] = [list(lanes), list(lanes.values())]
+            shown = [at for at in lanes if low <= at <= high]
+            labelled = shown[:: max(1, -(-len(shown) // LABELS_MOST))]
+            if len(labelled) == len(shown):
+                labelled = list(lanes)
+            base["yaxis"] |= {
+                "tickvals": labelled,
+                "ticktext": [lanes[at] for at in labelled],
+                "range": [high, low],
+            }
+        if self.height is not None:
+            base["height"] = self.height
+        notes = " · ".join(self.notes)
+        text = f"<b>{self.title}</b>" if self.title else ""
+        if notes:
+            text += ("<br>" if text else "") + f'<span style="color:{MUTED}">{notes}</span>'
+        base["title"] = heading(text)
+        base["margin"]["t"] = 40 + (18 if notes else 0) + 20 * self._legend_rows()
+        figure.update_layout(base, shapes=self.shapes, annotations=self.annotations)
+        if layout:
+            figure.update_layout(**layout)
+        return figure
+
+    def _legend_rows(self) -> int:
+        """How many rows the legend takes on a page of ordinary width; a guess."""
+        names = [len(t.name or "") for t in self.traces if t.showlegend is not False]
+        if not names or len(self.traces) < 2:
+            return 0
+        each = 44 + 6.6 * max(names)
+        total = sum(44 + 6.6 * name for name in names)
+        if total <= _WIDTH:
+            return 1
+        return -(-len(names) // max(int(_WIDTH // each), 1))
+
+    def _axis_title(self) -> str:
+        if self.used == "time":
+            return "virtual time"
+        return "events in their order"
+
+
+def heading(text: str) -> dict[str, Any]:
+    """A title at the top left, of one line or two."""
+    return {
+        "text": text,
+        "x": 0,
+        "xref": "container",
+        "xanchor": "left",
+        "y": 1,
+        "yref": "container",
+        "yanchor": "top",
+        "pad": {"l": 12, "t": 24 if "<br>" in text else 14},
+        "font": {"size": 13.5},
+    }
+
+
+def faded(color: str, count: int) -> str:
+    """A colour that lets ``count`` lines over each other be told apart: the more, the paler."""
+    alpha = min(0.6, max(0.05, 900 / max(count, 1)))
+    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{alpha:.3f})"
+
+
+def hover(run: Recording, number: int) -> str:
+    """An event in one line, for hovering."""
+    if not 0 <= number < len(run):
+        return ""
+    return f"#{number} at t={run.time_s(number):.6f} s"
+
+
+def table(rows: Iterable[tuple[str, object]], head: str = "") -> str:
+    """A hover text: a bold line, and a line for each pair that says something."""
+    lines = [f"<b>{head}</b>"] if head else []
+    lines += [
+        f'<span style="color:{MUTED}">{name}</span> {value}'
+        for name, value in rows
+        if value not in ("", None)
+    ]
+    return "<br>".join(lines)
+
+
+def context_name(context: int) -> str:
+    """A context or autograd message id in few words: its maker and its count, ``2:0``."""
+    return f"{context >> 48}:{context & (1 << 48) - 1}"
+
+
+def duration(run: Recording, first: int, last: int) -> str:
+    """How long it is from one event to another, for readers."""
+    return seconds(run.time_s(last) - run.time_s(first))
+
+
+def bands(lanes: Sequence[tuple[float, float]]) -> list[dict[str, Any]]:
+    """Pale shading of every second of ``lanes`` (from, to), across the whole width."""
+    return [
+        {
+            "type": "rect",
+            "xref": "paper",
+            "x0": 0,
+            "x1": 1,
+            "yref": "y",
+            "y0": low,
+            "y1": high,
+            "fillcolor": BAND,
+            "line": {"width": 0},
+            "layer": "below",
+        }
+        for index, (low, high) in enumerate(lanes)
+        if index % 2
+    ]
+
+
+def sample(count: int, most: int, keep: Iterable[int] = ()) -> list[int]:
+    """Which of ``count`` things to draw: all, or evenly spread ones and all of ``keep``."""
+    if count <= most:
+        return list(range(count))
+    step = -(-count // most)
+    return sorted(set(range(0, count, step)) | set(keep))

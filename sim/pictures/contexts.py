@@ -1,0 +1,99 @@
+"""The lives of autograd contexts, and the backward passes in them, on each worker."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from squall.model.events.passes import Part, passes_of
+from squall.real import tracing
+from squall.sim.pictures.canvas import Clock, context_name
+from squall.sim.pictures.palette import BLUE, INK, ORANGE, SKY, VERMILION
+from squall.sim.pictures.recording import Recording, recording
+from squall.sim.pictures.rows import Row, State, draw_rows
+
+OPEN = State("context there", "#d4ecf9", "", SKY)
+ROOT = State("pass, begun here", BLUE)
+PART = State("pass, begun by a gradient", ORANGE)
+FAILED = State("pass with an error", VERMILION, "x", INK)
+STATES = [OPEN, ROOT, PART, FAILED]
+
+
+def contexts(run: object, *, clock: Clock = "auto") -> go.Figure:
+    """A row for each autograd context on each worker, and for each backward pass there, from
+    begin to end. Raises ValueError for an unknown clock."""
+    run = recording(run)
+    return draw_rows(
+        run,
+        _rows(run),
+        STATES,
+        clock=clock,
+        title="Contexts and the passes in them",
+        empty="no autograd context was made in this run",
+        things="rows",
+    )
+
+
+def _rows(run: Recording) -> list[Row]:
+    open_rows: dict[tuple[int, int], Row] = {}
+    rows: list[Row] = []
+    for number, (_, worker, _, type, values) in enumerate(run.records):
+        if type is tracing.CONTEXT_CREATED:
+            context = values[0]
+            label = f"{context_name(context)} on {run.name(worker)}"
+            row = Row(label, worker, group=context)
+            row.enter(number, OPEN)
+            rows.append(row)
+            open_rows[worker, context] = row
+        elif type is tracing.CONTEXT_RELEASED:
+            released = open_rows.pop((worker, values[0]), None)
+            if released is not None:
+                released.ended = number
+        elif type in _MARKS:
+            known = open_rows.get((worker, values[0]))
+            if known is not None:
+                symbol, text = _MARKS[type]
+                about = values[1]
+                said = (
+                    run.name(about) if type is tracing.KNOWN_WORKER_ADDED else context_name(about)
+                )
+                known.marks.append((number, symbol, f"{text} {said}"))
+    first: dict[object, int] = {}
+    for row in rows:
+        first.setdefault(row.group, row.first)
+    parts = passes_of(run.run).parts
+    by_context: dict[int, list[tuple[int, Row]]] = {}
+    for row in rows:
+        by_context.setdefault(int(str(row.group)), []).append((row.worker, row))
+    found: list[Row] = []
+    for context, there in by_context.items():
+        for worker, row in there:
+            found.append(row)
+            found += [
+                _pass(run, part)
+                for part in parts
+                if part.context == context and part.worker == worker and _during(row, part)
+            ]
+    return found
+
+
+_MARKS = {
+    tracing.SEND_ATTACHED: ("arrow-bar-left", "send function of message"),
+    tracing.RECV_ATTACHED: ("arrow-bar-left", "recv function of message"),
+    tracing.KNOWN_WORKER_ADDED: ("line-ns", "knows"),
+    tracing.GRADIENTS_RECEIVED: ("diamond", "gradients came in message"),
+    tracing.GRADIENTS_SENT: ("diamond", "gradients left in message"),
+}
+
+
+def _during(row: Row, part: Part) -> bool:
+    return row.first <= part.started and (row.ended < 0 or part.started <= row.ended)
+
+
+def _pass(run: Recording, part: Part) -> Row:
+    label = f"pass on {run.name(part.worker)}"
+    row = Row(label, part.worker, group=part.context, height=0.4)
+    row.enter(part.started, FAILED if part.error else (ROOT if part.roots else PART))
+    row.ended = part.ended
+    if part.error:
+        row.marks.append((part.ended, "x", f"error: {part.error}"))
+    return row

@@ -1,0 +1,261 @@
+"""A run as pictures need it: its events, what came of it, and how to see it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from squall.model.events.run import Record, Run, Violation
+from squall.real import tracing
+from squall.sim.scenarios.file import SavedScenario
+from squall.sim.scenarios.replay import Played
+from squall.sim.scripts.report import Report
+from squall.sim.world.trace import Trace
+
+_MESSAGES = (tracing.MESSAGE_SENT, tracing.MESSAGE_DELIVERED, tracing.MESSAGE_DROPPED)
+
+
+@runtime_checkable
+class _Played(Protocol):
+    """Something that has run on a cluster: a ProgramRun."""
+
+    cluster: Any
+    program: Any
+
+
+@dataclass
+class Recording:
+    """A finished run to look at.
+
+    ``records`` are its events, ``violations`` what it broke, ``waits`` a line for each task that
+    waited when nothing could happen any more, ``replay`` a command line that shows it again.
+    ``facts`` are further lines for the summary. Times are seconds of virtual time.
+    """
+
+    records: Sequence[Record]
+    title: str = "a run"
+    outcome: str = "ok"
+    digest: str = ""
+    replay: str = ""
+    violations: tuple[Violation, ...] = ()
+    waits: tuple[str, ...] = ()
+    facts: dict[str, str] = field(default_factory=dict)
+    #: names of workers by id, where they are not worker0, worker1, …
+    names: dict[int, str] = field(default_factory=dict)
+    ended_s: float = 0.0
+    #: the same as the checks see it
+    seen: Run | None = None
+
+    @cached_property
+    def run(self) -> Run:
+        """The run as checks see it; without its program, if that was not given."""
+        if self.seen is not None:
+            return self.seen
+        return Run(self.records, ended_s=self.ended_s, waits=list(self.waits))
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @cached_property
+    def times(self) -> NDArray[np.float64]:
+        """The virtual time of each event, in seconds."""
+        return np.fromiter((record[0] for record in self.records), np.float64, len(self.records))
+
+    @cached_property
+    def workers_of(self) -> NDArray[np.int32]:
+        """The worker at which each event happened, -1 where it belongs to none.
+
+        A message belongs to who sends it and, when it arrives, to who gets it; a task to the
+        worker that it works for later on.
+        """
+        found = np.fromiter((record[1] for record in self.records), np.int32, len(self.records))
+        home: dict[int, int] = {}
+        for _, worker, task, _, _ in self.records:
+            if worker >= 0 and task:
+                home.setdefault(task, worker)
+        for number in np.flatnonzero(found < 0).tolist():
+            _, _, task, type, values = self.records[number]
+            if type is tracing.MESSAGE_SENT:
+                found[number] = values[1]
+            elif type in _MESSAGES:
+                found[number] = values[2]
+            elif type is tracing.FAULT_INJECTED:
+                found[number] = max(values[2], values[3])
+            else:
+                found[number] = home.get(task, -1)
+        return found
+
+    @cached_property
+    def workers(self) -> list[int]:
+        """The ids of all workers that did anything, in order."""
+        ids = set(self.workers_of.tolist()) | set(self.names)
+        return sorted(worker for worker in ids if worker >= 0)
+
+    def name(self, worker: int) -> str:
+        """A worker for readers."""
+        return self.names.get(worker, f"worker{worker}" if worker >= 0 else "-")
+
+    @cached_property
+    def last(self) -> int:
+        """The number of the last event, 0 if there is none."""
+        return max(len(self.records) - 1, 0)
+
+    def time_s(self, number: int) -> float:
+        """When an event happened, in seconds of virtual time."""
+        return float(self.records[number][0]) if self.records else 0.0
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome == "ok" and not self.violations
+
+
+def recording(thing: object, **more: Any) -> Recording:
+    """Anything that has run, to look at: a Recording, a :class:`squall.model.events.run.Run`, what
+    :func:`squall.sim.scenarios.replay.replay` gives, a :class:`squall.sim.scripts.report.Report`, a :class:`squall.sim.world.trace.Trace`, a
+    ProgramRun, a Cluster, or records.
+
+    ``more`` replaces fields of the Recording. Raises TypeError for anything else, and ValueError
+    for a report without its trace.
+    """
+    if isinstance(thing, Recording):
+        for name, value in more.items():
+            setattr(thing, name, value)
+        return thing
+    if isinstance(thing, Run):
+        return _of_run(thing, more)
+    if isinstance(thing, Played):
+        return _of_replay(thing, more)
+    if isinstance(thing, Report):
+        return _of_report(thing, more)
+    if isinstance(thing, Trace):
+        return _of_trace(thing, more)
+    if isinstance(thing, _Played):
+        names = _names(thing.cluster)
+        waits = tuple(getattr(thing, "waits", ()))
+        outcome = "deadlock" if waits else "ok"
+        return _of_trace(
+            thing.cluster.trace, {"names": names, "waits": waits, "outcome": outcome, **more}
+        )
+    if isinstance(getattr(thing, "trace", None), Trace):
+        return _of_trace(thing.trace, {"names": _names(thing), **more})  # type: ignore[attr-defined]
+    if isinstance(thing, list | tuple) and (not thing or _is_record(thing[0])):
+        return _filled(Recording(thing, **more))
+    known = "a Run, a Report, a Trace, a ProgramRun, a Cluster or a Recording"
+    raise TypeError(f"there is nothing to picture in {type(thing).__name__}, expected {known}")
+
+
+def _is_record(thing: object) -> bool:
+    return isinstance(thing, tuple) and len(thing) == 5
+
+
+def _of_run(run: Run, more: dict[str, Any]) -> Recording:
+    from squall.model.checks.registry import check
+
+    violations = more.pop("violations", None)
+    if violations is None:
+        violations = tuple(check(run)) if run.program is not None else ()
+    outcome = "ok"
+    if violations:
+        outcome = "violated: " + ", ".join(_distinct(v.property for v in violations))
+    elif run.crash:
+        outcome = f"crash: {run.crash}"
+    elif run.waits:
+        outcome = "hangs, as foretold" if run.hangs else "deadlock"
+    fields = {
+        "outcome": outcome,
+        "violations": violations,
+        "waits": tuple(run.waits),
+        "ended_s": run.ended_s,
+        **more,
+    }
+    return _filled(Recording(run.records, seen=run, **fields))
+
+
+def _of_replay(played: Played, more: dict[str, Any]) -> Recording:
+    fields: dict[str, Any] = {
+        "violations": tuple(played.violations),
+        "digest": played.digest,
+        "facts": {},
+        **more,
+    }
+    facts = _facts_of(played.saved) | fields["facts"]
+    if played.run is not None:
+        found = _of_run(played.run, fields)
+    elif played.report is not None:
+        found = _of_report(played.report, fields)
+    else:
+        found = _filled(Recording(played.records, outcome=played.outcome, **fields))
+    found.facts = facts
+    return found
+
+
+def _facts_of(saved: SavedScenario) -> dict[str, str]:
+    plan = saved.faults
+    facts = {
+        "seed": str(saved.seed),
+        "latency": saved.network.latency,
+        "order": plan.schedule.order,
+        "faults": f"{len(plan)} planned" if len(plan) else "none",
+    }
+    if saved.profile:
+        facts["profile"] = saved.profile
+    if saved.expected.mutant:
+        facts["planted bug"] = saved.expected.mutant
+    if saved.note:
+        facts["note"] = saved.note
+    return facts
+
+
+def _of_report(report: Report, more: dict[str, Any]) -> Recording:
+    if report.trace is None:
+        raise ValueError("this report was made without a trace, there are no events to picture")
+    fields = {
+        "outcome": report.outcome,
+        "digest": report.digest,
+        "waits": tuple(report.waits),
+        "ended_s": report.virtual_time_s,
+        "facts": _facts(report),
+        "names": report.names,
+        **more,
+    }
+    return _filled(Recording(report.trace.records, **fields))
+
+
+def _facts(report: Report) -> dict[str, str]:
+    facts = {"seed": str(report.seed)}
+    if report.gradients is not None:
+        facts["gradients"] = {True: "equal to one process", False: "differ", None: "unknown"}[
+            report.gradients.verdict
+        ]
+    facts["left behind"] = f"{report.leaked_rrefs} RRefs, {report.leaked_contexts} contexts"
+    for error in report.errors:
+        facts[f"error on {error.worker}"] = f"{error.type}: {error.message}"
+    return facts
+
+
+def _of_trace(trace: Trace, more: dict[str, Any]) -> Recording:
+    fields = {"digest": trace.digest(), **more}
+    return _filled(Recording(trace.records, **fields))
+
+
+def _filled(found: Recording) -> Recording:
+    if not found.digest and found.records:
+        trace = Trace()
+        trace.records = list(found.records)
+        found.digest = trace.digest()
+    if not found.ended_s and found.records:
+        found.ended_s = found.time_s(found.last)
+    return found
+
+
+def _names(cluster: Any) -> dict[int, str]:
+    return {worker.id: worker.name for worker in cluster.workers if worker.id >= 0}
+
+
+def _distinct(words: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(words))

@@ -1,0 +1,1 @@
+"""Programs on a simulated cluster, through the public API."""

@@ -1,0 +1,176 @@
+"""Runs a program while things go wrong, and then sees whether what is left works.
+
+Two phases: first the program runs under a fault plan, in which calls may fail but nothing may be
+wrong; when the faults are over and everything that waits has ended, the workers that are there
+train in a fresh context, and must succeed (model/one_process/recovery.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from typing import Any
+
+from squall.model.one_process.outcome import Outcome, StepOutcome
+from squall.model.one_process.recovery import Recovery, recovery_outcome, recovery_program
+from squall.model.program.hooks import retained
+from squall.model.program.program import Program
+from squall.sim.cluster import Cluster
+from squall.sim.faults.plan import Plan
+from squall.sim.programs.host import Host, place, withdraw
+from squall.sim.programs.run import ProgramRun, gradients_of
+from squall.sim.programs.trainer import TrainerRun, together
+from squall.sim.scenarios.noted import note_program
+from squall.sim.world.stuck import Deadlock
+from squall.sim.world.waitfor import deadlock
+
+
+def run_with_faults(
+    program: Program, plan: Plan, *, quiet: bool = True, raises: bool = True, **options: Any
+) -> ProgramRun:
+    """Run ``program`` under ``plan`` on a :class:`Cluster` made with ``options``, then recover.
+
+    As :func:`squall.sim.programs.run.run_program` otherwise. What came of the second phase is in
+    :attr:`ProgramRun.recovery`.
+    """
+    return _FaultyRun(program, plan, options).run(quiet=quiet, raises=raises)
+
+
+class _FaultyRun:
+    def __init__(self, program: Program, plan: Plan, options: dict[str, Any]) -> None:
+        self.program = program
+        note_program(program, False, {"faults": plan, **options})
+        self.cluster = Cluster(program.workers, faults=plan, own_settings=False, **options)
+        self.result = ProgramRun(program, self.cluster)
+        self.outcome = self.result.outcome
+        self.hosts: list[Host] = [
+            Host(program, rank, self._on_pass) for rank in range(program.workers)
+        ]
+
+    def run(self, *, quiet: bool, raises: bool) -> ProgramRun:
+        retained()  # of a run that came to no end
+        result, cluster = self.result, self.cluster
+        for rank, worker in enumerate(cluster.workers):
+            place(worker, self.hosts[rank])
+        for trainer, step, _ in self.program.steps:
+            self.outcome.steps[trainer, step] = StepOutcome()
+        silence = contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext()
+        with cluster, silence:
+            try:
+                cluster.on_restart = self._restarted
+                cluster.run(self._main, shutdown=False)
+                self._look()
+                self._recover()
+                for host in self.hosts:
+                    host.kept.clear()
+                cluster.settle()
+                cluster.shutdown()
+            except Deadlock as stuck:
+                result.waits, result.waiting = stuck.waits, stuck.waiting
+            except Exception as error:
+                if raises:
+                    raise
+                result.crash = f"{type(error).__name__}: {error}"
+        if not self.outcome.leaves:
+            self._look()
+        for worker in cluster.workers:
+            withdraw(worker)
+        self.hosts.clear()
+        return result
+
+    # -- the first phase ----------------------------------------------------------------
+
+    def _main(self, rank: int) -> None:
+        """A worker's process: its trainers, all at once."""
+        host = self.hosts[rank]
+        mine = [
+            number for number, trainer in enumerate(self.program.trainers) if trainer.worker == rank
+        ]
+        together([_Attempt(TrainerRun(host, number, self.outcome)).run for number in mine])
+
+    def _restarted(self, rank: int) -> None:
+        """A new process serves with what it has at the start; it trains nothing by itself."""
+        self.hosts[rank] = host = Host(self.program, rank, self._on_pass)
+        place(self.cluster.workers[rank], host)
+
+    def _on_pass(self, trainer: int, step: int, context_id: int) -> None:
+        outcome = self.outcome.steps[trainer, step]
+        # A call that timed out may be at it still, when its step has begun again.
+        if outcome.context == context_id:
+            outcome.passes.append(gradients_of(self.cluster, self.hosts, context_id))
+
+    def _look(self) -> None:
+        """What the leaves are now, and what their hooks have seen."""
+        self.outcome.leaves = [
+            self.hosts[leaf.owner].leaves[number].detach().clone()
+            for number, leaf in enumerate(self.program.leaves)
+        ]
+        self.outcome.seen = {
+            number: sum(tensor.__dict__.get("seen", ()))
+            for host in self.hosts
+            for number, tensor in host.leaves.items()
+        }
+        self.outcome.retained = retained()
+
+    # -- the second phase ---------------------------------------------------------------
+
+    def _recover(self) -> None:
+        cluster = self.cluster
+        for worker in cluster.workers:
+            if cluster.is_dead(worker):
+                cluster.network.announce(worker)
+        cluster.runtime.run()
+        if cluster.faults is not None:  # a plan need not say when they end
+            cluster.faults.heal()
+        core = tuple(
+            rank
+            for rank, worker in enumerate(cluster.workers)
+            if worker.agent is not None and worker.agent.is_running
+        )
+        if not core:
+            return
+        program = recovery_program(self.program.workers, core)
+        recovery = Recovery(program, recovery_outcome(program), core)
+        recovery.began = len(cluster.trace.records)
+        self.result.recovery = recovery
+
+        def on_pass(trainer: int, step: int, context_id: int) -> None:
+            gradients = gradients_of(cluster, hosts, context_id)
+            recovery.got.steps[trainer, step].passes.append(gradients)
+
+        hosts = [Host(program, rank, on_pass) for rank in range(program.workers)]
+        for rank in core:
+            self.hosts[rank].kept.clear()
+            place(cluster.workers[rank], hosts[rank])
+        for trainer, step, _ in program.steps:
+            recovery.got.steps[trainer, step] = StepOutcome()
+        home = core[0]
+
+        def train() -> None:
+            try:
+                TrainerRun(hosts[home], 0, recovery.got).run()
+            except RuntimeError as error:
+                recovery.error = str(error)
+
+        cluster.runtime.spawn(train, name="recovery", worker=cluster.workers[home], daemon=False)
+        cluster.runtime.run()
+        if cluster.runtime.foreground:
+            raise deadlock(cluster.runtime)
+        recovery.got.leaves = [
+            hosts[leaf.owner].leaves[number].detach().clone()
+            for number, leaf in enumerate(program.leaves)
+        ]
+
+
+class _Attempt:
+    """A trainer that may end with an error outside its steps: nobody else is to suffer."""
+
+    def __init__(self, trainer: TrainerRun) -> None:
+        self.trainer = trainer
+
+    def run(self) -> None:
+        try:
+            self.trainer.run()
+        except Exception as error:
+            outcome: Outcome = self.trainer.outcome
+            outcome.broken[self.trainer.number] = str(error)

@@ -1,0 +1,190 @@
+"""What a worker has of a program, and the functions that its trainers call on it.
+
+The functions are ordinary functions for RPC: pickled by name, found on the callee, given an
+address (trainer, step, operation, whether faults are on) and the inputs. An input is a tensor, a
+reference, or None for a leaf of the worker's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from squall.model.program.hooks import add_leaf_hook
+from squall.model.program.operations import (
+    PlantedError,
+    Value,
+    compute,
+    initial_values,
+    join,
+    planted,
+)
+from squall.model.program.program import REFERENCE_CALLS, Op, Program, source
+from squall.real.autograd import api as autograd
+from squall.real.future import Future, completed
+from squall.real.rpc import api as rpc
+from squall.real.rpc.functions import async_execution
+from squall.real.rpc.wire_names import label_module
+from squall.real.runtime import current_worker
+
+label_module(__name__, "program")
+label_module("squall.model.program.operations", "operations")
+
+#: (trainer, step, operation, whether faults are planted)
+Address = tuple[int, int, int, bool]
+#: where a worker keeps its host
+_KEY = "program host"
+
+
+class Host:
+    """The leaves that a worker owns, and the references that it keeps."""
+
+    def __init__(
+        self, program: Program, worker: int, on_pass: Callable[[int, int, int], None]
+    ) -> None:
+        """``on_pass(trainer, step, context_id)`` is called after each backward pass."""
+        self.program = program
+        self.worker = worker
+        self.on_pass = on_pass
+        self.leaves = {
+            number: initial_values(leaf, program.mode)
+            for number, leaf in enumerate(program.leaves)
+            if leaf.owner == worker
+        }
+        #: hooks on the nodes of leaves live as long as the nodes
+        self._kept_alive = [
+            add_leaf_hook(tensor, hook)
+            for number, tensor in self.leaves.items()
+            for hook in program.leaves[number].hooks
+        ]
+        self.kept: list[Any] = []
+        #: whether the worker shuts down as soon as its own trainers are done
+        self.lingers = False
+        #: what will tell how asides (trainer, step, number) ended, when the worker has shut down
+        self.afterwards: dict[tuple[int, int, int], Callable[[], str]] = {}
+
+    def op(self, address: Address) -> Op:
+        return self.program.trainers[address[0]].steps[address[1]].ops[address[2]]
+
+    def perform(self, address: Address, inputs: Sequence[Any]) -> Value:
+        """Compute an operation here."""
+        op = self.op(address)
+        if op.grad == "on" or (op.grad == "off_at_caller" and op.call != "local"):
+            return self._perform(address, op, inputs)
+        with torch.no_grad():
+            return self._perform(address, op, inputs)
+
+    def _perform(self, address: Address, op: Op, inputs: Sequence[Any]) -> Value:
+        text = None
+        if op.fault is not None and address[3]:
+            text = planted(op.fault, *address[:3])
+            if op.fault == "udf":
+                raise PlantedError(text)
+        tensors = []
+        for input, given in zip(op.inputs, inputs, strict=True):
+            if given is None:
+                tensors.append(self.leaves[source(self.program, address[2], input)[1]])
+            elif isinstance(given, Tensor):
+                tensors.append(given)
+            else:
+                value = given.local_value() if given.is_owner() else given.to_here()
+                tensors.append(value[input.output] if isinstance(value, tuple) else value)
+                if input.how == "kept_rref":
+                    self.kept.append(given)
+        return compute(op, tensors, text=text)
+
+    def relayed(self, op: Op, inputs: Sequence[Any]) -> tuple[list[Any], Tensor | None]:
+        """What a worker on the way hands on, and the first tensor among what it was given."""
+        first = next((given for given in inputs if isinstance(given, Tensor)), None)
+        if op.relay == "double":
+            return [x * 2 if isinstance(x, Tensor) else x for x in inputs], first
+        return list(inputs), first
+
+
+def here() -> Host:
+    """The host of the running task's worker."""
+    host: Host = current_worker().locals[_KEY]
+    return host
+
+
+def place(worker: Any, host: Host) -> None:
+    """Give a worker its host."""
+    worker.locals[_KEY] = host
+
+
+def withdraw(worker: Any) -> None:
+    """Take it away again, when all is over: it refers to the whole run."""
+    worker.locals.pop(_KEY, None)
+
+
+# -- what is called by RPC ----------------------------------------------------------------------
+
+
+def find_host() -> Host:
+    return here()
+
+
+def find_leaf(number: int) -> Tensor:
+    return here().leaves[number]
+
+
+def perform(address: Address, inputs: Sequence[Any]) -> Value:
+    return here().perform(address, inputs)
+
+
+@async_execution
+def perform_async(address: Address, inputs: Sequence[Any]) -> Future[Value]:
+    return completed(here().perform(address, inputs))
+
+
+def make_reference(address: Address, inputs: Sequence[Any]) -> Any:
+    return rpc.RRef(here().perform(address, inputs))
+
+
+def relay(address: Address, hop: int, inputs: Sequence[Any]) -> Any:
+    """Go on from ``via[hop]`` of an operation, and hand back what comes."""
+    host = here()
+    op = host.op(address)
+    inputs, first = host.relayed(op, inputs)
+    hop += 1
+    if hop < len(op.via):
+        result = rpc.rpc_sync(op.via[hop], relay, args=(address, hop, inputs))
+    elif op.call == "remote":
+        return rpc.remote(op.worker, perform, args=(address, inputs))
+    elif op.call == "rref":
+        return rpc.rpc_sync(op.worker, make_reference, args=(address, inputs))
+    else:
+        result = rpc.rpc_sync(op.worker, perform, args=(address, inputs))
+    if op.relay == "join" and first is not None and op.call not in REFERENCE_CALLS:
+        result = join(result, first)
+    return result
+
+
+@async_execution
+def relay_async(address: Address, hop: int, inputs: Sequence[Any]) -> Future[Any]:
+    """As :func:`relay`, without waiting."""
+    host = here()
+    op = host.op(address)
+    inputs, first = host.relayed(op, inputs)
+    hop += 1
+    future: Future[Any]
+    if hop < len(op.via):
+        future = rpc.rpc_async(op.via[hop], relay_async, args=(address, hop, inputs))
+    else:
+        future = rpc.rpc_async(op.worker, perform_async, args=(address, inputs))
+    if op.relay == "join" and first is not None:
+        tensor = first
+        return future.then(lambda done: join(done.value(), tensor))
+    return future
+
+
+def run_backward(
+    trainer: int, step: int, context_id: int, roots: list[Tensor], times: int, retain_graph: bool
+) -> None:
+    """Backward passes that start on the worker that is called."""
+    for time in range(times):
+        autograd.backward(context_id, roots, retain_graph or time < times - 1)
+        here().on_pass(trainer, step, context_id)

@@ -1,0 +1,154 @@
+"""Runs a program on simulated workers, through the public API.
+
+run = run_program(program, seed=7, latency="lognormal:0.001:0.5", order="random")
+assert not differences(program, interpret(program), run.outcome)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from squall.model.events.waiting import Waiting
+from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
+from squall.model.one_process.recovery import Recovery
+from squall.model.program.hooks import retained
+from squall.model.program.program import Program, exchanged
+from squall.real.rpc.all_gather import _all_gather
+from squall.sim.cluster import Cluster
+from squall.sim.programs.host import Host, place, withdraw
+from squall.sim.programs.trainer import TrainerRun, together
+from squall.sim.scenarios.noted import note_program
+from squall.sim.world.stuck import Deadlock
+
+#: the number of a gradient that belongs to no leaf of the program
+STRAY = -1
+
+
+@dataclass
+class ProgramRun:
+    """A finished run."""
+
+    program: Program
+    cluster: Cluster
+    outcome: Outcome = field(default_factory=Outcome)
+    #: at a deadlock: a line for each task that waits
+    waits: list[str] = field(default_factory=list)
+    #: the same for the wait-for graph
+    waiting: list[Waiting] = field(default_factory=list)
+    #: an error that no program can cause by itself, with which the run broke off
+    crash: str | None = None
+    #: the training after the faults, if there were any
+    recovery: Recovery | None = None
+
+
+def run_program(
+    program: Program,
+    *,
+    quiet: bool = True,
+    raises: bool = True,
+    linger: bool = False,
+    **options: Any,
+) -> ProgramRun:
+    """Run ``program`` on a :class:`Cluster` made with ``options``.
+
+    A deadlock ends the run and is told in :attr:`ProgramRun.waits`. ``quiet``: leave out what
+    callees print of planted errors. Raises what no program can cause by itself, or with
+    ``raises`` False tells it in :attr:`ProgramRun.crash`. ``linger``: each worker shuts down
+    as soon as its own trainers are done, while references are kept and others are at work.
+    """
+    note_program(program, linger, options)
+    cluster = Cluster(program.workers, own_settings=False, **options)
+    run = ProgramRun(program, cluster)
+    hosts: list[Host] = []
+    retained()  # of a run that came to no end
+
+    def on_pass(trainer: int, step: int, context_id: int) -> None:
+        gradients = gradients_of(cluster, hosts, context_id)
+        run.outcome.steps[trainer, step].passes.append(gradients)
+
+    for rank, worker in enumerate(cluster.workers):
+        host = Host(program, rank, on_pass)
+        host.lingers = linger
+        hosts.append(host)
+        place(worker, host)
+    for trainer, step, _ in program.steps:
+        run.outcome.steps[trainer, step] = StepOutcome()
+    silence = contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext()
+    with cluster, silence:
+        try:
+            # Whoever shuts down with references in hand has those in cycles, too.
+            cluster.run(
+                lambda rank: _main(hosts[rank], run.outcome), shutdown=linger, collect=False
+            )
+            if not linger:
+                for host in hosts:
+                    host.kept.clear()
+                cluster.settle()
+                cluster.shutdown()
+            if any(host.afterwards for host in hosts):
+                _tell_afterwards(cluster, hosts, run.outcome)
+        except Deadlock as deadlock:
+            run.waits, run.waiting = deadlock.waits, deadlock.waiting
+        except Exception as error:
+            if raises:
+                raise
+            run.crash = f"{type(error).__name__}: {error}"
+    run.outcome.leaves = [
+        hosts[leaf.owner].leaves[number].detach().clone()
+        for number, leaf in enumerate(program.leaves)
+    ]
+    run.outcome.seen = {
+        number: sum(tensor.__dict__.get("seen", ()))
+        for host in hosts
+        for number, tensor in host.leaves.items()
+    }
+    run.outcome.retained = retained()
+    for worker in cluster.workers:
+        withdraw(worker)
+    hosts.clear()  # which refer to it by on_pass
+    return run
+
+
+def _tell_afterwards(cluster: Cluster, hosts: list[Host], outcome: Outcome) -> None:
+    """What asides have to tell of workers that have shut down."""
+
+    def tell(host: Host) -> None:
+        for where, told in host.afterwards.items():
+            outcome.asides[where] = told()
+
+    cluster.call({host.worker: partial(tell, host) for host in hosts if host.afterwards})
+
+
+def gradients_of(cluster: Cluster, hosts: list[Host], context_id: int) -> Gradients:
+    """What all workers have accumulated in a context, read where it is: without messages."""
+    found: Gradients = {}
+    for worker, host in zip(cluster.workers, hosts, strict=True):
+        if worker.container is None:
+            continue
+        try:
+            gradients = worker.container.retrieve_context(context_id).get_gradients()
+        except RuntimeError:  # this worker does not know the context
+            continue
+        for tensor, gradient in gradients.items():
+            number = next((n for n, leaf in host.leaves.items() if leaf is tensor), STRAY)
+            if gradient.requires_grad:  # it has a graph of its own, which nobody asked for
+                number = STRAY
+            found[number] = gradient.detach().clone()
+    return found
+
+
+def _main(host: Host, outcome: Outcome) -> None:
+    """What a worker does: it exchanges objects with all others, then its trainers, all at once."""
+    for round in range(host.program.gathers):
+        given = exchanged(host.worker, round)
+        outcome.gathers[host.worker, round] = _all_gather(given)
+    mine = [
+        number
+        for number, trainer in enumerate(host.program.trainers)
+        if trainer.worker == host.worker
+    ]
+    together([TrainerRun(host, number, outcome).run for number in mine])

@@ -1,0 +1,271 @@
+"""One step of a trainer: an autograd context, its calls and its backward passes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from squall.model.one_process.outcome import StepOutcome
+from squall.model.program.operations import KINDS, Value
+from squall.model.program.program import REFERENCE_CALLS, Backward, Input, Op, Step, source
+from squall.real.autograd import api as autograd
+from squall.real.future import Future
+from squall.real.rpc import api as rpc
+from squall.sim.programs.host import (
+    Address,
+    make_reference,
+    perform,
+    perform_async,
+    relay,
+    relay_async,
+    run_backward,
+)
+
+if TYPE_CHECKING:
+    from squall.sim.programs.trainer import TrainerRun
+
+
+class StepRun:
+    """One step, and its second attempt if it has one."""
+
+    def __init__(self, trainer: TrainerRun, number: int, step: Step) -> None:
+        self.trainer = trainer
+        self.program = trainer.program
+        self.host = trainer.host
+        self.number = number
+        self.step = step
+        self._begin_asides: Callable[[int], None] | None = None
+
+    def run(self) -> None:
+        if not self.step.asides:
+            self._run()
+            return
+        from squall.sim.programs.stories.play import (
+            AsideRuns,  # these need more of the port than programs do
+        )
+
+        asides = AsideRuns(self.trainer.outcome, self.trainer.number, self.number, self.step)
+        self._begin_asides = asides.begin
+        try:
+            self._run()
+        finally:
+            self._begin_asides = None
+            asides.end()
+
+    def _run(self) -> None:
+        outcomes, key = self.trainer.outcome.steps, (self.trainer.number, self.number)
+        self._attempt(outcomes[key], faults=True)
+        error = outcomes[key].error
+        if error is not None and self.step.retry:
+            outcomes[key] = StepOutcome(first_error=error)
+            self._attempt(outcomes[key], faults=False)
+
+    def _attempt(self, outcome: StepOutcome, *, faults: bool) -> None:
+        try:
+            with self._fresh(faults):
+                with autograd.context() as context_id:
+                    outcome.context = context_id
+                    _refuse_another_context()
+                    self._forward()
+                    for backward in self.step.backwards:
+                        self._backward(context_id, backward, outcome)
+                    if self.step.optimize and self.trainer.optimizer is not None:
+                        self.trainer.optimizer.step(context_id)
+                self._keep()
+                self._scribble()
+        except Exception as error:
+            outcome.error = str(error)
+        outcome.finished = True
+
+    @contextlib.contextmanager
+    def _fresh(self, faults: bool) -> Iterator[None]:
+        self.faults = faults
+        #: what each operation made: a value, a future of it, a reference to it, or None if dropped
+        self.values: list[Any] = []
+        #: values as fetched, by operation or, for leaves, by -1 - number
+        self.fetched: dict[int, Value] = {}
+        try:
+            yield
+        finally:
+            self.values = []
+            self.fetched = {}
+
+    def _keep(self) -> None:
+        for index, op in enumerate(self.step.ops):
+            if op.call in REFERENCE_CALLS and op.keep == "program":
+                self.trainer.kept[self.trainer.number, self.number, index] = self.values[index]
+
+    def _scribble(self) -> None:
+        """Write to the copies of leaves that came by reference: nobody else may notice."""
+        if any(op.keep == "program" for op in self.step.ops):
+            return  # what is kept may be such a copy itself
+        for key, value in self.fetched.items():
+            if key < 0 and isinstance(value, Tensor):
+                with torch.no_grad():
+                    value.fill_(7)
+
+    # -- forward ----------------------------------------------------------------------------
+
+    def _forward(self) -> None:
+        last_uses = self._last_uses()
+        for index, op in enumerate(self.step.ops):
+            if self._begin_asides is not None:
+                self._begin_asides(index)
+            inputs = [self._input(index, op, input) for input in op.inputs]
+            if op.grad == "off_at_caller":
+                with torch.no_grad():
+                    result = self._call(index, op, inputs)
+            else:
+                result = self._call(index, op, inputs)
+            self.values.append(result)
+            if op.grad == "off_at_caller" and not isinstance(result, Future):
+                self.values[index] = _detached(result)
+            # The last references to what is dropped now must not be in this frame.
+            del inputs, result
+            for dropped in last_uses.get(index, ()):
+                self.values[dropped] = None
+        for index in range(len(self.values)):
+            self._await(index)
+
+    def _last_uses(self) -> dict[int, list[int]]:
+        """After which operations the references to which others are dropped."""
+        ops = self.step.ops
+        if all(op.keep in ("step", "program") for op in ops):
+            return {}
+        last = list(range(len(ops)))
+        for index, op in enumerate(ops):
+            for input in op.inputs:
+                if index - input.back >= 0:
+                    last[index - input.back] = index
+        for backward in self.step.backwards:
+            for back in backward.roots:
+                last[-back] = len(ops)
+        found: dict[int, list[int]] = {}
+        for index, op in enumerate(ops):
+            if op.call in REFERENCE_CALLS and op.keep in ("now", "use"):
+                found.setdefault(last[index], []).append(index)
+        return found
+
+    def _input(self, index: int, op: Op, input: Input) -> Any:
+        is_leaf, number = source(self.program, index, input)
+        if is_leaf:
+            owner = self.program.leaves[number].owner
+            if input.how != "value":
+                return self.trainer.leaf_refs[number]
+            if owner == op.worker and not op.builtin:
+                return None
+            return self._leaf(number)
+        if input.how != "value":
+            return self.values[number]
+        value = self._value(number)
+        return value[input.output] if isinstance(value, tuple) else value
+
+    def _leaf(self, number: int) -> Tensor:
+        if number in self.host.leaves:
+            return self.host.leaves[number]
+        key = -1 - number
+        if key not in self.fetched:
+            self.fetched[key] = self.trainer.leaf_refs[number].to_here()
+        leaf = self.fetched[key]
+        assert isinstance(leaf, Tensor)
+        return leaf
+
+    def _value(self, number: int) -> Value:
+        """The value of an operation, here: awaited, or fetched, once."""
+        value = self._await(number)
+        if self.step.ops[number].call in REFERENCE_CALLS:
+            if number not in self.fetched:
+                self.fetched[number] = value.to_here()
+            value = self.fetched[number]
+        found: Value = value
+        return found
+
+    def _await(self, number: int) -> Any:
+        """What an operation made, once it is there."""
+        value = self.values[number]
+        if isinstance(value, Future):
+            value = value.wait()
+            if self.step.ops[number].grad == "off_at_caller":
+                value = _detached(value)
+            self.values[number] = value
+        return value
+
+    def _call(self, index: int, op: Op, inputs: list[Any]) -> Any:
+        address: Address = (self.trainer.number, self.number, index, self.faults)
+        call = op.call
+        if call == "local":
+            return self.host.perform(address, inputs)
+        if op.builtin:
+            return self._call_builtin(op, inputs)
+        if call.startswith("helper"):
+            rref = self.trainer.host_refs[op.worker]
+            proxy = {
+                "helper_sync": rref.rpc_sync,
+                "helper_async": rref.rpc_async,
+                "helper_remote": rref.remote,
+            }[call]()
+            return proxy.perform(address, inputs)
+        args: tuple[Any, ...] = (address, inputs)
+        to = op.worker
+        function: Callable[..., Any] = perform
+        if call == "rref":
+            if op.worker == self.host.worker and not op.via:
+                return rpc.RRef(self.host.perform(address, inputs))
+            function = make_reference
+        elif call == "async_execution":
+            function = perform_async
+        if op.via:
+            to, args = op.via[0], (address, 0, inputs)
+            function = relay_async if call == "async_execution" else relay
+        elif call == "remote":
+            return rpc.remote(to, function, args=args)
+        make = rpc.rpc_async if call == "async" else rpc.rpc_sync
+        return make(to, function, args=args)
+
+    def _call_builtin(self, op: Op, inputs: list[Any]) -> Any:
+        make = {"sync": rpc.rpc_sync, "async": rpc.rpc_async, "remote": rpc.remote}[op.call]
+        args = (*inputs, op.factor) if op.kind == "scale" else tuple(inputs)
+        return make(op.worker, KINDS[op.kind].builtin, args=args)
+
+    # -- backward ---------------------------------------------------------------------------
+
+    def _backward(self, context_id: int, backward: Backward, outcome: StepOutcome) -> None:
+        at = [len(self.values) - back for back in backward.roots]
+        trainer, times = self.trainer.number, backward.times
+        if backward.where == "rref":
+            for time in range(times):
+                retain = backward.retain_graph or time < times - 1
+                self.values[at[0]].backward(context_id, retain_graph=retain)
+                self.host.on_pass(trainer, self.number, context_id)
+            return
+        roots = []
+        for index in at:
+            root = self._value(index)
+            assert isinstance(root, Tensor)
+            outcome.roots[index] = root.detach().clone()
+            roots.append(root)
+        args = (trainer, self.number, context_id, roots, times, backward.retain_graph)
+        if backward.where == "udf":
+            rpc.rpc_sync(backward.worker, run_backward, args=args)
+        else:
+            run_backward(*args)
+
+
+def _refuse_another_context() -> None:
+    """Raises AssertionError if a context may begin inside another one."""
+    try:
+        autograd._new_context()
+    except RuntimeError:
+        return
+    raise AssertionError("a context began inside another one")
+
+
+def _detached(value: Value) -> Value:
+    """What came from a call under ``no_grad``: torch leaves ``requires_grad`` as it was there."""
+    if isinstance(value, tuple):
+        return tuple(each.detach() for each in value)
+    return value.detach()

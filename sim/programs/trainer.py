@@ -1,0 +1,111 @@
+"""A trainer of a program, on its worker: its steps, and what it has for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from squall.model.one_process.outcome import Outcome
+from squall.model.program.program import source
+from squall.real.future import Future
+from squall.real.rpc import api as rpc
+from squall.real.rpc.optimizer import DistributedOptimizer
+from squall.real.runtime import current_worker
+from squall.sim.programs.host import Host, find_host, find_leaf
+from squall.sim.programs.step import StepRun
+
+
+class TrainerRun:
+    """One trainer, on its worker."""
+
+    def __init__(self, host: Host, number: int, outcome: Outcome) -> None:
+        self.host = host
+        self.program = host.program
+        self.number = number
+        self.trainer = host.program.trainers[number]
+        self.outcome = outcome
+        #: references to leaves, and to the hosts of other workers
+        self.leaf_refs: dict[int, Any] = {}
+        self.host_refs: dict[int, Any] = {}
+        self.optimizer: DistributedOptimizer | None = None
+        #: references kept until the end, by (trainer, step, operation)
+        self.kept: dict[tuple[int, int, int], Any] = {}
+
+    def run(self) -> None:
+        self._refer()
+        if self.trainer.optimizer is not None:
+            self.optimizer = DistributedOptimizer(
+                torch.optim.SGD,
+                [self.leaf_refs[leaf] for leaf in self.trainer.optimizer.leaves],
+                lr=self.trainer.optimizer.lr,
+            )
+        steps = [StepRun(self, number, step) for number, step in enumerate(self.trainer.steps)]
+        if self.trainer.overlap:
+            together([step.run for step in steps])
+        else:
+            for step in steps:
+                step.run()
+        del steps
+        for key, rref in self.kept.items():
+            try:
+                value = rref.to_here()
+            except RuntimeError:  # it could not be made, and nobody asked for it before
+                continue
+            outputs = value if isinstance(value, tuple) else (value,)
+            self.outcome.kept[key] = tuple(output.detach().clone() for output in outputs)
+        self.kept.clear()
+        self.leaf_refs.clear()
+        self.host_refs.clear()
+        self.optimizer = None
+
+    def _refer(self) -> None:
+        """Make the references that the steps and the optimizer need."""
+        leaves = dict.fromkeys(
+            self.trainer.optimizer.leaves if self.trainer.optimizer is not None else ()
+        )
+        for step in self.trainer.steps:
+            for index, op in enumerate(step.ops):
+                if op.call.startswith("helper"):
+                    self.host_refs[op.worker] = None
+                for input in op.inputs:
+                    is_leaf, number = source(self.program, index, input)
+                    if is_leaf and (
+                        input.how != "value"
+                        or self.program.leaves[number].owner not in (op.worker, self.host.worker)
+                        or (op.builtin and self.program.leaves[number].owner != self.host.worker)
+                    ):
+                        leaves[number] = None
+        for number in leaves:
+            owner = self.program.leaves[number].owner
+            if owner == self.host.worker:
+                self.leaf_refs[number] = rpc.RRef(self.host.leaves[number])
+            else:
+                self.leaf_refs[number] = rpc.remote(owner, find_leaf, args=(number,))
+        for worker in self.host_refs:
+            self.host_refs[worker] = rpc.remote(worker, find_host)
+
+
+def together(functions: Sequence[Callable[[], None]]) -> None:
+    """Call all functions, each in a task of its own if there are several; wait for them."""
+    if len(functions) == 1:
+        functions[0]()
+        return
+    worker = current_worker()
+    ends: list[Future[None]] = []
+
+    def call(function: Any, end: Future[None]) -> None:
+        try:
+            function()
+        except Exception as error:
+            end.set_error(error)
+        else:
+            end.mark_completed(None)
+
+    for function in functions:
+        end: Future[None] = Future(runtime=worker.runtime, what="a trainer's step")
+        ends.append(end)
+        worker.runtime.spawn(call, function, end, name="trainer", worker=worker, daemon=False)
+    for end in ends:
+        end.wait()

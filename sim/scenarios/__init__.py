@@ -1,0 +1,1 @@
+"""Everything a run depends on, as one value: run, saved, replayed, kept."""

@@ -1,0 +1,1 @@
+"""Unmodified scripts, all of their processes, in the simulator."""

@@ -1,0 +1,153 @@
+"""The ``time`` module of a simulated process: virtual time.
+
+A clock read lets a microsecond pass and other tasks run, so that a loop that polls makes progress.
+Whoever reads it thousands of times and does nothing else waits for something: for them it passes
+faster and faster.
+Imports no torch.
+"""
+
+from __future__ import annotations
+
+import time as real_time
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from squall.real.runtime import current_task
+from squall.sim.scripts.compat.facades import Facade, builtin
+
+if TYPE_CHECKING:
+    from squall.sim.scripts.compat.modules import ModuleSpace
+    from squall.sim.world.scheduler import SimRuntime
+
+#: the wall clock when a simulation starts: 2024-01-01 00:00:00 UTC
+EPOCH_S = 1_704_067_200
+#: what ``time.monotonic`` and ``time.perf_counter`` say when a simulation starts
+BOOT_S = 1000
+_NS = 1_000_000_000
+#: what passes at a read, in seconds, and at most
+_STEP_S, _STEP_MAX_S = 1e-6, 1e-3
+#: reads without a wait in between after which the step doubles, and how often it does
+_PATIENCE, _DOUBLINGS = 1000, 10
+_READS = "clock reads without a wait"
+_NEVER = (-1.0, 0)
+
+
+def _read() -> float:
+    """Virtual time in seconds. A scheduling point."""
+    runtime: SimRuntime = current_task().runtime  # type: ignore[assignment]
+    task = runtime.running
+    if task is not runtime.hub_task:
+        # When the last read let time pass, and how many there have been: it is the task's last
+        # wait, unless it has waited for something else since.
+        at, reads = task.locals.get(_READS, _NEVER)
+        reads = reads + 1 if task.waiting_since == at else 1
+        task.locals[_READS] = (runtime.now(), reads)
+        doublings = min(reads // _PATIENCE, _DOUBLINGS)
+        runtime.tick(min(_STEP_S * 2**doublings, _STEP_MAX_S))
+    return runtime.now()
+
+
+@builtin
+def time() -> float:
+    return EPOCH_S + _read()
+
+
+@builtin
+def time_ns() -> int:
+    return EPOCH_S * _NS + round(_read() * _NS)
+
+
+@builtin
+def monotonic() -> float:
+    return BOOT_S + _read()
+
+
+@builtin
+def monotonic_ns() -> int:
+    return BOOT_S * _NS + round(_read() * _NS)
+
+
+@builtin
+def process_time() -> float:
+    return _read()
+
+
+@builtin
+def process_time_ns() -> int:
+    return round(_read() * _NS)
+
+
+@builtin
+def sleep(seconds: float, /) -> None:
+    """Let ``seconds`` of virtual time pass. Raises TypeError and ValueError as Python does."""
+    if not hasattr(seconds, "__float__") and not hasattr(seconds, "__index__"):
+        raise TypeError(f"{type(seconds).__name__!r} object cannot be interpreted as an integer")
+    delay = float(seconds)
+    if delay < 0:
+        raise ValueError("sleep length must be non-negative")
+    if delay != delay:
+        raise ValueError("Invalid value NaN (not a number)")
+    current_task().runtime.sleep(delay)
+
+
+@builtin
+def localtime(seconds: float | None = None, /) -> real_time.struct_time:
+    return real_time.localtime(time() if seconds is None else seconds)
+
+
+@builtin
+def gmtime(seconds: float | None = None, /) -> real_time.struct_time:
+    return real_time.gmtime(time() if seconds is None else seconds)
+
+
+@builtin
+def ctime(seconds: float | None = None, /) -> str:
+    return real_time.ctime(time() if seconds is None else seconds)
+
+
+@builtin
+def asctime(when: Any = None, /) -> str:
+    return real_time.asctime(localtime() if when is None else when)
+
+
+@builtin
+def strftime(format: str, when: Any = None, /) -> str:
+    return real_time.strftime(format, localtime() if when is None else when)
+
+
+@builtin
+def clock_gettime(clock: int, /) -> float:
+    return (EPOCH_S if clock == real_time.CLOCK_REALTIME else BOOT_S) + _read()
+
+
+@builtin
+def clock_gettime_ns(clock: int, /) -> int:
+    start = EPOCH_S if clock == real_time.CLOCK_REALTIME else BOOT_S
+    return start * _NS + round(_read() * _NS)
+
+
+def make_time(space: ModuleSpace) -> ModuleType:
+    return Facade(
+        space,
+        real_time,
+        {
+            "asctime": asctime,
+            "clock_gettime": clock_gettime,
+            "clock_gettime_ns": clock_gettime_ns,
+            "ctime": ctime,
+            "gmtime": gmtime,
+            "localtime": localtime,
+            "monotonic": monotonic,
+            "monotonic_ns": monotonic_ns,
+            "perf_counter": monotonic,
+            "perf_counter_ns": monotonic_ns,
+            "process_time": process_time,
+            "process_time_ns": process_time_ns,
+            "sleep": sleep,
+            "strftime": strftime,
+            "thread_time": process_time,
+            "thread_time_ns": process_time_ns,
+            "time": time,
+            "time_ns": time_ns,
+        },
+    )

@@ -1,0 +1,35 @@
+"""Errors that end a simulated process, in the words and with the frames of the user's script."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from squall.real.own_files import described
+
+
+@dataclass(frozen=True)
+class ProcessError:
+    """An uncaught exception: its type's name, its text, and a printable traceback."""
+
+    type: str
+    text: str
+    traceback: str
+
+
+def report(error: BaseException) -> ProcessError:
+    """Describe ``error``; frames of the simulator itself are left out of the traceback."""
+    return ProcessError(type(error).__name__, str(error), "".join(described(error).format()))
+
+
+def exit_code_of(error: BaseException) -> int | None:
+    """The exit code that an exception stands for, if it is a SystemExit; prints its text."""
+    if not isinstance(error, SystemExit):
+        return None
+    code = error.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1

@@ -1,0 +1,306 @@
+"""Process groups: ``init_process_group`` and what asks about groups, in virtual time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as real_distributed
+
+from squall.real.rpc.rendezvous import store_key
+from squall.real.rpc.store import Store, StoreTimeoutError
+from squall.real.runtime import current_worker
+from squall.sim.scripts.compat import stores
+from squall.sim.scripts.compat.process import PROCESS
+
+_GROUPS = "process groups"
+DEFAULT_TIMEOUT_S = 1800.0
+NON_MEMBER = real_distributed.GroupMember.NON_GROUP_MEMBER
+
+
+class Group:
+    """One process's handle of a group. ``ranks`` are global; ``rank`` is its place among them."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        ranks: Sequence[int],
+        rank: int,
+        backend: str,
+        timeout_s: float,
+    ) -> None:
+        self.store = store
+        self.group_name = name
+        self.ranks = list(ranks)
+        self._rank = rank
+        self.backend = backend
+        self.timeout_s = timeout_s
+        self._number = 0
+        #: messages received from a member by its name, before anybody asked for "any"
+        self.taken: dict[tuple[int, int], int] = {}
+        self.seen: dict[int, int] = {}
+        self.received: dict[tuple[int, int], int] = {}
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return len(self.ranks)
+
+    def name(self) -> str:
+        return self.backend
+
+    def next_number(self) -> int:
+        """The number of the next collective: the same on all members if they agree on the order."""
+        self._number += 1
+        return self._number
+
+    def member(self, global_rank: int) -> int:
+        """Raises ValueError if that rank is not in the group."""
+        if global_rank not in self.ranks:
+            raise ValueError(f"Global rank {global_rank} is not part of group {self!r}")
+        return self.ranks.index(global_rank)
+
+    def put(self, number: int, value: Any) -> None:
+        self.store.set(f"{number}/{self._rank}", value)
+
+    def take(self, number: int) -> list[Any]:
+        """What all members have put under ``number``, by rank. Raises RuntimeError in time."""
+        size = len(self.ranks)
+        try:
+            values = [self.store.get(f"{number}/{i}", self.timeout_s) for i in range(size)]
+        except StoreTimeoutError as error:
+            raise RuntimeError(
+                f"[Rank {self._rank}] a collective of group {self.group_name!r} timed out after "
+                f"{self.timeout_s:g} s: {error}"
+            ) from None
+        if self.store.add(f"{number}/read", 1) == size:
+            for i in range(size):
+                self.store.delete(f"{number}/{i}")
+            self.store.delete(f"{number}/read")
+        return values
+
+    def __repr__(self) -> str:
+        return f"<process group {self.group_name} {self.ranks}>"
+
+
+class _Groups:
+    """The groups that one process knows."""
+
+    def __init__(self) -> None:
+        self.default: Group | None = None
+        self.made = 0
+        self.inits: dict[str, int] = {}
+
+
+def groups() -> _Groups:
+    own = current_worker().locals
+    found: _Groups | None = own.get(_GROUPS)
+    if found is None:
+        found = own[_GROUPS] = _Groups()
+    return found
+
+
+def resolve(group: Any) -> Group:
+    """The group meant; None: the default one. Raises ValueError as torch does."""
+    if isinstance(group, Group):
+        return group
+    default = groups().default
+    if default is None:
+        raise ValueError(
+            "Default process group has not been initialized, please make sure to call "
+            "init_process_group."
+        )
+    if group is None or group is WORLDS:
+        return default
+    if group == NON_MEMBER:
+        raise ValueError("Invalid process group specified")
+    raise TypeError(f"not a process group: {group!r}")
+
+
+class _Worlds:
+    """``torch.distributed.group`` and ``GroupMember``: the default group of whoever asks."""
+
+    NON_GROUP_MEMBER = NON_MEMBER
+
+    @property
+    def WORLD(self) -> Group | None:  # noqa: N802 - torch's name
+        return groups().default
+
+
+WORLDS = _Worlds()
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: timedelta | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Any = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+) -> None:
+    """Make the default group: blocks until all ``world_size`` processes have come.
+
+    Raises ValueError as torch does if it exists, or if the init method lacks something.
+    """
+    worker = current_worker()
+    known = groups()
+    if known.default is not None:
+        raise ValueError("trying to initialize the default process group twice!")
+    process = worker.locals.get(PROCESS)
+    if process is not None and process.group.on_join is not None:
+        process.group.on_join(process, rank, world_size)
+    if store is not None:
+        if init_method is not None:
+            raise AssertionError("Cannot specify both init_method and store.")
+        if world_size < 1:
+            raise AssertionError("world_size must be positive if using store")
+        if rank < 0:
+            raise AssertionError("rank must be non-negative if using store")
+        shared, key = store.shared, "store"
+    else:
+        key = store_key(init_method or "env://", rank, world_size)
+        if rank == -1:
+            rank = int(os.environ["RANK"])
+        if world_size == -1:
+            world_size = int(os.environ["WORLD_SIZE"])
+        shared = worker.world.store(f"{key}/process groups")
+    number = known.inits.get(key, 0)
+    known.inits[key] = number + 1
+    group = Group(
+        shared.prefixed(f"default {number}"),
+        "default_pg",
+        range(world_size),
+        rank,
+        str(backend or "gloo").lower(),
+        DEFAULT_TIMEOUT_S if timeout is None else timeout.total_seconds(),
+    )
+    if rank >= world_size or rank < 0:
+        raise ValueError(f"rank {rank} is not in a group of {world_size} processes")
+    if group.store.add(f"rank/{rank}", 1) > 1:
+        raise RuntimeError(f"rank {rank} has joined the process group already")
+    group.put(0, True)
+    group.take(0)
+    known.default = group
+
+
+def destroy_process_group(group: Any = None) -> None:
+    """Forget a group; the default one if None. Raises AssertionError if there is none."""
+    known = groups()
+    if group is None or group is known.default:
+        assert known.default is not None, "Process group cannot be None"
+        known.default = None
+
+
+def is_initialized() -> bool:
+    return groups().default is not None
+
+
+def get_rank(group: Any = None) -> int:
+    """This process's rank in the group; -1 if it is no member."""
+    return -1 if group == NON_MEMBER else resolve(group).rank()
+
+
+def get_world_size(group: Any = None) -> int:
+    return -1 if group == NON_MEMBER else resolve(group).size()
+
+
+def get_backend(group: Any = None) -> str:
+    return resolve(group).backend
+
+
+def new_group(
+    ranks: Sequence[int] | None = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: Any = None,
+) -> Any:
+    """A group of some ranks; all processes of the default group must call this."""
+    default = resolve(None)
+    known = groups()
+    known.made += 1
+    members = sorted(default.ranks if ranks is None else ranks)
+    for member in members:
+        if not 0 <= member < default.size():
+            raise ValueError(
+                "The new group's rank should be within the world_size set by init_process_group"
+            )
+    if len(set(members)) != len(members):
+        raise RuntimeError("the new group's ranks contain a duplicate")
+    if default.rank() not in members:
+        return NON_MEMBER
+    name = str(known.made) if not use_local_synchronization else f"{members}"
+    return Group(
+        default.store.prefixed(f"group {name}"),
+        name,
+        members,
+        members.index(default.rank()),
+        (backend or default.backend).lower(),
+        default.timeout_s if timeout is None else timeout.total_seconds(),
+    )
+
+
+def get_process_group_ranks(group: Any = None) -> list[int]:
+    return list(resolve(group).ranks)
+
+
+def get_global_rank(group: Any, group_rank: int) -> int:
+    ranks = resolve(group).ranks
+    if not 0 <= group_rank < len(ranks):
+        raise ValueError(f"Group rank {group_rank} is not part of group {group}")
+    return ranks[group_rank]
+
+
+def get_group_rank(group: Any, global_rank: int) -> int:
+    return resolve(group).member(global_rank)
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    own = os.environ.get("LOCAL_RANK")
+    if own is not None:
+        return int(own)
+    if fallback_rank is not None:
+        return int(fallback_rank)
+    raise RuntimeError(
+        "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow "
+        "`get_node_local_rank` to work, assuming you are not running in a multi-device context "
+        "and want the code to run locally instead."
+    )
+
+
+def _get_default_group() -> Group:
+    """Raises ValueError if there is none."""
+    return resolve(None)
+
+
+def _get_default_store() -> stores.Store:
+    """The store of the default group. Raises ValueError if there is none."""
+    return stores.Store(resolve(None).store.prefixed("user"))
+
+
+_PUBLIC: tuple[Callable[..., Any], ...] = (
+    _get_default_group,
+    _get_default_store,
+    destroy_process_group,
+    get_backend,
+    get_global_rank,
+    get_group_rank,
+    get_node_local_rank,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    init_process_group,
+    is_initialized,
+    new_group,
+)
+NAMES: dict[str, Any] = {function.__name__: function for function in _PUBLIC}
+NAMES.update(group=WORLDS, GroupMember=WORLDS)

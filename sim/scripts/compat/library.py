@@ -1,0 +1,97 @@
+"""Standard-library modules that every simulated process executes for itself, from their source.
+
+They build on threads, clocks or entropy; on top of this process's ``_thread``, ``time`` and ``os``
+they do in virtual time what they always do. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from squall.real.runtime import current_worker
+from squall.sim.scripts.compat.threads import ThreadTable
+
+if TYPE_CHECKING:
+    from squall.sim.scripts.compat.modules import ModuleSpace
+
+#: executed per process as they are
+PRIVATE = (
+    "concurrent.futures",
+    "logging",
+    "queue",
+    "sched",
+    "secrets",
+    "timeit",
+    "uuid",
+)
+
+
+def thread_table(space: ModuleSpace) -> ThreadTable:
+    """The threads of the process, made at the first import of a module that needs them."""
+    process = space.process
+    table: ThreadTable | None = process.threads
+    if table is None:
+        main = process.main_task
+        ident = main.id if main is not None else space.runtime.running.id
+        table = process.threads = ThreadTable(space.runtime, ident)
+    return table
+
+
+def make_thread(space: ModuleSpace) -> ModuleType:
+    return thread_table(space).module()
+
+
+def make_threading(space: ModuleSpace) -> ModuleType:
+    table = thread_table(space)
+    # Whoever imports it first: its main thread is the main task of the process.
+    table.as_main = True
+    try:
+        module = space.execute_library("threading")
+    finally:
+        table.as_main = False
+    table.forget_dummies(module)
+    return module
+
+
+def make_queue_core(space: ModuleSpace) -> ModuleType:
+    """``_queue`` without its SimpleQueue, which would block the whole simulation."""
+    import _queue
+
+    module = ModuleType("_queue")
+    module.Empty = _queue.Empty  # type: ignore[attr-defined]
+    return module
+
+
+def make_logging(space: ModuleSpace) -> ModuleType:
+    module: Any = space.execute_library("logging")
+    # Loggers travel by name, to the logging module of the process that receives them.
+    module.Logger.__reduce__ = _reduce_logger
+    module.RootLogger.__reduce__ = _reduce_logger
+    return module  # type: ignore[no-any-return]
+
+
+def _reduce_logger(logger: Any) -> tuple[Any, ...]:
+    return find_logger, (logger.name,)
+
+
+def find_logger(name: str) -> Any:
+    """The logger of that name in the current process."""
+    logging: Any = current_worker().modules
+    return logging.load("logging").getLogger(None if name == "root" else name)
+
+
+def make_process_pool(space: ModuleSpace) -> ModuleType:
+    module = ModuleType("concurrent.futures.process")
+    module.__dict__.update(ProcessPoolExecutor=ProcessPoolExecutor, BrokenProcessPool=RuntimeError)
+    return module
+
+
+class ProcessPoolExecutor:
+    """Not available: says so."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise NotImplementedError(
+            "concurrent.futures.ProcessPoolExecutor is not available in a simulated process; "
+            "use torch.multiprocessing.spawn or multiprocessing.Process"
+        )

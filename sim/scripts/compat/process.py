@@ -1,0 +1,363 @@
+"""One simulated operating-system process, and the table of all processes of a run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TextIO
+
+from greenlet import GreenletExit
+
+from squall.real.runtime import current_worker
+from squall.sim.scripts.compat.errors import ProcessError, exit_code_of, report
+from squall.sim.scripts.compat.isolation import STATE, TorchState
+from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN, ModuleSpace
+from squall.sim.scripts.compat.systems import Environ
+
+if TYPE_CHECKING:
+    from squall.real.runtime import Event
+    from squall.real.worker import Worker
+    from squall.sim.scripts.compat.modules import Substitute
+    from squall.sim.scripts.compat.program import Program
+    from squall.sim.scripts.compat.threads import ThreadTable
+    from squall.sim.world.primitives import SimTask
+    from squall.sim.world.scheduler import SimRuntime
+
+#: key of the process in ``Worker.locals``
+PROCESS = "process"
+#: process ids are this and a small number
+FIRST_PID = 1000
+SIGTERM = 15
+SIGKILL = 9
+
+_REAL_ENVIRON: Any = os.environ
+
+
+def current_process() -> SimProcess:
+    """The process of the running task. Raises RuntimeError outside every process."""
+    process = current_worker().locals.get(PROCESS)
+    if process is None:
+        raise RuntimeError("this code runs outside every simulated process")
+    return process  # type: ignore[no-any-return]
+
+
+class Stream:
+    """Standard output or error of one process: silent once the process has ended."""
+
+    def __init__(self, process: SimProcess, to: TextIO) -> None:
+        self._process = process
+        self._to = to
+
+    def write(self, text: str) -> int:
+        if not self._process.is_silent:
+            self._to.write(text)
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        self._to.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._to, name)
+
+
+class SimProcess:
+    """What one process owns. Runs a body on its main task, and then ends.
+
+    Is its own :class:`~.isolation.PrivateState`: arguments, environment, module path, streams,
+    modules and torch's settings are in place while one of its tasks runs.
+    """
+
+    def __init__(
+        self,
+        group: ProcessTable,
+        number: int,
+        *,
+        name: str,
+        parent: SimProcess | None,
+        rank: int | None,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        path: Sequence[str] | None = None,
+        daemon: bool = False,
+    ) -> None:
+        self.group = group
+        self.pid = FIRST_PID + number
+        self.name = name
+        self.parent = parent
+        self.rank = rank
+        self.daemon = daemon
+        self.argv = list(argv)
+        self.environ = Environ(environ)
+        self.stdout: Any = Stream(self, group.stdout)
+        self.stderr: Any = Stream(self, group.stderr)
+        self.excepthook: Any = sys.__excepthook__
+        self.is_silent = False
+        #: False for a forked child, which ends without them
+        self.runs_exit_handlers = True
+        self.exit_handlers: list[tuple[Callable[..., object], Any, Any]] = []
+        self.children: list[SimProcess] = []
+        self.threads: ThreadTable | None = None
+        self.main_task: SimTask | None = None
+        self.exit_code: int | None = None
+        #: whether a fault ended it
+        self.crashed = False
+        self.error: ProcessError | None = None
+        #: ids handed out by substitutes (process names and the like), by what they count
+        self.counts: dict[str, int] = {}
+        #: anything else that a substitute keeps for the process
+        self.locals: dict[Any, Any] = {}
+        #: set, besides ``ended``, when the process has ended
+        self.watchers: list[Event] = []
+        self.ended = group.runtime.event(f"the end of process {name}")
+        seed = group.runtime.random("torch random state", self.pid).getrandbits(63)
+        self.torch = TorchState(seed)
+        self.worker = group.new_worker(name)
+        self.worker.locals[PROCESS] = self
+        self.worker.locals[STATE] = self
+        self.worker.locals["environ"] = self.environ
+        self.space = ModuleSpace(
+            group.program,
+            group.runtime,
+            substitutes=group.substitutes,
+            private=group.private,
+            process=self,
+        )
+        if path is not None:
+            self.space.path = list(path)
+        self.worker.modules = self.space
+
+    # -- life -------------------------------------------------------------------------------
+
+    @property
+    def has_ended(self) -> bool:
+        return self.exit_code is not None
+
+    def is_ready(self) -> bool:
+        """Whether it has ended, for :func:`~.waiting.wait_for_any`."""
+        return self.ended.is_set()
+
+    def start(self, body: Callable[[], object]) -> None:
+        """Run ``body`` on the main task; the process ends after it."""
+        self.main_task = self.group.runtime.spawn(
+            self._main, body, name=self.name, worker=self.worker, daemon=False
+        )
+
+    def run_script(self, name: str = MAIN) -> None:
+        """Execute the script as the main module, under ``name``."""
+        program = self.group.program
+        assert program.script is not None
+        path = str(program.script.resolve())
+        from importlib.machinery import ModuleSpec, SourceFileLoader
+
+        spec = ModuleSpec(name, SourceFileLoader(name, path), origin=path)
+        module = type(sys)(name)
+        own = module.__dict__
+        own["__builtins__"] = self.space.builtins.__dict__
+        own["__file__"] = path
+        own["__loader__"] = spec.loader
+        own["__cached__"] = None
+        self.space.add(MAIN, module)
+        if name == CHILD_MAIN:
+            self.space.add(CHILD_MAIN, module)
+        exec(program.code(path), own)
+
+    def _main(self, body: Callable[[], object]) -> None:
+        code = 0
+        try:
+            try:
+                body()
+            except GreenletExit:
+                raise
+            except BaseException as error:
+                code = self._uncaught(error)
+            code = self._finish(code)
+        finally:
+            self.end(code)
+
+    def _uncaught(self, error: BaseException) -> int:
+        """Note and print an error that ends the process; its exit code."""
+        if isinstance(error, KeyboardInterrupt):
+            self.group.runtime.fail(error)
+            return 130
+        code = exit_code_of(error)
+        if code is None:
+            self.error = report(error)
+            if self.parent is not None:
+                sys.stderr.write(f"Process {self.name}:\n")
+            # A program may have put its own in place of the default.
+            if self.excepthook is sys.__excepthook__ and sys.excepthook is sys.__excepthook__:
+                sys.stderr.write(self.error.traceback)
+            else:
+                sys.excepthook(type(error), error, error.__traceback__)
+            code = 1
+        return code
+
+    def _finish(self, code: int) -> int:
+        """Wait for threads, run what was registered to run at exit, then wait for children."""
+        if self.error is not None:
+            for child in self.children:
+                child.terminate()
+        try:
+            threading = self.space.loaded.get("threading")
+            if threading is not None and self.threads is not None:
+                threading._shutdown()
+            if self.runs_exit_handlers:
+                self.run_exit_handlers()
+            for child in self.children:
+                if child.daemon:
+                    child.terminate()
+            for child in self.children:
+                child.ended.wait()
+        except GreenletExit:
+            raise
+        except BaseException as error:
+            return self._uncaught(error)
+        return code
+
+    def run_exit_handlers(self) -> None:
+        while self.exit_handlers:
+            function, args, kwargs = self.exit_handlers.pop()
+            try:
+                function(*args, **kwargs)
+            except GreenletExit:
+                raise
+            except BaseException as error:
+                if exit_code_of(error) is None:
+                    sys.stderr.write(f"Exception ignored in atexit callback: {function!r}\n")
+                    sys.stderr.write(report(error).traceback)
+
+    def exit_now(self, code: int = 0, /) -> None:
+        """End the process at once, as ``os._exit`` does. Does not return."""
+        self.is_silent = True
+        self.end(code)
+        self.group.runtime.event("the end of its process").wait()
+
+    def terminate(self, code: int = -SIGTERM) -> None:
+        """End the process from outside, as a signal does. No effect once it has ended."""
+        if not self.has_ended:
+            self.is_silent = True
+            self.end(code)
+
+    def crash(self, code: int = -SIGKILL) -> None:
+        """Note that a fault has ended the process: nothing of it runs any more, and nobody who
+        watches over the others ends those."""
+        self.is_silent = True
+        self.crashed = True
+        self.exit_code = code
+        self.worker.world.leave(self.worker)
+        self.exit_handlers.clear()
+        self.ended.set()
+        for watcher in self.watchers:
+            watcher.set()
+
+    def end(self, code: int) -> None:
+        if self.exit_code is not None:
+            return
+        self.exit_code = code
+        if self.error is not None:
+            self.group.failed.append(self)
+        # Tasks are killed by the scheduler, never by one another: a `finally` may try to wait.
+        self.group.runtime.call_later(0.0, self._clean_up)
+
+    def _clean_up(self) -> None:
+        runtime = self.group.runtime
+        self.is_silent = True
+        for task in [task for task in runtime.tasks if task.worker is self.worker]:
+            runtime.kill(task)
+        agent = self.worker.agent
+        if agent is not None:
+            runtime.spawn(self._disconnect, name="exit", worker=self.worker)
+        self.worker.world.leave(self.worker)
+        self.exit_handlers.clear()
+        self.ended.set()
+        for watcher in self.watchers:
+            watcher.set()
+        self.group.process_ended(self)
+
+    def _disconnect(self) -> None:
+        """The peers of a process that is gone see their connections close."""
+        agent = self.worker.agent
+        if agent is not None:
+            agent.abandon()
+
+    def count(self, what: str) -> int:
+        """The next number of that kind in this process, from 1."""
+        self.counts[what] = number = self.counts.get(what, 0) + 1
+        return number
+
+    # -- isolation.PrivateState -------------------------------------------------------------
+
+    def install(self) -> None:
+        self.torch.install()
+        _REAL_ENVIRON._data = self.environ._data  # type: ignore[attr-defined]
+        sys.argv = self.argv
+        sys.path = self.space.path
+        sys.stdout = self.stdout
+        sys.stderr = self.stderr
+        sys.excepthook = self.excepthook
+        self.space.show()
+
+    def remove(self) -> None:
+        self.torch.remove()
+        self.argv = sys.argv
+        self.space.path = sys.path
+        self.stdout = sys.stdout
+        self.stderr = sys.stderr
+        self.excepthook = sys.excepthook
+        self.space.hide()
+
+    def __repr__(self) -> str:
+        return f"process {self.name}"
+
+
+@dataclass
+class ProcessTable:
+    """All processes of one run, in order of start.
+
+    ``new_worker(name)`` makes the worker that a process runs as.
+    """
+
+    runtime: SimRuntime
+    program: Program
+    new_worker: Callable[[str], Worker]
+    substitutes: Mapping[str, Substitute]
+    private: tuple[str, ...]
+    stdout: TextIO
+    stderr: TextIO
+    processes: list[SimProcess] = field(default_factory=list)
+    #: those that ended with an uncaught exception, in that order
+    failed: list[SimProcess] = field(default_factory=list)
+    #: objects that several processes hold (queues, stores), by key
+    shared: dict[Any, Any] = field(default_factory=dict)
+    #: told of each process that has ended
+    on_end: Callable[[SimProcess], object] | None = None
+    #: told when a process wants to join a group of processes: (process, rank, world size)
+    on_join: Callable[[SimProcess, int, int], object] | None = None
+    pid: int = FIRST_PID - 1
+
+    def create(self, **details: Any) -> SimProcess:
+        process = SimProcess(self, len(self.processes), **details)
+        self.processes.append(process)
+        if process.parent is not None:
+            process.parent.children.append(process)
+        return process
+
+    def by_pid(self, pid: int) -> SimProcess | None:
+        index = pid - FIRST_PID
+        return self.processes[index] if 0 <= index < len(self.processes) else None
+
+    def process_ended(self, process: SimProcess) -> None:
+        if self.on_end is not None:
+            self.on_end(process)
+
+    def share(self, thing: Any) -> int:
+        """Make ``thing`` known to all processes; the key to find it by."""
+        key = len(self.shared)
+        self.shared[key] = thing
+        return key

@@ -1,0 +1,139 @@
+"""The script and the user's code around it: found and compiled once for all processes."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType
+
+from squall.real.own_files import OWN_FILES, PACKAGE
+
+#: the entry of ``sys.path`` that squall itself is imported from
+_ROOT = PACKAGE.resolve().parent
+_LIBRARY = tuple(
+    dict.fromkeys(
+        str(Path(path).resolve())
+        for key, path in sysconfig.get_paths().items()
+        if key in ("stdlib", "platstdlib", "purelib", "platlib")
+    )
+)
+
+
+class Program:
+    """A script, its arguments, and where its modules are looked for.
+
+    ``search_path`` is what ``sys.path`` would be: the script's directory first. ``text`` takes
+    the place of what the script's file says, which need not be there then.
+    """
+
+    def __init__(
+        self,
+        script: Path | None = None,
+        args: Sequence[str] = (),
+        *,
+        search_path: Sequence[str] | None = None,
+        text: str | None = None,
+    ) -> None:
+        self.script = script
+        self.args = tuple(args)
+        here = [str(script.resolve().parent)] if script is not None else []
+        self._script_dirs = frozenset(here)
+        if search_path is None:
+            # The first entry belongs to the command that runs the simulation, not to the script.
+            search_path = [entry for entry in sys.path[1:] if entry]
+        self.search_path = [*here, *search_path]
+        #: ``sys.modules`` outside the simulation
+        self.outside = dict(sys.modules)
+        self._codes: dict[str, CodeType] = {}
+        if script is not None and text is not None:
+            path = str(script.resolve())
+            self._codes[path] = compile(text, path, "exec", dont_inherit=True)
+            # Tracebacks quote it, and travel in messages.
+            linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+        #: (name, user entries) of library modules that no user module stands in front of
+        self._elsewhere: set[tuple[str, tuple[str, ...]]] = set()
+        self._user_entries: dict[str, bool] = {}
+
+    @classmethod
+    def of_libraries(cls) -> Program:
+        """No script, and none of the user's modules: what is installed, and nothing else."""
+        program = cls()
+        program.search_path = [p for p in program.search_path if not program.is_user_entry(p)]
+        return program
+
+    def code(self, path: str) -> CodeType:
+        """The compiled source file. Raises what ``open`` or ``compile`` raise."""
+        code = self._codes.get(path)
+        if code is None:
+            with open(path, "rb") as file:
+                source = file.read()
+            code = self._codes[path] = compile(source, path, "exec", dont_inherit=True)
+        return code
+
+    def library_code(self, name: str) -> CodeType:
+        """The code of an installed module, by its full name. Raises ImportError."""
+        code = self._codes.get(f"<{name}>")
+        if code is None:
+            code = _loader_code(self.library_spec(name))
+            self._codes[f"<{name}>"] = code
+        return code
+
+    def library_spec(self, name: str) -> ModuleSpec:
+        spec = find_spec(name)
+        if spec is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return spec
+
+    def find(self, name: str, path: Iterable[str]) -> ModuleSpec | None:
+        """Where a user module of that full name lies, among the user's entries of ``path``.
+
+        None if it is a library's, an extension module, or not there at all.
+        """
+        entries = tuple(entry for entry in path if self.is_user_entry(entry))
+        if not entries or (name, entries) in self._elsewhere:
+            return None
+        spec = PathFinder.find_spec(name, entries)
+        if spec is None:
+            if name in self.outside:
+                # A script may write a module and then import it, but not one of a library's.
+                self._elsewhere.add((name, entries))
+            return None
+        if isinstance(spec.loader, ExtensionFileLoader):
+            return None
+        places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
+        if any(place.startswith(OWN_FILES) for place in places):
+            return None
+        return spec
+
+    def is_user_entry(self, entry: str) -> bool:
+        """Whether modules found there are the user's, and so private to a process."""
+        known = self._user_entries.get(entry)
+        if known is None:
+            known = self._user_entries[entry] = self._is_user_entry(entry)
+        return known
+
+    def _is_user_entry(self, entry: str) -> bool:
+        path = Path(entry or ".").resolve()
+        if str(path) in self._script_dirs:
+            return True
+        if path == _ROOT or "site-packages" in path.parts or "dist-packages" in path.parts:
+            return False
+        if path.suffix == ".zip":
+            return False
+        return not any(path == Path(place) or Path(place) in path.parents for place in _LIBRARY)
+
+
+def _loader_code(spec: ModuleSpec) -> CodeType:
+    get_code = getattr(spec.loader, "get_code", None)
+    if get_code is None and spec.origin is not None and spec.origin.endswith(".py"):
+        # Somebody else's loader, such as pytest's, of an ordinary source file.
+        get_code = SourceFileLoader(spec.name, spec.origin).get_code
+    code = get_code(spec.name) if get_code is not None else None
+    if code is None:
+        raise ImportError(f"module {spec.name!r} has no Python source", name=spec.name)
+    return code  # type: ignore[no-any-return]

@@ -1,0 +1,46 @@
+"""Which modules a simulated process gets in place of the real ones. Imports no torch."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from squall.sim.scripts.compat import chance, clock, library, systems
+from squall.sim.scripts.compat.facades import Facade
+
+if TYPE_CHECKING:
+    from squall.sim.scripts.compat.modules import ModuleSpace, Substitute
+
+#: library modules that are executed per process from their source, submodules included
+STANDARD_PRIVATE = library.PRIVATE
+
+
+def front(name: str) -> Substitute:
+    """A facade that replaces nothing itself: it leads to the submodules that are replaced."""
+
+    def make(space: ModuleSpace) -> ModuleType:
+        return Facade(space, importlib.import_module(name))
+
+    return make
+
+
+#: replacements within the standard library and NumPy, by full name
+STANDARD: dict[str, Substitute] = {
+    "_queue": library.make_queue_core,
+    "_thread": library.make_thread,
+    "atexit": systems.make_atexit,
+    "concurrent": front("concurrent"),
+    "concurrent.futures.process": library.make_process_pool,
+    "importlib": systems.make_importlib,
+    "importlib.util": systems.make_importlib_util,
+    "logging": library.make_logging,
+    "numpy": front("numpy"),
+    "numpy.random": chance.make_numpy_random,
+    "os": systems.make_os,
+    "random": chance.make_random,
+    "signal": systems.make_signal,
+    "sys": systems.make_sys,
+    "threading": library.make_threading,
+    "time": clock.make_time,
+}

@@ -1,0 +1,184 @@
+"""``os``, ``sys``, ``atexit``, ``signal`` and ``importlib`` as one simulated process sees them.
+
+Imports no torch.
+"""
+
+from __future__ import annotations
+
+import atexit as real_atexit
+import importlib
+import importlib.util as real_util
+import os as real_os
+import signal as real_signal
+import sys as real_sys
+from collections.abc import Callable, Mapping
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from squall.sim.scripts.compat.chance import urandom
+from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade, builtin
+from squall.sim.scripts.compat.modules import LoadedModules
+
+if TYPE_CHECKING:
+    from squall.sim.scripts.compat.modules import ModuleSpace
+    from squall.sim.scripts.compat.process import SimProcess
+
+
+class Environ(real_os._Environ):  # type: ignore[type-arg]
+    """An ``os.environ`` of one process: never reaches the real process's environment."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        real: Any = real_os.environ
+        encode, decode = real.encodekey, real.decodekey
+        data = {encode(key): real.encodevalue(value) for key, value in values.items()}
+        super().__init__(data, encode, decode, real.encodevalue, real.decodevalue)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._data[self.encodekey(key)] = self.encodevalue(value)  # type: ignore[attr-defined]
+
+    def __delitem__(self, key: Any) -> None:
+        try:
+            del self._data[self.encodekey(key)]  # type: ignore[attr-defined]
+        except KeyError:
+            raise KeyError(key) from None
+
+
+def make_os(space: ModuleSpace) -> ModuleType:
+    process: SimProcess = space.process
+    environ = process.environ
+
+    @builtin
+    def getenv(key: str, default: Any = None) -> Any:
+        return environ.get(key, default)
+
+    @builtin
+    def putenv(name: Any, value: Any, /) -> None:
+        environ[real_os.fsdecode(name)] = real_os.fsdecode(value)
+
+    @builtin
+    def unsetenv(name: Any, /) -> None:
+        environ.pop(real_os.fsdecode(name), None)
+
+    @builtin
+    def getppid() -> int:
+        return process.parent.pid if process.parent is not None else process.group.pid
+
+    @builtin
+    def kill(pid: int, signum: int, /) -> None:
+        target = process.group.by_pid(pid)
+        if target is None or target.has_ended:
+            raise ProcessLookupError(3, "No such process")
+        if signum != 0:
+            target.terminate(-int(signum))
+
+    @builtin
+    def fork() -> int:
+        raise OSError("os.fork is not available in a simulated process: use multiprocessing")
+
+    @builtin
+    def abort() -> None:
+        process.exit_now(-int(real_signal.SIGABRT))
+
+    return Facade(
+        space,
+        real_os,
+        {
+            "_exit": process.exit_now,
+            "abort": abort,
+            "environ": environ,
+            "fork": fork,
+            "getenv": getenv,
+            "getpid": builtin(lambda: process.pid),
+            "getppid": getppid,
+            "kill": kill,
+            "putenv": putenv,
+            "register_at_fork": _ignore_fork,
+            "unsetenv": unsetenv,
+            "urandom": urandom,
+        },
+    )
+
+
+def _ignore_fork(**_: Any) -> None:
+    """A simulated process never forks."""
+
+
+def make_sys(space: ModuleSpace) -> ModuleType:
+    return WriteThroughFacade(space, real_sys, {"modules": LoadedModules(space)})
+
+
+def make_atexit(space: ModuleSpace) -> ModuleType:
+    handlers: list[tuple[Callable[..., object], Any, Any]] = space.process.exit_handlers
+
+    def register(func: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
+        if not callable(func):
+            raise TypeError("the first argument must be callable")
+        handlers.append((func, args, kwargs))
+        return func
+
+    def unregister(func: Callable[..., object], /) -> None:
+        handlers[:] = [handler for handler in handlers if handler[0] != func]
+
+    return Facade(
+        space,
+        real_atexit,
+        {
+            "_clear": handlers.clear,
+            "_ncallbacks": handlers.__len__,
+            "_run_exitfuncs": space.process.run_exit_handlers,
+            "register": register,
+            "unregister": unregister,
+        },
+    )
+
+
+def make_signal(space: ModuleSpace) -> ModuleType:
+    """Handlers are noted and given back; no signal is ever delivered to one."""
+    handlers: dict[int, Any] = {}
+
+    def signal(signalnum: int, handler: Any, /) -> Any:
+        if not callable(handler) and handler not in (real_signal.SIG_DFL, real_signal.SIG_IGN):
+            raise TypeError(
+                "signal handler must be signal.SIG_IGN, signal.SIG_DFL, or a callable object"
+            )
+        before = getsignal(signalnum)
+        handlers[int(signalnum)] = handler
+        return before
+
+    def getsignal(signalnum: int, /) -> Any:
+        if signalnum == real_signal.SIGINT:
+            return handlers.get(int(signalnum), real_signal.default_int_handler)
+        return handlers.get(int(signalnum), real_signal.SIG_DFL)
+
+    def alarm(seconds: int, /) -> int:
+        return 0
+
+    return Facade(
+        space,
+        real_signal,
+        {"alarm": alarm, "getsignal": getsignal, "signal": signal},
+    )
+
+
+def make_importlib(space: ModuleSpace) -> ModuleType:
+    return Facade(
+        space,
+        importlib,
+        {
+            "__import__": space.import_,
+            "import_module": space.import_module,
+            "reload": space.reload,
+        },
+    )
+
+
+def make_importlib_util(space: ModuleSpace) -> ModuleType:
+    def module_from_spec(spec: ModuleSpec) -> ModuleType:
+        module = real_util.module_from_spec(spec)
+        if module.__name__ not in real_sys.modules:
+            # What its loader executes then imports through this process.
+            module.__dict__["__builtins__"] = space.builtins.__dict__
+        return module
+
+    return Facade(space, real_util, {"module_from_spec": module_from_spec})

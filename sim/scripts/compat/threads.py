@@ -1,0 +1,397 @@
+"""The ``_thread`` module of one simulated process.
+
+The standard library's own ``threading.py`` runs on top of it, so that ``Thread``, ``Timer``,
+``Condition``, ``Barrier`` and the rest behave as they do in Python; only what the interpreter
+implements in C is given here, over the scheduler's tasks. Written for Python 3.11, 3.12 and
+3.13, which ask for different things. Imports neither torch nor the rest of squall's engine.
+"""
+
+from __future__ import annotations
+
+import _thread as real_thread
+import itertools
+import sys
+from collections import deque
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from greenlet import GreenletExit
+
+if TYPE_CHECKING:
+    from squall.sim.world.primitives import SimTask
+    from squall.sim.world.scheduler import SimRuntime
+
+_SENTINEL = "thread sentinel"
+_REAPER = "dummy thread reaper"
+
+
+class ThreadLock:
+    """``_thread.lock``: may be released by any thread, and knows whether it is held."""
+
+    __slots__ = ("__weakref__", "_number", "_owner", "_waiters")
+
+    #: set by the subclass that each process gets
+    _runtime: SimRuntime
+    _numbers: itertools.count[int]
+
+    def __init__(self) -> None:
+        self._owner: SimTask | None = None
+        self._waiters: deque[SimTask] = deque()
+        self._number = next(self._numbers)
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        if timeout != -1:
+            if not blocking:
+                raise ValueError("can't specify a timeout for a non-blocking call")
+            if timeout < 0:
+                raise ValueError("timeout value must be a non-negative number")
+            if timeout > real_thread.TIMEOUT_MAX:
+                raise OverflowError("timeout value is too large")
+        runtime = self._runtime
+        if runtime.preemptive:
+            runtime.checkpoint()
+        task = runtime.running
+        if self._owner is None:
+            self._owner = task
+            return True
+        if not blocking:
+            return False
+        if task is runtime.hub_task:
+            raise RuntimeError(f"a destructor or a scheduler callback would block on {self!r}")
+        self._waiters.append(task)
+        return runtime.block(task, self, self._waiters, None if timeout == -1 else timeout)
+
+    def release(self) -> None:
+        if self._owner is None:
+            raise RuntimeError("release unlocked lock")
+        if self._waiters:
+            self._owner = task = self._waiters.popleft()
+            self._runtime.ready(task)
+        else:
+            self._owner = None
+
+    def locked(self) -> bool:
+        return self._owner is not None
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    acquire_lock = acquire
+    release_lock = release
+    locked_lock = locked
+
+    def _at_fork_reinit(self) -> None:
+        self._owner = None
+        self._waiters.clear()
+
+    def awaited_by(self, task: SimTask) -> str:
+        """What ``task`` waits for here, in words."""
+        if self._owner is task:
+            # So do threading's Condition and all that is built on it: Event, Barrier, Queue.
+            return f"a notify, a set or a release by another thread (thread lock {self._number})"
+        return f"thread lock {self._number}, held by {self._owner}"
+
+    # threading keeps locks in sets: their order must not depend on addresses.
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __repr__(self) -> str:
+        held = f"held by {self._owner}" if self._owner is not None else "unlocked"
+        return f"<thread lock {self._number} {held}>"
+
+
+class ThreadHandle:
+    """``_thread._ThreadHandle`` of Python 3.13: what one joins."""
+
+    _runtime: SimRuntime
+
+    def __init__(self) -> None:
+        self._task: SimTask | None = None
+        self._done = False
+        self._event = self._runtime.event("the end of a thread")
+        self.ident = 0
+        self.daemon = True
+
+    def is_done(self) -> bool:
+        return self._done
+
+    def _set_done(self) -> None:
+        self._done = True
+        self._event.set()
+
+    def join(self, timeout: float | None = None) -> None:
+        if self._task is not None and self._task is self._runtime.running and not self._done:
+            raise RuntimeError("Cannot join current thread")
+        self._event.wait(None if timeout is None or timeout < 0 else timeout)
+
+
+class local:  # noqa: N801 - the name that users see
+    """``threading.local``: attributes of its own for each task."""
+
+    def __new__(cls, /, *args: Any, **kwargs: Any) -> local:
+        if (args or kwargs) and cls.__init__ is object.__init__:
+            raise TypeError("Initialization arguments are not supported")
+        self = object.__new__(cls)
+        own = _LocalImpl(args, kwargs)
+        object.__setattr__(self, "_squall_local", own)
+        own.first_use(self)
+        return self
+
+    def __getattribute__(self, name: str) -> Any:
+        _switch_local(self)
+        return object.__getattribute__(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "__dict__":
+            raise AttributeError(
+                f"{type(self).__name__!r} object attribute '__dict__' is read-only"
+            )
+        _switch_local(self)
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name == "__dict__":
+            raise AttributeError(
+                f"{type(self).__name__!r} object attribute '__dict__' is read-only"
+            )
+        _switch_local(self)
+        object.__delattr__(self, name)
+
+
+class _LocalImpl:
+    """The dictionaries of one ``local``, by task; a task that is gone takes its own with it."""
+
+    runtime: SimRuntime
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        from squall.real.runtime import current_task
+
+        self.args = args
+        self.kwargs = kwargs
+        self.runtime = current_task().runtime  # type: ignore[assignment]
+        self.dicts: WeakKeyDictionary[SimTask, dict[str, Any]] = WeakKeyDictionary()
+
+    def first_use(self, owner: local) -> dict[str, Any]:
+        attributes: dict[str, Any] = {"_squall_local": self}
+        self.dicts[self.runtime.running] = attributes
+        object.__setattr__(owner, "__dict__", attributes)
+        return attributes
+
+
+def _switch_local(owner: local) -> None:
+    own: _LocalImpl = object.__getattribute__(owner, "_squall_local")
+    attributes = own.dicts.get(own.runtime.running)
+    if attributes is None:
+        own.first_use(owner)
+        # A thread that sees the object for the first time initialises it for itself.
+        type(owner).__init__(owner, *own.args, **own.kwargs)
+        return
+    object.__setattr__(owner, "__dict__", attributes)
+
+
+class _DummyReaper:
+    """Forgets the ``_DummyThread`` of a task that threading did not start, once it has ended."""
+
+    def __init__(self, active: dict[int, Any], ident: int) -> None:
+        self.active = active
+        self.ident = ident
+
+    def __del__(self) -> None:
+        self.active.pop(self.ident, None)
+
+
+class ThreadTable:
+    """The threads of one process, and the modules ``_thread`` and ``threading`` they live in."""
+
+    def __init__(self, runtime: SimRuntime, main_ident: int) -> None:
+        self.runtime = runtime
+        self.main_ident = main_ident
+        self.handles: dict[ThreadHandle, None] = {}
+        self.count = 0
+        #: True while threading.py runs for the first time: its main thread is the process's
+        self.as_main = False
+        names: dict[str, Any] = {"_runtime": runtime, "__module__": "_thread"}
+        self.lock_type = type(
+            "lock", (ThreadLock,), {**names, "_numbers": itertools.count(1), "__slots__": ()}
+        )
+        self.handle_type = type("_ThreadHandle", (ThreadHandle,), dict(names))
+
+    # -- what _thread offers ----------------------------------------------------------------
+
+    def get_ident(self) -> int:
+        return self.main_ident if self.as_main else self.runtime.running.id
+
+    def start_new_thread(
+        self, function: Callable[..., object], args: tuple[Any, ...], kwargs: Any = None, /
+    ) -> int:
+        if not callable(function):
+            raise TypeError("first arg must be callable")
+        if not isinstance(args, tuple):
+            raise TypeError("2nd arg must be a tuple")
+        thread = getattr(function, "__self__", None)
+        return self._spawn(
+            function,
+            args,
+            kwargs or {},
+            name=_name(function),
+            daemon=bool(getattr(thread, "daemon", True)),
+            handle=None,
+        ).id
+
+    def start_joinable_thread(
+        self, function: Callable[[], object], handle: Any = None, daemon: bool = True
+    ) -> ThreadHandle:
+        if handle is None:
+            handle = self.handle_type()
+        if handle._task is not None or handle._done:
+            raise RuntimeError("thread already started")
+        handle.daemon = daemon
+        self.handles[handle] = None
+        task = self._spawn(function, (), {}, name=_name(function), daemon=daemon, handle=handle)
+        handle._task = task
+        handle.ident = task.id
+        return handle  # type: ignore[no-any-return]
+
+    def _spawn(
+        self,
+        function: Callable[..., object],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        name: str,
+        daemon: bool,
+        handle: ThreadHandle | None,
+    ) -> SimTask:
+        self.count += 1
+        return self.runtime.spawn(
+            self._run, function, args, kwargs, handle, name=name, daemon=daemon
+        )
+
+    def _run(
+        self,
+        function: Callable[..., object],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        handle: ThreadHandle | None,
+    ) -> None:
+        try:
+            function(*args, **kwargs)
+        except (SystemExit, GreenletExit):
+            pass
+        except BaseException:
+            _report_ignored(function)
+        finally:
+            self.count -= 1
+            sentinel = self.runtime.running.locals.pop(_SENTINEL, None)
+            if sentinel is not None and sentinel.locked():
+                sentinel.release()
+            if handle is not None:
+                self.handles.pop(handle, None)
+                handle._set_done()
+
+    def set_sentinel(self) -> ThreadLock:
+        """A lock that is released when the calling thread has ended (3.11, 3.12)."""
+        lock: ThreadLock = self.lock_type()
+        if not self.as_main:
+            self.runtime.running.locals[_SENTINEL] = lock
+        return lock
+
+    def forget_dummies(self, threading: Any) -> None:
+        """Let the ``_DummyThread`` of a task that threading did not start go with the task."""
+        dummy = threading._DummyThread
+        init = dummy.__init__
+
+        def init_and_watch(thread: Any) -> None:
+            init(thread)
+            ident: int = thread.ident
+            self.runtime.running.locals[_REAPER] = _DummyReaper(threading._active, ident)
+
+        dummy.__init__ = init_and_watch
+
+    def make_thread_handle(self, ident: int) -> ThreadHandle:
+        handle: ThreadHandle = self.handle_type()
+        handle.ident = ident
+        return handle
+
+    def wait_for_threads(self) -> None:
+        """Wait for every thread that is no daemon (3.13)."""
+        while True:
+            waiting = [handle for handle in self.handles if not handle.daemon]
+            if not waiting:
+                return
+            for handle in waiting:
+                handle.join()
+
+    def module(self) -> ModuleType:
+        """A fresh ``_thread`` module for this process."""
+        module = ModuleType("_thread")
+        names: dict[str, Any] = {
+            "TIMEOUT_MAX": real_thread.TIMEOUT_MAX,
+            "_ExceptHookArgs": real_thread._ExceptHookArgs,
+            "LockType": self.lock_type,
+            "_count": lambda: self.count,
+            "_excepthook": _excepthook,
+            "_local": local,
+            "allocate": self.lock_type,
+            "allocate_lock": self.lock_type,
+            "error": RuntimeError,
+            "exit": _exit_thread,
+            "exit_thread": _exit_thread,
+            "get_ident": self.get_ident,
+            "get_native_id": self.get_ident,
+            "interrupt_main": _interrupt_main,
+            "stack_size": real_thread.stack_size,
+            "start_new": self.start_new_thread,
+            "start_new_thread": self.start_new_thread,
+        }
+        if sys.version_info < (3, 13):
+            names["_set_sentinel"] = self.set_sentinel
+        else:
+            names.update(
+                lock=self.lock_type,
+                _ThreadHandle=self.handle_type,
+                _get_main_thread_ident=lambda: self.main_ident,
+                _make_thread_handle=self.make_thread_handle,
+                _shutdown=self.wait_for_threads,
+                start_joinable_thread=self.start_joinable_thread,
+            )
+        if sys.version_info >= (3, 12):
+            names["_is_main_interpreter"] = lambda: True
+            names["daemon_threads_allowed"] = lambda: True
+        module.__dict__.update(names)
+        return module
+
+
+def _name(function: object) -> str:
+    """What to call the task of a thread that starts with ``function``."""
+    thread = getattr(function, "__self__", None)
+    return str(getattr(thread, "name", None) or getattr(function, "__name__", "thread"))
+
+
+def _exit_thread() -> None:
+    raise SystemExit
+
+
+def _interrupt_main(signum: int = 2, /) -> None:
+    raise RuntimeError("a simulated process receives no signals")
+
+
+def _excepthook(args: Any, /) -> None:
+    """``threading.excepthook``. A thread that ends with its process says nothing."""
+    if not issubclass(args.exc_type, GreenletExit):
+        real_thread._excepthook(args)
+
+
+def _report_ignored(function: object) -> None:
+    import traceback
+
+    print(f"Exception ignored in thread started by: {function!r}", file=sys.stderr)
+    traceback.print_exc()

@@ -1,0 +1,195 @@
+"""``torch`` as a simulated process sees it: the real one, with this engine behind ``distributed``."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from squall.real import future
+from squall.real.autograd import api as dist_autograd
+from squall.real.rpc import optimizer, public
+from squall.sim.scripts.compat import collectives, faulty, multiprocess, profilers, stores
+from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade
+from squall.sim.scripts.compat.process import current_process
+from squall.sim.scripts.compat.substitutes import STANDARD, STANDARD_PRIVATE, front
+
+if TYPE_CHECKING:
+    from squall.sim.scripts.compat.modules import ModuleSpace, Substitute
+
+#: library modules that build on torch.distributed.rpc and are executed per process
+PRIVATE = (
+    *STANDARD_PRIVATE,
+    "multiprocessing.dummy",
+    "multiprocessing.pool",
+    "multiprocessing.util",
+    "torch.distributed.nn",
+    "torch.distributed.rpc.server_process_global_profiler",
+    "torch.testing._internal.dist_utils",
+    "torch.testing._internal.distributed.nn",
+    "torch.testing._internal.distributed.rpc",
+    "torch.testing._internal.distributed.rpc_utils",
+)
+
+
+def init_rpc(
+    name: Any,
+    backend: Any = None,
+    rank: Any = -1,
+    world_size: Any = None,
+    rpc_backend_options: Any = None,
+) -> None:
+    """``rpc.init_rpc``; the other ranks of a script that runs once a rank are started first."""
+    joining(rank, world_size)
+    public.init_rpc(name, backend, rank, world_size, rpc_backend_options)
+
+
+def joining(rank: Any, world_size: Any) -> None:
+    """The current process is about to wait for the others of its group."""
+    process = current_process()
+    if process.group.on_join is not None:
+        process.group.on_join(process, _number(rank), _number(world_size))
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else -1
+
+
+def collect_all(futures: list[Any]) -> Any:
+    """``torch.futures.collect_all``."""
+    if futures and all(isinstance(each, torch.futures.Future) for each in futures):
+        return torch.futures.collect_all(futures)
+    return future.collect_all(futures)
+
+
+def wait_all(futures: list[Any]) -> list[Any]:
+    """``torch.futures.wait_all``."""
+    if futures and all(isinstance(each, torch.futures.Future) for each in futures):
+        return torch.futures.wait_all(futures)
+    return future.wait_all(futures)
+
+
+def make_futures(space: ModuleSpace) -> ModuleType:
+    replaced = {"Future": future.Future, "collect_all": collect_all, "wait_all": wait_all}
+    return Facade(space, torch.futures, replaced)
+
+
+def make_distributed(space: ModuleSpace) -> ModuleType:
+    real = importlib.import_module("torch.distributed")
+    return Facade(space, real, {**collectives.NAMES, **stores.NAMES})
+
+
+def make_c10d(space: ModuleSpace) -> ModuleType:
+    real = importlib.import_module("torch.distributed.distributed_c10d")
+    return Facade(space, real, {**collectives.NAMES, **stores.NAMES})
+
+
+def make_optim(space: ModuleSpace) -> ModuleType:
+    real = importlib.import_module("torch.distributed.optim")
+    return Facade(space, real, {"DistributedOptimizer": optimizer.DistributedOptimizer})
+
+
+def make_optim_optimizer(space: ModuleSpace) -> ModuleType:
+    real = importlib.import_module("torch.distributed.optim.optimizer")
+    return Facade(space, real, {"DistributedOptimizer": optimizer.DistributedOptimizer})
+
+
+def init_rpc_backend(backend: Any, store: Any = None, *args: Any, **kwargs: Any) -> None:
+    """``rpc._init_rpc_backend``, with a store as scripts have it."""
+    shared = store.shared if isinstance(store, stores.Store) else store
+    public._init_rpc_backend(backend, shared, *args, **kwargs)
+
+
+def make_rpc(space: ModuleSpace) -> ModuleType:
+    replaced = {"_init_rpc_backend": init_rpc_backend, "init_rpc": init_rpc}
+    return _Rpc(space, public, replaced, name="torch.distributed.rpc")
+
+
+class _Rpc(Facade):
+    """``torch.distributed.rpc``; what few ask for is there once somebody does."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == _SERVER_PROFILE:
+            space: ModuleSpace = self.__dict__["_facade_space"]
+            return getattr(space.load(_SERVER_PROFILER), name)
+        return super().__getattr__(name)
+
+
+_SERVER_PROFILE = "_server_process_global_profile"
+_SERVER_PROFILER = "torch.distributed.rpc.server_process_global_profiler"
+
+
+def make_core(space: ModuleSpace) -> ModuleType:
+    """``torch._C``, for those who ask what a future is an instance of."""
+    return Facade(space, torch._C, {"Future": future.Future})
+
+
+def make_autograd(space: ModuleSpace) -> ModuleType:
+    return Facade(space, dist_autograd, name="torch.distributed.autograd")
+
+
+class DistributedDataParallel:
+    """Not available: says so."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise NotImplementedError(
+            "torch.nn.parallel.DistributedDataParallel is not simulated: its reducer is compiled "
+            "code that waits for real processes. Average the gradients with "
+            "torch.distributed.all_reduce instead."
+        )
+
+
+def _with_no_ddp(name: str) -> Substitute:
+    def make(space: ModuleSpace) -> ModuleType:
+        replaced = {"DistributedDataParallel": DistributedDataParallel}
+        return Facade(space, importlib.import_module(name), replaced)
+
+    return make
+
+
+def _rpc_submodule(name: str) -> Substitute:
+    def make(space: ModuleSpace) -> ModuleType:
+        # What is set there (`rpc.api._ignore_rref_leak = False`) concerns the engine.
+        return WriteThroughFacade(
+            space, public.SUBMODULES[name], name=f"torch.distributed.rpc.{name}"
+        )
+
+    return make
+
+
+#: every replacement, by full module name
+SUBSTITUTES: dict[str, Substitute] = {
+    **STANDARD,
+    "multiprocessing": multiprocess.make_multiprocessing,
+    "multiprocessing.connection": multiprocess.make_connection,
+    "multiprocessing.context": multiprocess.make_context_module,
+    "multiprocessing.managers": multiprocess.make_managers,
+    "multiprocessing.process": multiprocess.make_process_module,
+    "multiprocessing.queues": multiprocess.make_queues,
+    "torch": front("torch"),
+    "torch._C": make_core,
+    "torch.autograd": front("torch.autograd"),
+    "torch.autograd.profiler": profilers.make_profiler,
+    "torch.autograd.profiler_legacy": profilers.make_profiler_legacy,
+    "torch.distributed": make_distributed,
+    "torch.distributed.autograd": make_autograd,
+    "torch.distributed.distributed_c10d": make_c10d,
+    "torch.distributed.optim": make_optim,
+    "torch.distributed.optim.optimizer": make_optim_optimizer,
+    "torch.distributed.rpc": make_rpc,
+    "torch.distributed.rpc._testing": faulty.make_testing,
+    "torch.futures": make_futures,
+    "torch.multiprocessing": multiprocess.make_torch_multiprocessing,
+    "torch.multiprocessing.spawn": multiprocess.make_torch_spawn,
+    "torch.nn": front("torch.nn"),
+    "torch.nn.parallel": _with_no_ddp("torch.nn.parallel"),
+    "torch.nn.parallel.distributed": _with_no_ddp("torch.nn.parallel.distributed"),
+    "torch.ops": front("torch.ops"),
+    "torch.ops.profiler": profilers.make_ops,
+    "torch.testing": front("torch.testing"),
+    "torch.testing._internal": front("torch.testing._internal"),
+    "torch.testing._internal.distributed": front("torch.testing._internal.distributed"),
+    **{f"torch.distributed.rpc.{name}": _rpc_submodule(name) for name in public.SUBMODULES},
+}

@@ -1,0 +1,80 @@
+"""What collectives and sends have in common: works, copies, and whom a rank means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from squall.real.future import Future
+from squall.real.runtime import current_task
+from squall.sim.scripts.compat.groups import resolve
+
+
+class Work:
+    """What an asynchronous collective returns."""
+
+    def __init__(self, future: Future[Any]) -> None:
+        self._future = future
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Blocks until done. Raises what went wrong."""
+        self._future.wait()
+        return True
+
+    def is_completed(self) -> bool:
+        # Whoever polls lets the others run.
+        current_task().runtime.sleep(1e-6)
+        return self._future.done()
+
+    def is_success(self) -> bool:
+        return self._future.done() and self._future.error is None
+
+    def exception(self) -> BaseException | None:
+        return self._future.error
+
+    def get_future(self) -> Future[Any]:
+        return self._future
+
+    def result(self) -> Any:
+        return self._future.value()
+
+
+def in_background(action: Callable[[], Any]) -> Work:
+    future: Future[Any] = Future(what="a collective")
+
+    def run() -> None:
+        try:
+            with torch.no_grad():
+                result = action()
+        except Exception as error:
+            future.set_error(error)
+        else:
+            future.mark_completed(result)
+
+    current_task().runtime.spawn(run, name="collective")
+    return Work(future)
+
+
+def copy(tensor: Tensor) -> Tensor:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(
+            "Invalid function argument. Expected parameter `tensor` of type torch.Tensor\n"
+            f"             but got {type(tensor)} instead."
+        )
+    return tensor.detach().clone()
+
+
+def member_meant(
+    group: Any, rank: int | None, group_rank: int | None, default: int | None = None
+) -> int:
+    """The member meant by a global rank or by a rank within the group."""
+    if group_rank is not None:
+        return group_rank
+    if rank is None:
+        if default is None:
+            raise ValueError("Must specify src or group_src")
+        return default
+    return resolve(group).member(rank)

@@ -1,0 +1,125 @@
+"""Fault plans for scripts: the processes that a launcher starts, as a plan names them by rank.
+
+A rank is the number that a process has in its RPC group, or is started with. Until a process has
+one, nothing can happen to it but a slow start.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from squall.real.rpc import api
+from squall.real.worker import Worker
+from squall.sim.faults.injector import Faults
+from squall.sim.faults.plan import Plan
+from squall.sim.scripts.compat.launcher import Launcher
+from squall.sim.scripts.compat.process import PROCESS, SimProcess
+from squall.sim.world.garbage import collect
+from squall.sim.world.network import Network
+from squall.sim.world.processes import crash, processes_of
+
+logger = logging.getLogger(__name__)
+
+
+class ScriptHost:
+    """The workers of a script, for :class:`~squall.sim.faults.injector.Faults`."""
+
+    def __init__(self, plan: Plan, network: Network) -> None:
+        self._network = network
+        self._runtime = network.runtime
+        self._launcher: Launcher | None = None
+        #: the present process of each rank that has joined a group
+        self._ranks: dict[int, Worker] = {}
+        #: processes of each rank that there have been
+        self._incarnations: dict[int, int] = {}
+        self._restarting: int | None = None
+        self._joined: dict[int, None] = {}
+        self._begun = self._runtime.event("all workers to join")
+        self.faults = Faults(plan, network, self)
+        network.on_attach = self._attached
+        network.on_joined = self._has_joined
+        if plan.begin == "launch":
+            self.faults.begin()
+            self._begun.set()
+
+    def serve(self, launcher: Launcher) -> None:
+        """Take the processes of ``launcher``, which has not started any."""
+        self._launcher = launcher
+        launcher.on_start = self._started
+
+    # -- what the network and the launcher tell -----------------------------------------------
+
+    def _started(self, rank: int, process: SimProcess) -> None:
+        worker = process.worker
+        if self._restarting == rank:
+            worker.incarnation = self._incarnations[rank]
+        self.faults.probe(worker)
+        delay_s = self.faults.start_delay_s(rank) if self._restarting is None else 0.0
+        if delay_s:
+            processes = processes_of(self._runtime)
+            processes.pause(worker)
+            timer = self._runtime.call_later(delay_s, lambda: processes.resume(worker))
+            timer.worker = None
+
+    def _attached(self, worker: Worker) -> None:
+        rank = worker.id
+        self._ranks[rank] = worker
+        self.faults.prepare(rank, worker)
+        agent = worker.agent
+        if agent is not None:
+            agent.pool.size = self.faults.threads(rank, agent.pool.size)
+
+    def _has_joined(self, worker: Worker) -> None:
+        self._joined[worker.id] = None
+        agent = worker.agent
+        if agent is None or self._begun.is_set():
+            return
+        if agent.is_static_group and len(self._joined) < len(agent.get_worker_infos()):
+            self._begun.wait()  # nobody is ahead of the faults
+            return
+        self.faults.begin()
+        self._begun.set()
+
+    # -- faults.Host ------------------------------------------------------------------------
+
+    def worker(self, rank: int) -> Worker | None:
+        return self._ranks.get(rank)
+
+    def crash(self, rank: int, *, silent: bool) -> bool:
+        worker = self._ranks.get(rank)
+        if worker is None or not crash(self._network, worker, silent=silent):
+            return False
+        process = worker.locals.get(PROCESS)
+        if isinstance(process, SimProcess):
+            process.crash()
+        return True
+
+    def restart(self, rank: int) -> None:
+        if self._launcher is None or rank not in self._launcher.ranks:
+            logger.warning("rank %d was not started by the launcher, and stays away", rank)
+            return
+        self.crash(rank, silent=False)
+        self._incarnations[rank] = self._incarnations.get(rank, 0) + 1
+        self._restarting = rank
+        try:
+            self._launcher.start_rank(rank)
+        finally:
+            self._restarting = None
+
+    def shutdown_worker(self, rank: int, *, graceful: bool) -> None:
+        worker = self._ranks.get(rank)
+        if worker is None or worker.agent is None:
+            return
+
+        def leave() -> None:
+            try:
+                api.shutdown(graceful)
+            except RuntimeError as error:
+                logger.warning("%r could not shut down: %s", worker, error)
+
+        self._runtime.spawn(leave, name="shutdown", worker=worker)
+
+    def collect_garbage(self, rank: int) -> None:
+        worker = self._ranks.get(rank)
+        if worker is not None:
+            self._runtime.spawn(collect, name="garbage", worker=worker)

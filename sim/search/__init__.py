@@ -1,0 +1,1 @@
+"""Campaigns: seeds drawn, run and judged, failures made small."""

@@ -1,0 +1,136 @@
+"""Swarm: each seed draws its own world and its own faults, for `squall fuzz --faults PROFILE`.
+
+A seed first draws which kinds of faults there are at all, then how much of each, how long they
+last, how long a call may take, the latencies and the order of tasks. So different seeds stress
+different things: one only delays, the next only crashes, a third does a little of everything.
+
+Each decision draws from a stream of its own name, ``(profile, seed, what it decides)``: a new kind
+of fault leaves what the other kinds do alone.
+
+Profiles: ``mild`` has only what the protocol makes good, so every property holds and nothing may
+fail; ``rough`` has some kinds of everything; ``storm`` many kinds at high rates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+from squall.model.generate.choices import SeededChoices
+from squall.model.generate.generator import generate
+from squall.model.generate.profiles import Limits
+from squall.model.program.program import Program, computation_of, source
+from squall.sim.faults.draw import MILD, PROFILES, Drawing, Profile, stream_of
+from squall.sim.faults.plan import Plan
+
+__all__ = ["MILD", "PROFILES", "Profile", "World", "draw_faults", "draw_world", "expanded"]
+
+_LATENCIES = (
+    "lognormal:0.001:0.5",
+    "lognormal:0.001:1.5",
+    "uniform:0.0001:0.01",
+    "constant:0.001",
+    "0",
+)
+#: seconds of virtual time that a call may take
+_TIMEOUTS_S = (0.5, 2.0, 2.0, 10.0, 60.0)
+_LONG_TIMEOUTS_S = (2.0, 10.0, 10.0, 60.0)
+#: programs are small, so that there are many: what faults break, they break in a few calls
+_LIMITS = Limits(trainers=2, steps=2, ops=4, leaves=3, unused=False, asides=False)
+_WORKERS = (2, 2, 3, 3, 3, 4)
+
+
+class World(NamedTuple):
+    """What a seed stands for under a profile."""
+
+    program: Program
+    faults: Plan
+    latency: str
+    rpc_timeout_s: float
+
+
+def draw_world(profile: Profile, seed: int) -> World:
+    """The program, the faults and the world of a seed."""
+    # Of several processes: a worker alone has nobody to lose.
+    number = 0
+    while True:
+        stream = stream_of(profile, seed, "program", number)
+        limits = _LIMITS._replace(workers=stream.choice(_WORKERS))
+        program = computation_of(generate(SeededChoices(stream), limits))
+        if program.workers > 1:
+            break
+        number += 1
+    if stream_of(profile, seed, "retry").random() < 0.5:
+        program = _retrying(program)
+    timeouts_s = _TIMEOUTS_S if profile != "mild" else _LONG_TIMEOUTS_S
+    timeout_s = stream_of(profile, seed, "timeout").choice(timeouts_s)
+    small = not _waits_in_threads(program)
+    plan = Drawing(profile, seed, program.workers, timeout_s, small_pools=small).draw()
+    latency = stream_of(profile, seed, "latency").choice(_LATENCIES)
+    return World(program, plan, latency, timeout_s)
+
+
+def draw_faults(profile: Profile, seed: int, workers: int, timeout_s: float) -> Plan:
+    """The faults of a seed for something else than its program: a script, say.
+
+    ``timeout_s``: how long its calls may take, in seconds of virtual time.
+    """
+    return Drawing(profile, seed, workers, timeout_s).draw()
+
+
+def _waits_in_threads(program: Program) -> bool:
+    """Whether a function may wait, without a limit, for a value of the worker that it runs on."""
+    if any(trainer.optimizer is not None for trainer in program.trainers):
+        return True
+    for _, _, step in program.steps:
+        for at, op in enumerate(step.ops):
+            if op.call.startswith("helper"):
+                return True
+            for input in op.inputs:
+                is_leaf, number = source(program, at, input)
+                home = program.leaves[number].owner if is_leaf else step.ops[number].worker
+                if input.how != "value" and home == op.worker:
+                    return True
+    return False
+
+
+def _retrying(program: Program) -> Program:
+    """Every step is tried again in a fresh context if it fails."""
+    trainers = tuple(
+        replace(trainer, steps=tuple(replace(step, retry=True) for step in trainer.steps))
+        for trainer in program.trainers
+    )
+    return replace(program, trainers=trainers)
+
+
+def expanded(scenario: Any) -> list[tuple[str, str]]:
+    """Everything that a scenario (sim/search/judge.py) has drawn, as names and values: for reports."""
+    program, plan = scenario.program, scenario.plan
+    steps = [step for _, _, step in program.steps]
+    rows = [
+        ("seed", str(scenario.seed)),
+        ("profile", scenario.profile or "none"),
+        ("workers", str(program.workers)),
+        ("trainers", str(len(program.trainers))),
+        ("steps", f"{len(steps)}, retried: {any(step.retry for step in steps)}"),
+        ("operations", str(sum(len(step.ops) for step in steps))),
+        ("latency", scenario.latency),
+        ("call timeout", f"{scenario.rpc_timeout_s:g} s"),
+    ]
+    if not plan:
+        return [*rows, ("order", scenario.order)]
+    schedule = plan.schedule
+    order = schedule.order if schedule.order != "fifo" else scenario.order
+    if order == "pct":
+        order += f", depth {schedule.depth} within {schedule.steps} steps"
+    heal = "never" if plan.heal_s is None else f"after {plan.heal_s:g} s"
+    rows += [("order", order), ("faults end", heal)]
+    for group, at, item in plan.items():
+        values = {
+            field.name: getattr(item, field.name)
+            for field in fields(item)
+            if field.name not in ("kind", "id") and getattr(item, field.name) != field.default
+        }
+        said = ", ".join(f"{name}={value}" for name, value in values.items())
+        rows.append((f"{group}[{at}]", f"{item.kind} {said}".rstrip()))
+    return rows

@@ -1,0 +1,1 @@
+"""Planted bugs, and campaigns against them."""

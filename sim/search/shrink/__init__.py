@@ -1,0 +1,1 @@
+"""A failing scenario made small: program, faults and order together."""

@@ -1,0 +1,154 @@
+"""How far a scenario is from the plainest one, and how to say it.
+
+Shrinking looks for the least cost: fewest deviations from the plain run (first come first served,
+no latency, no faults) first, then size, then values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from squall.model.shrink.simplifications import complexity, size
+from squall.sim.faults.plan import AnyFault, Hold, MessageFault, Plan, Schedule, Selector, draws
+from squall.sim.scenarios.file import SavedScenario
+from squall.sim.world.latency import parse_latency
+
+#: what counts for a deviation that is drawn and so may be any number of them
+_DRAWN = 1_000_000
+
+
+class Cost(NamedTuple):
+    """Compared from left to right; smaller is better."""
+
+    deviations: int
+    size: int
+    values: int
+
+
+class Extent(NamedTuple):
+    """How large a scenario is, for whoever reads: ``faults`` are items of the plan and
+    deviations from first come, first served. ``operations`` None: it is a script."""
+
+    workers: int | None
+    operations: int | None
+    faults: int
+
+    def __str__(self) -> str:
+        parts = [f"{self.workers} workers"] if self.workers is not None else []
+        if self.operations is not None:
+            parts.append(f"{self.operations} operations")
+        return ", ".join([*parts, f"{self.faults} faults"])
+
+
+def cost(saved: SavedScenario) -> Cost:
+    """The cost of a scenario."""
+    program = saved.program
+    values = 0 if program is None else complexity(program)
+    values += sum(_value(item) for _, _, item in saved.faults.items())
+    values += (saved.seed != 0) + (saved.faults.schedule != Schedule())
+    values += saved.network.latency != "0"
+    parts = (saved.workers or 0) if program is None else size(program)
+    return Cost(_deviations(saved), parts, values)
+
+
+def extent(saved: SavedScenario) -> Extent:
+    """How large a scenario is."""
+    schedule = saved.faults.schedule
+    order = len(schedule.late) + len(schedule.yields) + (schedule.order != "fifo")
+    return Extent(saved.workers, saved.operations, len(saved.faults) + order)
+
+
+def is_drawn(saved: SavedScenario) -> bool:
+    """Whether random numbers decide anything about the run."""
+    return not saved.faults.is_concrete or parse_latency(saved.network.latency).is_random
+
+
+def _deviations(saved: SavedScenario) -> int:
+    plan, schedule = saved.faults, saved.faults.schedule
+    count = len(schedule.late) + len(schedule.yields)
+    count += _DRAWN * (schedule.order != "fifo")
+    count += _DRAWN * parse_latency(saved.network.latency).is_random
+    count += saved.linger + saved.brief + (saved.network.bandwidth_bytes_per_s is not None)
+    for _, _, item in plan.items():
+        nth = getattr(item, "nth", ())  # one number, of a fault inside a worker
+        named = len(nth) if isinstance(nth, tuple) else 1
+        count += _DRAWN if draws(item) else max(1, named)
+    return count
+
+
+def _value(item: AnyFault) -> int:
+    """How much of an item is not at its simplest; which messages it means does not count."""
+    count = 0
+    for field in fields(item):
+        value = getattr(item, field.name)
+        if field.name in ("nth", "types", "src", "dst", "worker", "kind"):
+            continue
+        if value != field.default:
+            count += 1 + (len(repr(value)) if isinstance(value, float) else 0)
+    return count
+
+
+# -- in words -------------------------------------------------------------------------------------
+
+
+def deviations(saved: SavedScenario) -> str:
+    """What is not plain about the run: "FIFO everywhere except: ..."."""
+    found = list(_told(saved))
+    return f"FIFO everywhere except: {'; '.join(found)}" if found else "FIFO everywhere, no faults"
+
+
+def _told(saved: SavedScenario) -> Iterator[str]:
+    plan, schedule = saved.faults, saved.faults.schedule
+    if parse_latency(saved.network.latency).is_random:
+        yield f"latency {saved.network.latency} drawn from seed {saved.seed}"
+    if schedule.order != "fifo":
+        yield f"order {schedule.order} drawn from seed {saved.seed}"
+    if schedule.late:
+        yield "later than others of its instant: " + ", ".join(f"#{n}" for n, _ in schedule.late)
+    if schedule.yields:
+        yield "others first at scheduling points " + ", ".join(f"#{n}" for n in schedule.yields)
+    if saved.linger:
+        yield "workers shut down while others are at work"
+    if saved.brief:
+        yield "the group begins and ends without a round of calls"
+    if saved.network.bandwidth_bytes_per_s is not None:
+        yield f"bandwidth {saved.network.bandwidth_bytes_per_s:g} bytes/s"
+    yield from faults_in_words(plan)
+
+
+def faults_in_words(plan: Plan) -> Iterator[str]:
+    """A few words about each item of a plan."""
+    for _, _, item in plan.items():
+        if isinstance(item, Hold):
+            yield f"{_messages(item)} after {_messages(item.until)}"
+        elif isinstance(item, MessageFault):
+            details = _details(item, ("nth", "types", "src", "dst", "direction", "id"))
+            yield f"{_messages(item)}: {item.kind}{details}"
+        else:
+            yield f"{item.kind}{_details(item, ('id',))}"
+
+
+def _messages(selector: Selector) -> str:
+    types = " or ".join(selector.types) or "messages"
+    ends = (
+        ""
+        if selector.src is selector.dst is None
+        else f" {_end(selector.src)}->{_end(selector.dst)}"
+    )
+    nth = "".join(f" #{n}" for n in selector.nth)
+    return f"{types}{ends}{nth}"
+
+
+def _end(worker: int | None) -> str:
+    return "any" if worker is None else str(worker)
+
+
+def _details(item: Any, but: tuple[str, ...]) -> str:
+    said = [
+        f"{field.name}={getattr(item, field.name)}"
+        for field in fields(item)
+        if field.name not in (*but, "kind") and getattr(item, field.name) != field.default
+    ]
+    return f" ({', '.join(said)})" if said else ""

@@ -1,0 +1,406 @@
+"""Makes a failing scenario small: program, faults and order together, the same thing breaking.
+
+    shrinker = Shrinker(saved, seconds=60)
+    shrinker.run()
+    small = shrinker.best
+
+Candidates are tried one after the other, and one that costs less (sim/search/shrink/cost.py) and breaks
+the same property in the same way takes the place of the best. What is drawn from random streams
+is first left out as a whole; if that cannot be, it is written down as a list of single deviations
+(sim/search/shrink/concrete.py), of which most can go.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import MISSING, fields, replace
+from typing import Any, TypeVar
+
+from squall.model.checks.registry import check, named_property
+from squall.model.events.run import Violation
+from squall.model.shrink.cuts import fewer_workers, smaller, with_workers
+from squall.model.shrink.simplifications import chunks
+from squall.sim.faults.file import PlanError, check_plan
+from squall.sim.faults.plan import (
+    GROUPS,
+    NO_FAULTS,
+    AnyFault,
+    AnyMessageFault,
+    Plan,
+    Schedule,
+    draws,
+)
+from squall.sim.scenarios.file import Expected, NetworkSpec, SavedScenario
+from squall.sim.scenarios.replay import campaign_scenario, planted
+from squall.sim.scenarios.replay import replay as play_again
+from squall.sim.search.judge import play, quiet
+from squall.sim.search.shrink.concrete import concrete
+from squall.sim.search.shrink.cost import cost, is_drawn
+from squall.sim.world.real_time import TooLongError, time_limit
+
+T = TypeVar("T")
+
+#: other seeds that are tried where random numbers decide anything
+_OTHER_SEEDS = (0, 1, 2)
+#: real seconds that one run may take, and how many times as long as the first one took
+_MOST_S, _TIMES = 20.0, 10
+_LEAST_S = 2.0
+_ROUND_S = (1.0, 0.1, 0.01, 10.0)
+
+
+class NotFailingError(ValueError):
+    """The scenario holds: there is nothing to make small."""
+
+
+class _OutOfTimeError(Exception):
+    """The time for shrinking is over."""
+
+
+class Shrinker:
+    """Looks for a smaller scenario that breaks the same property in the same way.
+
+    ``seconds``: real time to spend, None for as long as there is something to try.
+    ``on_progress`` is called after each run. An interrupt ends :meth:`run` and leaves the best so
+    far in :attr:`best`. For the main thread.
+    """
+
+    def __init__(
+        self,
+        saved: SavedScenario,
+        *,
+        seconds: float | None = None,
+        on_progress: Callable[[Shrinker], object] | None = None,
+    ) -> None:
+        self.first = saved
+        self.best = saved
+        self.tried = 0
+        self.interrupted = False
+        self.out_of_time = False
+        self.target: Violation | None = None
+        self._seconds = seconds
+        self._on_progress = on_progress or (lambda _: None)
+        self._until: float | None = None
+        self._limit_s = _MOST_S
+        self._known: set[SavedScenario] = set()
+        #: whether the scenario holds without the mutant that is planted
+        self._by_mutant = True
+
+    @property
+    def _mutant(self) -> str | None:
+        return self.first.expected.mutant
+
+    def run(self) -> SavedScenario:
+        """Shrink. Raises NotFailingError if the scenario holds."""
+        started = time.monotonic()
+        self._until = None if self._seconds is None else started + self._seconds
+        with quiet(self.first.device), planted(self._mutant):
+            try:
+                self.target = self._first_violation()
+                self._by_mutant = self._holds_without_mutant(self.first)
+                self._limit_s = max(_LEAST_S, min(_MOST_S, _TIMES * (time.monotonic() - started)))
+                self._shrink()
+            except KeyboardInterrupt:
+                self.interrupted = True
+            except _OutOfTimeError:
+                self.out_of_time = True
+        if self.target is not None:
+            self._conclude()
+        return self.best
+
+    def _conclude(self) -> None:
+        """Let the best say what is expected of it."""
+        played = play_again(self.best, seconds=_MOST_S)
+        assert self.target is not None
+        self.best = replace(
+            self.best,
+            expected=Expected(
+                digest=played.digest or None,
+                outcome=played.outcome,
+                property=self.target.property,
+                what=self.target.what,
+                mutant=self._mutant,
+            ),
+            profile=None,
+        )
+
+    # -- does it fail ---------------------------------------------------------------------------
+
+    def _first_violation(self) -> Violation:
+        played = play_again(replace(self.first, expected=Expected()), seconds=_MOST_S)
+        expected = self.first.expected
+        for violation in played.violations:
+            if (violation.property, violation.what) == (expected.property, expected.what):
+                return violation
+        if not played.violations:
+            raise NotFailingError("the scenario holds, there is nothing to make smaller")
+        return played.violations[0]
+
+    def _fails(self, saved: SavedScenario) -> bool:
+        """Whether the same thing breaks in this scenario."""
+        target = self.target
+        assert target is not None
+        if self._until is not None and time.monotonic() > self._until:
+            raise _OutOfTimeError
+        self.tried += 1
+        try:
+            with time_limit(self._limit_s, elsewhere=saved.engine == "torch"):
+                found = self._violations(saved, target.property)
+        except TooLongError:
+            return (target.property, target.what) == ("progress", "the run broke off")
+        except Exception:
+            # A candidate may be such nonsense that nothing can be said of it.
+            return False
+        finally:
+            self._on_progress(self)
+        return any((each.property, each.what) == target[:2] for each in found)
+
+    def _violations(self, saved: SavedScenario, name: str) -> Iterable[Violation]:
+        if saved.script is not None or saved.engine != "port":
+            return play_again(replace(saved, expected=Expected())).violations
+        run = play(campaign_scenario(saved), times=2 if name == "determinism" else 1)
+        try:
+            property = named_property(name)
+        except KeyError:
+            return check(run)
+        return list(property.check(run))
+
+    def _holds_without_mutant(self, saved: SavedScenario) -> bool:
+        """Whether it is the planted bug that breaks it, and nothing else."""
+        if self._mutant is None or not self._by_mutant:
+            return True
+        from squall.sim.search.mutants.campaign import load_mutants
+
+        with load_mutants()[self._mutant].lifted():
+            plain = replace(saved, expected=Expected())
+            return not play_again(plain, seconds=self._limit_s).violations
+
+    def _attempt(self, candidate: SavedScenario) -> bool:
+        """Make a candidate the best if it costs less and fails."""
+        if cost(candidate) >= cost(self.best):
+            return False
+        for seed in (candidate.seed, *(_OTHER_SEEDS if is_drawn(candidate) else ())):
+            saved = replace(candidate, seed=seed)
+            if saved in self._known:
+                continue
+            self._known.add(saved)
+            if self._fails(saved) and self._holds_without_mutant(saved):
+                self.best = saved
+                return True
+        return False
+
+    # -- what is tried --------------------------------------------------------------------------
+
+    def _shrink(self) -> None:
+        self._plainer()
+        self._until_nothing_helps(self._programs)
+        self._drawn()
+        while True:
+            before = self.best
+            self._plainer()
+            self._until_nothing_helps(self._programs)
+            self._until_nothing_helps(self._faults)
+            if self.best == before:
+                return
+
+    def _until_nothing_helps(self, candidates: Callable[[], Iterator[SavedScenario]]) -> None:
+        while any(self._attempt(candidate) for candidate in candidates()):
+            pass
+
+    def _plainer(self) -> None:
+        """Leave whole deviations out."""
+        best = self.best
+        self._attempt(
+            replace(
+                best, faults=NO_FAULTS, linger=False, brief=False, network=NetworkSpec(latency="0")
+            )
+        )
+        self._attempt(replace(self.best, faults=NO_FAULTS))
+        self._attempt(self._with_plan(schedule=Schedule()))
+        for latency in ("0", "constant:0.001"):
+            self._attempt(replace(self.best, network=NetworkSpec(latency=latency)))
+        self._attempt(replace(self.best, linger=False))
+        self._attempt(replace(self.best, brief=False))
+        self._attempt(replace(self.best, seed=0))
+        self._items()
+        self._deviations()
+
+    def _with_plan(self, **changes: Any) -> SavedScenario:
+        return replace(self.best, faults=replace(self.best.faults, **changes))
+
+    def _items(self) -> None:
+        """Leave items of the plan out."""
+        items = [(group, item) for group, _, item in self.best.faults.items()]
+
+        def rebuilt(left: Sequence[tuple[str, AnyFault]]) -> SavedScenario:
+            groups: dict[str, Any] = {
+                name: tuple(item for group, item in left if group == name) for name in GROUPS
+            }
+            return self._with_plan(**groups)
+
+        self._fewer(items, rebuilt)
+
+    def _deviations(self) -> None:
+        """Leave single deviations of the order out."""
+        schedule = self.best.faults.schedule
+        self._fewer(
+            schedule.late,
+            lambda left: self._with_plan(
+                schedule=replace(self.best.faults.schedule, late=tuple(left))
+            ),
+        )
+        self._fewer(
+            schedule.yields,
+            lambda left: self._with_plan(
+                schedule=replace(self.best.faults.schedule, yields=tuple(left))
+            ),
+        )
+
+    def _fewer(self, things: Sequence[T], rebuilt: Callable[[list[T]], SavedScenario]) -> None:
+        """Delta debugging (Zeller): leave out ever smaller parts of a list."""
+        left = list(things)
+        parts = 1
+        while left:
+            length = -(-len(left) // parts)
+            helped = False
+            start = 0
+            while start < len(left):
+                fewer = left[:start] + left[start + length :]
+                if self._attempt(rebuilt(fewer)):
+                    left, helped = fewer, True
+                else:
+                    start += length
+            if length == 1 and not helped:
+                return
+            parts = min(parts * 2, max(len(left), 1)) if not helped or length > 1 else parts
+
+    def _drawn(self) -> None:
+        """Write down what is drawn, and leave most of it out."""
+        if self.best.program is None or not is_drawn(self.best):
+            return
+        for candidate in concrete(self.best):
+            if self._attempt(candidate):
+                self._items()
+                self._deviations()
+
+    def _programs(self) -> Iterator[SavedScenario]:
+        best = self.best
+        if best.program is None:
+            yield from self._scripts()
+            return
+        for mapping in fewer_workers(best.program):
+            plan = _plan_with_workers(best.faults, mapping)
+            if plan is not None:
+                yield replace(best, program=with_workers(best.program, mapping), faults=plan)
+        for program in smaller(best.program):
+            if _fits(best.faults, program.workers):
+                yield replace(best, program=program)
+
+    def _scripts(self) -> Iterator[SavedScenario]:
+        script = self.best.script
+        if script is None or script.workers is None:
+            return
+        for workers in dict.fromkeys((1, 2, script.workers // 2, script.workers - 1)):
+            if 1 <= workers < script.workers and _fits(self.best.faults, workers):
+                yield replace(self.best, script=replace(script, workers=workers))
+
+    def _faults(self) -> Iterator[SavedScenario]:
+        """Items with plainer values, and one item for several."""
+        plan = self.best.faults
+        for merged in _mergers(plan.messages):
+            yield self._with_plan(messages=merged)
+        if plan.heal_s is not None:
+            yield self._with_plan(heal_s=None)
+        if plan.begin != "ready":
+            yield self._with_plan(begin="ready")
+        for group, at, item in plan.items():
+            for plainer in _plainer_items(item):
+                items = list(getattr(plan, group))
+                items[at] = plainer
+                changed = plan_with(plan, group, items)
+                if _fits(changed, self.best.workers):
+                    yield replace(self.best, faults=changed)
+        if self.best.rpc_timeout_s != SavedScenario().rpc_timeout_s:
+            yield replace(self.best, rpc_timeout_s=SavedScenario().rpc_timeout_s)
+
+
+def plan_with(plan: Plan, group: str, items: Sequence[AnyFault]) -> Plan:
+    """The plan with other items in one group."""
+    changes: dict[str, Any] = {group: tuple(items)}
+    return replace(plan, **changes)
+
+
+def _mergers(items: Sequence[AnyMessageFault]) -> Iterator[tuple[AnyMessageFault, ...]]:
+    """One item instead of those that differ only in which of their messages they mean: it means
+    all of them, or the same ones."""
+    alike: dict[AnyMessageFault, list[int]] = {}
+    for at, item in enumerate(items):
+        if item.nth and not draws(item):
+            alike.setdefault(replace(item, nth=(), id=0), []).append(at)
+    for item, places in alike.items():
+        rest = tuple(other for at, other in enumerate(items) if at not in places)
+        if len(places) > 1 or len(items[places[0]].nth) > 1:
+            yield (*rest, item)
+        if len(places) > 1:
+            nth = sorted({n for at in places for n in items[at].nth})
+            yield (*rest, replace(item, nth=tuple(nth)))
+
+
+_KEPT = ("nth", "types", "src", "dst", "worker", "kind", "probability")
+
+
+def _plainer_items(item: Any) -> Iterator[AnyFault]:
+    for field in fields(item):
+        value = getattr(item, field.name)
+        if field.name == "nth" and isinstance(value, tuple) and len(value) > 1:
+            for gone in chunks(len(value)):
+                left = tuple(n for at, n in enumerate(value) if at not in gone)
+                if left:
+                    yield replace(item, nth=left)
+        elif field.name not in _KEPT:
+            if field.default is not MISSING and value != field.default:
+                yield replace(item, **{field.name: field.default})
+            if isinstance(value, float):
+                for plain in _ROUND_S:
+                    yield replace(item, **{field.name: plain})
+
+
+def _fits(plan: Plan, workers: int | None) -> bool:
+    try:
+        check_plan(plan, workers=workers)
+    except PlanError:
+        return False
+    return True
+
+
+def _plan_with_workers(plan: Plan, mapping: dict[int, int]) -> Plan | None:
+    """The plan with workers renumbered; None if an item would mean something else then."""
+    groups: dict[str, list[AnyFault]] = {group: [] for group in GROUPS}
+    for group, _, item in plan.items():
+        changes: dict[str, Any] = {}
+        for name in ("src", "dst", "worker"):
+            worker = getattr(item, name, None)
+            if worker is not None:
+                changes[name] = mapping.get(worker)
+                if changes[name] is None:
+                    return None
+        if hasattr(item, "groups"):
+            parts = tuple(
+                tuple(dict.fromkeys(mapping[w] for w in g if w in mapping)) for g in item.groups
+            )
+            changes["groups"] = parts
+        if changes.get("src") is not None and changes.get("src") == changes.get("dst"):
+            return None
+        for name in ("until", "moment"):
+            inner = getattr(item, name, None)
+            if inner is not None:
+                ends = {
+                    n: mapping.get(getattr(inner, n))
+                    for n in ("src", "dst", "worker")
+                    if getattr(inner, n, None) is not None
+                }
+                changes[name] = replace(inner, **ends)
+        groups[group].append(replace(item, **changes))
+    changed: dict[str, Any] = {group: tuple(items) for group, items in groups.items()}
+    found = replace(plan, **changed)
+    return found if _fits(found, len(set(mapping.values()))) else None

@@ -1,0 +1,1 @@
+"""The local page: kept failures and runs, two side by side."""

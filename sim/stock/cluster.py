@@ -1,0 +1,431 @@
+"""Workers of PyTorch's own engine on the simulated network: the coordinator.
+
+Each worker is a process with the stock engine in it (real/native/); what its agent sends comes
+here, and goes over the same :class:`~squall.sim.world.network.Network` as the port's messages. One thing
+happens at a time: a command goes to one worker only when all are quiet, and the simulation goes on
+when that worker is quiet again. What it sent meanwhile left at that one instant of virtual time,
+in the order of its threads' numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Any, cast
+
+from squall.real import tracing
+from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
+from squall.real.rpc.message import Message
+from squall.real.tracing import NULL_TRACER
+from squall.real.worker import Worker
+from squall.sim.faults.injector import Faults
+from squall.sim.faults.plan import NO_FAULTS, Order, Plan
+from squall.sim.stock import message as wire
+from squall.sim.stock.message import Batch, NativeMessage, Sent
+from squall.sim.stock.plan import supported
+from squall.sim.stock.worker import Call, Death, NativeWorker
+from squall.sim.stock.zygote import Zygote
+from squall.sim.world.latency import LatencyModel
+from squall.sim.world.network import Network
+from squall.sim.world.primitives import SimTask, SimTimer
+from squall.sim.world.processes import processes_of
+from squall.sim.world.scheduler import SimRuntime
+from squall.sim.world.trace import Trace
+
+#: what the agent says of a call that took too long (rpc_agent.h, tensorpipe_agent.cpp)
+TIMED_OUT = (
+    "RPCErr:1:RPC ran for more than set timeout ({} ms) and will now be marked with an error"
+)
+#: the group of the workers
+_GROUP = "native://cluster"
+
+Answer = Callable[[NativeWorker, int, tuple[Any, ...]], None]
+
+
+class NativeCluster:
+    """``workers`` processes that each call ``entry`` (see :meth:`Zygote.fork`).
+
+    What they ask, other than what every worker may, is answered by ``answers``: by the first
+    word, a function of the worker, the question's number and the rest of it, which sooner or
+    later calls :meth:`answer`.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        zygote: Zygote,
+        entry: str,
+        *,
+        seed: int = 0,
+        latency: LatencyModel | str = "0",
+        bandwidth_bytes_per_s: float | None = None,
+        order: Order = "fifo",
+        trace: bool = True,
+        rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S,
+        max_steps: int | None = None,
+        plan: Plan = NO_FAULTS,
+        spec: dict[str, Any] | None = None,
+    ) -> None:
+        self.size = workers
+        self.runtime = SimRuntime(seed=seed, order=order)
+        self.runtime.max_steps = max_steps
+        self.trace = Trace()
+        tracer = self.trace.tracer(self.runtime) if trace else NULL_TRACER
+        self.runtime.tracer = tracer
+        self.network = Network(
+            self.runtime,
+            latency=latency,
+            bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+            tracer=tracer,
+        )
+        self.store = self.network.store(_GROUP)
+        self.rpc_timeout_s = rpc_timeout_s
+        self.deaths: list[Death] = []
+        #: called after each batch
+        self.on_heard: Callable[[], object] | None = None
+        #: called when all leave the group together, before they do
+        self.on_leave: Callable[[], object] | None = None
+        self.answers: dict[str, Answer] = {
+            "sleep": self._sleep,
+            "start": lambda worker, question, _: self.answer(worker, question, None),
+            "barrier": self._barrier,
+        }
+        self._barriers: dict[Any, list[tuple[NativeWorker, int]]] = {}
+        self._joining: dict[NativeWorker, int] = {}
+        #: waits with a time limit, by question; and those that were over before they were heard of
+        self._sleeps: dict[tuple[NativeWorker, int], SimTimer] = {}
+        self._woken_before: set[tuple[NativeWorker, int]] = set()
+        self._received: dict[bytes, bytes] = {}
+        self._ids = itertools.count()
+        self.workers: list[NativeWorker] = []
+        self._tasks: dict[NativeWorker, SimTask] = {}
+        self._zygote = zygote
+        self._trace_on = trace
+        #: those that are in the group, or are going to be
+        self.ranks: dict[int, NativeWorker] = {}
+        for rank in range(workers):
+            self.ranks[rank] = self.add(entry, rank, **(spec or {}))
+        plan = supported(plan)
+        self.faults = Faults(plan, self.network, self) if len(plan) else None
+        if self.faults is not None:
+            for worker in self.workers:
+                self.faults.prepare(worker.rank, cast(Worker, worker))
+            if plan.begin == "launch":
+                self.faults.begin()
+
+    def add(self, entry: str, rank: int, **spec: Any) -> NativeWorker:
+        """Another process, which calls ``entry``. ``rank``: -1 if it has to join first. It begins
+        when it is heard first (:meth:`hear_first`)."""
+        process = self._zygote.fork(entry, rank=rank, **spec)
+        worker = NativeWorker(rank, self._zygote, process)
+        if self._trace_on:
+            worker.tracer = self.trace.tracer(self.runtime, cast(Worker, worker))
+        # What a worker sets off belongs to it: a paused one's timers and messages wait.
+        number = len(self.workers) + 1
+        self._tasks[worker] = SimTask(self.runtime, number, "process", cast(Worker, worker), True)
+        self.workers.append(worker)
+        return worker
+
+    def hear_first(self, worker: NativeWorker) -> None:
+        """What a process says before it was told anything."""
+        self._tell(worker, None)
+
+    def __enter__(self) -> NativeCluster:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        for worker in self.workers:
+            worker.process.signal(9)
+        for worker in self.workers:
+            worker.close()
+        self.runtime.close()
+
+    # -- running --------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Go on until nothing can happen any more."""
+        self.runtime.run()
+
+    def launch(self) -> None:
+        """Hear what each worker says first, in the order of their ranks."""
+        for worker in self.workers:
+            self.hear_first(worker)
+
+    def call(self, worker: NativeWorker, *question: Any) -> Any:
+        """Ask a worker process something, at this instant. None if it has died.
+
+        Raises RuntimeError with its traceback if it raised.
+        """
+        self._received.pop(b"C", None)
+        self._command(worker, b"C", wire.in_bytes(pickle.dumps(question)))
+        said = self._received.pop(b"C", None)
+        if said is None:
+            return None
+        ok, value = pickle.loads(said)
+        if not ok:
+            raise RuntimeError(f"worker {worker.rank}, asked for {question[0]}: {value}")
+        return value
+
+    def answer(self, worker: NativeWorker, question: int, value: Any) -> None:
+        """Answer what a worker asked, as the next thing that happens at this instant."""
+        self._answer_later(worker, question, pickle.dumps(value))
+
+    def _answer_later(self, worker: NativeWorker, question: int, data: bytes) -> None:
+        self.runtime.call_later(
+            0.0, lambda: self._command(worker, b"A", wire.answer(question, data))
+        )
+
+    # -- one worker -----------------------------------------------------------------------
+
+    def _command(self, worker: NativeWorker, kind: bytes, what: bytes = b"") -> None:
+        self._tell(worker, wire.command(kind, self.runtime.now(), what))
+
+    def _tell(self, worker: NativeWorker, command: bytes | None) -> None:
+        if not worker.alive:
+            return
+        batch = worker.exchange(command)
+        if batch is None:
+            self.deaths.append(worker.death(self.runtime.now()))
+            self._gone(worker)
+            return
+        self._hear(worker, batch)
+
+    def _gone(self, worker: NativeWorker) -> None:
+        worker.alive = False
+        for call in worker.pending.values():
+            if call.timer is not None:
+                call.timer.cancel()
+        worker.pending.clear()
+        if worker.attached:
+            worker.attached = False
+            self.network.detach(self.store, worker.rank)
+
+    def _hear(self, worker: NativeWorker, batch: Batch) -> None:
+        before, self.runtime.running = self.runtime.running, self._tasks[worker]
+        try:
+            self._hear_items(worker, batch)
+        finally:
+            self.runtime.running = before
+        if self._joining:
+            self._try_join()
+        if self.on_heard is not None:
+            self.on_heard()
+
+    def _hear_items(self, worker: NativeWorker, batch: Batch) -> None:
+        for kind, _, what in batch.items:
+            if kind == b"Q":
+                self._send(worker, wire.read_sent(what))
+            elif kind == b"R":
+                self._reply(worker, wire.read_sent(what))
+            elif kind == b"A":
+                self._asked(worker, *wire.read_question(what))
+            elif kind == b"T":
+                at_s = wire.read_time(what)
+                self.runtime.call_later(
+                    max(0.0, at_s - self.runtime.now()), lambda: self._command(worker, b"T")
+                )
+            elif kind == b"W":
+                self._woken(worker, wire.read_number(what))
+            elif kind == b"I":
+                worker.id = worker.rank
+                worker.attached = True
+                self.network.attach(
+                    self.store,
+                    worker.rank,
+                    partial(self._receive, worker),
+                    partial(self._lost, worker),
+                )
+            elif kind == b"O":
+                self._shut_down(worker)
+            else:
+                self._received[kind] = what
+
+    def _shut_down(self, worker: NativeWorker) -> None:
+        for call in worker.pending.values():
+            if call.timer is not None:
+                call.timer.cancel()
+        worker.pending.clear()
+        worker.attached = False
+        self.network.detach(self.store, worker.rank)
+
+    def end(self, worker: NativeWorker) -> None:
+        """End a process that has nothing more to do."""
+        if worker.alive:
+            worker.kill()
+            self._gone(worker)
+
+    # -- faults: a Host -------------------------------------------------------------------
+
+    def worker(self, rank: int) -> Worker | None:
+        return cast(Worker, self.ranks[rank])
+
+    def crash(self, rank: int, *, silent: bool) -> bool:
+        """End the process, by SIGKILL."""
+        worker = self.ranks[rank]
+        if not worker.alive:
+            return False
+        worker.kill()
+        if silent:
+            self.network.vanish(cast(Worker, worker))
+            worker.attached = False
+        self._gone(worker)
+        processes_of(self.runtime).kill(cast(Worker, worker))
+        return True
+
+    def restart(self, rank: int) -> None:
+        raise NotImplementedError("workers of the engine torch are not restarted")
+
+    def shutdown_worker(self, rank: int, *, graceful: bool) -> None:
+        raise NotImplementedError("workers of the engine torch are not shut down by a fault")
+
+    def collect_garbage(self, rank: int) -> None:
+        self.call(self.ranks[rank], "collect")
+
+    # -- messages -------------------------------------------------------------------------
+
+    def _send(self, worker: NativeWorker, sent: Sent) -> None:
+        runtime = self.runtime
+        shown = worker.shown[sent.id] = worker.numbers
+        worker.numbers += 1
+        call = Call(shown, sent.dst, sent.type.name, sent.about, runtime.now())
+        worker.pending[sent.id] = call
+        if sent.timeout_s > 0:
+            text = TIMED_OUT.format(int(sent.timeout_s * 1000))
+            call.timer = runtime.call_later(
+                sent.timeout_s, lambda: self._fail(worker, sent.id, text, "timeout")
+            )
+        if worker.tracer.enabled:
+            worker.tracer.emit(
+                tracing.CALL_STARTED, shown, sent.dst, sent.type.name, sent.timeout_s
+            )
+        try:
+            self.network.send(self.store, self._message(worker, sent, shown, sent.dst))
+        except ConnectionError as error:
+            text = str(error)
+            runtime.call_later(0.0, lambda: self._fail(worker, sent.id, text, "error"))
+
+    def _reply(self, worker: NativeWorker, sent: Sent) -> None:
+        caller = self.ranks[sent.dst]
+        shown = caller.shown[sent.id]
+        if worker.tracer.enabled:
+            error = str(sent.about[0]) if sent.type.name == "EXCEPTION" else None
+            worker.tracer.emit(tracing.HANDLER_ENDED, sent.dst, sent.type.name, shown, error)
+        try:
+            self.network.send(self.store, self._message(worker, sent, shown, sent.dst))
+        except ConnectionError:
+            return  # whoever asked is gone
+
+    def _message(self, worker: NativeWorker, sent: Sent, shown: int, dst: int) -> NativeMessage:
+        message = NativeMessage(
+            sent.type, sent.wire, id=shown, src=worker.rank, dst=dst, about=sent.about
+        )
+        message.native_id = sent.id
+        message.native_size_bytes = sent.size_bytes
+        return message
+
+    def _receive(self, worker: NativeWorker, message: Message) -> None:
+        assert isinstance(message, NativeMessage)
+        type, id = message.type, message.native_id
+        if type.is_request:
+            if worker.tracer.enabled:
+                worker.tracer.emit(tracing.HANDLER_STARTED, message.src, type.name, message.id)
+            self._command(worker, b"Q", wire.request(message.src, type, id, message.payload))
+            return
+        call = worker.pending.pop(id, None)
+        if call is None:
+            return  # it came too late, or twice
+        if call.timer is not None:
+            call.timer.cancel()
+        if worker.tracer.enabled:
+            outcome = "error" if type.name == "EXCEPTION" else "ok"
+            worker.tracer.emit(tracing.CALL_ENDED, call.id, call.dst, outcome)
+        self._command(worker, b"R", wire.response(type, id, message.payload))
+
+    def _fail(self, worker: NativeWorker, id: int, text: str, outcome: str) -> None:
+        call = worker.pending.pop(id, None)
+        if call is None:
+            return
+        if call.timer is not None:
+            call.timer.cancel()
+        if worker.tracer.enabled:
+            worker.tracer.emit(tracing.CALL_ENDED, call.id, call.dst, outcome)
+        self._command(worker, b"F", wire.failure(id, text))
+
+    def _lost(self, worker: NativeWorker, lost: int, reason: str, ended: int | None = None) -> None:
+        for id, call in list(worker.pending.items()):
+            if call.dst == lost:
+                self.runtime.call_later(0.0, partial(self._fail, worker, id, reason, "error"))
+
+    # -- questions ------------------------------------------------------------------------
+
+    def _asked(self, worker: NativeWorker, question: int, kind: bytes, what: bytes) -> None:
+        if kind == b"J":
+            self._joining[worker] = question
+        elif kind == b"B":
+            self._barrier(worker, question, ("sync",))
+        else:
+            word, *rest = pickle.loads(what)
+            self.answers[word](worker, question, tuple(rest))
+
+    def _sleep(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        if (worker, question) in self._woken_before:
+            self._woken_before.remove((worker, question))
+            return
+        data = pickle.dumps(None)
+
+        def end() -> None:
+            del self._sleeps[worker, question]
+            self._command(worker, b"A", wire.answer(question, data))
+
+        self._sleeps[worker, question] = self.runtime.call_later(max(0.0, rest[0]), end)
+
+    def _woken(self, worker: NativeWorker, question: int) -> None:
+        sleep = self._sleeps.pop((worker, question), None)
+        if sleep is not None:
+            sleep.cancel()
+        else:  # by a thread whose number comes first in the batch
+            self._woken_before.add((worker, question))
+
+    def _barrier(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        waiting = self._barriers.setdefault(rest, [])
+        waiting.append((worker, question))
+        if len(waiting) == self.size:
+            del self._barriers[rest]
+            if rest == ("init",) and self.faults is not None:
+                self.faults.begin()  # the group stands
+            for each, number in waiting:
+                self.answer(each, number, None)
+
+    def _try_join(self) -> None:
+        """Let all leave together once none has anything under way: ``RpcAgent::join``."""
+        attached = [worker for worker in self.workers if worker.attached]
+        if all(w in self._joining and not w.calls and not w.requests for w in attached):
+            joining, self._joining = self._joining, {}
+            if self.on_leave is not None:
+                self.runtime.call_later(0.0, self.on_leave)
+            for worker, question in joining.items():
+                self._answer_later(worker, question, b"")
+
+    def waits(self) -> list[str]:
+        """A line for each call that nothing came of, and for each thread that waits."""
+        lines = []
+        for worker in self.workers:
+            if not worker.alive:
+                continue
+            for call in worker.pending.values():
+                ids = f" {call.about}" if call.about else ""
+                lines.append(
+                    f"{worker.name}: waits for the reply to {call.type}{ids} (id {call.id}) from "
+                    f"worker {call.dst} since t={call.sent_at_s:.6f} s"
+                )
+            for line in self.call(worker, "stacks") or ():
+                lines.append(f"{worker.name}: {line}")
+        return lines

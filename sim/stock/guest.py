@@ -1,0 +1,125 @@
+"""Inside a worker process of the engine ``torch``: one worker of a program.
+
+Imported by the process that is copied for every worker, before it is copied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import logging
+import warnings
+from typing import Any
+
+from squall.sim.stock import stand_in as native_stock
+
+native_stock.install()
+
+import torch  # noqa: E402
+from torch.distributed import rpc  # noqa: E402
+
+from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome  # noqa: E402
+from squall.model.program.hooks import retained  # noqa: E402
+from squall.model.program.program import exchanged  # noqa: E402
+from squall.real.native.here import Here, debug_info  # noqa: E402
+from squall.sim.programs.host import Host, place  # noqa: E402
+from squall.sim.programs.trainer import TrainerRun, together  # noqa: E402
+from squall.sim.stock.stacks import stacks  # noqa: E402
+
+#: the number of a gradient that belongs to no leaf of the program
+STRAY = -1
+DEFAULT_RPC_TIMEOUT_S = 60.0
+NUM_WORKER_THREADS = 16
+
+
+class Guest:
+    """A worker's share of a program, and what the coordinator may ask of it."""
+
+    def __init__(self, fd: int) -> None:
+        self.host: Host | None = None
+        self.outcome = Outcome()
+        self.here = Here(fd, self.serve)
+
+    def serve(self, question: tuple[Any, ...]) -> Any:
+        what, *args = question
+        return getattr(self, f"serve_{what}")(*args)
+
+    def serve_gradients(self, context_id: int) -> Gradients:
+        found: Gradients = {}
+        try:
+            gradients = torch._C._distributed_autograd.get_gradients(context_id)
+        except RuntimeError:  # RPC has ended here, or this worker does not know the context
+            return found
+        assert self.host is not None
+        for tensor, gradient in gradients.items():
+            number = next((n for n, leaf in self.host.leaves.items() if leaf is tensor), STRAY)
+            if gradient.requires_grad:
+                number = STRAY
+            found[number] = gradient.detach().clone()
+        return found
+
+    def serve_debug_info(self) -> dict[str, int]:
+        return debug_info()
+
+    def serve_collect(self) -> None:
+        gc.collect()
+
+    def serve_stacks(self) -> list[str]:
+        return stacks()
+
+    def run(self) -> None:
+        rank, program, linger, quiet = self.here.ask("hello")
+        if quiet:
+            logging.disable(logging.CRITICAL)
+            warnings.simplefilter("ignore")
+        self.host = host = Host(program, rank, self._on_pass)
+        place(native_stock.current_worker(), host)
+        names = [f"worker{number}" for number in range(program.workers)]
+        self.here.join_group(
+            names[rank], rank, names, timeout_s=DEFAULT_RPC_TIMEOUT_S, threads=NUM_WORKER_THREADS
+        )
+        mine = [n for n, trainer in enumerate(program.trainers) if trainer.worker == rank]
+        for number in mine:
+            for step in range(len(program.trainers[number].steps)):
+                self.outcome.steps[number, step] = StepOutcome()
+        silence = contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext()
+        crash = None
+        with silence:
+            try:
+                for round in range(program.gathers):
+                    self.outcome.gathers[rank, round] = rpc.api._all_gather(exchanged(rank, round))
+                if mine:
+                    together([TrainerRun(host, number, self.outcome).run for number in mine])
+            except Exception as error:
+                crash = f"{type(error).__name__}: {error}"
+        together_still = self.here.ask("done", crash)
+        if not linger:
+            host.kept.clear()
+            gc.collect()
+            together_still = self.here.ask("settle")
+        problem = None
+        try:
+            rpc.shutdown(graceful=together_still)
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+        self.here.ask("end", problem)
+
+    def serve_outcome(self) -> tuple[Outcome, dict[int, Any]]:
+        """What there is of this worker's share, also while it hangs; and its leaves."""
+        leaves: dict[int, Any] = {}
+        if self.host is not None:
+            leaves = {n: leaf.detach().clone() for n, leaf in self.host.leaves.items()}
+            self.outcome.seen = {
+                n: sum(leaf.__dict__.get("seen", ())) for n, leaf in self.host.leaves.items()
+            }
+        self.outcome.retained += retained()
+        return self.outcome, leaves
+
+    def _on_pass(self, trainer: int, step: int, context_id: int) -> None:
+        self.here.ask("pass", trainer, step, context_id)
+
+
+def main(fd: int, request: dict[str, Any]) -> None:
+    """The entry of a copied process."""
+    Guest(fd).run()

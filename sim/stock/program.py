@@ -1,0 +1,209 @@
+"""Runs a program on PyTorch's compiled engine, on the simulated network.
+
+with Zygote(MODULES) as zygote:
+    run = run_native(program, zygote, seed=7, latency="lognormal:0.001:0.5")
+    assert not differences(program, interpret(program), run.outcome)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
+from squall.model.program.program import Program
+from squall.real.tracing import TABLES_COUNTED
+from squall.sim.faults.plan import NO_FAULTS, Plan
+from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.worker import Death, NativeWorker
+from squall.sim.stock.zygote import Zygote
+from squall.sim.world.scheduler import Livelock
+
+#: what the process that is copied imports
+MODULES = ("squall.sim.stock.guest",)
+_ENTRY = "squall.sim.stock.guest:main"
+
+#: what ``std::mutex::lock`` says of memory that is no mutex any more
+TORN = "Exception in thread pool task: Invalid argument"
+
+
+@dataclass
+class NativeRun:
+    """A finished run; as :class:`squall.sim.programs.run.ProgramRun`."""
+
+    program: Program
+    cluster: NativeCluster
+    outcome: Outcome = field(default_factory=Outcome)
+    waits: list[str] = field(default_factory=list)
+    crash: str | None = None
+    #: of each worker, when all was over but the shutdown: its counters
+    tables: list[dict[str, int]] = field(default_factory=list)
+    #: workers in which a callback locked memory that was freed
+    torn: list[int] = field(default_factory=list)
+    #: as ``tables``, where the run hangs
+    stuck: list[dict[str, int]] = field(default_factory=list)
+
+    @property
+    def deaths(self) -> list[Death]:
+        return self.cluster.deaths
+
+
+class _Play:
+    """A program on a cluster: what its workers ask."""
+
+    def __init__(self, run: NativeRun, *, linger: bool, quiet: bool) -> None:
+        self.run = run
+        self.cluster = run.cluster
+        self.linger = linger
+        self.quiet = quiet
+        self.done: dict[NativeWorker, int] = {}
+        self.settled: dict[NativeWorker, int] = {}
+        self.ended: set[int] = set()
+        #: gradients after each backward pass, by trainer, step and context
+        self.passes: dict[tuple[int, int, int], list[Gradients]] = {}
+        for name in ("hello", "done", "settle", "end", "pass"):
+            self.cluster.answers[name] = getattr(self, f"_{name}")
+
+    def _hello(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
+        self.cluster.answer(
+            worker, question, (worker.rank, self.run.program, self.linger, self.quiet)
+        )
+
+    def _done(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        if rest[0] is not None and self.run.crash is None:
+            self.run.crash = rest[0]
+        if self.linger:
+            self.cluster.answer(worker, question, self.together)
+            return
+        self.done[worker] = question
+        self.go_on()
+
+    def go_on(self) -> None:
+        """When all that live are done: what they keep may go."""
+        living = [worker for worker in self.cluster.workers if worker.alive]
+        if self.done and all(worker in self.done for worker in living):
+            done, self.done = self.done, {}
+            for each, number in done.items():
+                self.cluster.answer(each, number, self.together)
+
+    @property
+    def together(self) -> bool:
+        """Whether all still live. A graceful shutdown waits for a worker that ended, for ever."""
+        return all(worker.alive for worker in self.cluster.workers)
+
+    def _settle(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
+        self.settled[worker] = question
+
+    def _end(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        self.ended.add(worker.rank)
+        if rest[0] is not None and self.run.crash is None and not self.cluster.deaths:
+            self.run.crash = f"shutdown of worker {worker.rank}: {rest[0]}"
+
+    def _pass(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        trainer, step, context = rest
+
+        def collect() -> None:
+            found: Gradients = {}
+            for each in self.cluster.workers:
+                found.update(self.cluster.call(each, "gradients", context) or {})
+            self.passes.setdefault((trainer, step, context), []).append(found)
+            self.cluster.answer(worker, question, None)
+
+        self.cluster.runtime.call_later(0.0, collect)
+
+    def play(self) -> None:
+        cluster = self.cluster
+        cluster.launch()
+        cluster.run()
+        if cluster.faults is not None:
+            cluster.faults.heal()
+            self.go_on()
+            cluster.run()
+        if self.settled and all(each in self.settled for each in cluster.workers if each.alive):
+            self.count()
+            for worker, question in self.settled.items():
+                cluster.answer(worker, question, self.together)
+            cluster.run()
+        if len(self.ended) < sum(worker.alive for worker in cluster.workers):
+            self.run.waits = cluster.waits()
+            self.run.stuck = [
+                self.cluster.call(worker, "debug_info") or {} for worker in cluster.workers
+            ]
+
+    def count(self) -> None:
+        """What the workers' tables hold when nothing is under way."""
+        for worker in self.cluster.workers:
+            counters = self.cluster.call(worker, "debug_info") or {}
+            self.run.tables.append(counters)
+            if counters and worker.tracer.enabled:
+                worker.tracer.emit(
+                    TABLES_COUNTED,
+                    counters["num_owner_rrefs"],
+                    counters["num_forks"],
+                    counters["num_pending_users"],
+                    0,  # PyTorch does not tell of children, of those who wait for an owner,
+                    0,  # and of confirmed users
+                    0,
+                    counters["num_autograd_contexts"],
+                    counters["num_current_backward_passes"],
+                )
+
+    def gather(self) -> None:
+        """Put together what the workers have of the outcome, also those that hang."""
+        outcome = self.run.outcome
+        leaves: dict[int, Any] = {}
+        for trainer, step, _ in self.run.program.steps:
+            outcome.steps[trainer, step] = StepOutcome()
+        for worker in self.cluster.workers:
+            if TORN in worker.process.stderr():
+                self.run.torn.append(worker.rank)
+            said = self.cluster.call(worker, "outcome")
+            if said is None:
+                continue
+            theirs, values = said
+            leaves.update(values)
+            for part in dataclasses.fields(outcome):
+                mine, more = getattr(outcome, part.name), getattr(theirs, part.name)
+                if isinstance(mine, dict):
+                    mine.update(more)
+                elif isinstance(mine, float):
+                    outcome.retained += more
+        for (trainer, step, context), passes in self.passes.items():
+            step_outcome = outcome.steps[trainer, step]
+            if step_outcome.context == context:
+                step_outcome.passes = passes
+        # Those of a worker that has died are gone.
+        gone = torch.empty(0)
+        outcome.leaves = [leaves.get(n, gone) for n in range(len(self.run.program.leaves))]
+
+
+def run_native(
+    program: Program,
+    zygote: Zygote,
+    *,
+    plan: Plan = NO_FAULTS,
+    linger: bool = False,
+    quiet: bool = True,
+    **options: Any,
+) -> NativeRun:
+    """Run ``program`` on a :class:`NativeCluster` made with ``options``.
+
+    A hang is told in :attr:`NativeRun.waits`; what a worker process died of in
+    :attr:`NativeRun.deaths`; and an error that no program can cause in :attr:`NativeRun.crash`.
+    """
+    cluster = NativeCluster(program.workers, zygote, _ENTRY, plan=plan, **options)
+    run = NativeRun(program, cluster)
+    with cluster:
+        play = _Play(run, linger=linger, quiet=quiet)
+        try:
+            play.play()
+        except (TimeoutError, Livelock) as error:
+            run.crash = f"{type(error).__name__}: {error}"
+            return run
+        play.gather()
+    if cluster.deaths and run.crash is None:
+        run.crash = str(cluster.deaths[0])
+    return run

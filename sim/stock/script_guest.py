@@ -1,0 +1,238 @@
+"""Inside a worker process of the engine ``torch``: one process of a script.
+
+The script is stock PyTorch's, unmodified. What is the world's and not PyTorch's is answered by the
+coordinator: where workers meet, the processes that are started, and the time.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import pickle
+import random
+import sys
+import threading
+import time
+import traceback
+import types
+from typing import Any, NoReturn
+
+import torch.distributed.autograd
+import torch.distributed.rpc
+import torch.multiprocessing
+
+from squall.real.native.here import FIRST_LANE, Here, debug_info
+
+_EPOCH_S = 1_700_000_000.0
+#: how often the clock may be read at one instant, and how far it then goes on
+_LOOKS = 1000
+_TICK_S = 0.001
+#: of virtual time, how often one that waits for a thread with a time limit looks after it
+_LOOK_S = 0.05
+# Modules of torch's of which names are replaced, or used that their stubs do not know.
+_autograd: Any = torch.distributed.autograd
+_distributed: Any = torch.distributed
+_multiprocessing: Any = torch.multiprocessing
+_thread: Any = threading.Thread
+_registry: Any = torch.distributed.rpc.backend_registry
+
+
+class ScriptGuest:
+    def __init__(self, fd: int) -> None:
+        self.here = Here(fd, self.serve)
+
+    def serve(self, question: tuple[Any, ...]) -> Any:
+        what, *args = question
+        return getattr(self, f"serve_{what}")(*args)
+
+    def serve_debug_info(self) -> dict[str, int]:
+        return debug_info()
+
+    def serve_gradients(self, context_id: int) -> list[torch.Tensor]:
+        """None if RPC has ended here, or this worker does not know the context."""
+        try:
+            gradients = _autograd.get_gradients(context_id)
+        except RuntimeError:
+            return []
+        return [gradient.detach() for gradient in gradients.values()]
+
+    def serve_stacks(self) -> list[str]:
+        from squall.sim.stock.stacks import stacks
+
+        return stacks()
+
+    def serve_collect(self) -> None:
+        import gc
+
+        gc.collect()
+
+    def run(self) -> None:
+        role = self.here.ask("role")
+        self._settle_in(role)
+        try:
+            self._run(role)
+        except SystemExit as leaving:
+            code = leaving.code
+            self._end(code if isinstance(code, int) else 0 if code is None else 1, None)
+        except BaseException as error:
+            self._end(1, _told(error))
+        self._end(0, None)
+
+    def _end(self, code: int, error: dict[str, str] | None) -> NoReturn:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.here.ask("exit", code, error)
+        os._exit(code)
+
+    def _settle_in(self, role: dict[str, Any]) -> None:
+        here = self.here
+        os.environ.update(role["environ"])
+        sys.argv[:] = [role["script"], *role["args"]]
+        sys.path.insert(0, os.path.dirname(os.path.abspath(role["script"])))
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        random.seed(repr((role["seed"], role["number"])))
+        _registry.init_backend = here.init_backend
+        handlers = sys.modules["torch.distributed.rendezvous"].__dict__["_rendezvous_handlers"]
+        for scheme in ("env", "tcp", "file"):
+            handlers[scheme] = _meet
+        _multiprocessing.spawn = self._spawn
+        if role["check"]:
+            _autograd.backward = self._told_of(_autograd.backward)
+        clock = _Clock(here)
+        substitutes = {
+            "sleep": here.sleep,
+            "time": lambda: _EPOCH_S + clock.read(),
+            "monotonic": clock.read,
+            "perf_counter": clock.read,
+        }
+        vars(time).update(substitutes)
+        _thread.join = _joining(_thread.join, here)
+        _thread.start = _starting(_thread.start, here)
+
+    def _told_of(self, backward: Any) -> Any:
+        """``backward``, whose passes the coordinator is told of before they return."""
+
+        @functools.wraps(backward)
+        def told(context_id: int, roots: Any, retain_graph: bool = False) -> None:
+            try:
+                backward(context_id, roots, retain_graph)
+            except BaseException:
+                self.here.ask("pass", context_id, False)
+                raise
+            self.here.ask("pass", context_id, True)
+
+        return told
+
+    def _run(self, role: dict[str, Any]) -> None:
+        spawned = role["call"] is not None
+        module = types.ModuleType("__main__")
+        module.__dict__.update(__file__=role["script"], __builtins__=__builtins__)
+        sys.modules["__main__"] = module
+        if spawned:
+            # What multiprocessing does in a new process: the module, but not as the main one.
+            module.__name__ = "__mp_main__"
+            sys.modules["__mp_main__"] = module
+        text = role["text"]
+        if text is None:
+            with open(role["script"], encoding="utf-8") as file:
+                text = file.read()
+        code = compile(text, role["script"], "exec", dont_inherit=True)
+        exec(code, module.__dict__)
+        if spawned:
+            function, args = pickle.loads(role["call"])
+            function(role["number"], *args)
+
+    def _spawn(
+        self,
+        fn: Any,
+        args: tuple[Any, ...] = (),
+        nprocs: int = 1,
+        join: bool = True,
+        daemon: bool = False,
+        start_method: str = "spawn",
+    ) -> None:
+        """In the place of ``torch.multiprocessing.spawn``. Raises RuntimeError if ``join`` is
+        False, and ProcessRaisedException as it does."""
+        if not join:
+            raise RuntimeError("the engine torch starts processes with join=True only")
+        call = pickle.dumps((fn, tuple(args)))
+        failed = self.here.ask("spawn", call, nprocs)
+        if failed is not None:
+            number, text = failed
+            raise _multiprocessing.ProcessRaisedException(
+                f"\n\n-- Process {number} terminated with the following error:\n{text}", number, 0
+            )
+
+
+class _Clock:
+    """Virtual time, which goes on for one that looks again and again and does nothing else."""
+
+    def __init__(self, here: Here) -> None:
+        self._here = here
+        self._at_s = -1.0
+        self._looks = 0
+
+    def read(self) -> float:
+        """In seconds."""
+        now_s = self._here.now()
+        if now_s != self._at_s:
+            self._at_s, self._looks = now_s, 0
+        self._looks += 1
+        if self._looks <= _LOOKS:
+            return now_s
+        self._here.sleep(_TICK_S)
+        return self._here.now()
+
+
+def _joining(join: Any, here: Here) -> Any:
+    """``Thread.join``, whose time limit is one of virtual time."""
+
+    @functools.wraps(join)
+    def joined(self: threading.Thread, timeout: float | None = None) -> None:
+        if timeout is None:
+            join(self)
+            return
+        end_s = here.now() + timeout
+        while self.is_alive() and here.now() < end_s:
+            here.sleep(min(_LOOK_S, max(0.0, end_s - here.now())))
+        join(self, 0)
+
+    return joined
+
+
+def _starting(start: Any, here: Here) -> Any:
+    """``Thread.start``, after which one thread at a time begins, in the order of their starts."""
+    lanes = itertools.count(FIRST_LANE)
+
+    @functools.wraps(start)
+    def started(self: threading.Thread) -> None:
+        lane, run = next(lanes), self.run
+
+        def begin() -> None:
+            vars(self).pop("run")
+            here.set_lane(lane)
+            here.ask("start")
+            run()
+
+        vars(self)["run"] = begin
+        start(self)
+
+    return started
+
+
+def _meet(url: str, *args: Any, **kwargs: Any) -> Any:
+    """A rendezvous in which nobody meets: the coordinator knows who belongs to a group."""
+    yield _distributed.HashStore(), -1, -1
+
+
+def _told(error: BaseException) -> dict[str, str]:
+    text = "".join(traceback.format_exception(error))
+    sys.stderr.write(text)
+    return {"type": type(error).__name__, "message": str(error), "traceback": text}
+
+
+def main(fd: int, request: dict[str, Any]) -> None:
+    """The entry of a copied process."""
+    ScriptGuest(fd).run()

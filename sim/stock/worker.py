@@ -1,0 +1,130 @@
+"""One worker process of the engine ``torch``, as the coordinator sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import struct
+from dataclasses import dataclass
+
+from squall.real import tracing
+from squall.sim.stock.message import Batch, read_batch
+from squall.sim.stock.zygote import Process, Zygote
+from squall.sim.world.primitives import SimTimer
+
+_SIZE = struct.Struct("<I")
+_CHUNK = 1 << 16
+#: seconds of real time in which a worker has to be quiet after a command
+PATIENCE_S = 30.0
+
+#: words of the lines that tell what a process died of
+_TELLING = ("what():", "Assertion", "corruption", "free():", "malloc", "futex", "Fatal", "Error")
+
+
+@dataclass
+class Call:
+    """A request that a worker has made and that nothing has come of yet."""
+
+    #: the number that traces show
+    id: int
+    dst: int
+    type: str
+    about: tuple[object, ...]
+    sent_at_s: float
+    timer: SimTimer | None = None
+
+
+@dataclass(frozen=True)
+class Death:
+    """A worker process that ended by itself, which none should."""
+
+    worker: int
+    #: negative: of that signal
+    exit_code: int
+    #: the last that it wrote
+    stderr: str
+    time_s: float
+
+    def __str__(self) -> str:
+        if self.exit_code < 0:
+            with contextlib.suppress(ValueError):
+                name = signal.Signals(-self.exit_code).name
+                return f"worker {self.worker} died of {name}: {self._said}"
+        return f"worker {self.worker} ended with exit code {self.exit_code}: {self._said}"
+
+    @property
+    def _said(self) -> str:
+        lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
+        lines = [line for line in lines if not line.startswith(("frame #", "[E", "[W"))]
+        telling = [line for line in lines if any(word in line for word in _TELLING)]
+        return (telling or lines or ["it said nothing"])[0]
+
+
+class NativeWorker:
+    """A worker process: it is given one command at a time and answers each with a batch."""
+
+    def __init__(self, rank: int, zygote: Zygote, process: Process) -> None:
+        #: as a trace knows it; -1 until it has an agent
+        self.id = -1
+        self.rank = rank
+        self.name = f"worker{rank}"
+        self.tracer: tracing.Tracer = tracing.NULL_TRACER
+        self.process = process
+        self._zygote = zygote
+        process.link.settimeout(PATIENCE_S)
+        self.alive = True
+        #: which process of its rank this is, and the agent that it has not in this process
+        self.incarnation = 0
+        self.agent = None
+        #: whether it is among those that can be called
+        self.attached = False
+        #: how many of its calls, and of others' requests, are under way there
+        self.calls = 0
+        self.requests = 0
+        self.pending: dict[int, Call] = {}
+        #: its native ids as traces show them
+        self.shown: dict[int, int] = {}
+        self.numbers = 0
+        self._rest = b""
+
+    def exchange(self, command: bytes | None) -> Batch | None:
+        """Give a command (None: it has just started), and read the batch. None: it has died.
+
+        Raises TimeoutError if it does not get quiet.
+        """
+        try:
+            if command is not None:
+                self.process.link.sendall(command)
+            batch = read_batch(self._read())
+        except (ConnectionError, EOFError):
+            self.alive = False
+            return None
+        self.calls, self.requests = batch.calls, batch.requests
+        return batch
+
+    def _read(self) -> bytes:
+        data = self._rest
+        link = self.process.link
+        while len(data) < _SIZE.size or len(data) - _SIZE.size < _SIZE.unpack_from(data)[0]:
+            more = link.recv(_CHUNK)
+            if not more:
+                raise EOFError
+            data += more
+        end = _SIZE.size + _SIZE.unpack_from(data)[0]
+        self._rest = data[end:]
+        return data[_SIZE.size : end]
+
+    def death(self, time_s: float) -> Death:
+        """What it died of."""
+        code = self._zygote.reap(self.process)
+        return Death(self.rank, code, self.process.stderr(), time_s)
+
+    def kill(self) -> None:
+        """End it, at once."""
+        self.alive = False
+        self._zygote.kill(self.process)
+
+    def close(self) -> None:
+        if self.process.exit_code is None:
+            self.kill()
+        self.process.close()

@@ -1,0 +1,1 @@
+"""Virtual time, tasks, and the network."""

@@ -1,0 +1,29 @@
+"""How torch is set up while a simulation runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from squall.sim.scripts.compat.isolation import default_device_context
+
+
+@contextmanager
+def quiet_torch(device: str) -> Iterator[None]:
+    """One intra-op thread, for repeatable sums; and the default device of the run.
+
+    Every task has that device by default if the run's ``TorchIsolation`` is made in here.
+    """
+    threads = torch.get_num_threads()
+    before = default_device_context()
+    torch.set_num_threads(1)
+    if device != "cpu":
+        torch.set_default_device(device)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        if device != "cpu":
+            torch.set_default_device(None if before is None else before.device)

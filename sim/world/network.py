@@ -1,0 +1,419 @@
+"""The simulated network: links with latency and bandwidth, in virtual time.
+
+Nothing is ordered but by arrival: a message with less luck is overtaken.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from squall.real import tracing
+from squall.real.rpc.message import RESPONSE_FLAG, Message
+from squall.real.rpc.store import Store
+from squall.real.rpc.transport import PeerLost, Receive, World
+from squall.sim.world.delivery import NOBODY, Conditions, Delivery, Fate, Receiver
+from squall.sim.world.frames import checksum, flip
+from squall.sim.world.held import Held
+from squall.sim.world.latency import LatencyModel, parse_latency
+from squall.sim.world.rules import (
+    Corrupt,
+    Delay,
+    Drop,
+    Duplicate,
+    Fail,
+    Hold,
+    Rule,
+    Select,
+    Types,
+    Verdict,
+)
+from squall.sim.world.scheduler import SimRuntime
+from squall.sim.world.streams import NamedStream
+
+if TYPE_CHECKING:
+    from squall.real.worker import Worker
+
+
+#: how long after the last message the end of a connection is seen
+_CLOSE_S = 1e-9
+
+
+class Network(World):
+    """Carries messages between the workers of a simulation.
+
+    ``latency``: a model or its spec, for every link. ``bandwidth_bytes_per_s``: None for no
+    limit; otherwise a link sends one message after the other. A message to oneself arrives at
+    once. ``connected``: no worker has to open its connections by a first call.
+    """
+
+    def __init__(
+        self,
+        runtime: SimRuntime,
+        *,
+        latency: LatencyModel | str = "0",
+        bandwidth_bytes_per_s: float | None = None,
+        connected: bool = False,
+        tracer: tracing.Tracer = tracing.NULL_TRACER,
+    ) -> None:
+        self.runtime = runtime
+        self.latency = parse_latency(latency) if isinstance(latency, str) else latency
+        self.bandwidth_bytes_per_s = bandwidth_bytes_per_s
+        self.connected = connected
+        self.tracer = tracer
+        self._stream = NamedStream(runtime.seed)
+        self._numbers = itertools.count()
+        self._stores: dict[str, Store] = {}
+        #: the workers that have been at a store; it ends with the last of their processes
+        self._visitors: dict[str, dict[Worker, None]] = {}
+        self._receivers: dict[tuple[Store, int], Receiver] = {}
+        #: the worker whose process is behind an id
+        self._homes: dict[tuple[Store, int], Worker | None] = {}
+        # How many messages of a type a link has carried: what names the draws of the next.
+        self._carried: dict[tuple[int, int, int], int] = {}
+        self._free_at: dict[tuple[int, int], float] = {}
+        #: who has sent to a worker, and so has a connection to lose
+        self._peers: dict[tuple[Store, int], dict[int, None]] = {}
+        #: each with the group whose messages it judges, or None for all
+        self._rules: list[tuple[Rule, Store | None]] = []
+        self.conditions: Conditions | None = None
+        #: told of a worker that can be reached from now on, and of one that has its group
+        self.on_attach: Callable[[Worker], object] | None = None
+        self.on_joined: Callable[[Worker], object] | None = None
+        self._arrive_callbacks = self._arrive
+
+    # -- faults -------------------------------------------------------------------------
+
+    def add_rule(self, rule: Rule, *, group: Store | None = None) -> None:
+        """Let ``rule`` judge every message of ``group`` (None: of all) from now on."""
+        self._rules.append((rule, group))
+
+    def remove_rule(self, rule: Rule) -> None:
+        """Take a rule away again. Raises ValueError if there is no such rule."""
+        kept = [(other, group) for other, group in self._rules if other != rule]
+        if len(kept) == len(self._rules):
+            raise ValueError(f"no such rule: {rule!r}")
+        self._rules = kept
+
+    @contextmanager
+    def rule(self, rule: Rule, *, group: Store | None = None) -> Iterator[None]:
+        """Let ``rule`` judge every message until the end of the block."""
+        self.add_rule(rule, group=group)
+        try:
+            yield
+        finally:
+            self.remove_rule(rule)
+
+    def hold(
+        self,
+        *,
+        kind: Types = None,
+        src: int | None = None,
+        dst: int | None = None,
+        nth: int | Iterable[int] | None = None,
+        where: Callable[[Message], bool] | None = None,
+    ) -> Held:
+        """Hold such messages on their way, to be delivered by hand; see :mod:`squall.sim.world.held`.
+
+        Which: see :class:`squall.sim.world.rules.Select`. As a context manager it lets go at the end.
+        """
+        return Held(self, Select(kind=kind, src=src, dst=dst, nth=nth, where=where))
+
+    def in_flight(self) -> list[Message]:
+        """The messages that are under way, held ones left out, in the order of their arrival."""
+        return [delivery.message for _, delivery in self._under_way()]
+
+    def deliver(self, message: Message) -> None:
+        """Let a message that is under way arrive now. Raises LookupError if it is not."""
+        for _, delivery in self._under_way():
+            if delivery.message is message:
+                again = Delivery(delivery.store, message, delivery.sent_at, delivery.receiver)
+                again.fate, delivery.fate = delivery.fate, Fate(lost="")
+                self.put_on_its_way(again, self.runtime.env._now)
+                return
+        raise LookupError(f"not under way: {message!r}")
+
+    def put_on_its_way(self, delivery: Delivery, arrives_at_s: float) -> None:
+        """Let a message that was held arrive then, or now if that is over."""
+        delay_s = max(0.0, arrives_at_s - self.runtime.env._now)
+        self.runtime.schedule(delivery, [self._arrive_callbacks], delay_s)
+
+    def reset(self, store: Store, one: int, other: int, reason: str) -> None:
+        """The connection of two workers breaks: what is under way between them is lost, and both
+        see their pending calls fail. The next message opens another one."""
+        for _, delivery in self._under_way():
+            message = delivery.message
+            if delivery.store is store and {message.src, message.dst} == {one, other}:
+                delivery.fate = Fate(lost=reason)
+        self._lose(store, one, other, reason)
+        self._lose(store, other, one, reason)
+
+    def vanish(self, worker: Worker) -> None:
+        """The process of ``worker`` ends, and nobody is told: what is sent to it is lost."""
+        for key, home in self._homes.items():
+            if home is worker and key in self._receivers:
+                self._receivers[key] = NOBODY
+
+    def announce(self, worker: Worker) -> None:
+        """Those who had a connection to a process that vanished learn that it is gone."""
+        for key, home in list(self._homes.items()):
+            if home is worker and self._receivers.get(key) is NOBODY:
+                self.detach(*key)
+
+    def _judge(self, store: Store, message: Message) -> Verdict | None:
+        for rule, group in self._rules:
+            if group is None or group is store:
+                verdict = rule(message)
+                if verdict is not None:
+                    return verdict
+        return None
+
+    # -- World --------------------------------------------------------------------------
+
+    def store(self, init_method: str) -> Store:
+        store = self._stores.get(init_method)
+        if store is None:
+            store = self._stores[init_method] = Store(self.runtime)
+        worker = self.runtime.running.worker
+        if worker is not None:
+            self._visitors.setdefault(init_method, {})[worker] = None
+        return store
+
+    def leave(self, worker: Worker) -> None:
+        for init_method, visitors in list(self._visitors.items()):
+            if visitors.pop(worker, self) is None and not visitors:
+                del self._visitors[init_method], self._stores[init_method]
+
+    def joined(self, worker: Worker) -> None:
+        if self.on_joined is not None:
+            self.on_joined(worker)
+
+    def attach(self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost) -> None:
+        if self._receivers.get((store, worker_id)) is NOBODY:
+            # Whoever was there before is gone: those who still wait for it learn that now.
+            self.detach(store, worker_id)
+        self._receivers[store, worker_id] = (receive, peer_lost)
+        home = self._homes[store, worker_id] = self.runtime.running.worker
+        if self.on_attach is not None and home is not None:
+            self.on_attach(home)
+
+    def detach(self, store: Store, worker_id: int) -> None:
+        if self._receivers.pop((store, worker_id), None) is None:
+            return
+        reason = f"the connection to worker {worker_id} was closed"
+        home = self._homes.get((store, worker_id))
+        ended = 0 if home is None else home.incarnation
+        peers = self._peers.pop((store, worker_id), None)
+        if peers is None:
+            return
+        runtime = self.runtime
+        sent = self._last_arrivals_s(store, worker_id)
+        for peer in peers:
+            if peer in sent:
+                # Whoever reads to the end finds what was sent before the connection was closed.
+                after_s = sent[peer] - runtime.env._now + _CLOSE_S
+                lose = partial(self._lose, store, peer, worker_id, reason, ended)
+                runtime.call_later(after_s, lose).worker = None
+            else:
+                self._lose(store, peer, worker_id, reason, ended)
+
+    def process_of(self, store: Store, worker_id: int) -> int | None:
+        if (store, worker_id) not in self._receivers:
+            return None
+        home = self._homes.get((store, worker_id))
+        return 0 if home is None else home.incarnation
+
+    def send(self, store: Store, message: Message) -> None:
+        src, dst = message.src, message.dst
+        receiver = self._receivers.get((store, dst))
+        if receiver is None:
+            raise ConnectionError(f"worker {dst} is not connected")
+        verdict = self._judge(store, message) if self._rules else None
+        if isinstance(verdict, Fail):
+            self._report(message, verdict)
+            raise ConnectionError(verdict.error)
+        runtime = self.runtime
+        now = runtime.env._now
+        copy = message.copy()
+        copy.number = next(self._numbers)
+        if src == dst:
+            delay_s = 0.0
+        else:
+            delay_s = self._delay_s(copy, now)
+            if self.conditions is not None:
+                delay_s = self.conditions.arrival_s(copy, now, now + delay_s) - now
+            if not copy.type & RESPONSE_FLAG:
+                # A connection has two ends.
+                self._peers.setdefault((store, dst), {})[src] = None
+                self._peers.setdefault((store, src), {})[dst] = None
+        self._sent(copy)
+        delivery = Delivery(store, copy, now, receiver)
+        if verdict is not None:
+            self._obey(verdict, delivery, delay_s)
+            return
+        runtime.schedule(delivery, [self._arrive_callbacks], delay_s)
+
+    # -- inside -------------------------------------------------------------------------
+
+    def _obey(self, verdict: Verdict, delivery: Delivery, delay_s: float) -> None:
+        """Do to a message that was sent, and would take ``delay_s``, what was decided."""
+        message = delivery.message
+        self._report(message, verdict)
+        arrives_at_s = self.runtime.env._now + delay_s
+        match verdict:
+            case Drop():
+                self.dropped(message, verdict.reason)
+            case Delay():
+                self.put_on_its_way(delivery, arrives_at_s + verdict.seconds)
+            case Hold():
+                verdict.held.add(delivery, arrives_at_s)
+            case Duplicate():
+                self.put_on_its_way(delivery, arrives_at_s)
+                for after_s in verdict.after_s:
+                    copy = message.copy()
+                    copy.number = next(self._numbers)
+                    self._sent(copy)
+                    again = Delivery(delivery.store, copy, delivery.sent_at, delivery.receiver)
+                    self.put_on_its_way(again, arrives_at_s + after_s)
+            case Corrupt():
+                delivery.fate = Fate(check=checksum(message))
+                flip(message, verdict.flips, verdict.stream)
+                self.put_on_its_way(delivery, arrives_at_s)
+            case _:
+                raise TypeError(f"a rule gave {verdict!r}, which is no verdict")
+
+    def _sent(self, message: Message) -> None:
+        if self.tracer.enabled:
+            self.tracer.emit(
+                tracing.MESSAGE_SENT,
+                message.number,
+                message.src,
+                message.dst,
+                message.type._name_,
+                message.id,
+                message.size_bytes,
+                message.about,
+            )
+
+    def _report(self, message: Message, verdict: Verdict) -> None:
+        if self.tracer.enabled:
+            self.tracer.emit(
+                tracing.FAULT_INJECTED,
+                verdict.kind,
+                verdict.item,
+                -1,
+                message.src,
+                message.dst,
+                message.type._name_,
+                verdict.nth,
+                message.number,
+                verdict.detail,
+            )
+
+    def _under_way(self) -> list[tuple[float, Delivery]]:
+        """(when it arrives, the delivery) of everything under way, in that order."""
+        queue: Iterable[tuple[float, Any, Any, Any]] = self.runtime.env._queue
+        found = [
+            (at, priority, number, event)
+            for at, priority, number, event in queue
+            if type(event) is Delivery and (event.fate is None or event.fate.lost is None)
+        ]
+        return [(at, event) for at, _, _, event in sorted(found, key=lambda each: each[:3])]
+
+    def _lose(
+        self, store: Store, peer: int, lost: int, reason: str, ended: int | None = None
+    ) -> None:
+        receiver = self._receivers.get((store, peer))
+        if receiver is not None:
+            receiver[1](lost, reason, ended)
+
+    def _last_arrivals_s(self, store: Store, src: int) -> dict[int, float]:
+        """When the last message from ``src`` that is under way arrives, by its destination."""
+        last: dict[int, float] = {}
+        queue: Iterable[tuple[float, Any, Any, Any]] = self.runtime.env._queue
+        for at, _, _, event in queue:
+            if type(event) is Delivery and event.store is store and event.message.src == src:
+                dst = event.message.dst
+                last[dst] = max(at, last.get(dst, at))
+        return last
+
+    def _delay_s(self, message: Message, now: float) -> float:
+        src, dst = message.src, message.dst
+        delay_s = 0.0
+        if self.bandwidth_bytes_per_s is not None:
+            start = max(now, self._free_at.get((src, dst), 0.0))
+            done = start + message.size_bytes / self.bandwidth_bytes_per_s
+            self._free_at[src, dst] = done
+            delay_s = done - now
+        latency = self.latency
+        if latency.is_random:
+            key = (src, dst, int(message.type))
+            count = self._carried.get(key, 0)
+            self._carried[key] = count + 1
+            stream = self._stream.named(b"link %d->%d/%x/%d/latency" % (*key, count))
+        else:
+            stream = self._stream
+        return delay_s + latency.sample(stream)
+
+    def _arrive(self, delivery: Delivery) -> None:
+        runtime = self.runtime
+        runtime.live -= 1
+        message = delivery.message
+        key = (delivery.store, message.dst)
+        receiver = self._receivers.get(key)
+        if receiver is not delivery.receiver or receiver is NOBODY:
+            self.dropped(message, "not connected" if receiver is None else "its process is gone")
+            return
+        processes = runtime.processes
+        if processes is not None and processes.hold_message(
+            self._homes.get(key), delivery, [self._arrive_callbacks]
+        ):
+            return
+        if delivery.fate is not None and self._fails(delivery, delivery.fate):
+            return
+        tracer = self.tracer
+        if tracer.enabled:
+            tracer.emit(
+                tracing.MESSAGE_DELIVERED,
+                message.number,
+                message.src,
+                message.dst,
+                message.type._name_,
+                message.id,
+                runtime.env._now - delivery.sent_at,
+            )
+        receiver[0](message)
+
+    def _fails(self, delivery: Delivery, fate: Fate) -> bool:
+        """Whether a message to which something was done on its way does not arrive."""
+        message = delivery.message
+        if fate.lost is not None:
+            if fate.lost:
+                self.dropped(message, fate.lost)
+            return True
+        if fate.check is None or checksum(message) == fate.check:
+            return False
+        # As TLS does with a record that fails its check: where the next one begins is unsure.
+        self.dropped(message, "its frame check failed")
+        reason = (
+            f"the connection between workers {message.src} and {message.dst} was reset: a frame "
+            "failed its check"
+        )
+        self.reset(delivery.store, message.src, message.dst, reason)
+        return True
+
+    def dropped(self, message: Message, reason: str) -> None:
+        """Tell the trace that a message does not arrive."""
+        if self.tracer.enabled:
+            self.tracer.emit(
+                tracing.MESSAGE_DROPPED,
+                message.number,
+                message.src,
+                message.dst,
+                message.type._name_,
+                message.id,
+                reason,
+            )

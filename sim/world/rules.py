@@ -1,0 +1,214 @@
+"""Rules that somebody has laid on the network: what is to become of a message.
+
+A rule is any callable that looks at a message as it is sent and gives a verdict: None lets it
+pass, and the first rule that does not pass decides. :func:`drop` and its like make rules of the
+usual kinds:
+
+    with network.rule(drop(src=1, dst=0, kind=MessageType.BACKWARD_AUTOGRAD_REQ)):
+        ...                                                 # healed on exit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from squall.real.rpc.message import Message, MessageType
+
+if TYPE_CHECKING:
+    import random
+
+    from squall.sim.world.held import Held
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What becomes of a message. ``kind`` and ``item`` (of a fault plan), and the number ``nth``
+    of the message on its link, are for the trace."""
+
+    kind: str = "fault"
+    item: str = ""
+    nth: int = 0
+
+    @property
+    def detail(self) -> object:
+        """What the trace says besides."""
+        return None
+
+
+@dataclass(frozen=True)
+class Delay(Verdict):
+    """It arrives ``seconds`` of virtual time later than it would have."""
+
+    seconds: float
+    kind: str = field(default="delay", kw_only=True)
+
+    @property
+    def detail(self) -> object:
+        return self.seconds
+
+
+@dataclass(frozen=True)
+class Drop(Verdict):
+    """It is lost, which its sender does not learn. ``reason`` is for the trace."""
+
+    reason: str
+    kind: str = field(default="drop", kw_only=True)
+
+    @property
+    def detail(self) -> object:
+        return self.reason
+
+
+@dataclass(frozen=True)
+class Fail(Verdict):
+    """It is not sent, and its sender is told ``error`` at once."""
+
+    error: str
+    kind: str = field(default="fail", kw_only=True)
+
+    @property
+    def detail(self) -> object:
+        return self.error
+
+
+@dataclass(frozen=True)
+class Duplicate(Verdict):
+    """It arrives, and copies of it, each so much later than the original."""
+
+    after_s: tuple[float, ...]
+    kind: str = field(default="duplicate", kw_only=True)
+
+    @property
+    def detail(self) -> object:
+        return self.after_s
+
+
+@dataclass(frozen=True)
+class Hold(Verdict):
+    """It waits on its way until whoever holds it lets it go."""
+
+    held: Held
+    kind: str = field(default="hold", kw_only=True)
+
+
+@dataclass(frozen=True)
+class Corrupt(Verdict):
+    """``flips`` of its bytes, drawn from ``stream``, arrive changed."""
+
+    flips: int
+    stream: random.Random
+    kind: str = field(default="corrupt", kw_only=True)
+
+    @property
+    def detail(self) -> object:
+        return self.flips
+
+
+Rule = Callable[[Message], Verdict | None]
+#: a type of message or several, each also by its name
+Types = MessageType | str | Iterable[MessageType | str] | None
+
+
+def _types(kind: Types) -> frozenset[MessageType] | None:
+    """Raises ValueError for a name that no type of message has."""
+    if kind is None:
+        return None
+    each = [kind] if isinstance(kind, MessageType | str) else list(kind)
+    unknown = [name for name in each if isinstance(name, str) and name not in _BY_NAME]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no message type; there are {', '.join(_BY_NAME)}")
+    return frozenset(_BY_NAME[type] if isinstance(type, str) else type for type in each)
+
+
+_BY_NAME = dict(MessageType.__members__)
+
+
+class Select:
+    """Says of messages, in the order in which they are sent, whether they are meant.
+
+    ``kind``: a type or several, or their names. ``where``: looks at the message. ``nth``: which of those that
+    fit so far, from 1; all of them if nothing is said.
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: Types = None,
+        src: int | None = None,
+        dst: int | None = None,
+        nth: int | Iterable[int] | None = None,
+        where: Callable[[Message], bool] | None = None,
+    ) -> None:
+        self._types = _types(kind)
+        self._src, self._dst, self._where = src, dst, where
+        self._nth = None if nth is None else frozenset({nth} if isinstance(nth, int) else nth)
+        self._count = 0
+
+    def __call__(self, message: Message) -> bool:
+        if (
+            (self._types is not None and message.type not in self._types)
+            or (self._src is not None and message.src != self._src)
+            or (self._dst is not None and message.dst != self._dst)
+            or (self._where is not None and not self._where(message))
+        ):
+            return False
+        self._count += 1
+        return self._nth is None or self._count in self._nth
+
+
+def judge(select: Select, verdict: Verdict) -> Rule:
+    """The rule that gives ``verdict`` on what ``select`` selects."""
+    return lambda message: verdict if select(message) else None
+
+
+def drop(
+    *,
+    kind: Types = None,
+    src: int | None = None,
+    dst: int | None = None,
+    nth: int | Iterable[int] | None = None,
+    where: Callable[[Message], bool] | None = None,
+) -> Rule:
+    """A rule: such messages are lost. Which: see :class:`Select`; so for the other rules."""
+    return judge(Select(kind=kind, src=src, dst=dst, nth=nth, where=where), Drop("a rule"))
+
+
+def delay(
+    seconds: float,
+    *,
+    kind: Types = None,
+    src: int | None = None,
+    dst: int | None = None,
+    nth: int | Iterable[int] | None = None,
+    where: Callable[[Message], bool] | None = None,
+) -> Rule:
+    """A rule: such messages arrive ``seconds`` later."""
+    return judge(Select(kind=kind, src=src, dst=dst, nth=nth, where=where), Delay(seconds))
+
+
+def duplicate(
+    *after_s: float,
+    kind: Types = None,
+    src: int | None = None,
+    dst: int | None = None,
+    nth: int | Iterable[int] | None = None,
+    where: Callable[[Message], bool] | None = None,
+) -> Rule:
+    """A rule: copies of such messages arrive so many seconds after them; none said: at once."""
+    verdict = Duplicate(after_s or (0.0,))
+    return judge(Select(kind=kind, src=src, dst=dst, nth=nth, where=where), verdict)
+
+
+def fail(
+    error: str = "connection reset by peer",
+    *,
+    kind: Types = None,
+    src: int | None = None,
+    dst: int | None = None,
+    nth: int | Iterable[int] | None = None,
+    where: Callable[[Message], bool] | None = None,
+) -> Rule:
+    """A rule: sending such messages raises ``ConnectionError(error)``."""
+    return judge(Select(kind=kind, src=src, dst=dst, nth=nth, where=where), Fail(error))

@@ -1,0 +1,472 @@
+"""SimRuntime: the runtime seam answered by greenlets on a SimPy environment.
+
+Every task is a greenlet; the hub (whoever called :meth:`SimRuntime.run`) steps the SimPy
+environment and switches to the task whose turn an event is. A task runs until it waits, so
+user code stays ordinary blocking code. All of it happens in one operating-system thread.
+
+Order among tasks that are ready at one instant: ``fifo``, or ``random`` (seeded), in which every
+primitive of the runtime may also let another task in between, or what a
+:class:`~squall.sim.faults.plan.Schedule` says.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random as _random
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Protocol
+
+import simpy
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from squall.real import tracing
+from squall.real.runtime import Runtime, current_task_variable
+from squall.sim.faults.plan import Order, Schedule
+from squall.sim.world.garbage import collect
+from squall.sim.world.ordering import NORMAL, FifoExcept, Ordering, PctOrder, RandomOrder, Recorded
+from squall.sim.world.primitives import SimEvent, SimLock, SimTask, SimTimer
+from squall.sim.world.streams import WatchedRandom
+from squall.sim.world.watch import current
+
+if TYPE_CHECKING:
+    from squall.real.worker import Worker
+    from squall.sim.world.processes import Clock, Processes
+
+#: steps between two collections of cyclic garbage: a count, so that every run has the same
+COLLECT_EVERY = 50_000
+#: chance that a scheduling point lets another ready task in, in random order
+PREEMPTION = 0.1
+
+
+class Livelock(RuntimeError):  # noqa: N818 - it is what happened, not a mishap of ours
+    """Something always happens, and the run does not end."""
+
+
+class Isolation(Protocol):
+    """Swaps what a thread or a process would own privately when a task is switched."""
+
+    #: what a new task has as ``isolated``
+    @property
+    def fresh(self) -> object: ...
+
+    def leave(self, task: SimTask) -> None: ...
+    def enter(self, task: SimTask) -> None: ...
+
+
+class SimRuntime(Runtime):
+    """Virtual time and tasks for any number of workers."""
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        order: Order | Schedule = "fifo",
+        isolation: Isolation | None = None,
+        tracer: tracing.Tracer = tracing.NULL_TRACER,
+    ) -> None:
+        self.env = simpy.Environment()
+        watcher = current()
+        if watcher is not None:
+            watcher.runtime = self
+        self.seed = seed
+        self.isolation = isolation
+        self._fresh = isolation.fresh if isolation is not None else None
+        self.tracer = tracer
+        #: events that will still do something; cancelled timers in the queue do not count
+        self.live = 0
+        #: pauses, slows down and ends workers; None as long as nobody does
+        self.processes: Processes | None = None
+        #: the clocks of workers that do not show the true time, or None
+        self.clocks: dict[Worker, Clock] | None = None
+        self._schedule = schedule = order if isinstance(order, Schedule) else Schedule(order=order)
+        #: what is left of ``order`` besides its commonest forms
+        self._ordering: Ordering | None = None
+        self._order_stream = self.random("schedule") if schedule.order == "random" else None
+        if schedule.order == "pct":
+            self._ordering = PctOrder(self, depth=schedule.depth, steps=schedule.steps)
+        elif schedule.late or schedule.yields:
+            self._ordering = FifoExcept(schedule)
+        self.preemptive = self._order_stream is not None or (
+            self._ordering is not None and self._ordering.preemptive
+        )
+        self._cancelled = 0
+        self._steps = 0
+        #: about how many steps a run may take, or None
+        self.max_steps: int | None = None
+        self._ids = itertools.count()
+        #: every task that has not ended, in order of creation
+        self.tasks: dict[SimTask, None] = {}
+        self._foreground = 0
+        #: stands for the hub itself, so that there always is a running task
+        self.hub_task = SimTask(self, next(self._ids), "hub", None, True)
+        self.running: SimTask = self.hub_task
+        self._hub: greenlet | None = None
+        self._failure: BaseException | None = None
+        #: the task that is being killed: it may not wait any more
+        self._dying: SimTask | None = None
+        self._undead: list[greenlet] = []
+        #: tasks of processes that have ended: nothing of them runs, not even what cleans up
+        self._frozen: list[SimTask] = []
+        #: greenlets whose task has ended, for the next ones: making one costs more than a switch
+        self._idle: list[greenlet] = []
+        # One callback serves all; SimPy forgets the list of an event, not what is in it.
+        self._start_callbacks = [self._start]
+        self._resume_callbacks = [self._resume]
+
+    # -- Runtime ------------------------------------------------------------------------
+
+    def now(self) -> float:
+        if self.clocks is not None and self.running.worker in self.clocks:
+            return self.clocks[self.running.worker].shows(self.env._now)
+        return self.env._now  # the property costs as much as the rest of an emit
+
+    def sleep(self, seconds: float) -> None:
+        task = self.running
+        if task is self.hub_task:
+            raise RuntimeError("a scheduler callback would sleep")
+        if task is self._dying:
+            self._switch_to_hub(task)  # which throws again
+        task.waiting_on = "sleep"
+        task.waiting_since = self.env._now
+        if self.clocks is not None and task.worker in self.clocks:
+            seconds /= self.clocks[task.worker].rate
+        self.schedule(task, self._resume_callbacks, seconds)
+        self._switch_to_hub(task)
+
+    def spawn(
+        self,
+        fn: Callable[..., object],
+        *args: Any,
+        name: str,
+        worker: Worker | None = None,
+        daemon: bool = True,
+        cause: int | None = None,
+    ) -> SimTask:
+        here = current_task_variable.get(None)
+        if worker is None and here is not None:
+            worker = here.worker
+        task = SimTask(self, next(self._ids), name, worker, daemon)
+        if here is not None:
+            task.parent = here.id
+            task.cause = here.cause
+        if cause is not None:
+            task.cause = cause
+        task.isolated = self._fresh
+        # What to run travels here until the task starts.
+        task.waiting_on = (fn, args)
+        self.tasks[task] = None
+        if not daemon:
+            self._foreground += 1
+        self.schedule(task, self._start_callbacks, 0.0)
+        if self.preemptive:
+            self.checkpoint()
+        return task
+
+    def lock(self, what: object = "") -> SimLock:
+        return SimLock(self, what)
+
+    def event(self, what: object = "") -> SimEvent:
+        return SimEvent(self, what)
+
+    def call_later(self, delay_s: float, fn: Callable[[], object]) -> SimTimer:
+        timer = SimTimer(self, fn)
+        if self.clocks is not None and timer.worker in self.clocks:
+            delay_s /= self.clocks[timer.worker].rate
+        self.schedule(timer, timer.callbacks, delay_s)
+        return timer
+
+    def random(self, *name: object) -> _random.Random:
+        # A string seeds by its SHA-512, which no PYTHONHASHSEED changes.
+        watcher, seed = current(), repr((self.seed, *name))
+        return _random.Random(seed) if watcher is None else WatchedRandom(seed, watcher)
+
+    def checkpoint(self) -> None:
+        if not self.preemptive or self.running is self.hub_task or self.running is self._dying:
+            return
+        stream, ordering = self._order_stream, self._ordering
+        if stream is not None:
+            if stream.random() < PREEMPTION:
+                self.sleep(0.0)
+        elif ordering is not None and ordering.yields():
+            self.sleep(0.0)
+
+    def poll(self) -> None:
+        if self.running is not self.hub_task and self._hub is not None:
+            self.tick()
+
+    # -- for primitives and the network ---------------------------------------------------
+
+    def ready(self, task: SimTask) -> None:
+        """Let a waiting task go on, at this instant."""
+        self.schedule(task, self._resume_callbacks, 0.0)
+
+    def block(
+        self, task: SimTask, on: object, waiters: deque[SimTask], timeout: float | None
+    ) -> bool:
+        """Switch away until somebody takes ``task`` out of ``waiters`` and makes it ready.
+
+        False if ``timeout`` seconds passed first.
+        """
+        if task is self._dying:
+            # Its last wake-up may still be queued, and a task is queued once at a time.
+            if task in waiters:
+                waiters.remove(task)
+            self._switch_to_hub(task)  # which throws again
+        task.waiting_on = on
+        task.waiting_since = self.env._now
+        if timeout is None:
+            self._switch_to_hub(task)
+            return True
+        timed_out = False
+
+        def give_up() -> None:
+            nonlocal timed_out
+            if task in waiters:
+                waiters.remove(task)
+                timed_out = True
+                self.ready(task)
+
+        timer = self.call_later(max(timeout, 0.0), give_up)
+        self._switch_to_hub(task)
+        timer.cancel()
+        return not timed_out
+
+    def tick(self, seconds: float = 1e-6) -> None:
+        """Let a little virtual time pass: for a clock read, so that polling loops progress."""
+        self.sleep(seconds)
+
+    def timer_cancelled(self) -> None:
+        self.live -= 1
+        self._cancelled += 1
+        queue = self.env._queue
+        if self._cancelled > 256 and self._cancelled * 2 > len(queue):
+            # SimPy cannot unschedule; without this, a minute's worth of timeouts piles up.
+            events: list[Any] = list(queue)
+            queue[:] = sorted(e for e in events if type(e[3]) is not SimTimer or e[3].fn)
+            self._cancelled = 0
+
+    # -- running --------------------------------------------------------------------------
+
+    def run(self, *, until_idle: bool = True, max_time_s: float | None = None) -> None:
+        """Step until nothing can happen any more.
+
+        With ``until_idle`` False, stop as soon as every task that is no daemon has ended.
+        ``max_time_s``: stop when virtual time gets there. Raises what a scheduler callback
+        raised, and :class:`Livelock`; tasks that still wait are left in :attr:`tasks` (see
+        :meth:`stuck`).
+        """
+        if self._hub is not None:
+            raise RuntimeError("the runtime is already running")
+        self._hub = getcurrent()
+        env = self.env
+        queue: list[Any] = env._queue
+        try:
+            while self.live > 0:
+                self._steps += 1
+                if self._steps % COLLECT_EVERY == 0:
+                    if self.max_steps is not None and self._steps > self.max_steps:
+                        raise Livelock(f"no end after {self._steps} steps")
+                    collect()
+                if not until_idle and self._foreground == 0:
+                    break
+                if max_time_s is not None and queue[0][0] > max_time_s:
+                    break
+                # What env.step does, without the call.
+                env._now, _, _, event = heappop(queue)
+                callbacks, event.callbacks = event.callbacks, None
+                for callback in callbacks:
+                    callback(event)
+                if not event._ok and not hasattr(event, "_defused"):
+                    raise event._value
+                if self._failure is not None:
+                    failure, self._failure = self._failure, None
+                    raise failure
+        finally:
+            self._hub = None
+
+    @property
+    def foreground(self) -> int:
+        """Tasks that are no daemons and have not ended."""
+        return self._foreground
+
+    def stuck(self) -> list[SimTask]:
+        """The tasks that wait, daemons left out, in order of creation."""
+        return [task for task in self.tasks if not task.daemon]
+
+    def record_schedule(self) -> Recorded:
+        """Keep a log of what goes before what; to be asked for before anything runs."""
+        inner = self._ordering
+        if self._order_stream is not None:
+            inner, self._order_stream = RandomOrder(self._order_stream, PREEMPTION), None
+        timeless = self._schedule.timeless or self._schedule.order == "pct"
+        recorded = Recorded(inner or FifoExcept(Schedule()), timeless=timeless)
+        self._ordering = recorded
+        return recorded
+
+    def freeze(self, task: SimTask) -> None:
+        """Let a task that does not run never run again, and nobody wait for its end."""
+        if self.tasks.pop(task, self) is None:
+            if not task.daemon:
+                self._foreground -= 1
+            self._frozen.append(task)
+
+    def fail(self, error: BaseException) -> None:
+        """Make :meth:`run` raise ``error`` after the current event."""
+        self._failure = error
+
+    def forbid_waiting(self) -> None:
+        """A task that would wait gets a RuntimeError from here on: for a copy of the process."""
+        self._hub = None
+
+    def close(self) -> None:
+        """Kill every task that is left."""
+        self._hub = getcurrent()
+        for task in self._frozen:
+            task.daemon = True
+            self.tasks[task] = None
+        self._frozen.clear()
+        try:
+            while self.tasks:
+                for task in list(self.tasks):
+                    self.kill(task)
+            while self._idle:
+                self._idle.pop().switch()
+            self.env._queue.clear()
+        finally:
+            self._hub = None
+
+    def kill(self, task: SimTask) -> None:
+        """End a task that waits or has not started; its ``finally`` blocks run and may not wait."""
+        if task not in self.tasks:
+            return
+        glet = task.glet
+        before, self.running = self.running, task
+        self._dying = task
+        if glet is not None:
+            glet.parent = getcurrent()
+            for _ in range(100):  # a finally block that waits is thrown at again
+                if task.glet is None:
+                    break
+                if self.isolation is not None:
+                    self.isolation.enter(task)
+                glet.throw(GreenletExit)
+            if task.glet is not None:
+                # It will not die. Were it freed, it would be asked once more, outside of all this.
+                self._undead.append(glet)
+        self._dying = None
+        self.running = before
+        self._ended(task, None)
+
+    # -- inside ---------------------------------------------------------------------------
+
+    def schedule(self, event: Any, callbacks: list[Any] | None, delay_s: float) -> None:
+        """Queue a SimPy event (anything with ``callbacks``, ``_ok`` and ``_value``).
+
+        Its first callback must count :attr:`live` down.
+        """
+        event.callbacks = callbacks
+        self.live += 1
+        env = self.env
+        priority: float = NORMAL
+        if self._order_stream is not None:
+            priority += self._order_stream.random()
+        elif self._ordering is not None:
+            priority = self._ordering.priority(event, env._now + delay_s)
+        # What env.schedule does: (time, priority, count, event) is the whole order of a run.
+        heappush(env._queue, (env._now + delay_s, priority, next(env._eid), event))  # type: ignore[misc]
+
+    def _start(self, task: SimTask) -> None:
+        self.live -= 1
+        if task not in self.tasks:  # killed meanwhile
+            return
+        if self.processes is not None and self.processes.hold(
+            task.worker, task, self._start_callbacks
+        ):
+            return
+        start: Any = task.waiting_on
+        task.waiting_on = None
+        self.running = task
+        if self.isolation is not None:
+            self.isolation.enter(task)
+        if self._idle:
+            glet = self._idle.pop()
+            glet.gr_context = None  # context variables are the last task's own
+        else:
+            # Begun without work: what a greenlet is begun with is kept until it ends.
+            glet = greenlet(self._run_tasks)
+            glet.switch()
+        task.glet = glet
+        if glet.parent is not self._hub:
+            glet.parent = getcurrent()
+        glet.switch(task, *start)
+        self.running = self.hub_task
+
+    def _resume(self, task: SimTask) -> None:
+        self.live -= 1
+        glet = task.glet
+        if glet is None:
+            return
+        if self.processes is not None and self.processes.hold(
+            task.worker, task, self._resume_callbacks
+        ):
+            return
+        task.waiting_on = None
+        self.running = task
+        if self.isolation is not None:
+            self.isolation.enter(task)
+        if glet.parent is not self._hub:
+            glet.parent = getcurrent()
+        glet.switch()
+        self.running = self.hub_task
+
+    def _switch_to_hub(self, task: SimTask) -> None:
+        isolation = self.isolation
+        if isolation is not None:
+            isolation.leave(task)
+        hub = self._hub
+        if hub is None:
+            raise RuntimeError("a task waits, but nobody runs the simulation")
+        hub.switch()
+
+    def _run_tasks(self) -> None:
+        """The life of a greenlet: one task after the other, of this runtime alone.
+
+        Its stack began on that of whoever ran this simulation, so it does not outlive it.
+        """
+        me = getcurrent()
+        assert me.parent is not None
+        work: Any = me.parent.switch()
+        while work:  # without, it ends: at half the cost of an exception
+            self._body(*work)
+            work = ()  # an idle greenlet keeps nothing of its last task alive
+            self._idle.append(me)
+            work = me.parent.switch()
+
+    def _body(self, task: SimTask, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
+        current_task_variable.set(task)
+        tracer = task.worker.tracer if task.worker is not None else self.tracer
+        if tracer.enabled:
+            tracer.emit(tracing.TASK_STARTED, task.name, task.parent, task.cause)
+        error: str | None = None
+        try:
+            fn(*args)
+        except GreenletExit:
+            error = "killed"
+        except BaseException as failure:
+            # A task has nobody to raise to: whoever starts one handles its errors.
+            error = repr(failure)
+            self._failure = failure
+        if tracer.enabled:
+            tracer.emit(tracing.TASK_ENDED, error)
+        if self.isolation is not None:
+            self.isolation.leave(task)
+        self._ended(task, error)
+
+    def _ended(self, task: SimTask, error: str | None) -> None:
+        if self.tasks.pop(task, self) is None and not task.daemon:
+            self._foreground -= 1
+        task.glet = None
+        if task.locals:
+            task.locals.clear()
