@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from squall.model.program.program import Input, Leaf, Op, Program, Step, Trainer
-from squall.sim.search.judge import quiet, scenario_of
+from squall.sim.search.judge import campaign_settings, scenario_of
 from squall.sim.stock.play import close_zygote, judge_native, shared_zygote
 from squall.sim.stock.program import run_native
 
@@ -88,7 +88,7 @@ def scenarios_per_second(count: int = 30) -> float:
 
 def measure(rounds: int = 3) -> dict[str, float]:
     """Medians, the two kinds of calls in turn."""
-    with quiet():
+    with campaign_settings():
         try:
             microseconds_per_message()
             ours, stock = [], []

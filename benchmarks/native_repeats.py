@@ -23,7 +23,7 @@ from typing import Any
 from squall.model.events.run import Record
 from squall.model.one_process.outcome import Outcome
 from squall.sim.faults.draw import PROFILES
-from squall.sim.search.judge import Given, quiet, scenario_of
+from squall.sim.search.judge import Given, campaign_settings, scenario_of
 from squall.sim.stock.play import close_zygote, run_scenario, shared_zygote
 from squall.sim.stock.program import NativeRun
 
@@ -56,7 +56,7 @@ def bits(outcome: Outcome) -> str:
     return digest.hexdigest()
 
 
-def parting(one: Sequence[Record], other: Sequence[Record]) -> str:
+def first_difference(one: Sequence[Record], other: Sequence[Record]) -> str:
     """The first event that two runs do not share, or that they share all."""
     for mine, yours in zip(one, other, strict=False):
         if _shown(mine) != _shown(yours):
@@ -82,7 +82,7 @@ def repeat(seed: int, times: int, given: Given) -> tuple[Counter[str], str]:
         if first is None:
             first = run
         elif len(ends) > 1 and not where:
-            where = parting(first.cluster.trace.records, run.cluster.trace.records)
+            where = first_difference(first.cluster.trace.records, run.cluster.trace.records)
             where += "".join(f"; {each}" for each in [*first.deaths, *deaths])
     return ends, where
 
@@ -99,7 +99,7 @@ def main() -> int:
     given = Given(engine="torch", profile=options.profile)
     began, processor = time.perf_counter(), time.process_time()
     differ = runs = odd = 0
-    with quiet(), busy(options.busy):
+    with campaign_settings(), busy(options.busy):
         shared_zygote()
         try:
             for seed in seeds:

@@ -95,7 +95,7 @@ def measure(scenarios: int = SCENARIOS, first: int = 0) -> dict[str, float]:
     """Seconds of CPU time by part, ``total`` and ``events`` among them, for all the scenarios."""
     clock = _Clock()
     events = 0
-    with fuzz.quiet(), _Phases(clock):
+    with fuzz.campaign_settings(), _Phases(clock):
         clock.lap()
         for seed, scenario in fuzz.drawn_ahead(range(first, first + scenarios), fuzz.Given()):
             clock.lap("generate")
@@ -110,8 +110,8 @@ def measure(scenarios: int = SCENARIOS, first: int = 0) -> dict[str, float]:
                 seed=seed,
                 latency=scenario.latency,
                 order=scenario.order,
-                linger=scenario.linger,
-                brief=scenario.brief,
+                shut_down_early=scenario.shut_down_early,
+                skip_handshakes=scenario.skip_handshakes,
                 max_steps=fuzz.MAX_STEPS,
             )
             clock.lap("close")

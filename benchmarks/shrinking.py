@@ -25,7 +25,7 @@ from typing import NamedTuple
 from squall.sim.scenarios.file import Expected, SavedScenario, dump_scenario
 from squall.sim.scenarios.replay import planted, replay, saved_scenario, seed_scenario
 from squall.sim.scenarios.store import write_synced
-from squall.sim.search.judge import quiet
+from squall.sim.search.judge import campaign_settings
 from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.planted import FAMILIES, MUTANTS
 from squall.sim.search.shrink.cost import Extent, deviations, extent
@@ -97,9 +97,9 @@ def shrink_one(
 def _extent(saved: SavedScenario) -> Extent:
     """How large a scenario is, calls beside its computation counted as operations."""
     assert saved.program is not None
-    asides = sum(len(step.asides) for _, _, step in saved.program.steps)
+    stories = sum(len(step.stories) for _, _, step in saved.program.steps)
     size = extent(saved)
-    return size._replace(operations=(size.operations or 0) + asides)
+    return size._replace(operations=(size.operations or 0) + stories)
 
 
 def _find(
@@ -107,7 +107,7 @@ def _find(
 ) -> tuple[SavedScenario, int, str | None] | None:
     """The first scenario that fails with the bug and holds without it."""
     started = time.process_time()
-    with quiet(), planted(mutant.name):
+    with campaign_settings(), planted(mutant.name):
         for number in count():
             seed, profile = number // len(profiles), profiles[number % len(profiles)]
             saved = saved_scenario(seed_scenario(seed, profile))
@@ -178,7 +178,7 @@ def page(found: Sequence[Shrunk], seconds: float) -> Iterable[str]:
     yield "Written by `python -m benchmarks.shrinking --page benchmarks/shrinking.md`: of each planted"
     yield "bug that is noticed, the first scenario that a campaign finds, before and after"
     yield f"`squall shrink --seconds {seconds:g}`. Sizes are workers / operations / faults. Calls"
-    yield "beside the computation (asides) count as operations, and each single deviation from first"
+    yield "beside the computation (stories) count as operations, and each single deviation from first"
     yield "come, first served as a fault; before it is shrunk, an order that is drawn counts as one."
     yield ""
     yield f"Of {len(found)} bugs, {len(done)} were found and shrunk; the goal is a median of"

@@ -14,7 +14,7 @@ import time
 from squall.model.checks.registry import check
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 from squall.real import tracing
-from squall.sim.search.judge import Scenario, play, quiet
+from squall.sim.search.judge import Scenario, campaign_settings, play
 
 WORKERS = (2, 8, 64)
 NODES = (10, 100, 1_000, 10_000)
@@ -51,7 +51,7 @@ def program_of(workers: int, nodes: int) -> Program:
 def measure() -> list[dict[str, float]]:
     """A row for each size: seconds of one core, nodes, messages, microseconds for one of these."""
     rows = []
-    with quiet():
+    with campaign_settings():
         play(Scenario(0, program_of(2, 100), latency="0", order="fifo"))
         for workers in WORKERS:
             for nodes in NODES:

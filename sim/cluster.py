@@ -39,7 +39,7 @@ class Cluster:
     ``trace`` False keeps no events. ``faults``: what is to go wrong; its schedule, if it has one,
     takes the place of ``order``. ``record_schedule``: keep in
     :attr:`schedule_log` what went before what. ``own_settings``: each worker has torch's random
-    state, default dtype and so on for itself, as a process does. ``brief``: the group begins
+    state, default dtype and so on for itself, as a process does. ``skip_handshakes``: the group begins
     without the round of calls that opens its connections, and :meth:`shutdown` ends it without
     asking whether all is over, which :meth:`settle` has seen to. Raises :class:`Deadlock` from
     :meth:`run` when nothing can happen any more and somebody still waits.
@@ -61,7 +61,7 @@ class Cluster:
         rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S,
         max_steps: int | None = None,
         own_settings: bool = True,
-        brief: bool = False,
+        skip_handshakes: bool = False,
     ) -> None:
         self.size = workers
         self._isolation = TorchIsolation(processes=own_settings)
@@ -84,10 +84,10 @@ class Cluster:
             self.runtime,
             latency=latency,
             bandwidth_bytes_per_s=bandwidth_bytes_per_s,
-            connected=brief,
+            connected=skip_handshakes,
             tracer=tracer,
         )
-        self._brief = brief
+        self._skip_handshakes = skip_handshakes
         self._traced = trace
         self.workers: list[Worker] = []
         #: ranks whose process ended before its time, those that have been restarted included
@@ -339,14 +339,14 @@ class Cluster:
             )
 
     def shutdown(self) -> None:
-        """Shut RPC down on every worker, gracefully unless some are missing or the run is a brief
+        """Shut RPC down on every worker, gracefully unless some are missing or the run is without
         one; faults end before.
 
         Raises :class:`Deadlock`.
         """
         if self.faults is not None:
             self.faults.heal()
-        graceful = not (self.casualties or self._brief)
+        graceful = not (self.casualties or self._skip_handshakes)
         for worker in self.workers:
             if worker.agent is not None and not self.is_dead(worker):
                 self.runtime.spawn(

@@ -24,15 +24,15 @@ def CALLS(run: Run) -> Iterator[Violation]:  # noqa: N802
     yield from _gathers(run)
     for trainer, number, step in run.program.steps:
         home = run.program.trainers[trainer].worker
-        for index, aside in enumerate(step.asides):
-            line = run.got.asides.get((trainer, number, index))
-            wanted = expected(aside, home)
+        for index, story in enumerate(step.stories):
+            line = run.got.stories.get((trainer, number, index))
+            wanted = expected(story, home)
             if line != wanted and not (line is None and (run.stuck or run.hangs or run.crash)):
-                where = f"trainers[{trainer}].steps[{number}].asides[{index}]"
+                where = f"trainers[{trainer}].steps[{number}].stories[{index}]"
                 yield Violation(
                     "calls",
-                    f"an aside: {aside.kind}",
-                    f"{where}, from worker {home} to {aside.worker}: {wanted}",
+                    f"a story: {story.kind}",
+                    f"{where}, from worker {home} to {story.worker}: {wanted}",
                     "no end" if line is None else line,
                 )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
 from squall.model.events.run import Property, Run, Violation, named
-from squall.model.program import stories as asides
+from squall.model.program import stories as stories
 from squall.model.program.operations import planted
 from squall.real import tracing
 
@@ -77,8 +77,8 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
         for index, op in enumerate(step.ops)
         if op.fault is not None
     ]
-    if any(step.asides for _, _, step in run.program.steps):
-        texts += asides.ERRORS
+    if any(step.stories for _, _, step in run.program.steps):
+        texts += stories.ERRORS
     gave_up = {
         (records[n][1], records[n][4][0])
         for n in run.of(tracing.CALL_ENDED)

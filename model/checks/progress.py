@@ -1,4 +1,4 @@
-"""Every run ends, but for the passes that cannot, which are foretold and explained."""
+"""Every run ends, but for the passes that cannot, which are predicted and explained."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from squall.model.events.fault_effects import explained, faults_of, slow_calls
-from squall.model.events.hangs import Foretold, foretell, too_late
+from squall.model.events.hangs import Predicted, predict, too_late
 from squall.model.events.run import Property, Run, Violation, named
 from squall.model.one_process.outcome import StepOutcome
 from squall.real import tracing
@@ -14,8 +14,8 @@ from squall.real import tracing
 #: virtual seconds that a run without faults may take at the very most: with a hang, which calls
 #: wait for until they time out, and without one
 LONGEST_HANG_S, LONGEST_S = 600.0, 30.0
-#: what one aside may add to that
-LONGEST_ASIDE_S = 10.0
+#: what one story may add to that
+LONGEST_STORY_S = 10.0
 #: what faults may add: clean-ups are tried for more than an hour, and each try may time out
 LONGEST_FAULTY_S = 20_000.0
 #: what the error of a step says that gave up waiting for a pass
@@ -26,7 +26,7 @@ _GAVE_UP = ("RPC ran for more than set timeout", "was released while worker")
 def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A run ends in bounded virtual time, with nobody waiting and no error of its own. One hang
     is documented: a pass waits for every send function of its context on every worker that takes
-    part, so one that the roots do not lead to holds it for ever. That is foretold, from the
+    part, so one that the roots do not lead to holds it for ever. That is predicted, from the
     program and from the joint graph of the workers alike, and happens exactly then.
     """
     if run.crash is not None:
@@ -36,7 +36,7 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
         return
     longest_s = LONGEST_HANG_S if run.program is None or run.hangs else LONGEST_S
     if run.program is not None:
-        longest_s += LONGEST_ASIDE_S * sum(len(step.asides) for _, _, step in run.program.steps)
+        longest_s += LONGEST_STORY_S * sum(len(step.stories) for _, _, step in run.program.steps)
     if faults_of(run) or run.recovery is not None:
         longest_s += LONGEST_FAULTY_S
         if run.ended_s > longest_s:
@@ -44,11 +44,11 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
     if run.ended_s > longest_s:
         yield Violation("progress", "virtual time", f"at most {longest_s} s", f"{run.ended_s} s")
     # Where every pass is to end, those that did have been fed: ``execution`` checks it.
-    foretold = foretell(run, ended=run.hangs or run.program is None)
-    for each in foretold:
+    predicted = predict(run, ended=run.hangs or run.program is None)
+    for each in predicted:
         yield from _pass(run, each)
     if run.program is None or run.got is None:
-        if run.stuck and not any(each.unfed for each in foretold):
+        if run.stuck and not any(each.unfed for each in predicted):
             yield Violation("progress", "a deadlock", "nobody waits", "; ".join(run.waits))
         return
     stopped = False
@@ -62,7 +62,7 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
             left = Counter(expected)
             left.subtract(too_late(run, got.context))
             certain = [pair for pair, times in left.items() for _ in range(times)]
-            yield from _hang(run, where, got, certain, foretold)
+            yield from _hang(run, where, got, certain, predicted)
             if certain and got.finished and not (got.error and _gave_up(got.error)):
                 yield Violation(
                     "progress",
@@ -86,14 +86,14 @@ def _hang(
     where: str,
     got: StepOutcome,
     expected: list[tuple[int, int]],
-    foretold: list[Foretold],
+    predicted: list[Predicted],
 ) -> Iterator[Violation]:
     """Whether what a step waits for by the program is what it waits for by the joint graph."""
-    mine = [each for each in foretold if each.unfed and each.root.context == got.context]
+    mine = [each for each in predicted if each.unfed and each.root.context == got.context]
     if not expected:
         return
     if not mine:
-        what = "a hang that the joint graph does not foretell"
+        what = "a hang that the joint graph does not predict"
         yield Violation("progress", what, f"{where}: unfed sends {expected}", "none")
         return
     seen = mine[0]
@@ -111,8 +111,8 @@ def _hang(
         )
 
 
-def _pass(run: Run, foretold: Foretold) -> Iterator[Violation]:
-    root, unfed = foretold.root, foretold.unfed
+def _pass(run: Run, predicted: Predicted) -> Iterator[Violation]:
+    root, unfed = predicted.root, predicted.unfed
     if unfed and root.ok:
         yield run.violation(
             "progress",

@@ -399,7 +399,7 @@ def at_once(program: Program) -> int:
     return max(sum(len(t.steps) if t.overlap else 1 for t in program.trainers) - 1, 0)
 
 
-def aside(kind: str) -> Feature:
+def story(kind: str) -> Feature:
     return lambda program: sum(
-        aside.kind == kind for _, _, step in program.steps for aside in step.asides
+        story.kind == kind for _, _, step in program.steps for story in step.stories
     )

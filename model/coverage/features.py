@@ -13,7 +13,6 @@ from squall.model.coverage.feature_rules import (
     Feature,
     any_op,
     any_use,
-    aside,
     at_once,
     broadcasts,
     call,
@@ -43,11 +42,12 @@ from squall.model.coverage.feature_rules import (
     shared_leaves,
     shared_subexpression,
     sparse_and_dense,
+    story,
     unfed,
     where,
 )
 from squall.model.program.program import Program
-from squall.model.program.stories import KINDS as ASIDES
+from squall.model.program.stories import KINDS as STORIES
 
 
 def features(program: Program) -> dict[str, int]:
@@ -157,5 +157,5 @@ FEATURES: dict[str, Feature] = {
     "optimizer step": lambda p: sum(step.optimize for _, _, step in p.steps),
     # beside the computation
     "all workers exchange objects": lambda p: p.gathers,
-    **{f"aside: {kind}": aside(kind) for kind in ASIDES},
+    **{f"story: {kind}": story(kind) for kind in STORIES},
 }

@@ -1,4 +1,4 @@
-"""Passes that cannot end, foretold from the joint graph of the workers.
+"""Passes that cannot end, predicted from the joint graph of the workers.
 
 In FAST mode a pass waits for gradients of every send function of its context on every worker
 that takes part. One whose recv function the roots do not lead to gets none.
@@ -31,7 +31,7 @@ class Unfed(NamedTuple):
         )
 
 
-class Foretold(NamedTuple):
+class Predicted(NamedTuple):
     """One pass: its root's part, and what it waits for without end."""
 
     root: Part
@@ -40,10 +40,10 @@ class Foretold(NamedTuple):
     unfed: list[Unfed]
 
 
-def foretell(run: Run, *, ended: bool = True) -> list[Foretold]:
+def predict(run: Run, *, ended: bool = True) -> list[Predicted]:
     """What each pass of the run comes to. ``ended`` False leaves out those that have succeeded."""
     return [
-        Foretold(root, list(parts), _unfed(root, parts))
+        Predicted(root, list(parts), _unfed(root, parts))
         for root, parts in joint_passes(run)
         if root.computed >= 0 and (ended or not root.ok)
     ]
@@ -86,9 +86,9 @@ def explain(run: Run) -> list[str]:
     """Why the run hangs, a line for each send function that is waited for: the worker, what was
     sent, and that nothing uses it. Empty if every pass ends."""
     lines = []
-    for foretold in foretell(run, ended=False):
-        if foretold.root.ended < 0 or foretold.unfed:
-            lines += [_line(run, foretold.root.context, unfed) for unfed in foretold.unfed]
+    for predicted in predict(run, ended=False):
+        if predicted.root.ended < 0 or predicted.unfed:
+            lines += [_line(run, predicted.root.context, unfed) for unfed in predicted.unfed]
     return lines
 
 

@@ -14,8 +14,8 @@ from squall.model.generate.profiles import BITS, Limits, Profile, draw_profile
 from squall.model.generate.roots import StepDrawing
 from squall.model.generate.sizes import Size, size
 from squall.model.program.program import Dtype, Leaf, LeafHook, Optimizer, Program, Step, Trainer
-from squall.model.program.stories import DRAWN as ASIDES
-from squall.model.program.stories import Aside
+from squall.model.program.stories import DRAWN as STORIES
+from squall.model.program.stories import Story
 
 _SHAPES: tuple[tuple[int, ...], ...] = ((2,), (3,), (2, 3), (3, 2), ())
 _ODD_SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (0,), (2, 1), (0, 2), (1, 3))
@@ -30,7 +30,7 @@ _LEAF_HOOKS: tuple[LeafHook, ...] = (
 _LARGEST_LEAF = {"exact": 3.0, "float": 2.0}
 _LR = {"exact": 1.0, "float": 0.25}
 #: scenes beside one step
-_MOST_ASIDES = 1
+_MOST_STORIES = 1
 _MOST_GATHERS = 3
 #: gradients that an optimizer may take a step with
 _MOST_STEPPED = 2.0**10
@@ -182,22 +182,22 @@ class _ProgramDrawing:
             for leaf in own:
                 sizes[leaf] = sizes[leaf]._replace(most=sizes[leaf].most + moved)
         faulty = any(op.fault for op in drawing.ops)
-        asides: list[Aside] = []
-        if profile.asides:
-            for _ in range(choices.integer("asides", 0, _MOST_ASIDES)):
-                asides.append(choices.group("aside", partial(self._draw_aside, home)))
+        stories: list[Story] = []
+        if profile.stories:
+            for _ in range(choices.integer("stories", 0, _MOST_STORIES)):
+                stories.append(choices.group("story", partial(self._draw_story, home)))
         return Step(
             ops=tuple(drawing.ops),
             backwards=tuple(drawing.backwards),
             optimize=optimize,
             retry=faulty and choices.chance("retry", 0.5),
-            asides=tuple(asides),
+            stories=tuple(stories),
         )
 
-    def _draw_aside(self, home: int) -> Aside:
+    def _draw_story(self, home: int) -> Story:
         choices, workers = self.choices, self.profile.workers
-        return Aside(
-            kind=choices.choice("aside", ASIDES),
+        return Story(
+            kind=choices.choice("story", STORIES),
             worker=(home + choices.integer("worker", 0, workers - 1)) % workers,
             before=choices.integer("before", 0, self.profile.ops),
         )

@@ -93,7 +93,7 @@ class Limits(NamedTuple):
     """How large generated programs may get, and whether they may be meant to fail.
 
     ``mixed``: most are much smaller. ``unused``: something may be left unused that a worker then
-    waits for. ``faults``: errors may be planted. ``asides``: there may be scenes beside the
+    waits for. ``faults``: errors may be planted. ``stories``: there may be scenes beside the
     computation (model/program/stories.py).
     """
 
@@ -105,7 +105,7 @@ class Limits(NamedTuple):
     mixed: bool = True
     unused: bool = True
     faults: bool = True
-    asides: bool = True
+    stories: bool = True
 
 
 class Profile(NamedTuple):
@@ -140,7 +140,7 @@ class Profile(NamedTuple):
     keep: bool
     embedding: bool
     odd_shapes: bool
-    asides: bool
+    stories: bool
     gathers: bool
 
 
@@ -186,7 +186,7 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
         keep=references and "keep" in has,
         embedding="embedding" in has,
         odd_shapes="odd shapes" in has,
-        asides=choices.chance("asides", 0.2) and limits.asides,
+        stories=choices.chance("stories", 0.2) and limits.stories,
         gathers="gathers" in has,
     )
 

@@ -52,8 +52,8 @@ class Outcome:
     retained: float = 0.0
     #: by trainer: the error that it ended with outside its steps
     broken: dict[int, str] = field(default_factory=dict)
-    #: what came of asides, by (trainer, step, aside); of a run on workers
-    asides: dict[tuple[int, int, int], str] = field(default_factory=dict)
+    #: what came of stories, by (trainer, step, story); of a run on workers
+    stories: dict[tuple[int, int, int], str] = field(default_factory=dict)
     #: what each worker had of each round of exchange, by (worker, round); of a run on workers
     gathers: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
 

@@ -86,10 +86,10 @@ def _check_leaf(program: Program, leaf: Leaf, place: str) -> None:
 def _check_step(program: Program, trainer: Trainer, step: Step, place: str) -> None:
     for index, op in enumerate(step.ops):
         _check_op(program, trainer, step, index, op, f"{place}.ops[{index}]")
-    for at, aside in enumerate(step.asides):
-        _check_worker(program, aside.worker, f"{place}.asides[{at}].worker")
-        if aside.before < 0:
-            raise ProgramError(f"{place}.asides[{at}].before: {aside.before} is negative")
+    for at, story in enumerate(step.stories):
+        _check_worker(program, story.worker, f"{place}.stories[{at}].worker")
+        if story.before < 0:
+            raise ProgramError(f"{place}.stories[{at}].before: {story.before} is negative")
     for at, backward in enumerate(step.backwards):
         _check_backward(program, step, backward, f"{place}.backwards[{at}]")
     if step.optimize and trainer.optimizer is None:

@@ -10,6 +10,7 @@ Whatever is wrong with a file is told in one message that names the place:
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from squall.model.program.program import VERSION, Program
 from squall.model.program.strict_json import check_version, parse, read_text, validate
 
 __all__ = ["ProgramError", "dump_program", "load_program", "program_from_json", "program_to_json"]
+
+#: versions of the format that can be read; the last one is written
+VERSIONS = (1, VERSION)
 
 _ADAPTER: TypeAdapter[Program] = TypeAdapter(Program)
 
@@ -39,8 +43,8 @@ def program_from_json(data: Any, *, place: str = "program") -> Program:
 
     Raises ProgramError.
     """
-    check_version(data, (VERSION,), place, ProgramError)
-    program = validate(_ADAPTER, data, place=place, noun="program", problem=ProgramError)
+    check_version(data, VERSIONS, place, ProgramError)
+    program = validate(_ADAPTER, _upgraded(data), place=place, noun="program", problem=ProgramError)
     check_program(program, place=place)
     return program
 
@@ -54,3 +58,31 @@ def program_to_json(program: Program) -> dict[str, Any]:
     """The program as plain JSON values; the version is always there."""
     data: dict[str, Any] = _ADAPTER.dump_python(program, mode="json", exclude_defaults=True)
     return {"version": program.version, **data}
+
+
+def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
+    """What a file of an earlier version says, in the words of this one."""
+    if data.get("version") != 1:
+        return data
+
+    def step(old: Any) -> Any:
+        return renamed(old, {"asides": "stories"})
+
+    def trainer(old: Any) -> Any:
+        return _with_each(old, "steps", step)
+
+    return {**_with_each(data, "trainers", trainer), "version": VERSION}
+
+
+def renamed(data: Any, names: dict[str, str]) -> Any:
+    """An object with some of its fields called otherwise; anything else as it is."""
+    if not isinstance(data, dict):
+        return data
+    return {names.get(name, name): value for name, value in data.items()}
+
+
+def _with_each(data: Any, name: str, change: Callable[[Any], Any]) -> Any:
+    """``data`` with each element of its list ``name`` changed, if it has such a list."""
+    if not isinstance(data, dict) or not isinstance(data.get(name), list):
+        return data
+    return {**data, name: [change(each) for each in data[name]]}

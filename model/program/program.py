@@ -23,9 +23,9 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from squall.model.program.stories import Aside
+from squall.model.program.stories import Story
 
-VERSION = 1
+VERSION = 2
 
 Mode = Literal["exact", "float"]
 Dtype = Literal["float64", "float32", "bfloat16", "complex64"]
@@ -146,7 +146,7 @@ class Backward:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One autograd context. ``retry``: if it fails, do it again in a fresh one without faults.
-    ``asides`` go on beside its first attempt."""
+    ``stories`` go on beside its first attempt."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -154,7 +154,7 @@ class Step:
     backwards: tuple[Backward, ...] = ()
     optimize: bool = False
     retry: bool = False
-    asides: tuple[Aside, ...] = ()
+    stories: tuple[Story, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,11 +225,11 @@ def exchanged(worker: int, round: int) -> int:
 
 
 def computation_of(program: Program) -> Program:
-    """The program without what goes on beside its computation: asides, and exchanges."""
-    if not program.gathers and not any(step.asides for _, _, step in program.steps):
+    """The program without what goes on beside its computation: stories, and exchanges."""
+    if not program.gathers and not any(step.stories for _, _, step in program.steps):
         return program
     trainers = tuple(
-        replace(trainer, steps=tuple(replace(step, asides=()) for step in trainer.steps))
+        replace(trainer, steps=tuple(replace(step, stories=()) for step in trainer.steps))
         for trainer in program.trainers
     )
     return replace(program, trainers=trainers, gathers=0)

@@ -1,6 +1,6 @@
-"""Asides: small scenes beside the computation of a step, each with a result that is known.
+"""Stories: small scenes beside the computation of a step, each with a result that is known.
 
-An aside runs in a task of its own while its step goes on. It makes calls to one worker, perhaps
+A story runs in a task of its own while its step goes on. It makes calls to one worker, perhaps
 in an autograd context of its own, and tells in a line what came of them (sim/programs/stories/calls.py,
 sim/programs/stories/passes.py). What programs themselves cannot show is shown here: timeouts, errors of
 every kind, callbacks, passes that must not begin or must not go on.
@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, get_args
 import torch
 from pydantic import ConfigDict
 
-AsideKind = Literal[
+StoryKind = Literal[
     "timeout",
     "late reference",
     "late creation",
@@ -61,11 +61,11 @@ AsideKind = Literal[
     "after the end",
     "callback at the end",
 ]
-KINDS: tuple[AsideKind, ...] = get_args(AsideKind)
+KINDS: tuple[StoryKind, ...] = get_args(StoryKind)
 #: those that tell many small things at once, about this engine alone: only rounds have them
-WIDE: tuple[AsideKind, ...] = KINDS[KINDS.index("futures") :]
+WIDE: tuple[StoryKind, ...] = KINDS[KINDS.index("futures") :]
 #: those that any program may have
-DRAWN: tuple[AsideKind, ...] = KINDS[: -len(WIDE)]
+DRAWN: tuple[StoryKind, ...] = KINDS[: -len(WIDE)]
 #: what a wide one tells when all is well
 AS_IT_SHOULD_BE = "as it should be"
 
@@ -80,7 +80,7 @@ TIMED_OUT = (
     "marked with an error"
 )
 CREATION_TIMED_OUT = "RuntimeError: RRef creation via rpc.remote() timed out"
-_PLANTED = "planted in an aside"
+_PLANTED = "planted in a story"
 
 
 def _said_by_torch() -> str:
@@ -93,52 +93,52 @@ def _said_by_torch() -> str:
 
 
 _OPERATOR = _said_by_torch()
-#: the errors of handlers that asides bring about say one of these
+#: the errors of handlers that stories bring about say one of these
 ERRORS = (_PLANTED, _OPERATOR, "got a vector of size 2")
 
 
-class AsideError(RuntimeError):
-    """An error that an aside asked for."""
+class StoryError(RuntimeError):
+    """An error that a story asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aside:
+class Story:
     """``kind`` of scene, between the trainer's worker and ``worker``. It begins before operation
     ``before`` of its step, or at its end if the step has not so many."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
-    kind: AsideKind
+    kind: StoryKind
     worker: int
     before: int = 0
 
 
-def expected(aside: Aside, home: int) -> str:
-    """The line that an aside of a trainer on worker ``home`` must come to."""
-    to = aside.worker
-    if aside.kind == "slow creation" and to == home:
+def expected(story: Story, home: int) -> str:
+    """The line that a story of a trainer on worker ``home`` must come to."""
+    to = story.worker
+    if story.kind == "slow creation" and to == home:
         return "no error but 1; 1"  # what is here is waited for, however long it takes
-    if aside.kind in ("failed pass again", "stop at an error"):
+    if story.kind in ("failed pass again", "stop at an error"):
         way = f"Error on Node {home}: " + (f"Error on Node {to}: " if to != home else "")
-        after = "none; [2.0, 4.0]" if aside.kind == "failed pass again" else "[]"
+        after = "none; [2.0, 4.0]" if story.kind == "failed pass again" else "[]"
         return f"RuntimeError: {way}{_PLANTED}; {after}"
-    return _EXPECTED[aside.kind].replace("<to>", str(to))
+    return _EXPECTED[story.kind].replace("<to>", str(to))
 
 
-_HANDLER = f"Error on Node <to>: AsideError: {_PLANTED}"
-_EXPECTED: dict[AsideKind, str] = {
+_HANDLER = f"Error on Node <to>: StoryError: {_PLANTED}"
+_EXPECTED: dict[StoryKind, str] = {
     "timeout": f"RuntimeError: {TIMED_OUT}; after {SHORT_S:g} s; 2",
     "late reference": f"RuntimeError: {TIMED_OUT}",
     "late creation": "[True, True]; True",
     "slow creation": f"RuntimeError: {TIMED_OUT}; 1",
     "failed creation": f"RuntimeError: {_HANDLER}; RpcError: {_HANDLER}; RuntimeError: {_HANDLER}",
     "callbacks": "3; 4; [3, 5]; [3, 3, 3]; RuntimeError: Got the following error when running the callback: "
-    f"AsideError: {_PLANTED}",
+    f"StoryError: {_PLANTED}",
     "operator error": f"RuntimeError: {_OPERATOR}; RuntimeError: {_OPERATOR}",
-    "late error": f"RuntimeError: AsideError: {_PLANTED}; RuntimeError: AsideError: {_PLANTED}",
+    "late error": f"RuntimeError: StoryError: {_PLANTED}; RuntimeError: StoryError: {_PLANTED}",
     "exceptions": "ValueError ValueError TypeError TypeError RuntimeError KeyError",
     "unreadable argument": f"RuntimeError: {_HANDLER}; True",
-    "unwritable": f"AsideError: {_PLANTED}; RuntimeError: AsideError: {_PLANTED}",
+    "unwritable": f"StoryError: {_PLANTED}; RuntimeError: StoryError: {_PLANTED}",
     "confirmation": "True",
     "left behind": "sent",
     "reply without grad": "[False, True]",

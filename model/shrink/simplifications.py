@@ -69,7 +69,7 @@ def size(program: Program) -> int:
     for _, _, step in program.steps:
         count += 1 + len(step.ops) + sum(len(op.inputs) + len(op.via) for op in step.ops)
         count += sum(1 + len(backward.roots) for backward in step.backwards)
-        count += len(step.asides)
+        count += len(step.stories)
     return count
 
 

@@ -14,10 +14,10 @@ from squall.sim.scenarios.replay import campaign_scenario
 from squall.sim.search.judge import scenario_of
 
 TEST = """
-    from squall.sim.search.judge import play, quiet, scenario_of
+    from squall.sim.search.judge import play, campaign_settings, scenario_of
 
     def test_that_fails():
-        with quiet():
+        with campaign_settings():
             play(scenario_of(3))
         assert False, "on purpose"
 
@@ -25,7 +25,7 @@ TEST = """
         assert False, "on purpose"
 
     def test_that_holds():
-        with quiet():
+        with campaign_settings():
             play(scenario_of(3))
 """
 

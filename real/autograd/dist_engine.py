@@ -313,7 +313,7 @@ class DistEngine:
 
     def _begin(self, context: DistAutogradContext, graph_task: GraphTask, pass_id: PassId) -> None:
         """Note that a pass runs. The engine's lock is held."""
-        # RPCs of an earlier pass that failed may linger. Once the lock is free, the gradients of
+        # RPCs of an earlier pass that failed may still run. Once the lock is free, the gradients of
         # another message may send RPCs of this pass, which has to wait for them.
         context.clear_outstanding_rpcs()
         context.set_graph_task(graph_task)

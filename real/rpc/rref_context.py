@@ -231,7 +231,7 @@ class RRefContext(OwnerTables, UserTables):
                 self.worker.leaked_rrefs += len(self.owners)
             owners, self.owners = self.owners, {}
             waiting, self.pending_owners = list(self.pending_owners.values()), {}
-            self._doomed.clear()
+            self._pending_deletes.clear()
         for owner in owners.values():
             owner.set_error(RpcError(OVER))
         for future in waiting:

@@ -43,7 +43,7 @@ class UserTables(RRefTables):
         #: by the child's fork, the parent
         self.pending_children: dict[ForkId, UserRRef] = {}
         #: users that are gone and whose owners have not been told yet
-        self._doomed: deque[tuple[WorkerId, RRefId, ForkId, bool]] = deque()
+        self._pending_deletes: deque[tuple[WorkerId, RRefId, ForkId, bool]] = deque()
         self._deleter_due = False
 
     # -- pending and confirmed ------------------------------------------------------------
@@ -178,23 +178,23 @@ class UserTables(RRefTables):
         """Have a task tell the owner soon. Safe anywhere, also in a destructor."""
         if self.destroyed:
             return
-        self._doomed.append((owner, rref_id, fork_id, abandoned))
+        self._pending_deletes.append((owner, rref_id, fork_id, abandoned))
         if not self._deleter_due:
             self._deleter_due = True
             self.worker.runtime.call_later(0.0, self._wake_deleter)
 
     def _wake_deleter(self) -> None:
         self._deleter_due = False
-        if self._doomed and not self.destroyed:
+        if self._pending_deletes and not self.destroyed:
             self.worker.runtime.spawn(self._del_doomed, name="rref delete", worker=self.worker)
 
     def _del_doomed(self) -> None:
-        while self._doomed:
+        while self._pending_deletes:
             try:
-                doomed = self._doomed.popleft()
+                pending = self._pending_deletes.popleft()
             except IndexError:  # another thread was faster
                 return
-            self.del_user(*doomed)
+            self.del_user(*pending)
 
     def del_user(
         self, owner: WorkerId, rref_id: RRefId, fork_id: ForkId, abandoned: bool = False

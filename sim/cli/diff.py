@@ -108,7 +108,7 @@ def _wanted(scenarios: list[str], seeds: str | None) -> Iterator[Scenario]:
 
 def _compare_all(wanted: list[Scenario], console: Console) -> tuple[list[Comparison], bool]:
     from squall.sim.diff.compare import compare_engines
-    from squall.sim.search.judge import quiet
+    from squall.sim.search.judge import campaign_settings
     from squall.sim.stock.play import close_zygote, shared_zygote
 
     found: list[Comparison] = []
@@ -122,7 +122,7 @@ def _compare_all(wanted: list[Scenario], console: Console) -> tuple[list[Compari
         disable=not console.is_terminal,
     )
     try:
-        with progress, quiet():
+        with progress, campaign_settings():
             task = progress.add_task("diff", total=len(wanted))
             for scenario in wanted:
                 found.append(compare_engines(scenario, shared_zygote()))

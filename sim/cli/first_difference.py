@@ -13,7 +13,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from squall.model.events.run import Record
     from squall.sim.scenarios.file import SavedScenario
-    from squall.sim.scenarios.replay import Parting, Played
+    from squall.sim.scenarios.replay import FirstDifference, Played
 
 FAILED = 1
 #: events shown before the place where two runs part, and behind it on either side
@@ -22,17 +22,17 @@ _AROUND = 3
 
 def diff_runs(one: SavedScenario, other: SavedScenario, console: Console, *, json: bool) -> int:
     """Run both scenarios and tell where they part; the exit code."""
-    from squall.sim.scenarios.replay import parting
+    from squall.sim.scenarios.replay import first_difference
     from squall.sim.scenarios.replay import replay as play_again
 
     mine, yours = play_again(one), play_again(other)
-    found = parting(mine.records, yours.records)
+    found = first_difference(mine.records, yours.records)
     if json:
         told = {
             "digest": mine.digest,
             "other_digest": yours.digest,
             "equal": found is None,
-            "parting": None if found is None else _parting_json(found, mine, yours),
+            "first_difference": None if found is None else _difference_json(found, mine, yours),
             "outcome": mine.outcome,
             "other_outcome": yours.outcome,
         }
@@ -44,7 +44,7 @@ def diff_runs(one: SavedScenario, other: SavedScenario, console: Console, *, jso
     return 0 if found is None else FAILED
 
 
-def _parting_json(found: Parting, mine: Played, yours: Played) -> dict[str, Any]:
+def _difference_json(found: FirstDifference, mine: Played, yours: Played) -> dict[str, Any]:
     from squall.sim.pictures.narrate import sentence
 
     number = found.number
@@ -55,7 +55,7 @@ def _parting_json(found: Parting, mine: Played, yours: Played) -> dict[str, Any]
 
 
 def _print_parting(
-    found: Parting, mine: Sequence[Record], yours: Sequence[Record], console: Console
+    found: FirstDifference, mine: Sequence[Record], yours: Sequence[Record], console: Console
 ) -> None:
     from squall.sim.pictures.narrate import narrate
 

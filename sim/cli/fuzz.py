@@ -409,7 +409,7 @@ def print_campaign(
     table.add_row("outcome", Text(verdict, style=style))
     if campaign.interrupted:
         table.add_row("", Text("interrupted", style="yellow"))
-    table.add_row("hangs", f"{campaign.hangs:,}, each foretold")
+    table.add_row("hangs", f"{campaign.hangs:,}, each predicted")
     speed = f"{campaign.scenarios_per_second:,.1f} scenarios a second, "
     table.add_row("speed", f"{speed}{campaign.events:,} events, {campaign.seconds:.1f} s")
     border = "green" if campaign.ok else "red"

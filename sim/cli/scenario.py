@@ -47,7 +47,9 @@ def read_scenario(
             saved = replace(saved, faults=plan, profile=None, expected=expected)
             if saved.program is not None and plan:
                 program = computation_of(saved.program)
-                saved = replace(saved, program=program, linger=False, brief=False)
+                saved = replace(
+                    saved, program=program, shut_down_early=False, skip_handshakes=False
+                )
     if mutant is not None:
         saved = _with_mutant(saved, mutant)
     if device is not None:

@@ -1,6 +1,6 @@
 """The same scenario on both engines and in one process, and where they part.
 
-What differs is told by step, then by aside, then by counts of messages and of what is left. A
+What differs is told by step, then by story, then by counts of messages and of what is left. A
 difference that sim/diff/rules.py knows carries the name of its rule.
 """
 
@@ -38,8 +38,8 @@ LEFT = (
 class Difference:
     """Something that is not the same on both engines, or not what one process computes.
 
-    ``kind``: outcome, gradient, aside, kept, messages, left, hang or death. ``where``: the step,
-    aside or message type. ``rule``: the known difference that it is, or none.
+    ``kind``: outcome, gradient, story, kept, messages, left, hang or death. ``where``: the step,
+    story or message type. ``rule``: the known difference that it is, or none.
     """
 
     kind: str
@@ -102,7 +102,7 @@ def compare_engines(scenario: Scenario, zygote: Zygote) -> Comparison:
     options: dict[str, Any] = {
         "seed": scenario.seed,
         "latency": scenario.latency,
-        "linger": scenario.linger,
+        "shut_down_early": scenario.shut_down_early,
         "max_steps": MAX_STEPS,
         "bandwidth_bytes_per_s": scenario.bandwidth_bytes_per_s,
         "rpc_timeout_s": scenario.rpc_timeout_s,
@@ -122,7 +122,7 @@ def compare_engines(scenario: Scenario, zygote: Zygote) -> Comparison:
 def _run_port(scenario: Scenario, options: dict[str, Any]) -> ProgramRun:
     if not scenario.plan:
         return run_program(scenario.program, raises=False, **options)
-    options = {name: value for name, value in options.items() if name != "linger"}
+    options = {name: value for name, value in options.items() if name != "shut_down_early"}
     return run_with_faults(scenario.program, scenario.plan, raises=False, **options)
 
 
@@ -140,12 +140,12 @@ def _differences(
         ours = port.outcome.steps.get(key, StepOutcome())
         theirs = native.outcome.steps.get(key, StepOutcome())
         yield from _step(program, key, expected.steps[key], ours, theirs)
-    for place, line in port.outcome.asides.items():
+    for place, line in port.outcome.stories.items():
         trainer, number, index = place
-        kind = program.trainers[trainer].steps[number].asides[index].kind
-        other = native.outcome.asides.get(place)
+        kind = program.trainers[trainer].steps[number].stories[index].kind
+        other = native.outcome.stories.get(place)
         if first_line(line) != first_line(other):
-            yield Difference("aside", kind, line, other or "it did not end", step=place[:2])
+            yield Difference("story", kind, line, other or "it did not end", step=place[:2])
     for place, values in port.outcome.kept.items():
         others = native.outcome.kept.get(place)
         if others is None:

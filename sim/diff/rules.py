@@ -100,7 +100,7 @@ def _call_under_no_grad(program: Program, step: Step | None, difference: Differe
 
 
 def _gradient_stolen(program: Program, step: Step | None, difference: Difference) -> bool:
-    return (difference.kind == "aside" and difference.where == "views of one gradient") or (
+    return (difference.kind == "story" and difference.where == "views of one gradient") or (
         difference.kind == "gradient"
         and step is not None
         and sum(backward.times for backward in step.backwards) > 1
@@ -121,7 +121,7 @@ def _storage_of_two_types(program: Program, step: Step | None, difference: Diffe
 
 def _sparse_then_dense(program: Program, step: Step | None, difference: Difference) -> bool:
     sparse = any(leaf.kind == "embedding" for leaf in program.leaves)
-    return (difference.kind == "aside" and difference.where == "sparse, then dense") or (
+    return (difference.kind == "story" and difference.where == "sparse, then dense") or (
         difference.kind == "gradient" and sparse
     )
 
@@ -129,27 +129,27 @@ def _sparse_then_dense(program: Program, step: Step | None, difference: Differen
 def _text_with_stack(program: Program, step: Step | None, difference: Difference) -> bool:
     parts = [part.strip() for part in difference.port.split(";")]
     return (
-        difference.kind in ("aside", "outcome")
+        difference.kind in ("story", "outcome")
         and ("\nAt:" in difference.torch or "Exception raised from" in difference.torch)
         and all(first_line(part) in difference.torch for part in parts)
     )
 
 
-def _aside(*kinds: str, torch: str = "") -> Callable[[Program, Step | None, Difference], bool]:
+def _story(*kinds: str, torch: str = "") -> Callable[[Program, Step | None, Difference], bool]:
     return lambda program, step, difference: (
-        difference.kind == "aside" and difference.where in kinds and torch in difference.torch
+        difference.kind == "story" and difference.where in kinds and torch in difference.torch
     )
 
 
-def _asides(program: Program) -> set[str]:
-    return {aside.kind for _, _, step in program.steps for aside in step.asides}
+def _stories(program: Program) -> set[str]:
+    return {story.kind for _, _, step in program.steps for story in step.stories}
 
 
 def _failed_creation(program: Program, step: Step | None, difference: Difference) -> bool:
-    """Whatever waits for its callbacks waits for ever: the aside itself, its step, others."""
+    """Whatever waits for its callbacks waits for ever: the story itself, its step, others."""
     return (
         difference.torch == "it does not end" or "it did not end" in difference.torch
-    ) and "failed creation" in _asides(program)
+    ) and "failed creation" in _stories(program)
 
 
 def _type_requests(program: Program, step: Step | None, difference: Difference) -> bool:
@@ -166,11 +166,11 @@ def _type_requests(program: Program, step: Step | None, difference: Difference) 
 
 
 def _script_optimizer(program: Program, step: Step | None, difference: Difference) -> bool:
-    used = "optimizer by grad" in _asides(program) or any(
+    used = "optimizer by grad" in _stories(program) or any(
         trainer.optimizer is not None for trainer in program.trainers
     )
     return used and (
-        _aside("optimizer by grad")(program, step, difference)
+        _story("optimizer by grad")(program, step, difference)
         or (difference.kind == "messages" and _is_call(difference.where))
     )
 
@@ -192,12 +192,12 @@ def _is_call(type: str) -> bool:
 
 
 def _reference_lost(program: Program, step: Step | None, difference: Difference) -> bool:
-    unread = {"unreadable argument", "unwritable", "failed creation"} & _asides(program)
+    unread = {"unreadable argument", "unwritable", "failed creation"} & _stories(program)
     return bool(unread) and _reference_stays(difference)
 
 
 def _late_reference(program: Program, step: Step | None, difference: Difference) -> bool:
-    late = {"late reference", "late creation"} & _asides(program)
+    late = {"late reference", "late creation"} & _stories(program)
     return bool(late) and _reference_stays(difference)
 
 
@@ -214,12 +214,12 @@ def _fails(program: Program) -> bool:
 
 def _step_fails(step: Step) -> bool:
     return _has(step, lambda op: op.fault is not None) or any(
-        aside.kind in _FAILING for aside in step.asides
+        story.kind in _FAILING for story in step.stories
     )
 
 
 _NO_DATA = "Couldn't find autograd context data for current autograd context id"
-#: asides in which something is to fail
+#: stories in which something is to fail
 _FAILING = {
     "failed creation",
     "unreadable argument",
@@ -304,11 +304,11 @@ RULES: tuple[Rule, ...] = (
     Rule("home-before-creation", _home_before_creation),
     Rule("error-text-with-stack", _text_with_stack),
     Rule("failed-creation-hangs", _failed_creation),
-    Rule("late-error-is-a-value", _aside("late error", torch="no error but")),
-    Rule("confirmed-after-its-future", _aside("confirmation")),
-    Rule("second-pass", _aside("second pass", "overtaken pass", torch="False")),
+    Rule("late-error-is-a-value", _story("late error", torch="no error but")),
+    Rule("confirmed-after-its-future", _story("confirmation")),
+    Rule("second-pass", _story("second pass", "overtaken pass", torch="False")),
     Rule("late-gradients-start-a-pass", _over_already),
-    Rule("released-while-it-was-called", _aside("released meanwhile", torch=_NO_DATA)),
+    Rule("released-while-it-was-called", _story("released meanwhile", torch=_NO_DATA)),
     Rule("script-or-python", _script_or_python),
     Rule("script-optimizer", _script_optimizer),
     Rule("no-grad-not-recorded", _no_grad_not_recorded),

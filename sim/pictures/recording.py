@@ -165,7 +165,7 @@ def _of_run(run: Run, more: dict[str, Any]) -> Recording:
     elif run.crash:
         outcome = f"crash: {run.crash}"
     elif run.waits:
-        outcome = "hangs, as foretold" if run.hangs else "deadlock"
+        outcome = "hangs, as predicted" if run.hangs else "deadlock"
     fields = {
         "outcome": outcome,
         "violations": violations,

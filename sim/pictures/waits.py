@@ -8,7 +8,7 @@ import networkx as nx
 import plotly.graph_objects as go
 
 from squall.model.events.graph import find_cycle
-from squall.model.events.hangs import foretell
+from squall.model.events.hangs import predict
 from squall.model.events.passes import passes_of
 from squall.real import tracing
 from squall.sim.pictures.canvas import context_name, heading, hover, table
@@ -157,9 +157,9 @@ def _passes(run: Recording, graph: nx.MultiDiGraph) -> None:
                         node, ("task", asked.task), what="its gradients",
                         since=run.time_s(asked.started),
                     )  # fmt: skip
-    for foretold in foretell(run.run, ended=False):
-        for unfed in foretold.unfed:
-            node = ("pass", unfed.worker, foretold.root.context)
+    for predicted in predict(run.run, ended=False):
+        for unfed in predicted.unfed:
+            node = ("pass", unfed.worker, predicted.root.context)
             if node not in graph:
                 continue
             dead = ("unfed", unfed.worker, unfed.message)

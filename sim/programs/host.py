@@ -62,8 +62,8 @@ class Host:
         ]
         self.kept: list[Any] = []
         #: whether the worker shuts down as soon as its own trainers are done
-        self.lingers = False
-        #: what will tell how asides (trainer, step, number) ended, when the worker has shut down
+        self.shuts_down_early = False
+        #: what will tell how stories (trainer, step, number) ended, when the worker has shut down
         self.afterwards: dict[tuple[int, int, int], Callable[[], str]] = {}
 
     def op(self, address: Address) -> Op:

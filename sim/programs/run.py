@@ -50,17 +50,17 @@ def run_program(
     *,
     quiet: bool = True,
     raises: bool = True,
-    linger: bool = False,
+    shut_down_early: bool = False,
     **options: Any,
 ) -> ProgramRun:
     """Run ``program`` on a :class:`Cluster` made with ``options``.
 
     A deadlock ends the run and is told in :attr:`ProgramRun.waits`. ``quiet``: leave out what
     callees print of planted errors. Raises what no program can cause by itself, or with
-    ``raises`` False tells it in :attr:`ProgramRun.crash`. ``linger``: each worker shuts down
+    ``raises`` False tells it in :attr:`ProgramRun.crash`. ``shut_down_early``: each worker shuts down
     as soon as its own trainers are done, while references are kept and others are at work.
     """
-    note_program(program, linger, options)
+    note_program(program, shut_down_early, options)
     cluster = Cluster(program.workers, own_settings=False, **options)
     run = ProgramRun(program, cluster)
     hosts: list[Host] = []
@@ -72,7 +72,7 @@ def run_program(
 
     for rank, worker in enumerate(cluster.workers):
         host = Host(program, rank, on_pass)
-        host.lingers = linger
+        host.shuts_down_early = shut_down_early
         hosts.append(host)
         place(worker, host)
     for trainer, step, _ in program.steps:
@@ -82,9 +82,11 @@ def run_program(
         try:
             # Whoever shuts down with references in hand has those in cycles, too.
             cluster.run(
-                lambda rank: _main(hosts[rank], run.outcome), shutdown=linger, collect=False
+                lambda rank: _main(hosts[rank], run.outcome),
+                shutdown=shut_down_early,
+                collect=False,
             )
-            if not linger:
+            if not shut_down_early:
                 for host in hosts:
                     host.kept.clear()
                 cluster.settle()
@@ -114,11 +116,11 @@ def run_program(
 
 
 def _tell_afterwards(cluster: Cluster, hosts: list[Host], outcome: Outcome) -> None:
-    """What asides have to tell of workers that have shut down."""
+    """What stories have to tell of workers that have shut down."""
 
     def tell(host: Host) -> None:
         for where, told in host.afterwards.items():
-            outcome.asides[where] = told()
+            outcome.stories[where] = told()
 
     cluster.call({host.worker: partial(tell, host) for host in hosts if host.afterwards})
 

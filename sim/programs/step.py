@@ -38,23 +38,23 @@ class StepRun:
         self.host = trainer.host
         self.number = number
         self.step = step
-        self._begin_asides: Callable[[int], None] | None = None
+        self._begin_stories: Callable[[int], None] | None = None
 
     def run(self) -> None:
-        if not self.step.asides:
+        if not self.step.stories:
             self._run()
             return
         from squall.sim.programs.stories.play import (
-            AsideRuns,  # these need more of the port than programs do
+            StoryRuns,  # these need more of the port than programs do
         )
 
-        asides = AsideRuns(self.trainer.outcome, self.trainer.number, self.number, self.step)
-        self._begin_asides = asides.begin
+        stories = StoryRuns(self.trainer.outcome, self.trainer.number, self.number, self.step)
+        self._begin_stories = stories.begin
         try:
             self._run()
         finally:
-            self._begin_asides = None
-            asides.end()
+            self._begin_stories = None
+            stories.end()
 
     def _run(self) -> None:
         outcomes, key = self.trainer.outcome.steps, (self.trainer.number, self.number)
@@ -113,8 +113,8 @@ class StepRun:
     def _forward(self) -> None:
         last_uses = self._last_uses()
         for index, op in enumerate(self.step.ops):
-            if self._begin_asides is not None:
-                self._begin_asides(index)
+            if self._begin_stories is not None:
+                self._begin_stories(index)
             inputs = [self._input(index, op, input) for input in op.inputs]
             if op.grad == "off_at_caller":
                 with torch.no_grad():

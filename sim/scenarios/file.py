@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
 
-from squall.model.program.file import program_from_json, program_to_json
+from squall.model.program.file import program_from_json, program_to_json, renamed
 from squall.model.program.program import Program
 from squall.model.program.strict_json import check_version, parse, read_text, shown, validate
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
@@ -31,7 +31,7 @@ from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.world.latency import DEFAULT_LATENCY, parse_latency
 
 #: versions of the format that can be read; the last one is written
-VERSIONS = (1,)
+VERSIONS = (1, 2)
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -89,8 +89,8 @@ class Expected:
 class SavedScenario:
     """What a scenario file holds. Either ``program`` or ``script`` is there.
 
-    ``linger``: workers of a program shut down with references in hand and work under way.
-    ``brief``: their group begins without the round of calls that opens its connections, and ends
+    ``shut_down_early``: workers of a program shut down with references in hand and work under way.
+    ``skip_handshakes``: their group begins without the round of calls that opens its connections, and ends
     without one where all is quiet.
     ``rpc_timeout_s``: how long a call of a program may take by default, in seconds of virtual time.
     ``profile`` names the profile that drew the faults, ``note`` is for people; neither decides
@@ -102,8 +102,8 @@ class SavedScenario:
     script: Script | None = None
     network: NetworkSpec = NetworkSpec()
     faults: Plan = NO_FAULTS
-    linger: bool = False
-    brief: bool = False
+    shut_down_early: bool = False
+    skip_handshakes: bool = False
     rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S
     device: str = "cpu"
     engine: str = "port"
@@ -143,8 +143,8 @@ class _Frame:
     seed: int = 0
     script: Script | None = None
     network: NetworkSpec = NetworkSpec()
-    linger: bool = False
-    brief: bool = False
+    shut_down_early: bool = False
+    skip_handshakes: bool = False
     rpc_timeout_s: float = DEFAULT_RPC_TIMEOUT_S
     device: str = "cpu"
     engine: str = "port"
@@ -174,6 +174,7 @@ def scenario_from_json(data: Any) -> SavedScenario:
     if isinstance(data, dict) and "trainers" in data and "program" not in data:
         return SavedScenario(program=program_from_json(data))
     check_version(data, VERSIONS, "scenario", ScenarioError)
+    data = _upgraded(data)
     rest = {name: value for name, value in data.items() if name not in ("program", "faults")}
     frame = validate(_FRAME, rest, place="scenario", noun="scenario", problem=ScenarioError)
     program = data.get("program")
@@ -191,6 +192,24 @@ def scenario_from_json(data: Any) -> SavedScenario:
         faults=faults,
         **{name: getattr(frame, name) for name in _FIELDS},
     )
+
+
+def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
+    """What a file of an earlier version says, in the words of this one.
+
+    The digest that it expects is of another squall: sizes of messages, and the names of what runs
+    beside a program, have changed since.
+    """
+    if data.get("version") != 1:
+        return data
+    data = renamed(data, {"linger": "shut_down_early", "brief": "skip_handshakes"})
+    expected = data.get("expected")
+    if isinstance(expected, dict):
+        expected = {name: value for name, value in expected.items() if name != "digest"}
+        if isinstance(what := expected.get("what"), str):
+            expected["what"] = what.replace("an aside: ", "a story: ", 1)
+        data["expected"] = expected
+    return {**data, "version": VERSIONS[-1]}
 
 
 def _check_frame(frame: _Frame) -> None:
@@ -220,7 +239,7 @@ def _check_frame(frame: _Frame) -> None:
     script = frame.script
     if script is None:
         return
-    for name in ("linger", "brief"):
+    for name in ("shut_down_early", "skip_handshakes"):
         if getattr(frame, name):
             raise ScenarioError(f"scenario.{name}: is for a program; a script shuts down by itself")
     if script.workers is not None and not 1 <= script.workers <= MAX_WORKERS:

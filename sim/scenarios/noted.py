@@ -27,15 +27,15 @@ _KNOWN = frozenset(
         "faults",
         "rpc_timeout_s",
         "max_steps",
-        "brief",
+        "skip_handshakes",
     }
 )
 
 
-def note_program(program: Program, linger: bool, options: Mapping[str, Any]) -> None:
+def note_program(program: Program, shut_down_early: bool, options: Mapping[str, Any]) -> None:
     """A program is about to run on a cluster with these options."""
     global _last
-    _last = ("program", program, linger, options)
+    _last = ("program", program, shut_down_early, options)
 
 
 def note_script(scenario: ScriptScenario) -> None:
@@ -64,7 +64,9 @@ def last_scenario() -> SavedScenario | None:
     return _of_program(*_last[1:])
 
 
-def _of_program(program: Program, linger: bool, options: Mapping[str, Any]) -> SavedScenario | None:
+def _of_program(
+    program: Program, shut_down_early: bool, options: Mapping[str, Any]
+) -> SavedScenario | None:
     from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
     from squall.sim.faults.plan import NO_FAULTS
     from squall.sim.scenarios.file import NetworkSpec, SavedScenario
@@ -82,7 +84,7 @@ def _of_program(program: Program, linger: bool, options: Mapping[str, Any]) -> S
             latency=latency, bandwidth_bytes_per_s=options.get("bandwidth_bytes_per_s")
         ),
         faults=plan,
-        linger=linger,
-        brief=options.get("brief", False),
+        shut_down_early=shut_down_early,
+        skip_handshakes=options.get("skip_handshakes", False),
         rpc_timeout_s=options.get("rpc_timeout_s", DEFAULT_RPC_TIMEOUT_S),
     )

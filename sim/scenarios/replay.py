@@ -19,7 +19,7 @@ from squall.model.events.run import Record, Run, Violation
 from squall.model.events.waiting import explain, explain_timeout, timeouts, wait_graph
 from squall.sim.faults.plan import NO_FAULTS, Plan, Schedule
 from squall.sim.scenarios.file import Expected, NetworkSpec, SavedScenario, ScenarioError, Script
-from squall.sim.search.judge import Given, Scenario, play, quiet, scenario_of
+from squall.sim.search.judge import Given, Scenario, campaign_settings, play, scenario_of
 from squall.sim.search.mutants.campaign import load_mutants
 from squall.sim.world.real_time import TooLongError, time_limit
 from squall.sim.world.trace import digest_of
@@ -117,8 +117,8 @@ def saved_scenario(
             latency=scenario.latency, bandwidth_bytes_per_s=scenario.bandwidth_bytes_per_s
         ),
         faults=plan,
-        linger=scenario.linger,
-        brief=scenario.brief,
+        shut_down_early=scenario.shut_down_early,
+        skip_handshakes=scenario.skip_handshakes,
         rpc_timeout_s=scenario.rpc_timeout_s,
         device=device,
         engine=engine,
@@ -139,8 +139,8 @@ def campaign_scenario(saved: SavedScenario) -> Scenario:
         saved.program,
         latency=saved.network.latency,
         order="random" if order == "random" else "fifo",
-        linger=saved.linger,
-        brief=saved.brief,
+        shut_down_early=saved.shut_down_early,
+        skip_handshakes=saved.skip_handshakes,
         plan=plan,
         profile=saved.profile or "",
         rpc_timeout_s=saved.rpc_timeout_s,
@@ -210,7 +210,7 @@ def replay(
     )
     watcher = until if until is not None else watcher
     watched = contextlib.nullcontext() if watcher is None else watching(watcher)
-    with planted(saved.expected.mutant), quiet(saved.device), watched:
+    with planted(saved.expected.mutant), campaign_settings(saved.device), watched:
         try:
             with limit:
                 return _play_script(saved) if saved.script is not None else _play(saved)
@@ -390,7 +390,7 @@ def second_run(scenario: ScriptScenario, first: Recorder) -> Divergence | None:
     return None
 
 
-class Parting(NamedTuple):
+class FirstDifference(NamedTuple):
     """Where two runs part: the number of the first event that differs; None where one has ended."""
 
     number: int
@@ -398,9 +398,9 @@ class Parting(NamedTuple):
     other: Record | None
 
 
-def parting(one: Sequence[Record], other: Sequence[Record]) -> Parting | None:
+def first_difference(one: Sequence[Record], other: Sequence[Record]) -> FirstDifference | None:
     """The first event that two runs do not share; None if they are the same to the end."""
     for number, (mine, yours) in enumerate(zip_longest(one, other)):
         if mine != yours:
-            return Parting(number, mine, yours)
+            return FirstDifference(number, mine, yours)
     return None

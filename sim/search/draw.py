@@ -36,7 +36,7 @@ _LATENCIES = (
 _TIMEOUTS_S = (0.5, 2.0, 2.0, 10.0, 60.0)
 _LONG_TIMEOUTS_S = (2.0, 10.0, 10.0, 60.0)
 #: programs are small, so that there are many: what faults break, they break in a few calls
-_LIMITS = Limits(trainers=2, steps=2, ops=4, leaves=3, unused=False, asides=False)
+_LIMITS = Limits(trainers=2, steps=2, ops=4, leaves=3, unused=False, stories=False)
 _WORKERS = (2, 2, 3, 3, 3, 4)
 
 

@@ -28,7 +28,7 @@ from squall.model.events.hangs import explain
 from squall.model.events.run import Run, Violation
 from squall.model.generate.choices import SeededChoices
 from squall.model.generate.generator import generate
-from squall.model.generate.rounds import draw_round, is_round, lingers
+from squall.model.generate.rounds import draw_round, is_round, shuts_down_early
 from squall.model.one_process.interpreter import interpret
 from squall.model.program.program import Program, computation_of
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
@@ -63,8 +63,8 @@ _LATENCIES = (
     "0",
 )
 _ORDERS: tuple[Order, ...] = ("fifo", "random")
-_LINGERING = 0.25
-_BRIEF = 0.9
+_SHUT_DOWN_EARLY = 0.25
+_SKIP_HANDSHAKES = 0.9
 
 
 class Scenario(NamedTuple):
@@ -75,9 +75,9 @@ class Scenario(NamedTuple):
     latency: str
     order: Order
     #: whether workers shut down with references in hand and work under way
-    linger: bool = False
+    shut_down_early: bool = False
     #: whether the group begins without a round of calls, and ends, all being quiet, without one
-    brief: bool = False
+    skip_handshakes: bool = False
     #: what is to go wrong
     plan: Plan = NO_FAULTS
     #: the profile that drew the plan, or none
@@ -146,16 +146,16 @@ def scenario_of(seed: int, given: Given = Given()) -> Scenario:  # noqa: B008 - 
         program,
         latency=world.choice(_LATENCIES),
         order=world.choice(_ORDERS),
-        linger=world.random() < _LINGERING or lingers(seed),
-        brief=world.random() < _BRIEF,
+        shut_down_early=world.random() < _SHUT_DOWN_EARLY or shuts_down_early(seed),
+        skip_handshakes=world.random() < _SKIP_HANDSHAKES,
     )
     if given.plan:
         # What workers exchange beside it would not be run (sim/programs/faults.py).
         scenario = scenario._replace(
             program=computation_of(program),
             plan=fitting(given.plan, program.workers),
-            linger=False,
-            brief=False,
+            shut_down_early=False,
+            skip_handshakes=False,
         )
     return scenario
 
@@ -207,7 +207,7 @@ def _run_once(scenario: Scenario) -> ProgramRun:
             bandwidth_bytes_per_s=scenario.bandwidth_bytes_per_s,
             order=scenario.order,
             rpc_timeout_s=scenario.rpc_timeout_s,
-            brief=scenario.brief,
+            skip_handshakes=scenario.skip_handshakes,
             max_steps=MAX_STEPS,
         )
     return run_program(
@@ -219,8 +219,8 @@ def _run_once(scenario: Scenario) -> ProgramRun:
         order=scenario.order,
         faults=scenario.plan,
         rpc_timeout_s=scenario.rpc_timeout_s,
-        linger=scenario.linger,
-        brief=scenario.brief,
+        shut_down_early=scenario.shut_down_early,
+        skip_handshakes=scenario.skip_handshakes,
         max_steps=MAX_STEPS,
     )
 
@@ -281,7 +281,7 @@ def judge(
 
 
 @contextmanager
-def quiet(device: str = "cpu") -> Iterator[None]:
+def campaign_settings(device: str = "cpu") -> Iterator[None]:
     """One thread, one device, no log, no warning and no automatic collection of garbage: for a
     process that judges many seeds."""
     level = logging.root.manager.disable
@@ -320,7 +320,7 @@ def judge_all(
 ) -> Generator[Verdict, None, None]:
     """The verdicts on all seeds, in their order."""
     if jobs == 1:
-        with quiet(device):
+        with campaign_settings(device):
             for seed, scenario in drawn_ahead(seeds, given):
                 yield judge_in_time(seed, given, scenario)
         return
@@ -348,7 +348,7 @@ def _ignore_interrupts() -> None:
 
 
 def _judge_chunk(seeds: list[int], device: str, given: Given) -> list[Verdict]:
-    with quiet(device):
+    with campaign_settings(device):
         return [
             judge_in_time(seed, given, scenario) for seed, scenario in drawn_ahead(seeds, given)
         ]

@@ -20,7 +20,7 @@ from squall.model.events.run import Record
 from squall.sim.pictures.page import details, page
 from squall.sim.pictures.recording import recording
 from squall.sim.scenarios.file import load_scenario
-from squall.sim.scenarios.replay import parting, replay
+from squall.sim.scenarios.replay import first_difference, replay
 
 #: events that are shown before the place where two runs part, and after it
 _BEFORE, _AFTER = 4, 6
@@ -38,7 +38,7 @@ def draw(scenario: Path, out: Path, name: str) -> None:
 def compare(one: Path, other: Path, out: Path) -> None:
     """Write where two scenarios' runs part, and the events around that place."""
     runs = [replay(load_scenario(path), seconds=RUN_S).records for path in (one, other)]
-    found = parting(*runs)
+    found = first_difference(*runs)
     number = None if found is None else found.number
     rows: list[dict[str, Any]] = []
     if number is not None:

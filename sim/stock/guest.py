@@ -69,7 +69,7 @@ class Guest:
         return stacks()
 
     def run(self) -> None:
-        rank, program, linger, quiet = self.here.ask("hello")
+        rank, program, shut_down_early, quiet = self.here.ask("hello")
         if quiet:
             logging.disable(logging.CRITICAL)
             warnings.simplefilter("ignore")
@@ -94,7 +94,7 @@ class Guest:
             except Exception as error:
                 crash = f"{type(error).__name__}: {error}"
         together_still = self.here.ask("done", crash)
-        if not linger:
+        if not shut_down_early:
             host.kept.clear()
             gc.collect()
             together_still = self.here.ask("settle")

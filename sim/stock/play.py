@@ -53,7 +53,7 @@ def run_scenario(scenario: Scenario) -> NativeRun:
         scenario.program,
         shared_zygote(),
         plan=scenario.plan,
-        linger=scenario.linger,
+        shut_down_early=scenario.shut_down_early,
         seed=scenario.seed,
         latency=scenario.latency,
         order=scenario.order,

@@ -54,10 +54,10 @@ class NativeRun:
 class _Play:
     """A program on a cluster: what its workers ask."""
 
-    def __init__(self, run: NativeRun, *, linger: bool, quiet: bool) -> None:
+    def __init__(self, run: NativeRun, *, shut_down_early: bool, quiet: bool) -> None:
         self.run = run
         self.cluster = run.cluster
-        self.linger = linger
+        self.shut_down_early = shut_down_early
         self.quiet = quiet
         self.done: dict[NativeWorker, int] = {}
         self.settled: dict[NativeWorker, int] = {}
@@ -69,13 +69,13 @@ class _Play:
 
     def _hello(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
         self.cluster.answer(
-            worker, question, (worker.rank, self.run.program, self.linger, self.quiet)
+            worker, question, (worker.rank, self.run.program, self.shut_down_early, self.quiet)
         )
 
     def _done(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         if rest[0] is not None and self.run.crash is None:
             self.run.crash = rest[0]
-        if self.linger:
+        if self.shut_down_early:
             self.cluster.answer(worker, question, self.together)
             return
         self.done[worker] = question
@@ -185,7 +185,7 @@ def run_native(
     zygote: Zygote,
     *,
     plan: Plan = NO_FAULTS,
-    linger: bool = False,
+    shut_down_early: bool = False,
     quiet: bool = True,
     **options: Any,
 ) -> NativeRun:
@@ -197,7 +197,7 @@ def run_native(
     cluster = NativeCluster(program.workers, zygote, _ENTRY, plan=plan, **options)
     run = NativeRun(program, cluster)
     with cluster:
-        play = _Play(run, linger=linger, quiet=quiet)
+        play = _Play(run, shut_down_early=shut_down_early, quiet=quiet)
         try:
             play.play()
         except (TimeoutError, Livelock) as error:

@@ -26,7 +26,7 @@ from squall.real.rpc.errors import RpcError
 from squall.real.rpc.request_callback import RequestCallback
 from squall.real.rpc.rref_users import UserTables
 from squall.real.tracing import TABLES_COUNTED
-from squall.sim.search.judge import judge, play, quiet, scenario_of
+from squall.sim.search.judge import campaign_settings, judge, play, scenario_of
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -52,13 +52,13 @@ def test_properties_each_say_what_must_hold() -> None:
 
 
 def test_good_runs_violate_nothing() -> None:
-    with quiet():
+    with campaign_settings():
         for seed in range(100):
             assert judge(seed).violations == ()
 
 
 def test_a_hang_that_must_be_is_foretold_and_explained() -> None:
-    with quiet():
+    with campaign_settings():
         for seed in range(400):
             run = play(scenario_of(seed))
             if run.hangs:
@@ -193,7 +193,7 @@ def test_a_planted_fault_is_found_by_its_property(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     FAULTS[name](monkeypatch)
-    with quiet():
+    with campaign_settings():
         for seed in range(5000 if name == "retry" else 1000):
             steps = scenario_of(seed).program.steps
             if name == "retry" and not any(step.retry for _, _, step in steps):
@@ -224,6 +224,6 @@ def test_a_violation_says_where_and_when_and_cites_its_events() -> None:
 
 
 def test_runs_without_a_program_are_checked_by_their_events() -> None:
-    with quiet():
+    with campaign_settings():
         run = play(scenario_of(3))
     assert check(Run(run.records)) == []

@@ -15,7 +15,7 @@ from squall.model.checks.registry import check, named_property
 from squall.model.events.passes import Graph, Node, passes_of
 from squall.model.events.run import Record, Run
 from squall.real.tracing import DEPENDENCIES_COMPUTED
-from squall.sim.search.judge import play, quiet, scenario_of
+from squall.sim.search.judge import campaign_settings, play, scenario_of
 
 _SIZE = 8
 
@@ -53,7 +53,7 @@ def test_counts_are_those_of_the_whole_graph(graph: Graph) -> None:
 @cache
 def run_with_equal_passes() -> Run:
     """One in which two workers go over the same graphs twice, and nothing is wrong."""
-    with quiet():
+    with campaign_settings():
         for seed in range(200):
             run = play(scenario_of(seed))
             twice = [parts for parts in alike(run) if len(parts) > 1]

@@ -23,7 +23,7 @@ from squall.real.rpc import api as rpc
 from squall.sim.cluster import Cluster
 from squall.sim.scripts.report import Report
 from squall.sim.scripts.run import ScriptScenario, run
-from squall.sim.search.judge import play, quiet, scenario_of
+from squall.sim.search.judge import campaign_settings, play, scenario_of
 from squall.sim.world.rules import Drop
 from squall.sim.world.stuck import Deadlock
 
@@ -130,7 +130,7 @@ def further(to: int) -> int:
 
 def test_a_pass_that_is_never_fed_is_explained() -> None:
     """What FAST mode waits for without end: the graph says which gradients nobody sends."""
-    with quiet():
+    with campaign_settings():
         run = next(r for r in map(play, map(scenario_of, range(300))) if r.hangs and r.waiting)
     lines = explain(wait_graph(run.records, run.waiting))
     assert any("waits for the backward pass of context" in line for line in lines)

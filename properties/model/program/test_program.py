@@ -128,13 +128,13 @@ BACKWARD = "program.trainers[0].steps[0].backwards[0]"
         ),
         (
             lambda d: d["trainers"][0]["steps"][0].update(
-                asides=[{"kind": "timeout", "worker": 9}]
+                stories=[{"kind": "timeout", "worker": 9}]
             ),
-            "program.trainers[0].steps[0].asides[0].worker: 9 is not one of the 2 workers",
+            "program.trainers[0].steps[0].stories[0].worker: 9 is not one of the 2 workers",
         ),
         (
-            lambda d: d["trainers"][0]["steps"][0].update(asides=[{"kind": "tea", "worker": 0}]),
-            "program.trainers[0].steps[0].asides[0].kind: ",
+            lambda d: d["trainers"][0]["steps"][0].update(stories=[{"kind": "tea", "worker": 0}]),
+            "program.trainers[0].steps[0].stories[0].kind: ",
         ),
         (lambda d: d.update(gathers=-1), "program.gathers: -1 is not between 0 and"),
         (

@@ -63,12 +63,12 @@ def _example(name: str, kind: str, id: int) -> Any:
 def full_scenario() -> dict[str, Any]:
     from squall.sim.search.judge import scenario_of
 
-    saved = saved_scenario(scenario_of(3)._replace(linger=False))
+    saved = saved_scenario(scenario_of(3)._replace(shut_down_early=False))
     said = scenario_to_json(saved)
     said |= {"network": {"latency": "constant:0.001", "bandwidth_bytes_per_s": 1e6}}
     said |= {
-        "linger": False,
-        "brief": False,
+        "shut_down_early": False,
+        "skip_handshakes": False,
         "rpc_timeout_s": 5.0,
         "device": "cpu",
         "engine": "port",

@@ -30,7 +30,7 @@ from squall.sim.pictures.passes import advance, moments, start
 from squall.sim.pictures.rrefs import CONFIRMED, VALUE
 from squall.sim.pictures.spans import CONFIRM, FUNCTION, NODE, REPLY, spans_of
 from squall.sim.scenarios.replay import replay, saved_scenario, seed_scenario
-from squall.sim.search.judge import play, quiet, scenario_of
+from squall.sim.search.judge import campaign_settings, play, scenario_of
 
 VIEWS = (
     timeline.space_time,
@@ -64,7 +64,7 @@ def test_any_run_can_be_looked_at(seed: int, profile: str | None) -> None:
         assert figure.to_json()
         assert figure.layout.title.text
     if profile is None:
-        assert run.outcome in ("ok", "hangs, as foretold")
+        assert run.outcome in ("ok", "hangs, as predicted")
 
 
 def test_a_run_without_any_event_can_be_looked_at() -> None:
@@ -268,7 +268,7 @@ def test_the_slider_counts_the_engines_dependencies_down() -> None:
 
 
 def test_a_node_runs_once_all_its_gradients_are_there() -> None:
-    with quiet():
+    with campaign_settings():
         run = timeline.recording(play(scenario_of(11)))
     for one in timeline.passes(run):
         joint = timeline.joint_graph(one)

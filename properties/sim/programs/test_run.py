@@ -63,9 +63,11 @@ def test_a_run_repeats_itself() -> None:
 def test_a_brief_run_is_the_same_without_the_first_and_last_round() -> None:
     for seed in range(20):
         program = seeded(seed, Limits(unused=False))
-        brief, plain = (agrees(program, seed=seed, brief=brief) for brief in (True, False))
-        assert all(worker.agent is None for worker in brief.cluster.workers)
-        sent, also = (Counter(run.cluster.trace.message_counts()) for run in (brief, plain))
+        without, plain = (
+            agrees(program, seed=seed, skip_handshakes=skip) for skip in (True, False)
+        )
+        assert all(worker.agent is None for worker in without.cluster.workers)
+        sent, also = (Counter(run.cluster.trace.message_counts()) for run in (without, plain))
         # To the leader and back, at the start and at the end.
         assert also - sent == Counter(
             dict.fromkeys(("PYTHON_CALL", "PYTHON_RET"), 4 * (program.workers - 1))
@@ -79,7 +81,7 @@ def test_a_brief_run_may_shut_down_while_work_is_under_way() -> None:
     """Then workers ask each other in the end, as in any run."""
     for seed in range(10):
         program = seeded(seed, Limits(unused=False))
-        agrees(program, seed=seed, latency=SLOW, brief=True, linger=True)
+        agrees(program, seed=seed, latency=SLOW, skip_handshakes=True, shut_down_early=True)
 
 
 def test_the_flow_knows_every_recorded_message() -> None:

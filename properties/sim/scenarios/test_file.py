@@ -40,12 +40,14 @@ def test_a_file_says_it_all(saved: SavedScenario, tmp_path: Path) -> None:
 
 
 @given(programs(), st.integers(0, 2**64 - 1), st.booleans(), st.booleans())
-def test_any_program_survives(program: Any, seed: int, linger: bool, brief: bool) -> None:
+def test_any_program_survives(
+    program: Any, seed: int, shut_down_early: bool, skip_handshakes: bool
+) -> None:
     saved = SavedScenario(
         program=program,
         seed=seed,
-        linger=linger,
-        brief=brief,
+        shut_down_early=shut_down_early,
+        skip_handshakes=skip_handshakes,
         network=NetworkSpec(latency="uniform:0.001:0.002", bandwidth_bytes_per_s=1e6),
         faults=Plan(
             messages=(Delay(seconds=0.1, probability=0.5, id=1),),
@@ -105,8 +107,14 @@ IN_OP = "program.trainers[0].steps[0].ops[0]"
         (changed(colour=1), "scenario.colour: is no field of a scenario"),
         (changed(seed="7"), "scenario.seed: '7' is wrong: should be a valid integer"),
         (changed(seed=-1), "scenario.seed: -1 is not between 0 and"),
-        (changed(linger=1), "scenario.linger: 1 is wrong: should be a valid boolean"),
-        (changed(brief="no"), "scenario.brief: 'no' is wrong: should be a valid boolean"),
+        (
+            changed(shut_down_early=1),
+            "scenario.shut_down_early: 1 is wrong: should be a valid boolean",
+        ),
+        (
+            changed(skip_handshakes="no"),
+            "scenario.skip_handshakes: 'no' is wrong: should be a valid boolean",
+        ),
         (changed(device="tpu"), "scenario.device: 'tpu' is not cpu or cuda"),
         (changed(engine="diesel"), "scenario.engine: 'diesel' is not port"),
         (changed(rpc_timeout_s=-1.0), "scenario.rpc_timeout_s: -1.0 is negative"),
@@ -188,7 +196,7 @@ def test_a_wrong_script_is_told_so(script: dict[str, Any], message: str) -> None
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("field", ["linger", "brief"])
+@pytest.mark.parametrize("field", ["shut_down_early", "skip_handshakes"])
 def test_how_a_group_begins_and_ends_is_for_programs(field: str) -> None:
     script = {"path": "a.py", "text": ""}
     with pytest.raises(ValueError, match=rf"scenario\.{field}: is for a program"):

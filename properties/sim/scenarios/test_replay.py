@@ -20,13 +20,13 @@ from squall.sim.pictures.narrate import column_log, narrate
 from squall.sim.scenarios.file import Expected, SavedScenario, dump_scenario, load_scenario
 from squall.sim.scenarios.replay import (
     Until,
+    first_difference,
     first_divergence,
-    parting,
     replay,
     saved_scenario,
     seed_scenario,
 )
-from squall.sim.search.judge import play, quiet, scenario_of
+from squall.sim.search.judge import campaign_settings, play, scenario_of
 from squall.sim.world.watch import Comparer, Diverged, Recorder, stack_lines, watching
 
 #: seeds that are replayed in two processes; before a release, a thousand
@@ -34,10 +34,10 @@ SEEDS = int(os.environ.get("SQUALL_SEEDS", "12"))
 
 DIGESTS = """
 import random, sys
-from squall.sim.search.judge import quiet
+from squall.sim.search.judge import campaign_settings
 from squall.sim.scenarios.replay import replay, saved_scenario, seed_scenario
 draw = random.Random(5)
-with quiet():
+with campaign_settings():
     for _ in range(int(sys.argv[1])):
         seed, profile = draw.randrange(2**32), draw.choice([None, None, "mild", "rough", "storm"])
         print(seed, profile, replay(saved_scenario(seed_scenario(seed, profile))).digest)
@@ -86,10 +86,10 @@ def test_the_first_divergence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RpcAgent, "send", jittery)
     recorder = Recorder()
     scenario = scenario_of(3)
-    with quiet(), watching(recorder):
+    with campaign_settings(), watching(recorder):
         play(scenario)
     calls = 0
-    with quiet(), watching(Comparer(recorder.steps)), pytest.raises(Diverged) as caught:
+    with campaign_settings(), watching(Comparer(recorder.steps)), pytest.raises(Diverged) as caught:
         play(scenario)
     found = caught.value.divergence
     assert found.one is not None and found.other is not None
@@ -105,10 +105,10 @@ def test_a_draw_that_differs_is_named() -> None:
     """The same program with another seed parts at the first number that is drawn."""
     scenario = scenario_of(3)
     recorder = Recorder()
-    with quiet(), watching(recorder):
+    with campaign_settings(), watching(recorder):
         play(scenario)
     comparer = Comparer(recorder.steps)
-    with quiet(), watching(comparer), pytest.raises(Diverged) as caught:
+    with campaign_settings(), watching(comparer), pytest.raises(Diverged) as caught:
         play(scenario._replace(seed=scenario.seed + 1000))
     assert "the first run has a draw for (3, " in str(caught.value)
 
@@ -138,11 +138,11 @@ def test_a_run_stops_where_it_is_told_to(until: Until) -> None:
 
 def test_where_runs_part() -> None:
     one, other = replay(saved(3)), replay(saved(4))
-    assert parting(one.records, one.records) is None
-    found = parting(one.records, other.records)
+    assert first_difference(one.records, one.records) is None
+    found = first_difference(one.records, other.records)
     assert found is not None and found.one != found.other
     assert one.records[: found.number] == other.records[: found.number]
-    ended = parting(one.records, one.records[:50])
+    ended = first_difference(one.records, one.records[:50])
     assert ended == (50, one.records[50], None)
 
 

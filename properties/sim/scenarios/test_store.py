@@ -16,7 +16,7 @@ from squall.sim.scenarios.keeping import Keeper, failed_scenario
 from squall.sim.scenarios.replay import saved_scenario
 from squall.sim.scenarios.store import Place, Store, StoreError, write_synced
 from squall.sim.search.campaign import Campaign, Failure, run_campaign
-from squall.sim.search.judge import Verdict, quiet, scenario_of
+from squall.sim.search.judge import Verdict, campaign_settings, scenario_of
 from squall.sim.search.mutants.planted import MUTANTS
 
 KILLS = 50
@@ -122,6 +122,10 @@ def _campaign(told: Path, *, first: int) -> None:
         os.write(out, f"{kept.name}\n".encode())
 
     out = os.open(told, os.O_CREAT | os.O_WRONLY)
-    with Keeper(lambda _: None) as keeper, MUTANTS["release-only-here"].apply(), quiet():
+    with (
+        Keeper(lambda _: None) as keeper,
+        MUTANTS["release-only-here"].apply(),
+        campaign_settings(),
+    ):
         for seed in range(first, first + 1000):
             run_campaign([seed], on_verdict=show)

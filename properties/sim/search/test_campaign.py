@@ -22,8 +22,8 @@ def test_a_seed_is_a_scenario() -> None:
     assert scenario_of(7) != scenario_of(8)
     assert {scenario_of(seed).order for seed in SEEDS} == {"fifo", "random"}
     assert len({scenario_of(seed).latency for seed in SEEDS}) > 3
-    assert {scenario_of(seed).brief for seed in SEEDS} == {False, True}
-    assert not any(scenario_of(seed, Given(plan=LOSSY)).brief for seed in SEEDS)
+    assert {scenario_of(seed).skip_handshakes for seed in SEEDS} == {False, True}
+    assert not any(scenario_of(seed, Given(plan=LOSSY)).skip_handshakes for seed in SEEDS)
 
 
 def test_the_verdicts_do_not_depend_on_the_number_of_processes() -> None:

@@ -18,7 +18,7 @@ from squall.sim.world.garbage import settle
 def test_a_run_is_freed_without_a_collection() -> None:
     """Its events are most of it; in a campaign of many thousands they would fill the memory."""
     traces = []
-    with fuzz.quiet():
+    with fuzz.campaign_settings():
         settle()
         for seed in (1, 2, 3):
             played = run_program(fuzz.scenario_of(seed).program, seed=seed)
@@ -31,7 +31,7 @@ def test_a_run_is_freed_without_a_collection() -> None:
 
 def test_a_checked_run_is_freed_without_a_collection() -> None:
     """What the checks find out is kept with the run, and must not refer back to it."""
-    with fuzz.quiet():
+    with fuzz.campaign_settings():
         settle()
         for seed in (1, 2, 3):
             program = fuzz.scenario_of(seed).program

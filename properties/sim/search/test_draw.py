@@ -21,7 +21,7 @@ from squall.sim.faults.file import check_plan, dump_plan
 from squall.sim.faults.plan import KINDS, Drop, Plan, PoolSize
 from squall.sim.search.campaign import run_campaign
 from squall.sim.search.draw import MILD, PROFILES, _waits_in_threads, draw_world, expanded
-from squall.sim.search.judge import Given, judge, judge_all, play, quiet, scenario_of
+from squall.sim.search.judge import Given, campaign_settings, judge, judge_all, play, scenario_of
 
 SEEDS = range(150)
 
@@ -119,12 +119,12 @@ def test_one_plan_for_every_program() -> None:
     assert scenario_of(3, given).program == computation_of(scenario_of(3).program)
     small = next(seed for seed in SEEDS if scenario_of(seed).program.workers < 8)
     assert len(scenario_of(small, given).plan) == 0  # there is no such worker
-    with quiet():
+    with campaign_settings():
         assert judge(small, given).ok
 
 
 def test_without_faults_nothing_of_this_happens() -> None:
-    with quiet():
+    with campaign_settings():
         verdict = judge(1, Given(stats=True))
         run = play(scenario_of(1))
     assert verdict.faults == ()

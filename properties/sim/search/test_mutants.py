@@ -7,7 +7,7 @@ import json
 import pytest
 
 from squall.properties.support.paths import DOCS
-from squall.sim.search.judge import judge, quiet
+from squall.sim.search.judge import campaign_settings, judge
 from squall.sim.search.mutants.campaign import run_mutants
 from squall.sim.search.mutants.mutant import SCHEDULES, Mutant, MutantError, find_function
 from squall.sim.search.mutants.page import page
@@ -68,7 +68,7 @@ def test_a_mutant_whose_place_has_changed_is_refused() -> None:
 
 def test_a_planted_bug_is_noticed_and_gone_afterwards() -> None:
     """The scenarios that fail with the bug hold without it."""
-    with quiet():
+    with campaign_settings():
         with MUTANTS["dependency-not-counted"].apply():
             failing = [seed for seed in range(12) if not judge(seed).ok]
         assert failing

@@ -26,7 +26,7 @@ from squall.properties.strategies import programs
 from squall.properties.support.paths import CORPUS
 from squall.sim.scenarios.file import Expected, dump_scenario, load_scenario
 from squall.sim.scenarios.replay import campaign_scenario, saved_scenario
-from squall.sim.search.judge import Scenario, play, quiet
+from squall.sim.search.judge import Scenario, campaign_settings, play
 from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.planted import MUTANTS
 from squall.sim.world.scheduler import Order
@@ -44,7 +44,7 @@ def scenarios(draw: Callable[[SearchStrategy[Any]], Any], limits: Limits | None 
         program=draw(programs(limits)),
         latency=draw(st.sampled_from(LATENCIES)),
         order=draw(st.sampled_from(ORDERS)),
-        linger=draw(st.booleans()),
+        shut_down_early=draw(st.booleans()),
     )
 
 
@@ -56,7 +56,7 @@ class Keeper:
         self.last: tuple[Scenario, list[Violation]] | None = None
 
     def violations(self, scenario: Scenario) -> list[Violation]:
-        with quiet():
+        with campaign_settings():
             found = check(play(scenario))
         if found:
             self.last = scenario, found
@@ -133,7 +133,7 @@ def test_a_planted_dependency_bug_shrinks_to_its_smallest_program() -> None:
 
     with bug.apply():
         found = find(
-            scenarios(Limits(trainers=1, steps=1, mixed=False, unused=False, faults=False, asides=False)), fails,
+            scenarios(Limits(trainers=1, steps=1, mixed=False, unused=False, faults=False, stories=False)), fails,
             settings=QUICKLY, random=random.Random(2),
         )  # fmt: skip
     assert (found.program.workers, len(found.program.leaves)) == (1, 1)

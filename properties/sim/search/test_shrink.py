@@ -19,7 +19,7 @@ from squall.properties.support.playing import write
 from squall.sim.faults.plan import Delay, Drop, Garbage, Pause, Plan, Schedule, SlowStart
 from squall.sim.scenarios.file import Expected, NetworkSpec, SavedScenario, Script, load_scenario
 from squall.sim.scenarios.replay import replay, saved_scenario, seed_scenario
-from squall.sim.search.judge import quiet, scenario_of
+from squall.sim.search.judge import campaign_settings, scenario_of
 from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.planted import MUTANTS
 from squall.sim.search.shrink.cost import Extent, cost, deviations, extent
@@ -47,7 +47,7 @@ def failing(mutant: str, *, least: int = 5) -> SavedScenario:
 def test_candidates_are_valid_and_mean_something() -> None:
     draw = random.Random(1)
     tried: Counter[str] = Counter()
-    with quiet():
+    with campaign_settings():
         for seed in range(12):
             program = scenario_of(seed).program
             candidates = list(smaller(program))
@@ -125,7 +125,7 @@ def test_a_dependency_bug_shrinks_to_six_nodes() -> None:
             seconds=SECONDS,
         ).run()
     assert small.program is not None
-    with quiet():
+    with campaign_settings():
         steps = interpret(small.program).steps.values()
     # Of two outputs of one operation on another worker, fewer nodes do in one process.
     assert sum(len(graph.nodes) for step in steps for graph in step.graphs) <= 7

@@ -26,7 +26,7 @@ from squall.sim.diff.compare import compare_engines
 from squall.sim.faults.plan import Crash, Plan
 from squall.sim.scenarios.file import SavedScenario, load_scenario
 from squall.sim.scenarios.replay import campaign_scenario
-from squall.sim.search.judge import quiet
+from squall.sim.search.judge import campaign_settings
 from squall.sim.stock.play import close_zygote, play_native, shared_zygote
 from squall.sim.stock.program import NativeRun, run_native
 
@@ -40,7 +40,7 @@ except Unavailable as unavailable:
 
 @pytest.fixture(scope="module", autouse=True)
 def _zygote() -> Iterator[None]:
-    with quiet():
+    with campaign_settings():
         yield
     close_zygote()
 

@@ -1,4 +1,4 @@
-"""Asides about the API itself: futures, names, roots, proxies. Each tells many small things at once.
+"""Stories about the API itself: futures, names, roots, proxies. Each tells many small things at once.
 
 As in sim/programs/stories/calls.py, each function runs on a trainer's worker. What it tells is "as it should
 be", or which of its facts are not so.
@@ -70,7 +70,7 @@ class Counter:
         return self.number
 
     def fail(self) -> None:
-        raise ValueError("planted in an aside")
+        raise ValueError("planted in a story")
 
     def dawdle(self) -> int:
         sleep(SLOW_S)
@@ -84,14 +84,14 @@ class Counter:
             sleep(0.001)
             future.set_result(self.number + number)
 
-        current_task().runtime.spawn(end, name="aside", worker=current_worker())
+        current_task().runtime.spawn(end, name="story", worker=current_worker())
         return future
 
     def scale(self, x: Tensor) -> Tensor:
         return x * 3
 
 
-# -- asides ---------------------------------------------------------------------------------------
+# -- stories ---------------------------------------------------------------------------------------
 
 
 def futures(to: int) -> str:
@@ -306,7 +306,7 @@ def roots_by_reference(to: int) -> str:
         graph_freed="a second time" in freed,
         scalar="all roots need to be scalar" in no_scalar,
         tensor="RRef should contain a tensor" in no_tensor,
-        value="planted in an aside" in no_value,
+        value="planted in a story" in no_value,
         plain_text="RuntimeError: RRef" in no_tensor and "RuntimeError: Runtime" not in no_tensor,
         known_context=_NO_CONTEXT in unknown,
     )
@@ -340,11 +340,11 @@ def proxies(to: int) -> str:
         there=kept.owner().id == to,
         called_later=rref.rpc_sync().later(5) == rref.rpc_async().later(5).wait() == 15,
         kept_later=rref.remote().later(5).to_here() == 15,
-        errors="planted in an aside" in wrong and "planted in an aside" in wrongly,
+        errors="planted in a story" in wrong and "planted in a story" in wrongly,
         types=wrong.startswith("ValueError") and wrongly.startswith("ValueError"),
         no_method="has no attribute 'nothing'" in missing and "no attribute 'nothing'" in missed,
         in_time=_TIME_IS_UP in early and _TIME_IS_UP in earlier,
-        no_value="planted in an aside" in unmade and "planted in an aside" in unmade_later,
+        no_value="planted in a story" in unmade and "planted in a story" in unmade_later,
         type=rref._get_type() is Counter and rref._get_type(blocking=False).wait() is Counter,
         type_in_time=rref.is_owner() or _TIME_IS_UP in asked,
         type_again=asked_again is int and unready._get_type() is int,
@@ -352,7 +352,7 @@ def proxies(to: int) -> str:
     )
 
 
-ASIDES: dict[str, Callable[[int], str]] = {
+STORIES: dict[str, Callable[[int], str]] = {
     "futures": futures,
     "names": names,
     "roots": roots,

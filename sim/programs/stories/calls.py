@@ -1,4 +1,4 @@
-"""Asides about calls: timeouts, errors, callbacks, references that come late.
+"""Stories about calls: timeouts, errors, callbacks, references that come late.
 
 Each function runs in a task of its own on a trainer's worker, calls worker ``to``, and tells in a
 line what came of it; model/program/stories.py has the line that must come.
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from squall.model.program.stories import CREATION_TIMED_OUT, CROWD, SHORT_S, SLOW_S, AsideError
+from squall.model.program.stories import CREATION_TIMED_OUT, CROWD, SHORT_S, SLOW_S, StoryError
 from squall.real.future import Future
 from squall.real.rpc import api as rpc
 from squall.real.rpc.functions import async_execution
@@ -56,7 +56,7 @@ def slow_reference(value: Any, seconds: float) -> Any:
 
 
 def fail(kind: type[Exception]) -> None:
-    raise kind("planted in an aside")
+    raise kind("planted in a story")
 
 
 @async_execution
@@ -65,28 +65,28 @@ def fail_later() -> Future[None]:
 
     def later() -> None:
         sleep(0.001)
-        future.set_error(AsideError("planted in an aside"))
+        future.set_error(StoryError("planted in a story"))
 
-    current_task().runtime.spawn(later, name="aside", worker=current_worker())
+    current_task().runtime.spawn(later, name="story", worker=current_worker())
     return future
 
 
 def unreadable(text: str) -> None:
-    raise AsideError(text)
+    raise StoryError(text)
 
 
 class Unreadable:
     """Raises on the worker that unpickles it."""
 
     def __reduce__(self) -> Any:
-        return unreadable, ("planted in an aside",)
+        return unreadable, ("planted in a story",)
 
 
 class Unwritable:
     """Raises where it is pickled."""
 
     def __reduce__(self) -> Any:
-        raise AsideError("planted in an aside")
+        raise StoryError("planted in a story")
 
 
 def make_unwritable() -> Unwritable:
@@ -130,7 +130,7 @@ def scribble(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-# -- asides ---------------------------------------------------------------------------------------
+# -- stories ---------------------------------------------------------------------------------------
 
 
 def timeout(to: int) -> str:
@@ -184,12 +184,12 @@ def callbacks(to: int) -> str:
     seen: list[int] = []
     woken: list[int] = []
     future = rpc.rpc_async(to, slow, args=(3, 0.01))
-    failed = future.then(lambda _: unreadable("planted in an aside"))
-    future.add_done_callback(lambda _: unreadable("planted in an aside"))
+    failed = future.then(lambda _: unreadable("planted in a story"))
+    future.add_done_callback(lambda _: unreadable("planted in a story"))
     future.add_done_callback(lambda done: seen.append(done.value()))
     task = current_task()
     for _ in range(3):
-        task.runtime.spawn(lambda: woken.append(future.wait()), name="aside", worker=task.worker)
+        task.runtime.spawn(lambda: woken.append(future.wait()), name="story", worker=task.worker)
     chained = future.then(lambda done: done.value() + 1)
     value = future.wait()
     last = chained.wait()
@@ -221,7 +221,7 @@ def exceptions(to: int) -> str:
         rref = rpc.remote(to, fail, args=(kind,))
         for call in (partial(rpc.rpc_sync, to, fail, args=(kind,)), rref.to_here):
             error = error_of(call)
-            named = f"On WorkerInfo(id={to}, name=" in error and "planted in an aside" in error
+            named = f"On WorkerInfo(id={to}, name=" in error and "planted in a story" in error
             seen.append(error.split(":")[0] if named else error)
     return " ".join(seen)
 

@@ -1,4 +1,4 @@
-"""Asides about what a node may return and a hook may do, and about gradients of every layout.
+"""Stories about what a node may return and a hook may do, and about gradients of every layout.
 
 All of a scene happens on the worker that is called, in contexts of its own; what it tells is "as
 it should be", or which of its facts are not so.
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from squall.model.program.stories import AsideError
+from squall.model.program.stories import StoryError
 from squall.real.autograd import api as autograd
 from squall.real.autograd.graph_task import queue_callback
 from squall.real.rpc import api as rpc
@@ -186,7 +186,7 @@ def _final(y: Tensor, seen: list[str]) -> None:
 def _failing(y: Tensor, seen: list[str]) -> None:
     def fails() -> None:
         if "|" in seen:
-            raise AsideError("planted in an aside")
+            raise StoryError("planted in a story")
 
     y.register_hook(lambda grad: queue_callback(fails))
 
@@ -224,7 +224,7 @@ def after_the_pass() -> str:
     outside = error_of(lambda: queue_callback(lambda: None))
     return told(
         callbacks=seen == ["node", "first", "last", "|", "node", "first", "last"],
-        errors="planted in an aside" in error,
+        errors="planted in a story" in error,
         one_number=len(first) == len(second) == 2 and len({*first}) == len({*second}) == 1,
         another_number=first[0] != second[0] and "-1" not in numbers,
         pass_in_a_pass=within == ["inner", "[2.0]", "outer", "|", "inner", "[2.0]", "outer"],
@@ -391,18 +391,18 @@ def layouts() -> str:
     return told(**facts, **{f"{name}_kept": _agrees(_CASES[name], kept=True) for name in _KEPT})
 
 
-# -- asides ---------------------------------------------------------------------------------------
+# -- stories ---------------------------------------------------------------------------------------
 
 
 def _there(scene: Callable[[], str]) -> Callable[[int], str]:
-    def aside(to: int) -> str:
+    def story(to: int) -> str:
         found: str = rpc.rpc_sync(to, scene)
         return found
 
-    return aside
+    return story
 
 
-ASIDES: dict[str, Callable[[int], str]] = {
+STORIES: dict[str, Callable[[int], str]] = {
     "what is returned": _there(returned),
     "after the pass": _there(after_the_pass),
     "layouts": _there(layouts),

@@ -1,4 +1,4 @@
-"""Asides about backward passes: each has an autograd context of its own, two workers and a few
+"""Stories about backward passes: each has an autograd context of its own, two workers and a few
 tensors.
 
 As in sim/programs/stories/calls.py, each function runs on a trainer's worker and tells what came of it.
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from squall.model.program.stories import LR, SHORT_S, AsideError
+from squall.model.program.stories import LR, SHORT_S, StoryError
 from squall.real.autograd import api as autograd
 from squall.real.autograd.context import ThreadLocalDistAutogradContext
 from squall.real.rpc import api as rpc
@@ -25,7 +25,7 @@ from squall.sim.programs.stories.calls import error_of, sleep
 label_module(__name__, "passes")
 
 #: where a worker notes which hooks were called
-_CALLED = "hooks of an aside"
+_CALLED = "hooks of a story"
 
 
 def _leaf(*numbers: float) -> Tensor:
@@ -70,7 +70,7 @@ def _fail_once(context_id: int) -> Callable[[Tensor], None]:
     def hook(grad: Tensor) -> None:
         calls.append(None)
         if len(calls) == 1:
-            raise AsideError("planted in an aside")
+            raise StoryError("planted in a story")
 
     return hook
 
@@ -111,7 +111,7 @@ _HOOKS: dict[str, Callable[[int], Callable[[Tensor], None]]] = {
 }
 
 
-# -- asides ---------------------------------------------------------------------------------------
+# -- stories ---------------------------------------------------------------------------------------
 
 
 def second_pass(to: int) -> str:
@@ -167,7 +167,7 @@ def overtaken_pass(to: int) -> str:
         first = error_of(lambda: autograd.backward(context_id, [loss], retain_graph=True))
         second = error_of(lambda: autograd.backward(context_id, [loss]))
         found = _gradient(context_id, x)
-    return f"{'planted in an aside' in first}; {second}; {found}"
+    return f"{'planted in a story' in first}; {second}; {found}"
 
 
 def stop_at_an_error(to: int) -> str:
@@ -207,7 +207,7 @@ def released_meanwhile(to: int) -> str:
         sleep(SHORT_S / 2)
         autograd._release_context(context_id)
 
-    current_task().runtime.spawn(release, name="aside", worker=current_worker())
+    current_task().runtime.spawn(release, name="story", worker=current_worker())
     error = error_of(lambda: autograd.backward(context_id, [loss]))
     current_task().autograd_context_id = -1
     sleep(SHORT_S)

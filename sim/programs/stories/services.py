@@ -1,4 +1,4 @@
-"""Asides about what surrounds calls: the profiler, TorchScript, gathers, callbacks.
+"""Stories about what surrounds calls: the profiler, TorchScript, gathers, callbacks.
 
 As in sim/programs/stories/api.py, each tells that all is "as it should be", or which of its facts are not so.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from squall.model.program.stories import AS_IT_SHOULD_BE, LR, SHORT_S, SLOW_S, AsideError
+from squall.model.program.stories import AS_IT_SHOULD_BE, LR, SHORT_S, SLOW_S, StoryError
 from squall.real.autograd import api as autograd
 from squall.real.future import Future
 from squall.real.rpc import api as rpc
@@ -57,7 +57,7 @@ def double_in_place(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def leave() -> None:
-    raise SystemExit("planted in an aside")
+    raise SystemExit("planted in a story")
 
 
 def hesitate(names: list[str]) -> str:
@@ -103,7 +103,7 @@ def callbacks_at_home(to: int) -> str:
         raised="KeyError" in failed[1],
         late=f"({SHORT_S * 1000:.0f} ms)" in failed[2],
         never="set timeout" in failed[3],
-        gone="SystemExit: planted in an aside" in gone,
+        gone="SystemExit: planted in a story" in gone,
         again=[error_of(call.wait) for call in calls] == failed,
     )
 
@@ -159,7 +159,7 @@ def profiled(to: int) -> str:
     return told(
         one_at_a_time="already enabled" in twice and task not in RUNNING,
         called=y.item() == 2 and gradient == [4.0, 4.0] and created is None and value == 1,
-        failed="planted in an aside" in error and f"rpc_async#fail{way}" in ranges,
+        failed="planted in a story" in error and f"rpc_async#fail{way}" in ranges,
         given_up="set timeout" in late and f"rpc_async#slow{way}" in ranges,
         ended=all(0 < began < ended for began, ended in ranges.values()),
         length=kept_range[1] - kept_range[0] >= SHORT_S * 1e6,
@@ -276,7 +276,7 @@ class Uneven(PlainSGD):
 
     def step(self) -> None:
         if whoami() == self.fails_on:
-            raise AsideError("planted in an aside")
+            raise StoryError("planted in a story")
         sleep(SHORT_S)
         super().step()
 
@@ -306,7 +306,7 @@ def steps(to: int) -> str:
         known_context=unknown.startswith("RuntimeError: Could not find autograd context with id"),
         stepped=stepped == [1 - 2 * LR, 2.0, 3 - 4 * LR],
         others_as_they_were=kept,
-        failed="planted in an aside" in failed,
+        failed="planted in a story" in failed,
         all_of_them=after == [1 - 2 * LR, 2.0, 3 - (4 if to == home else 8) * LR],
     )
 
@@ -364,7 +364,7 @@ def callback_at_the_end(to: int) -> Callable[[], str]:
         sleep(SHORT_S)
         said.append(error_of(lambda: rpc.rpc_sync(to, echo, args=(1,))))
 
-    if here().lingers:
+    if here().shuts_down_early:
         rpc.rpc_async(to, slow, args=(1, SHORT_S)).add_done_callback(late)
     else:
         said.append("no error but 1")
@@ -375,7 +375,7 @@ def _workers() -> int:
     return len(rpc._get_current_rpc_agent().get_worker_infos())
 
 
-ASIDES: dict[str, Callable[[int], Any]] = {
+STORIES: dict[str, Callable[[int], Any]] = {
     "after the end": after_the_end,
     "callback at the end": callback_at_the_end,
     "callbacks at home": callbacks_at_home,

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from squall.sim.search.mutants.clean_process import Witness
+from squall.sim.search.mutants.clean_process import CleanProcess
 from squall.sim.search.mutants.mutant import Mutant, MutantError
 
 #: seconds that one scenario may take before it counts as a hang; and seconds of real time, for
@@ -374,13 +374,13 @@ def _attack(
     worlds: Iterator[tuple[str, int]],
     planted: Callable[[], contextlib.AbstractContextManager[None]],
 ) -> None:
-    from squall.sim.search.judge import Given, judge, quiet
+    from squall.sim.search.judge import Given, campaign_settings, judge
 
     started = time.process_time()
     until = started + seconds
     found = False
-    witness = Witness()
-    with quiet():
+    clean_process = CleanProcess()
+    with campaign_settings():
         for profile, seed in worlds:
             say(starting=(profile, seed))
             with planted():
@@ -392,7 +392,7 @@ def _attack(
                     names, what = (CRASH,), f"{type(error).__name__}: {error}"
             now = time.process_time()
             # What fails without the bug too says nothing about it.
-            if names and witness.holds(profile, seed):
+            if names and clean_process.holds(profile, seed):
                 say(found=_found(profile, seed, names, what), seconds=now - started)
                 if not found:
                     found = True

@@ -10,7 +10,7 @@ import json
 import os
 
 
-class Witness:
+class CleanProcess:
     """Forked before the bug is planted; ends with the process that has it."""
 
     def __init__(self) -> None:
@@ -27,15 +27,15 @@ class Witness:
         os.close(answer)
 
     def holds(self, profile: str, seed: int) -> bool:
-        """Whether everything holds in a scenario without the bug. Not if the witness dies of it."""
+        """Whether everything holds in a scenario without the bug. Not if the clean_process dies of it."""
         os.write(self._ask, json.dumps([profile, seed]).encode() + b"\n")
         return os.read(self._answers, 1) == b"y"
 
 
 def _serve(asked: int, answer: int) -> None:
-    from squall.sim.search.judge import Given, judge, quiet
+    from squall.sim.search.judge import Given, campaign_settings, judge
 
-    with os.fdopen(asked) as questions, quiet():
+    with os.fdopen(asked) as questions, campaign_settings():
         for question in questions:
             profile, seed = json.loads(question)
             os.write(answer, b"y" if judge(seed, Given(profile=profile)).ok else b"n")

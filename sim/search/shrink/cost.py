@@ -70,7 +70,11 @@ def _deviations(saved: SavedScenario) -> int:
     count = len(schedule.late) + len(schedule.yields)
     count += _DRAWN * (schedule.order != "fifo")
     count += _DRAWN * parse_latency(saved.network.latency).is_random
-    count += saved.linger + saved.brief + (saved.network.bandwidth_bytes_per_s is not None)
+    count += (
+        saved.shut_down_early
+        + saved.skip_handshakes
+        + (saved.network.bandwidth_bytes_per_s is not None)
+    )
     for _, _, item in plan.items():
         nth = getattr(item, "nth", ())  # one number, of a fault inside a worker
         named = len(nth) if isinstance(nth, tuple) else 1
@@ -109,9 +113,9 @@ def _told(saved: SavedScenario) -> Iterator[str]:
         yield "later than others of its instant: " + ", ".join(f"#{n}" for n, _ in schedule.late)
     if schedule.yields:
         yield "others first at scheduling points " + ", ".join(f"#{n}" for n in schedule.yields)
-    if saved.linger:
+    if saved.shut_down_early:
         yield "workers shut down while others are at work"
-    if saved.brief:
+    if saved.skip_handshakes:
         yield "the group begins and ends without a round of calls"
     if saved.network.bandwidth_bytes_per_s is not None:
         yield f"bandwidth {saved.network.bandwidth_bytes_per_s:g} bytes/s"

@@ -34,7 +34,7 @@ from squall.sim.faults.plan import (
 from squall.sim.scenarios.file import Expected, NetworkSpec, SavedScenario
 from squall.sim.scenarios.replay import campaign_scenario, planted
 from squall.sim.scenarios.replay import replay as play_again
-from squall.sim.search.judge import play, quiet
+from squall.sim.search.judge import campaign_settings, play
 from squall.sim.search.shrink.concrete import concrete
 from squall.sim.search.shrink.cost import cost, is_drawn
 from squall.sim.world.real_time import TooLongError, time_limit
@@ -94,7 +94,7 @@ class Shrinker:
         """Shrink. Raises NotFailingError if the scenario holds."""
         started = time.monotonic()
         self._until = None if self._seconds is None else started + self._seconds
-        with quiet(self.first.device), planted(self._mutant):
+        with campaign_settings(self.first.device), planted(self._mutant):
             try:
                 self.target = self._first_violation()
                 self._by_mutant = self._holds_without_mutant(self.first)
@@ -212,15 +212,19 @@ class Shrinker:
         best = self.best
         self._attempt(
             replace(
-                best, faults=NO_FAULTS, linger=False, brief=False, network=NetworkSpec(latency="0")
+                best,
+                faults=NO_FAULTS,
+                shut_down_early=False,
+                skip_handshakes=False,
+                network=NetworkSpec(latency="0"),
             )
         )
         self._attempt(replace(self.best, faults=NO_FAULTS))
         self._attempt(self._with_plan(schedule=Schedule()))
         for latency in ("0", "constant:0.001"):
             self._attempt(replace(self.best, network=NetworkSpec(latency=latency)))
-        self._attempt(replace(self.best, linger=False))
-        self._attempt(replace(self.best, brief=False))
+        self._attempt(replace(self.best, shut_down_early=False))
+        self._attempt(replace(self.best, skip_handshakes=False))
         self._attempt(replace(self.best, seed=0))
         self._items()
         self._deviations()

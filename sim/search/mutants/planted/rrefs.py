@@ -372,8 +372,8 @@ MUTANTS = (
         name="one-delete-at-a-time",
         wrong="of several users that go at once only the first is reported in time",
         place="rpc.rref_users:UserTables._del_doomed",
-        old="while self._doomed:",
-        new="if self._doomed:",
+        old="while self._pending_deletes:",
+        new="if self._pending_deletes:",
         needs="G",
     ),
     Mutant(
