@@ -14,9 +14,10 @@ import time
 from pathlib import Path
 
 from squall.model.program.program import Input, Leaf, Op, Program, Step, Trainer
-from squall.sim.search.judge import campaign_settings, scenario_of
-from squall.sim.stock.play import close_zygote, judge_native, shared_zygote
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.draw import draw
 from squall.sim.stock.program import run_native
+from squall.sim.stock.shared import close_zygote, judge_native, shared_zygote
 
 CALLS = 300
 
@@ -82,7 +83,7 @@ def scenarios_per_second(count: int = 30) -> float:
     shared_zygote()
     began = time.perf_counter()
     for seed in range(count):
-        judge_native(scenario_of(seed))
+        judge_native(draw(seed))
     return count / (time.perf_counter() - began)
 
 

@@ -20,12 +20,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from squall.model.events.run import Record
+from squall.model.events.digest import Record
+from squall.model.events.run import Run
 from squall.model.one_process.outcome import Outcome
 from squall.sim.faults.draw import PROFILES
-from squall.sim.search.judge import Given, campaign_settings, scenario_of
-from squall.sim.stock.play import close_zygote, run_scenario, shared_zygote
-from squall.sim.stock.program import NativeRun
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.draw import Settings, draw
+from squall.sim.stock.shared import close_zygote, run_scenario, shared_zygote
 
 _SPIN = "while True: pass"
 
@@ -73,10 +74,10 @@ def _shown(record: Record) -> tuple[Any, ...]:
 def repeat(seed: int, times: int, given: Given) -> tuple[Counter[str], str]:
     """How many runs of a seed came to each end, and where two of them part."""
     ends: Counter[str] = Counter()
-    first: NativeRun | None = None
+    first: Run | None = None
     where = ""
     for _ in range(times):
-        run = run_scenario(scenario_of(seed, given))
+        run = run_scenario(draw(seed, given))
         deaths = [str(death) for death in run.deaths]
         ends[f"{run.cluster.trace.digest()} {bits(run.outcome)} {deaths}"] += 1
         if first is None:
@@ -96,7 +97,7 @@ def main() -> int:
     options = parser.parse_args()
     first, _, last = options.seeds.partition(":")
     seeds = range(int(first), int(last))
-    given = Given(engine="torch", profile=options.profile)
+    given = Settings(engine="torch", profile=options.profile)
     began, processor = time.perf_counter(), time.process_time()
     differ = runs = odd = 0
     with campaign_settings(), busy(options.busy):

@@ -95,9 +95,9 @@ def measure(scenarios: int = SCENARIOS, first: int = 0) -> dict[str, float]:
     """Seconds of CPU time by part, ``total`` and ``events`` among them, for all the scenarios."""
     clock = _Clock()
     events = 0
-    with fuzz.campaign_settings(), _Phases(clock):
+    with campaign_settings(), _Phases(clock):
         clock.lap()
-        for seed, scenario in fuzz.drawn_ahead(range(first, first + scenarios), fuzz.Given()):
+        for seed, scenario in fuzz.drawn_ahead(range(first, first + scenarios), fuzz.Settings()):
             clock.lap("generate")
             assert scenario is not None
             settle()

@@ -22,10 +22,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-from squall.sim.scenarios.file import Expected, SavedScenario, dump_scenario
-from squall.sim.scenarios.replay import planted, replay, saved_scenario, seed_scenario
+from squall.sim.scenario import Expected, Scenario
+from squall.sim.scenarios.file import dump_scenario
+from squall.sim.scenarios.replay import replay
+from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.scenarios.store import write_synced
-from squall.sim.search.judge import campaign_settings
+from squall.sim.search.again import planted
 from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.planted import FAMILIES, MUTANTS
 from squall.sim.search.shrink.cost import Extent, deviations, extent
@@ -94,7 +96,7 @@ def shrink_one(
     )
 
 
-def _extent(saved: SavedScenario) -> Extent:
+def _extent(saved: Scenario) -> Extent:
     """How large a scenario is, calls beside its computation counted as operations."""
     assert saved.program is not None
     stories = sum(len(step.stories) for _, _, step in saved.program.steps)
@@ -104,13 +106,13 @@ def _extent(saved: SavedScenario) -> Extent:
 
 def _find(
     mutant: Mutant, profiles: Sequence[str | None]
-) -> tuple[SavedScenario, int, str | None] | None:
+) -> tuple[Scenario, int, str | None] | None:
     """The first scenario that fails with the bug and holds without it."""
     started = time.process_time()
     with campaign_settings(), planted(mutant.name):
         for number in count():
             seed, profile = number // len(profiles), profiles[number % len(profiles)]
-            saved = saved_scenario(seed_scenario(seed, profile))
+            saved = seed_scenario(seed, profile)
             if replay(saved, seconds=RUN_S).violations:
                 with mutant.lifted():
                     holds = not replay(saved, seconds=RUN_S).violations

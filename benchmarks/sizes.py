@@ -14,7 +14,9 @@ import time
 from squall.model.checks.registry import check
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 from squall.real import tracing
-from squall.sim.search.judge import Scenario, campaign_settings, play
+from squall.sim.scenario import Scenario
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.judge import play
 
 WORKERS = (2, 8, 64)
 NODES = (10, 100, 1_000, 10_000)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from squall.model.checks import (
     calls,
+    compiled,
     faults,
     futures,
     joint,
@@ -17,6 +18,7 @@ from squall.model.checks import (
     passes,
     progress,
     rrefs,
+    scripts,
     threads,
 )
 from squall.model.checks.calls import CALLS
@@ -65,18 +67,26 @@ PROPERTIES: tuple[Property, ...] = (
     *outcome.PROPERTIES,
     *progress.PROPERTIES,
     *faults.PROPERTIES,
+    *compiled.PROPERTIES,
+    *scripts.PROPERTIES,
 )
 
 
 def check(run: Run, properties: Sequence[Property] = PROPERTIES) -> list[Violation]:
-    """Everything that does not hold in a run; nothing, if all is well."""
-    return [violation for property in properties for violation in property.check(run)]
+    """Everything that does not hold in a run, of what can be judged of it; nothing, if all is
+    well."""
+    return [
+        violation
+        for property in properties
+        if property.judges(run)
+        for violation in property.check(run)
+    ]
 
 
-def named_property(name: str) -> Property:
-    """The property of that name. Raises KeyError, which says what names there are."""
+def named_property(name: str, engine: str = "port") -> Property:
+    """The property of that name on an engine. Raises KeyError, which says what names there are."""
     for property in PROPERTIES:
-        if property.name == name:
+        if property.name == name and engine in property.engines:
             return property
-    known = ", ".join(property.name for property in PROPERTIES)
+    known = ", ".join(property.name for property in PROPERTIES if engine in property.engines)
     raise KeyError(f"there is no property {name!r}, expected one of {known}")

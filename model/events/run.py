@@ -6,23 +6,32 @@ outcome on workers) and how (the events). Checks read these and nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections import defaultdict
+import signal
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import networkx as nx
+
+from squall.model.events.digest import Record, digest_of
+from squall.model.events.waiting import Waiting, explain, wait_graph
 from squall.model.one_process.flow import Forecast, forecast
 from squall.model.one_process.outcome import Outcome
 from squall.model.one_process.recovery import Recovery
+from squall.model.one_process.reference import GradientSummary
 from squall.model.program.compare import EXACT, Tolerance, coarsest
 from squall.model.program.operations import DTYPES
 from squall.model.program.program import Program
-from squall.real.tracing import EventType
+from squall.real.tracing import FAULT_INJECTED, MESSAGE_SENT, EventType
 
-#: time in seconds, worker, task, type, values; the event's number is its place in the list
-Record = tuple[float, int, int, EventType, tuple[Any, ...]]
+#: words of the lines that tell what a process died of
+_TELLING = ("what():", "Assertion", "corruption", "free():", "malloc", "futex", "Fatal", "Error")
+_TYPE = MESSAGE_SENT.fields.index("type")
+_KIND = FAULT_INJECTED.fields.index("kind")
 
 
 class Violation(NamedTuple):
@@ -51,32 +60,160 @@ class Violation(NamedTuple):
         return {**self._asdict(), "events": list(self.events)}
 
 
-@dataclass
-class Run:
-    """A finished run.
+class ProcessError(NamedTuple):
+    """An exception that a process's own code let through, or what the process died of.
 
-    ``records`` are its events. ``expected`` and ``got`` are the outcomes in one process and on
-    workers; without a program, only what the events tell can be checked. ``ended_s`` is the
-    virtual time at the end, ``waits`` has a line for each task that waited when nothing could
-    happen any more, ``waiting`` the same for the wait-for graph (model/events/waiting.py), ``crash`` is an error that left the run itself, and ``digests`` are those of
-    this run and of repetitions of it. ``divergence`` says where a repetition parted from it,
-    ``recovery`` is the training after the faults of a run that had any.
+    ``traceback`` has the script's own frames, as Python prints them.
     """
 
-    records: Sequence[Record]
+    worker: str
+    rank: int | None
+    type: str
+    message: str
+    traceback: str
+
+
+@dataclass(frozen=True)
+class Death:
+    """A worker process of the engine ``torch`` that ended by itself, which none should."""
+
+    worker: int
+    #: negative: of that signal
+    exit_code: int
+    #: the last that it wrote
+    stderr: str
+    time_s: float
+
+    def __str__(self) -> str:
+        if self.exit_code < 0:
+            with contextlib.suppress(ValueError):
+                name = signal.Signals(-self.exit_code).name
+                return f"worker {self.worker} died of {name}: {self._said}"
+        return f"worker {self.worker} ended with exit code {self.exit_code}: {self._said}"
+
+    @property
+    def _said(self) -> str:
+        lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
+        lines = [line for line in lines if not line.startswith(("frame #", "[E", "[W"))]
+        telling = [line for line in lines if any(word in line for word in _TELLING)]
+        return (telling or lines or ["it said nothing"])[0]
+
+
+@dataclass
+class Run:
+    """A finished run, of a program or of a script, on either engine.
+
+    ``records`` are its events; all else that checks and readers need to know of it stands beside
+    them. What is not known, or not so of this kind of run, is left at its default.
+    """
+
+    records: Sequence[Record] = ()
+
+    # -- of a program ----------------------------------------------------------------------
     program: Program | None = None
+    #: what steps came to, in one process and on workers
     expected: Outcome | None = None
     got: Outcome | None = None
+    #: the training after the faults, if there were any
+    recovery: Recovery | None = None
+
+    # -- of a script -----------------------------------------------------------------------
+    script: str | None = None
+    errors: list[ProcessError] = field(default_factory=list)
+    #: what each process ended with, by name
+    exit_codes: dict[str, int] = field(default_factory=dict)
+    #: those that say of the whole script that it failed
+    failed_processes: list[str] = field(default_factory=list)
+    gradients: GradientSummary | None = None
+    #: left behind after a graceful shutdown, on all workers
+    leaked_rrefs: int = 0
+    leaked_contexts: int = 0
+    #: what it printed, if that went nowhere else
+    printed: str = ""
+
+    # -- of worker processes (engine torch) ------------------------------------------------
+    deaths: list[Death] = field(default_factory=list)
+    #: workers in which a callback locked memory that was freed
+    torn: list[int] = field(default_factory=list)
+    #: each worker's counters when all was over but the shutdown, and where the run hangs
+    tables: list[dict[str, int]] = field(default_factory=list)
+    stuck_tables: list[dict[str, int]] = field(default_factory=list)
+
+    # -- of every run ----------------------------------------------------------------------
+    engine: str = "port"
+    #: how many workers there were, and their names by id
+    workers: int = 0
+    names: dict[int, str] = field(default_factory=dict)
+    #: virtual time at the end, and how long it took on this machine's clock
     ended_s: float = 0.0
+    wall_time_s: float = 0.0
+    #: a line for each task that waited when nothing could happen any more
     waits: list[str] = field(default_factory=list)
-    waiting: Sequence[Any] = ()
+    #: the same for the wait-for graph (model/events/waiting.py)
+    waiting: Sequence[Waiting] = ()
+    #: an error that left the run itself
     crash: str | None = None
+    #: "interrupted" or "stopped" by somebody on the way; empty: it came to its own end
+    broken_off: str = ""
+    #: whether something was to go wrong
+    faulty: bool = False
+    #: of the fault plan: what the engine cannot do
+    left_out: list[str] = field(default_factory=list)
+    #: of this run and of repetitions of it, and where a repetition parted from it
     digests: tuple[str, ...] = ()
     divergence: str | None = None
-    recovery: Recovery | None = None
     #: the exceptions (model/checks/exceptions.py) that property ``rrefs`` had to make
     excuses: tuple[str, ...] = ()
+    #: what does not hold, once somebody has checked
+    violations: list[Violation] = field(default_factory=list)
+    #: the workers as they were at the end, for tests; whoever keeps many runs lets go of it
+    cluster: Any = None
     _forecasts: dict[tuple[int, int], Forecast] = field(default_factory=dict)
+
+    @property
+    def outcome(self) -> str:
+        """In a word: of a program "ok" or "failed" (some check does not hold); of a script "ok",
+        "error", "deadlock", "gradients differ" or "leak"; of both "interrupted" or "stopped"."""
+        if self.broken_off:
+            return self.broken_off
+        if self.script is None:
+            return "failed" if self.violations else "ok"
+        if self.errors or self.failed_processes or self.crash is not None:
+            return "error"
+        if self.waits:
+            return "deadlock"
+        if self.gradients is not None and not self.gradients.equal:
+            return "gradients differ"
+        return "leak" if self.leaked_rrefs or self.leaked_contexts else "ok"
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome == "ok"
+
+    @cached_property
+    def digest(self) -> str:
+        """32 hex digits over every event and its virtual time: equal runs, equal digests."""
+        return self.digests[0] if self.digests else digest_of(self.records)
+
+    @property
+    def messages(self) -> dict[str, int]:
+        """Messages sent, by type, the most frequent first."""
+        counts = Counter(str(self.records[n][4][_TYPE]) for n in self.of(MESSAGE_SENT))
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """What went wrong because of a fault plan, by kind."""
+        return dict(Counter(str(self.records[n][4][_KIND]) for n in self.of(FAULT_INJECTED)))
+
+    def wait_graph(self) -> nx.DiGraph[Any] | None:
+        """Who waited for what when nothing could happen any more; None if nobody did."""
+        return wait_graph(self.records, self.waiting) if self.waiting else None
+
+    def why(self) -> list[str]:
+        """The wait-for graph in words, if anybody waited."""
+        graph = self.wait_graph()
+        return [] if graph is None else explain(graph)
 
     @cached_property
     def _numbers(self) -> dict[EventType, list[int]]:
@@ -139,17 +276,33 @@ Check = Callable[[Run], Iterable[Violation]]
 
 
 class Property(NamedTuple):
-    """Something that must hold for every run: a name, what it says, and its check."""
+    """Something that must hold for every run: a name, what it says, and its check.
+
+    ``engines``: on which it can be judged. ``scripts``: it is about runs of scripts, and else of
+    programs, or of events alone.
+    """
 
     name: str
     description: str
     check: Check
+    engines: tuple[str, ...] = ("port",)
+    scripts: bool = False
+
+    def judges(self, run: Run) -> bool:
+        """Whether it says anything about such a run."""
+        return run.engine in self.engines and self.scripts == (run.script is not None)
 
 
-def named(name: str) -> Callable[[Check], Property]:
+BOTH_ENGINES = ("port", "torch")
+
+
+def named(
+    name: str, *, engines: tuple[str, ...] = ("port",), scripts: bool = False
+) -> Callable[[Check], Property]:
     """Makes a property of a check, whose docstring says what must hold."""
 
     def decorate(check: Check) -> Property:
-        return Property(name, " ".join((inspect.getdoc(check) or "").split()), check)
+        description = " ".join((inspect.getdoc(check) or "").split())
+        return Property(name, description, check, engines, scripts)
 
     return decorate

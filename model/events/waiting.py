@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import networkx as nx
 
-from squall.model.events.run import Record
+from squall.model.events.digest import Record
 from squall.real import tracing
 
 _COUNTER_BITS = 48

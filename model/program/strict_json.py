@@ -101,7 +101,7 @@ def _message(error: Any, noun: str) -> str:
     if known is not None:
         return known.format(noun=noun)
     text: str = error["msg"]
-    return f"{shown(error['input'])} is wrong: {text.removeprefix('Input ')}"
+    return f"{shown(error['input'])} is wrong: {text.removeprefix('Input ').removeprefix('Value error, ')}"
 
 
 def _unknown_kind(error: Any) -> str:

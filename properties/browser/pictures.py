@@ -19,9 +19,9 @@ from selenium.webdriver.common.by import By
 
 from squall.properties.browser.conftest import Page, chromium
 from squall.properties.support.paths import ROOT
+from squall.properties.support.scripts import script_scenario
 from squall.sim import pictures as timeline
-from squall.sim.scenarios.replay import replay, saved_scenario, seed_scenario
-from squall.sim.scripts.run import ScriptScenario
+from squall.sim.scenarios.replay import replay
 from squall.sim.scripts.run import run as run_script
 
 DOCS = ROOT / "docs"
@@ -30,7 +30,7 @@ DOCS = ROOT / "docs"
 def script(name: str, *args: str, workers: int) -> timeline.Recording:
     """A run of an example."""
     quiet = io.StringIO()
-    scenario = ScriptScenario(
+    scenario = script_scenario(
         script=ROOT / "examples" / name,
         args=args,
         workers=workers,
@@ -47,7 +47,7 @@ def script(name: str, *args: str, workers: int) -> timeline.Recording:
 def failing() -> timeline.Recording:
     """A storm that ends well but has a crash in it: the first seed with one."""
     for seed in range(500):
-        played = replay(saved_scenario(seed_scenario(seed, "storm")))
+        played = replay(seed_scenario(seed, "storm"))
         kinds = [r[4][0] for r in played.records if r[3].name == "fault_injected"]
         if {"crash", "restart"} <= set(kinds) and 300 < len(played.records) < 1200:
             return timeline.recording(

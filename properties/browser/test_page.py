@@ -14,7 +14,7 @@ from squall.properties.browser.conftest import Page
 from squall.properties.support.timeline_runs import confirmation, hanging, large, training
 from squall.sim import pictures as timeline
 from squall.sim.pictures.odds import Odds, Point
-from squall.sim.scenarios.replay import replay, saved_scenario, seed_scenario
+from squall.sim.scenarios.replay import replay
 
 VIEWS = ("space_time", "work", "graph", "rrefs", "contexts", "futures", "waits")
 #: what a page may take to be looked at, in seconds of the browser's own work
@@ -36,7 +36,7 @@ def test_every_view_is_drawn_without_complaints(visit: Visit, which: str) -> Non
         "training": lambda: training(steps=2),
         "confirmation": confirmation,
         "hanging": hanging,
-        "storm": lambda: timeline.recording(replay(saved_scenario(seed_scenario(5, "storm")))),
+        "storm": lambda: timeline.recording(replay(seed_scenario(5, "storm"))),
         "nothing": lambda: timeline.recording([]),
     }
     page = visit(timeline.page(runs[which]()))

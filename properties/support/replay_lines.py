@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from squall.sim.scenario import Expected
 from squall.sim.scenarios import noted
-from squall.sim.scenarios.file import Expected
 from squall.sim.scenarios.keeping import Keeper
 
 _FIRST = ("test_corpus.py", "test_faults_corpus.py")

@@ -10,15 +10,16 @@ from pathlib import Path
 from squall.properties.support.commands import ROOT
 from squall.properties.support.playing import write
 from squall.sim.scenarios.file import load_scenario
-from squall.sim.scenarios.replay import campaign_scenario
-from squall.sim.search.judge import scenario_of
+from squall.sim.search.draw import draw
 
 TEST = """
-    from squall.sim.search.judge import play, campaign_settings, scenario_of
+    from squall.sim.scenarios.settings import campaign_settings
+    from squall.sim.search.judge import play
+    from squall.sim.search.draw import draw
 
     def test_that_fails():
         with campaign_settings():
-            play(scenario_of(3))
+            play(draw(3))
         assert False, "on purpose"
 
     def test_that_fails_without_a_run():
@@ -26,7 +27,7 @@ TEST = """
 
     def test_that_holds():
         with campaign_settings():
-            play(scenario_of(3))
+            play(draw(3))
 """
 
 
@@ -55,5 +56,5 @@ def test_a_failing_test_prints_the_line(tmp_path: Path) -> None:
     (line,) = [line for line in done.stdout.splitlines() if "squall replay" in line]
     assert line.startswith("its last run, again: squall replay ")
     saved = load_scenario(Path(line.split()[-1]))
-    assert campaign_scenario(saved) == scenario_of(3)
+    assert (saved) == draw(3)
     assert "test_that_fails" in saved.note

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from squall.sim.cli.input import BadInput, integer, one_of
+from squall.sim.cli.input import BadInput, engine_name, integer
 from squall.sim.conformance.pool import MissingPackageError
 from squall.sim.conformance.suites import SUITES, VERDICTS, Result, Test, Verdict, collect, run
 
@@ -55,7 +55,7 @@ def read_options(
         raise BadInput("-k", pattern, problem)
     return ConformanceOptions(
         tests=tests,
-        engine=one_of("--engine", engine, ("port", "torch")),
+        engine=engine_name(engine),
         jobs=_cores() if jobs is None else integer("--jobs", jobs, 1, MAX_JOBS),
     )
 

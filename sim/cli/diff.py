@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from squall.sim.diff.compare import Comparison
-    from squall.sim.search.judge import Scenario
+    from squall.sim.scenario import Scenario
 
 FAILED, INTERRUPTED = 1, 130
 DEFAULT_SEEDS = "0:100"
@@ -92,24 +92,23 @@ def diff(
 
 
 def _wanted(scenarios: list[str], seeds: str | None) -> Iterator[Scenario]:
-    from squall.sim.scenarios.replay import campaign_scenario
-    from squall.sim.search.judge import Given, scenario_of
+    from squall.sim.search.draw import Settings, draw
 
     if scenarios:
         for text in scenarios:
-            saved = read_scenario(text)
-            if saved.program is None:
+            scenario = read_scenario(text)
+            if scenario.program is None:
                 raise BadInput("SCENARIO", text, f"{text!r} is a script, expected a program")
-            yield campaign_scenario(saved)
+            yield scenario
         return
     for seed in range(*seed_range(DEFAULT_SEEDS if seeds is None else seeds)):
-        yield scenario_of(seed, Given(engine="torch"))
+        yield draw(seed, Settings(engine="torch"))
 
 
 def _compare_all(wanted: list[Scenario], console: Console) -> tuple[list[Comparison], bool]:
     from squall.sim.diff.compare import compare_engines
-    from squall.sim.search.judge import campaign_settings
-    from squall.sim.stock.play import close_zygote, shared_zygote
+    from squall.sim.scenarios.settings import campaign_settings
+    from squall.sim.stock.shared import close_zygote
 
     found: list[Comparison] = []
     progress = Progress(
@@ -125,7 +124,7 @@ def _compare_all(wanted: list[Scenario], console: Console) -> tuple[list[Compari
         with progress, campaign_settings():
             task = progress.add_task("diff", total=len(wanted))
             for scenario in wanted:
-                found.append(compare_engines(scenario, shared_zygote()))
+                found.append(compare_engines(scenario))
                 progress.advance(task)
     except KeyboardInterrupt:
         return found, True

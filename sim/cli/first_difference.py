@@ -11,21 +11,22 @@ from rich.console import Console
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from squall.model.events.run import Record
-    from squall.sim.scenarios.file import SavedScenario
-    from squall.sim.scenarios.replay import FirstDifference, Played
+    from squall.model.events.digest import Record
+    from squall.model.events.run import Run
+    from squall.sim.scenario import Scenario
+    from squall.sim.scenarios.replay import FirstDifference
 
 FAILED = 1
 #: events shown before the place where two runs part, and behind it on either side
 _AROUND = 3
 
 
-def diff_runs(one: SavedScenario, other: SavedScenario, console: Console, *, json: bool) -> int:
+def diff_runs(one: Scenario, other: Scenario, console: Console, *, json: bool) -> int:
     """Run both scenarios and tell where they part; the exit code."""
     from squall.sim.scenarios.replay import first_difference
-    from squall.sim.scenarios.replay import replay as play_again
+    from squall.sim.search.again import again
 
-    mine, yours = play_again(one), play_again(other)
+    mine, yours = again(one), again(other)
     found = first_difference(mine.records, yours.records)
     if json:
         told = {
@@ -40,11 +41,11 @@ def diff_runs(one: SavedScenario, other: SavedScenario, console: Console, *, jso
     elif found is None:
         console.print(f"the same run: {len(mine.records):,} events, digest {mine.digest}")
     else:
-        _print_parting(found, mine.records, yours.records, console)
+        _print_difference(found, mine.records, yours.records, console)
     return 0 if found is None else FAILED
 
 
-def _difference_json(found: FirstDifference, mine: Played, yours: Played) -> dict[str, Any]:
+def _difference_json(found: FirstDifference, mine: Run, yours: Run) -> dict[str, Any]:
     from squall.sim.pictures.narrate import sentence
 
     number = found.number
@@ -54,7 +55,7 @@ def _difference_json(found: FirstDifference, mine: Played, yours: Played) -> dic
     return {"event": number, "time_s": min(times), "this": texts[0], "other": texts[1]}
 
 
-def _print_parting(
+def _print_difference(
     found: FirstDifference, mine: Sequence[Record], yours: Sequence[Record], console: Console
 ) -> None:
     from squall.sim.pictures.narrate import narrate

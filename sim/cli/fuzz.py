@@ -9,7 +9,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from rich.console import Console
@@ -18,19 +18,22 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from squall.sim.cli.input import ENGINES, MAX_SEED, BadInput, device_name, integer, one_of
+from squall.sim.cli.input import BadInput, device_name, engine_name, integer
 from squall.sim.cli.native import ready_native
 from squall.sim.cli.report import WIDTH
+from squall.sim.faults.draw import Profile
 from squall.sim.faults.plan import NO_FAULTS, Plan
-from squall.sim.scenarios.keeping import Keeper, failed_scenario
+from squall.sim.scenario import MAX_SEED, Device, EngineName
+from squall.sim.scenarios.keeping import Keeper
 
 if TYPE_CHECKING:
-    from squall.sim.search.campaign import Campaign, Failure
+    from squall.sim.scenarios.failure import Failure
+    from squall.sim.search.campaign import Campaign
     from squall.sim.search.judge import Verdict
 
 FAILED, INTERRUPTED = 1, 130
 DEFAULT_SEEDS = "0:1000"
-PROFILES = ("mild", "rough", "storm")
+PROFILES: tuple[Profile, ...] = get_args(Profile)
 MAX_JOBS = 256
 MAX_MINUTES = 60 * 24 * 365
 #: real seconds between two refreshes of the progress bar
@@ -59,15 +62,15 @@ class FuzzOptions:
     last: int
     minutes: float | None
     jobs: int
-    device: str
-    engine: str
+    device: Device
+    engine: EngineName
     #: a profile, or the file of a plan; empty for none
     faults: str = ""
     plan: Plan = NO_FAULTS
 
     @property
-    def profile(self) -> str:
-        return self.faults if self.faults in PROFILES else ""
+    def profile(self) -> Profile | None:
+        return next((profile for profile in PROFILES if profile == self.faults), None)
 
 
 def read_fuzz_options(
@@ -92,7 +95,7 @@ def read_fuzz_options(
         last=MAX_SEED if limit is not None else last,
         minutes=limit,
         jobs=integer("--jobs", jobs, 1, MAX_JOBS),
-        engine=one_of("--engine", engine, ENGINES),
+        engine=engine_name(engine),
         device=device_name(device),
         faults=faults or "",
         plan=_plan(faults),
@@ -187,7 +190,7 @@ def fuzz(
         typer.Option(
             "--check-determinism",
             help="Run every scenario twice, and stop the second run where it parts from the first "
-            "(without this, one scenario in 50).",
+            "(without this, one scenario in 100).",
         ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -206,7 +209,7 @@ def fuzz(
         require_sometimes=require_sometimes,
     )
     from squall.sim.search.campaign import run_campaign
-    from squall.sim.search.judge import Given
+    from squall.sim.search.draw import Settings
 
     if options.engine == "torch":
         ready_native(sys.stderr)
@@ -215,16 +218,16 @@ def fuzz(
     with _Display(options) as display:
         campaign = run_campaign(
             range(options.first, options.last),
-            Given(
+            Settings(
                 options.profile,
                 options.plan,
-                stats or json or require_sometimes,
                 options.engine,
+                options.device,
+                stats or json or require_sometimes,
                 check_determinism,
             ),
             minutes=options.minutes,
             jobs=options.jobs,
-            device=options.device,
             on_verdict=display.show,
         )
     if json:
@@ -277,15 +280,9 @@ class _Display:
         self._progress.stop()
 
     def _keep(self, failure: Failure) -> None:
-        options = self._options
-        saved = failed_scenario(
-            failure,
-            profile=options.profile or None,
-            plan=options.plan,
-            device=options.device,
-            engine=options.engine,
+        kept = self._keeper.keep(
+            failure.scenario, found_by=failure.found_by, text=str(failure.violation)
         )
-        kept = self._keeper.keep(saved, found_by="fuzz", text=str(failure.violation))
         failure.file = None if kept is None else kept.file
 
     def show(self, verdict: Verdict, failure: Failure | None, campaign: Campaign) -> None:
@@ -305,11 +302,14 @@ def _failure_line(failure: Failure, options: FuzzOptions) -> str:
     kept = "" if failure.file is None else f"\n  kept: {failure.file}"
     again = replay(failure, options)
     look = again.replace("squall replay", "squall timeline", 1)
-    return f"seed {failure.seed}: {failure.violation}\n  again: {again}\n  look: {look}{kept}"
+    name = failure.scenario.note or f"seed {failure.seed}"
+    return f"{name}: {failure.violation}\n  again: {again}\n  look: {look}{kept}"
 
 
 def replay(failure: Failure, options: FuzzOptions) -> str:
     """A command line that shows the failure again."""
+    if failure.scenario.note:
+        return shlex.join(["squall", "replay", failure.scenario.note])
     words = ["squall", "replay", str(failure.seed)]
     if options.faults:
         words += ["--faults", options.faults]
@@ -320,23 +320,19 @@ def replay(failure: Failure, options: FuzzOptions) -> str:
     return shlex.join(words)
 
 
-def drawn(failure: Failure, options: FuzzOptions) -> list[tuple[str, str]]:
-    """All that the failure's seed has drawn, as names and values."""
+def drawn(failure: Failure) -> list[tuple[str, str]]:
+    """All that the failure's scenario has drawn, as names and values."""
     from squall.sim.search.draw import expanded
-    from squall.sim.search.judge import Given, scenario_of
 
-    return expanded(scenario_of(failure.seed, Given(options.profile, options.plan)))
+    return expanded(failure.scenario)
 
 
 def _left_out(options: FuzzOptions) -> list[str]:
     """What of the faults the engine cannot do: items of the plan, or kinds of those drawn."""
-    if options.engine != "torch":
-        return []
-    from squall.sim.stock.plan import kinds_left_out, left_out
+    from squall.sim.scenarios.engines import ENGINES
 
-    if options.profile:
-        return kinds_left_out()
-    return left_out(options.plan) if options.plan is not None else []
+    engine = ENGINES[options.engine]
+    return engine.kinds_left_out() if options.profile else engine.left_out(options.plan)
 
 
 def campaign_json(campaign: Campaign, options: FuzzOptions) -> str:
@@ -350,6 +346,7 @@ def campaign_json(campaign: Campaign, options: FuzzOptions) -> str:
             "jobs": options.jobs,
             "first_seed": options.first,
             "scenarios": campaign.scenarios,
+            "corpus": campaign.corpus,
             "failed": campaign.failed,
             "failures": [_failure_json(f, options) for f in campaign.failures.values()],
             "hangs": campaign.hangs,
@@ -374,7 +371,7 @@ def _failure_json(failure: Failure, options: FuzzOptions) -> dict[str, Any]:
         "also": sorted({each.property for each in failure.also}),
         "replay": replay(failure, options),
         "file": failure.file,
-        "drawn": dict(drawn(failure, options)),
+        "drawn": dict(drawn(failure)),
     }
 
 
@@ -388,7 +385,7 @@ def print_campaign(
         for other in failure.also[:3]:
             console.print(Text(f"  also: {other}", style="dim"), soft_wrap=True)
         console.print(Text(f"  first to break in {failure.count:,} scenarios"), soft_wrap=True)
-        for name, value in drawn(failure, options):
+        for name, value in drawn(failure):
             console.print(Text(f"    {name:14} {value}", style="dim"), soft_wrap=True)
     if campaign.scenarios == 1:
         for line in campaign.last_hang:

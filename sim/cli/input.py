@@ -9,13 +9,9 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from squall.real.ids import MAX_WORKER_ID
+from squall.sim.scenario import DEVICES, ENGINE_NAMES, MAX_SEED, MAX_WORKERS, Device, EngineName
 from squall.sim.world.latency import DEFAULT_LATENCY
 
-MAX_WORKERS = MAX_WORKER_ID + 1
-MAX_SEED = 2**64 - 1
-DEVICES = ("cpu", "cuda")
-ENGINES = ("port", "torch")
 #: in an argument of the script: what each rank finds there is its own
 PLACEHOLDERS = ("{rank}", "{world_size}")
 #: characters of a value that a message quotes; a path may be that long
@@ -42,8 +38,8 @@ class RunOptions:
     workers: int | None
     seed: int
     latency: str
-    device: str
-    engine: str
+    device: Device
+    engine: EngineName
     check: bool
     #: a profile or the file of a plan, as it was given; None: no faults
     faults: str | None = None
@@ -92,7 +88,7 @@ def read_run_options(
         workers=None if workers is None else integer("--workers", workers, 1, MAX_WORKERS),
         seed=integer("--seed", seed, 0, MAX_SEED),
         latency=_latency(latency),
-        engine=one_of("--engine", engine, ENGINES),
+        engine=engine_name(engine),
         device=device_name(device),
         check=check,
         faults=faults,
@@ -124,11 +120,10 @@ def file_to_write(field: str, text: str) -> str:
     return text
 
 
-def one_of(field: str, text: str, known: tuple[str, ...]) -> str:
+def one_of(field: str, text: str, known: tuple[str, ...]) -> None:
     """Raises :class:`BadInput` unless ``text`` is one of ``known``."""
     if text not in known:
         raise BadInput(field, text, f"expected {' or '.join(known)}, got {text!r}")
-    return text
 
 
 def _latency(text: str) -> str:
@@ -141,7 +136,14 @@ def _latency(text: str) -> str:
     return text
 
 
-def device_name(text: str) -> str:
+def engine_name(text: str) -> EngineName:
+    """Raises :class:`BadInput` unless there is such an engine."""
+    one_of("--engine", text, ENGINE_NAMES)
+    return "torch" if text == "torch" else "port"
+
+
+def device_name(text: str) -> Device:
+    """Raises :class:`BadInput` unless there is such a device here."""
     one_of("--device", text, DEVICES)
     if text == "cuda":
         import torch
@@ -150,7 +152,7 @@ def device_name(text: str) -> str:
             raise BadInput(
                 "--device", text, "PyTorch finds no CUDA device on this machine, expected cpu"
             )
-    return text
+    return "cuda" if text == "cuda" else "cpu"
 
 
 def _script(text: str) -> Path:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -38,9 +38,6 @@ from squall.sim.cli.timeline import EPILOG as TIMELINE_EPILOG
 from squall.sim.cli.timeline import timeline
 from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.watch import Recorder, watching
-
-if TYPE_CHECKING:
-    from squall.sim.scripts.report import Report
 
 FAILED, BAD_INPUT, DEFECT, INTERRUPTED = 1, 2, 3, 130
 
@@ -187,52 +184,39 @@ def run(
         check=check,
         faults=faults,
     )
-    from squall.sim.cli.faults import script_faults
+    from squall.model.checks.registry import check as check_run
+    from squall.sim.cli.replay import left_out
+    from squall.sim.cli.script import read_script_scenario
+    from squall.sim.scenarios.engines import ENGINES
     from squall.sim.scenarios.keeping import keep_script
     from squall.sim.scenarios.replay import second_run
-    from squall.sim.scripts.run import ScriptScenario
-    from squall.sim.scripts.run import run as run_scenario
 
-    scenario = ScriptScenario(
-        script=options.script,
-        args=options.args,
-        workers=options.workers,
-        seed=options.seed,
-        latency=options.latency,
-        device=options.device,
-        check=options.check,
-        faults=script_faults(options),
-        stdout=sys.stderr if json else sys.stdout,
-        stderr=sys.stderr,
-    )
-    if options.engine == "torch" and check_determinism:
-        problem = "is for the engine port: another process does not show what it draws"
-        raise BadInput("--check-determinism", "", problem)
-    play: Callable[[ScriptScenario], Report] = run_scenario
+    scenario = read_script_scenario(options)
     if options.engine == "torch":
         from squall.sim.cli.native import ready_native
-        from squall.sim.stock.script import run_script
 
         ready_native(sys.stderr)
-        play = run_script
+    for line in left_out(scenario):
+        typer.echo(f"squall: the engine {options.engine} leaves out {line}", err=True)
     recorder = Recorder() if check_determinism else None
     divergence = None
     with stdout_to_stderr() if json else nullcontext(), each_warning_once():
         with nullcontext() if recorder is None else watching(recorder):
-            report = play(scenario)
-        if recorder is not None and report.outcome != "interrupted":
+            ran = ENGINES[scenario.engine].run(scenario, stdout=sys.stderr if json else sys.stdout)
+        if recorder is not None and ran.outcome != "interrupted":
             divergence = second_run(scenario, recorder)
     sys.stdout.flush()
-    kept = keep_script(scenario, report)
+    ran.violations = check_run(ran)
+    kept = keep_script(scenario, ran)
     if json:
-        typer.echo(run_json(report, options, kept, divergence))
+        typer.echo(run_json(ran, options, kept, divergence))
     else:
-        print_report(report, options, Console(), kept)
+        print_report(ran, options, Console(), kept)
         if recorder is not None:
             print_second_run(divergence, Console(highlight=False, soft_wrap=True))
-    if report.outcome == "interrupted":
+    if ran.outcome == "interrupted":
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(0 if report.ok and divergence is None else FAILED)
+    raise typer.Exit(0 if ran.ok and divergence is None else FAILED)
 
 
 @app.command(epilog=CONFORMANCE_EPILOG)

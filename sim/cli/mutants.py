@@ -70,6 +70,8 @@ def read_mutant_options(
     chosen = [known[name] for name in dict.fromkeys(names)] or [
         mutant for mutant in known.values() if everything or mutant.expected
     ]
+    if faults is not None:
+        one_of("--faults", faults, PROFILES)
     left_out = () if names else tuple(m for m in known.values() if m not in chosen)
     return MutantOptions(
         mutants=tuple(chosen),
@@ -77,7 +79,7 @@ def read_mutant_options(
         seconds=_seconds(seconds),
         jobs=integer("--jobs", jobs, 1, MAX_JOBS),
         seeds=None if seeds is None else range(*seed_range(seeds)),
-        profile=None if faults is None else one_of("--faults", faults, PROFILES),
+        profile=faults,
     )
 
 

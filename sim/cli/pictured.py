@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from squall.sim.cli.input import ENGINES, BadInput, one_of, read_run_options
+from squall.sim.cli.input import BadInput, read_run_options
 from squall.sim.cli.scenario import read_scenario
 from squall.sim.cli.streams import each_warning_once, stdout_to_stderr
 from squall.sim.world.latency import DEFAULT_LATENCY
@@ -20,8 +18,7 @@ from squall.sim.world.latency import DEFAULT_LATENCY
 if TYPE_CHECKING:
     from squall.sim.pictures.odds import Odds
     from squall.sim.pictures.recording import Recording
-    from squall.sim.scenarios.file import SavedScenario
-    from squall.sim.scripts.report import Report
+    from squall.sim.scenario import Scenario
 
 
 class World(NamedTuple):
@@ -91,35 +88,20 @@ def picture_script(
         check=True,
         faults=world.faults,
     )
-    from squall.sim.cli.faults import script_faults
+    from squall.sim.cli.script import read_script_scenario
     from squall.sim.pictures.recording import recording
-    from squall.sim.scripts.run import ScriptScenario
-    from squall.sim.scripts.run import run as run_scenario
+    from squall.sim.scenarios.engines import ENGINES
 
     bar.say(f"running {what}")
-    scenario = ScriptScenario(
-        script=options.script,
-        args=options.args,
-        workers=options.workers,
-        seed=options.seed,
-        latency=options.latency,
-        device=options.device,
-        faults=script_faults(options),
-        stdout=sys.stderr,
-        stderr=sys.stderr,
-    )
-    play: Callable[[ScriptScenario], Report] = run_scenario
+    scenario = read_script_scenario(options)
     if options.engine == "torch":
         from squall.sim.cli.native import ready_native
-        from squall.sim.stock.script import run_script
 
         ready_native(sys.stderr)
-        play = run_script
     with stdout_to_stderr(), each_warning_once():
-        report = play(scenario)
-    facts = {"latency": options.latency}
-    run = recording(report, title=what, replay=options.command())
-    run.facts |= facts
+        ran = ENGINES[scenario.engine].run(scenario, stdout=sys.stderr)
+    run = recording(ran, title=what, replay=options.command())
+    run.facts |= {"latency": options.latency}
     return run
 
 
@@ -133,49 +115,51 @@ def picture_scenario(
 ) -> tuple[Recording, Odds | None]:
     """Run a scenario; ``keep`` it in the store, and measure its ``odds`` over ``spread`` points
     and times. Raises :class:`BadInput`."""
-    saved = read_scenario(
+    scenario = read_scenario(
         what,
         faults=world.faults,
         mutant=world.mutant,
         device=world.device,
+        engine=world.engine,
         field="SEED|FILE|SCRIPT",
     )
-    if world.engine is not None:
-        saved = replace(saved, engine=one_of("--engine", world.engine, ENGINES))
     from squall.sim.pictures.odds import measure
-    from squall.sim.pictures.recording import recording
-    from squall.sim.scenarios.replay import replay
+    from squall.sim.pictures.recording import facts_of, recording
+    from squall.sim.scenarios.failure import expecting
+    from squall.sim.search.again import again, planted
 
     words = ["squall", "replay", what, *world.words()]
     title = f"seed {what}" if what.isdigit() else what
-    if saved.profile:
-        title += f", faults {saved.profile}"
+    if scenario.profile:
+        title += f", faults {scenario.profile}"
     bar.say(f"running {title}")
     with redirect_stdout(sys.stderr):
-        played = replay(saved)
-    run = recording(played, title=title, replay=shlex.join(words))
+        ran = again(scenario)
+    facts = facts_of(scenario)
+    run = recording(ran, title=title, replay=shlex.join(words), facts=facts)
     if keep:
-        _keep(replace(saved, expected=played.expectation()))
+        _keep(expecting(scenario, ran))
     if not odds:
         return run, None
-    if not played.violations:
+    if not ran.violations:
         raise BadInput("--odds", "", "this run does not fail: there is no probability to follow")
 
     def on_run(done: int, of: int) -> None:
         bar.say("odds", done, of)
 
-    return run, measure(saved, points=spread[0], times=spread[1], on_run=on_run)
+    with planted(scenario.expected.mutant):
+        return run, measure(scenario, points=spread[0], times=spread[1], on_run=on_run)
 
 
-def _keep(saved: SavedScenario) -> None:
-    from squall.sim.scenarios.file import dump_scenario
+def _keep(scenario: Scenario) -> None:
+    from squall.sim.scenarios.file import dump_scenario, name_of
     from squall.sim.scenarios.store import default_place, write_synced
     from squall.sim.serve.server import RUNS
 
     folder = default_place().folder / RUNS
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_synced(folder / f"{saved.name}.json", dump_scenario(saved))
+        write_synced(folder / f"{name_of(scenario)}.json", dump_scenario(scenario))
     except OSError as error:
         problem = f"cannot write into {str(folder)!r}: {error.strerror}"
         raise BadInput("--keep", "", problem) from None

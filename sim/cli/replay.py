@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as json_module
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,8 +20,9 @@ from squall.sim.cli.report import WIDTH
 from squall.sim.cli.scenario import read_scenario
 
 if TYPE_CHECKING:
-    from squall.sim.scenarios.file import SavedScenario
-    from squall.sim.scenarios.replay import Played, Until
+    from squall.model.events.run import Run
+    from squall.sim.scenario import Scenario
+    from squall.sim.scenarios.replay import Until
     from squall.sim.world.watch import Divergence
 
 FAILED = 1
@@ -126,30 +126,35 @@ def replay(
         raise BadInput("--diff", diff, "expected without --until and --check-determinism")
     if save is not None:
         file_to_write("--save", save)
-    saved = read_scenario(scenario, faults=faults, mutant=mutant, device=device, engine=engine)
+    again = read_scenario(scenario, faults=faults, mutant=mutant, device=device, engine=engine)
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False, soft_wrap=True)
     if diff is not None:
         other = read_scenario(
             diff, faults=faults, mutant=mutant, device=device, engine=engine, field="--diff"
         )
-        raise typer.Exit(diff_runs(saved, other, console, json=json))
-    divergence = _check_determinism(saved) if check_determinism else None
-    for line in _left_out(saved):
-        typer.echo(f"squall: the engine torch leaves out {line}", err=True)
-    played = _play(saved, stop)
+        raise typer.Exit(diff_runs(again, other, console, json=json))
+    divergence = _check_determinism(again) if check_determinism else None
+    for line in left_out(again):
+        typer.echo(f"squall: the engine {again.engine} leaves out {line}", err=True)
+    again, run = _play(again, stop)
     if stop is not None and not stop.stopped:
-        problem = f"there is no {until} in this run, which has {len(played.records)} events"
+        problem = f"there is no {until} in this run, which has {len(run.records)} events"
         raise BadInput("--until", until or "", problem)
     if save is not None:
-        _save(played, save)
+        _save(again, run, save)
     if verbose or log:
-        _tell(played, console, log=log)
+        _tell(again, run, console, log=log)
     if json:
-        typer.echo(replay_json(played, stop, divergence, checked=check_determinism))
+        typer.echo(replay_json(again, run, stop, divergence, checked=check_determinism))
     else:
-        print_replay(played, console, stop, divergence, checked=check_determinism)
-    good = played.ok and played.digest_matches is not False and divergence is None
-    raise typer.Exit(0 if good else FAILED)
+        print_replay(again, run, console, stop, divergence, checked=check_determinism)
+    raise typer.Exit(0 if _good(again, run) and divergence is None else FAILED)
+
+
+def _good(scenario: Scenario, run: Run) -> bool:
+    from squall.sim.scenarios.replay import digest_matches
+
+    return run.outcome in ("ok", "stopped") and digest_matches(scenario, run) is not False
 
 
 def read_until(text: str) -> Until:
@@ -173,123 +178,126 @@ def read_until(text: str) -> Until:
     raise BadInput("--until", text, problem)
 
 
-def _play(saved: SavedScenario, stop: Until | None) -> Played:
+def _play(scenario: Scenario, stop: Until | None) -> tuple[Scenario, Run]:
     """Run it; with nothing to compare the digest with, first once to know it."""
+    from squall.sim.scenarios.failure import expecting
     from squall.sim.scenarios.file import ScenarioError
-    from squall.sim.scenarios.replay import replay as play_again
+    from squall.sim.search.again import again
 
     try:
         if stop is not None:
-            return play_again(saved, until=stop)
-        if saved.expected.digest is None:
-            saved = replace(saved, expected=play_again(saved).expectation())
-        return play_again(saved)
+            return scenario, again(scenario, until=stop)
+        if scenario.expected.digest is None:
+            scenario = expecting(scenario, again(scenario))
+        return scenario, again(scenario)
     except ScenarioError as error:
         raise BadInput("SCENARIO", "", str(error)) from None
 
 
-def _left_out(saved: SavedScenario) -> list[str]:
-    """Items of the fault plan that the engine cannot do; a script's on torch: see its report."""
-    if saved.engine != "torch" or saved.script is not None:
-        return []
-    from squall.sim.stock.plan import left_out
+def left_out(scenario: Scenario) -> list[str]:
+    """Items of the fault plan that the engine cannot do."""
+    from squall.sim.scenarios.engines import ENGINES
 
-    return left_out(saved.faults)
+    engine = ENGINES[scenario.engine]
+    return engine.left_out(scenario.faults, of_script=scenario.script is not None)
 
 
-def _check_determinism(saved: SavedScenario) -> Divergence | None:
+def _check_determinism(scenario: Scenario) -> Divergence | None:
     from squall.sim.scenarios.replay import first_divergence
+    from squall.sim.search.again import planted
 
-    return first_divergence(saved)
+    with planted(scenario.expected.mutant):
+        return first_divergence(scenario)
 
 
-def _save(played: Played, text: str) -> None:
+def _save(scenario: Scenario, run: Run, text: str) -> None:
+    from squall.sim.scenarios.failure import expecting
     from squall.sim.scenarios.file import dump_scenario
     from squall.sim.scenarios.store import write_synced
 
-    saved = replace(played.saved, expected=played.expectation())
     try:
-        write_synced(Path(text), dump_scenario(saved))
+        write_synced(Path(text), dump_scenario(expecting(scenario, run)))
     except OSError as error:
         raise BadInput("--save", text, f"cannot write {text!r}: {error.strerror}") from None
 
 
-def _tell(played: Played, console: Console, *, log: bool) -> None:
+def _tell(scenario: Scenario, run: Run, console: Console, *, log: bool) -> None:
     from squall.sim.pictures.narrate import column_log, narrate
 
     if log:
-        for line in column_log(played.records, workers_of(played)):
+        for line in column_log(run.records, workers_of(scenario, run)):
             console.print(line)
         return
-    for text in narrate(played.records):
+    for text in narrate(run.records):
         console.print(text, markup=False)
 
 
-def workers_of(played: Played) -> int:
+def workers_of(scenario: Scenario, run: Run) -> int:
     """How many workers the run had."""
-    known = played.saved.workers
+    known = scenario.workers
     if known is not None:
         return known
-    return 1 + max((record[1] for record in played.records), default=-1)
+    return 1 + max((record[1] for record in run.records), default=-1)
 
 
 # -- for machines ---------------------------------------------------------------------------------
 
 
 def replay_json(
-    played: Played, stop: Until | None, divergence: Divergence | None, *, checked: bool
+    scenario: Scenario,
+    run: Run,
+    stop: Until | None,
+    divergence: Divergence | None,
+    *,
+    checked: bool,
 ) -> str:
     """The object of ``squall replay --json``; its keys are in docs/json.md."""
     from squall.model.events.waiting import to_json
+    from squall.sim.scenarios.replay import digest_matches, explanation
 
-    saved, graph = played.saved, played.wait_graph()
+    graph = run.wait_graph()
     told: dict[str, Any] = {
-        "digest": played.digest,
-        "expected_digest": played.expected_digest,
-        "digest_matches": played.digest_matches,
-        "outcome": played.outcome,
-        "violations": [violation.to_json() for violation in played.violations],
-        "seed": saved.seed,
-        "workers": workers_of(played),
-        "operations": saved.operations,
-        "faults": len(saved.faults),
-        "left_out": _left_out(saved),
-        "profile": saved.profile,
-        "mutant": saved.expected.mutant,
-        "engine": saved.engine,
-        "device": saved.device,
-        "events": len(played.records),
-        "virtual_time_s": played.virtual_time_s,
-        "waits": _waits(played),
-        "explanation": played.explanation(),
+        "digest": run.digest,
+        "expected_digest": scenario.expected.digest,
+        "digest_matches": digest_matches(scenario, run),
+        "outcome": run.outcome,
+        "violations": [violation.to_json() for violation in run.violations],
+        "seed": scenario.seed,
+        "workers": workers_of(scenario, run),
+        "operations": scenario.operations,
+        "faults": len(scenario.faults),
+        "left_out": left_out(scenario),
+        "profile": scenario.profile,
+        "mutant": scenario.expected.mutant,
+        "engine": scenario.engine,
+        "device": scenario.world.device,
+        "events": len(run.records),
+        "virtual_time_s": run.ended_s,
+        "waits": run.waits,
+        "explanation": explanation(scenario, run),
         "wait_graph": None if graph is None else to_json(graph),
     }
     if stop is not None:
-        told["stopped"] = _stopped_json(played, stop)
+        told["stopped"] = _stopped_json(run, stop)
     if checked:
         told["divergence"] = None if divergence is None else divergence.to_json()
     return json_module.dumps(told, allow_nan=False)
 
 
-def _stopped_json(played: Played, stop: Until) -> dict[str, Any]:
+def _stopped_json(run: Run, stop: Until) -> dict[str, Any]:
     from squall.sim.pictures.narrate import sentence
 
-    number = len(played.records) - 1
-    text = sentence(played.records, number)
+    number = len(run.records) - 1
+    text = sentence(run.records, number)
     return {"event": number, "text": text, "waiting": stop.waiting}
-
-
-def _waits(played: Played) -> list[str]:
-    if played.run is not None:
-        return played.run.waits
-    return played.report.waits if played.report is not None else []
 
 
 # -- for people -----------------------------------------------------------------------------------
 
 
 def print_replay(
-    played: Played,
+    scenario: Scenario,
+    run: Run,
     console: Console,
     stop: Until | None,
     divergence: Divergence | None,
@@ -297,33 +305,35 @@ def print_replay(
     checked: bool,
 ) -> None:
     """What happened, and whether it is the same run."""
-    if played.printed:
-        console.print(Text(played.printed.rstrip("\n")))
-    for violation in played.violations:
+    from squall.sim.scenarios.replay import digest_matches, explanation
+
+    if run.printed:
+        console.print(Text(run.printed.rstrip("\n")))
+    for violation in run.violations:
         console.print(Text(str(violation), style="red"))
     if stop is not None:
-        _print_stop(played, stop, console)
+        _print_stop(run, stop, console)
     if divergence is not None:
         _print_divergence(divergence, console)
-    for line in [*_waits(played), *played.explanation()]:
+    for line in [*run.waits, *explanation(scenario, run)]:
         console.print(Text(line, style="yellow"))
-    saved = played.saved
-    good = played.ok and played.digest_matches is not False and divergence is None
+    good = _good(scenario, run) and divergence is None
+    same = digest_matches(scenario, run)
     table = Table.grid(padding=(0, 3))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("outcome", Text(played.outcome, style="bold green" if good else "bold red"))
-    table.add_row("scenario", _scenario_text(played))
-    if saved.expected.mutant is not None:
-        table.add_row("planted", f"mutant {saved.expected.mutant}")
-    matches = {True: "as expected", False: f"expected {played.expected_digest}", None: ""}
-    style = "bold red" if played.digest_matches is False else ""
-    table.add_row("digest", Text(f"{played.digest}  {matches[played.digest_matches]}", style=style))
+    table.add_row("outcome", Text(run.outcome, style="bold green" if good else "bold red"))
+    table.add_row("scenario", _scenario_text(scenario, run))
+    if scenario.expected.mutant is not None:
+        table.add_row("planted", f"mutant {scenario.expected.mutant}")
+    matches = {True: "as expected", False: f"expected {scenario.expected.digest}", None: ""}
+    style = "bold red" if same is False else ""
+    table.add_row("digest", Text(f"{run.digest}  {matches[same]}", style=style))
     if checked:
-        same = "the same to the last event" if divergence is None else "parts from the first"
-        table.add_row("a second run", same)
-    table.add_row("events", f"{len(played.records):,}")
-    table.add_row("virtual time", f"{played.virtual_time_s:.6f} s")
+        said = "the same to the last event" if divergence is None else "parts from the first"
+        table.add_row("a second run", said)
+    table.add_row("events", f"{len(run.records):,}")
+    table.add_row("virtual time", f"{run.ended_s:.6f} s")
     panel = Panel(
         table,
         title="squall replay",
@@ -335,19 +345,18 @@ def print_replay(
     console.print(panel)
 
 
-def _scenario_text(played: Played) -> str:
-    saved = played.saved
-    parts = [f"seed {saved.seed}", f"{workers_of(played)} workers"]
-    if saved.operations is not None:
-        parts.append(f"{saved.operations} operations")
-    parts += [f"{len(saved.faults)} faults", f"order {saved.faults.schedule.order}"]
-    return ", ".join([*parts, f"latency {saved.network.latency}"])
+def _scenario_text(scenario: Scenario, run: Run) -> str:
+    parts = [f"seed {scenario.seed}", f"{workers_of(scenario, run)} workers"]
+    if scenario.operations is not None:
+        parts.append(f"{scenario.operations} operations")
+    parts += [f"{len(scenario.faults)} faults", f"order {scenario.faults.schedule.order}"]
+    return ", ".join([*parts, f"latency {scenario.world.latency}"])
 
 
-def _print_stop(played: Played, stop: Until, console: Console) -> None:
+def _print_stop(run: Run, stop: Until, console: Console) -> None:
     from squall.sim.pictures.narrate import narrate
 
-    records = played.records
+    records = run.records
     for line in narrate(records, first=max(0, len(records) - _LAST_SHOWN)):
         console.print(line, markup=False)
     console.print(Text(f"stopped after event {len(records) - 1}; who waits:", style="bold"))

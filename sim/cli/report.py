@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
@@ -10,10 +11,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from squall.model.events.waiting import to_json as graph_json
+from squall.model.one_process.reference import GradientSummary
+
 if TYPE_CHECKING:
+    from squall.model.events.run import ProcessError, Run
     from squall.sim.cli.input import BadInput, RunOptions
     from squall.sim.scenarios.store import Kept
-    from squall.sim.scripts.report import ProcessError, Report
     from squall.sim.world.watch import Divergence
 
 WIDTH = 100
@@ -22,7 +26,7 @@ NOT_COMPARABLE_SHOWN = 3
 
 
 def run_json(
-    report: Report,
+    run: Run,
     options: RunOptions,
     kept: Kept | None = None,
     divergence: Divergence | None = None,
@@ -30,7 +34,7 @@ def run_json(
     """The object of ``squall run --json``; its keys are in docs/json.md."""
     return json.dumps(
         {
-            **report.to_json(),
+            **script_json(run, options.seed),
             "script": str(options.script),
             "args": list(options.args),
             "latency": options.latency,
@@ -41,6 +45,44 @@ def run_json(
         },
         allow_nan=False,
     )
+
+
+def script_json(run: Run, seed: int) -> dict[str, Any]:
+    """What came of a script's run, plain values only."""
+    gradients, graph = run.gradients, run.wait_graph()
+    return {
+        "engine": run.engine,
+        "seed": seed,
+        "digest": run.digest,
+        "outcome": run.outcome,
+        "gradients_equal": None if gradients is None else gradients.verdict,
+        "leaked": {"rrefs": run.leaked_rrefs, "contexts": run.leaked_contexts},
+        "virtual_time_s": run.ended_s,
+        "wall_time_s": run.wall_time_s,
+        "messages": run.messages,
+        "faults": run.faults,
+        "left_out": run.left_out,
+        "workers": run.workers,
+        "events": len(run.records),
+        "gradients": None if gradients is None else _gradients_json(gradients),
+        "errors": [error._asdict() for error in run.errors],
+        "waits": run.waits,
+        "wait_graph": None if graph is None else graph_json(graph),
+        "exit_codes": run.exit_codes,
+    }
+
+
+def _gradients_json(gradients: GradientSummary) -> dict[str, Any]:
+    # a gradient of another shape deviates infinitely, which JSON cannot say
+    finite = math.isfinite(gradients.max_deviation)
+    return {
+        "passes": gradients.passes,
+        "compared": gradients.compared,
+        "failed": gradients.failed,
+        "max_deviation": gradients.max_deviation if finite else None,
+        "not_comparable": gradients.not_comparable,
+        "mismatches": gradients.mismatches,
+    }
 
 
 def bad_input_json(error: BadInput) -> str:
@@ -60,20 +102,18 @@ def outcome_json(outcome: str, message: str) -> str:
     return json.dumps({"outcome": outcome, "message": message})
 
 
-def print_report(
-    report: Report, options: RunOptions, console: Console, kept: Kept | None = None
-) -> None:
+def print_report(run: Run, options: RunOptions, console: Console, kept: Kept | None = None) -> None:
     """Failures, the summary, and the command that repeats the run."""
     console = Console(file=console.file, width=min(WIDTH, console.width), highlight=False)
     console.print()
-    for part in _failures(report):
+    for part in _failures(run):
         console.print(part, soft_wrap=True)
     console.print(
         Panel(
-            _summary(report, options),
+            _summary(run, options),
             title=Text(f"squall: {options.script}"),
             title_align="left",
-            border_style="green" if report.ok else "red",
+            border_style="green" if run.ok else "red",
             padding=(1, 2),
         )
     )
@@ -84,33 +124,33 @@ def print_report(
         console.print(Text(f"to look at: {kept.timeline}", style="dim"), soft_wrap=True)
 
 
-def _summary(report: Report, options: RunOptions) -> RenderableType:
+def _summary(run: Run, options: RunOptions) -> RenderableType:
     table = Table.grid(padding=(0, 3))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    ok = "bold green" if report.ok else "bold red"
-    table.add_row("outcome", Text(report.outcome, style=ok))
-    table.add_row("gradients", _gradients(report, options))
+    ok = "bold green" if run.ok else "bold red"
+    table.add_row("outcome", Text(run.outcome, style=ok))
+    table.add_row("gradients", _gradients(run, options))
     table.add_row(
         "cluster",
-        Text(f"{_count(report.workers, 'worker')}, seed {report.seed}, latency {options.latency}"),
+        Text(f"{_count(run.workers, 'worker')}, seed {options.seed}, latency {options.latency}"),
     )
     if options.faults is not None:
-        said = ", ".join(f"{kind} {count:,}" for kind, count in report.faults.items())
+        said = ", ".join(f"{kind} {count:,}" for kind, count in run.faults.items())
         table.add_row("faults", f"{options.faults}: {said or 'none happened'}")
-    table.add_row("virtual time", f"{report.virtual_time_s:.6f} s")
-    table.add_row("wall time", f"{report.wall_time_s:.3f} s")
-    left = f"{_count(report.leaked_rrefs, 'RRef')}, {_count(report.leaked_contexts, 'context')}"
-    leaked = report.leaked_rrefs or report.leaked_contexts
+    table.add_row("virtual time", f"{run.ended_s:.6f} s")
+    table.add_row("wall time", f"{run.wall_time_s:.3f} s")
+    left = f"{_count(run.leaked_rrefs, 'RRef')}, {_count(run.leaked_contexts, 'context')}"
+    leaked = run.leaked_rrefs or run.leaked_contexts
     table.add_row("left behind", Text(left, style="bold red" if leaked else ""))
-    table.add_row("messages", _messages(report.messages))
-    table.add_row("events", f"{report.events:,}")
-    table.add_row("digest", report.digest)
+    table.add_row("messages", _messages(run.messages))
+    table.add_row("events", f"{len(run.records):,}")
+    table.add_row("digest", run.digest)
     return table
 
 
-def _gradients(report: Report, options: RunOptions) -> RenderableType:
-    summary = report.gradients
+def _gradients(run: Run, options: RunOptions) -> RenderableType:
+    summary = run.gradients
     if summary is None:
         return Text("not checked" if not options.check else "nothing to compare", style="yellow")
     detail = f"{summary.compared:,} of {_count(summary.passes, 'backward pass', 'backward passes')}"
@@ -136,18 +176,18 @@ def _messages(messages: dict[str, int]) -> RenderableType:
     return table
 
 
-def _failures(report: Report) -> list[RenderableType]:
-    parts: list[RenderableType] = [_error(error) for error in report.errors]
-    if report.outcome == "error" and not report.errors:
-        parts.extend(Text(line, style="bold red") for line in _exits(report.exit_codes))
-    if report.waits:
+def _failures(run: Run) -> list[RenderableType]:
+    parts: list[RenderableType] = [_error(error) for error in run.errors]
+    if run.outcome == "error" and not run.errors:
+        parts.extend(Text(line, style="bold red") for line in _exits(run.exit_codes))
+    if run.waits:
         parts.append(Text("nothing can happen any more, and these wait:", style="bold red"))
-        parts.append(_indented(report.waits))
-        why = report.why()
+        parts.append(_indented(run.waits))
+        why = run.why()
         if why:
             parts.append(Text("who holds what they wait for:", style="bold red"))
             parts.append(_indented(why))
-    mismatches: list[Any] = [] if report.gradients is None else list(report.gradients.mismatches)
+    mismatches: list[Any] = [] if run.gradients is None else list(run.gradients.mismatches)
     if mismatches:
         parts.append(Text("gradients that differ from the reference:", style="bold red"))
         lines = [str(mismatch) for mismatch in mismatches[:MISMATCHES_SHOWN]]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from squall.sim.cli.input import ENGINES, MAX_SEED, BadInput, device_name, integer, one_of
+from squall.sim.cli.input import BadInput, device_name, engine_name, integer
+from squall.sim.scenario import MAX_SEED
 
 if TYPE_CHECKING:
     from squall.sim.faults.plan import Plan
-    from squall.sim.scenarios.file import SavedScenario
+    from squall.sim.scenario import Scenario
 
 
 def read_scenario(
@@ -21,64 +22,73 @@ def read_scenario(
     device: str | None = None,
     engine: str | None = None,
     field: str = "SCENARIO",
-) -> SavedScenario:
-    """The scenario of a seed, of a file, or of a stored failure by its name.
+) -> Scenario:
+    """The scenario of a seed, of a file, of the corpus, or of a stored failure by its name.
 
     ``faults``: the profile that draws a seed's faults, or a file with a plan, which takes the
     place of the scenario's own. ``mutant``: a bug to plant. Raises :class:`BadInput`.
     """
-    from squall.model.program.program import computation_of
     from squall.sim.faults.plan import NO_FAULTS
-    from squall.sim.scenarios.file import Expected
+    from squall.sim.search.draw import Settings, draw
 
     profile, file = (None, faults) if faults is not None and _is_file(faults) else (faults, None)
     path = Path(text)
+    named = None if engine is None else engine_name(engine)
+    on = None if device is None else device_name(device)
     if text.isascii() and text.isdigit() and not path.exists():
         seed = integer(field, text, 0, MAX_SEED)
-        saved = _of_seed(seed, profile, NO_FAULTS if file is None else _plan(file, None))
+        plan = NO_FAULTS if file is None else _plan(file, None)
+        scenario = draw(seed, Settings(_profile(profile), plan, named or "port", on or "cpu"))
     elif profile is not None:
         problem = f"{profile!r} is no file with a plan, and a profile is for a seed"
         raise BadInput("--faults", profile, problem)
     else:
-        saved = _of_file(text, field)
-        if file is not None:  # another run, of which nothing is known
-            expected = Expected(mutant=saved.expected.mutant)
-            plan = _plan(file, saved.workers)
-            saved = replace(saved, faults=plan, profile=None, expected=expected)
-            if saved.program is not None and plan:
-                program = computation_of(saved.program)
-                saved = replace(
-                    saved, program=program, shut_down_early=False, skip_handshakes=False
-                )
-    if mutant is not None:
-        saved = _with_mutant(saved, mutant)
-    if device is not None:
-        saved = replace(saved, device=device)
-    if engine is not None:
-        saved = replace(saved, engine=one_of("--engine", engine, ENGINES))
-    device_name(saved.device)
-    return saved
+        scenario = _of_file(text, field)
+        if file is not None:
+            scenario = _under(scenario, _plan(file, scenario.workers))
+        if named is not None:
+            scenario = replace(scenario, engine=named)
+        if on is not None:
+            scenario = scenario.in_world(device=on)
+        device_name(scenario.world.device)
+    return scenario if mutant is None else _with_mutant(scenario, mutant)
+
+
+def _profile(name: str | None) -> Any:
+    from squall.sim.search.draw import PROFILES
+
+    if name is not None and name not in PROFILES:
+        known = " or ".join(PROFILES)
+        raise BadInput("--faults", name, f"expected {known} or a file, got {name!r}")
+    return name
+
+
+def _under(scenario: Scenario, plan: Plan) -> Scenario:
+    """The scenario with another plan: another run, of which nothing is known."""
+    from squall.model.program.program import computation_of
+    from squall.sim.scenario import Expected
+
+    expected = Expected(mutant=scenario.expected.mutant)
+    scenario = replace(scenario, profile=None, expected=expected).in_world(faults=plan)
+    if scenario.program is not None and plan:
+        program = computation_of(scenario.program)
+        scenario = replace(scenario, work=program)
+        scenario = scenario.in_world(shut_down_early=False, skip_handshakes=False)
+    return scenario
 
 
 def _is_file(text: str) -> bool:
     return Path(text).is_file()
 
 
-def _of_seed(seed: int, profile: str | None, plan: Plan) -> SavedScenario:
-    from squall.sim.scenarios.replay import saved_scenario, seed_scenario
-    from squall.sim.search.draw import PROFILES
-
-    if profile is not None and profile not in PROFILES:
-        known = " or ".join(PROFILES)
-        raise BadInput("--faults", profile, f"expected {known} or a file, got {profile!r}")
-    return saved_scenario(seed_scenario(seed, profile, plan))
-
-
-def _of_file(text: str, field: str) -> SavedScenario:
+def _of_file(text: str, field: str) -> Scenario:
     from squall.sim.scenarios.file import load_scenario
     from squall.sim.scenarios.store import Store, StoreError
+    from squall.sim.search.corpus import corpus
 
     path = Path(text)
+    if not path.exists() and text in corpus():
+        return corpus()[text]
     if not path.exists():
         kept = None
         try:
@@ -109,17 +119,16 @@ def _plan(text: str, workers: int | None) -> Plan:
         raise BadInput("--faults", text, f"{text}: {error}") from None
 
 
-def _with_mutant(saved: SavedScenario, name: str) -> SavedScenario:
+def _with_mutant(scenario: Scenario, name: str) -> Scenario:
     import difflib
 
-    from squall.sim.scenarios.file import Expected
-    from squall.sim.search.mutants.campaign import load_mutants
+    from squall.sim.scenario import Expected
+    from squall.sim.search.mutants.planted import MUTANTS
 
-    known = load_mutants()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
+    if name not in MUTANTS:
+        near = difflib.get_close_matches(name, MUTANTS, n=1)
         hint = f"; did you mean {near[0]}?" if near else "; squall mutants --list shows them"
         raise BadInput("--mutant", name, f"there is no mutant {name!r}{hint}")
-    if saved.expected.mutant == name:
-        return saved
-    return replace(saved, expected=Expected(mutant=name))
+    if scenario.expected.mutant == name:
+        return scenario
+    return replace(scenario, expected=Expected(mutant=name))

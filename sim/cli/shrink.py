@@ -88,7 +88,7 @@ def shrink(
         file_to_write("--output", output)
     saved = read_scenario(scenario, faults=faults, mutant=mutant)
     from squall.sim.scenarios.file import ScenarioError
-    from squall.sim.scenarios.replay import planted
+    from squall.sim.search.again import planted
     from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
 
     try:

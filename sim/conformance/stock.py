@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall.sim.conformance.cluster import TIMEOUT_S, WORLD_SIZE, Played
 from squall.sim.conformance.pool import LOG_CHARACTERS, MissingPackageError
-from squall.sim.scripts.run import ScriptScenario
+from squall.sim.scenario import Script
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.script import ScriptProcesses
 from squall.sim.stock.worker import NativeWorker
@@ -65,9 +65,9 @@ class _Ranks(ScriptProcesses):
 
     def __init__(self, test: Test, directory: Path, cluster: NativeCluster) -> None:
         super().__init__(
-            ScriptScenario(script=directory / "test", workers=WORLD_SIZE, check=False),
+            Script(path=str(directory / "test"), text="", workers=WORLD_SIZE, check=False),
             cluster,
-            _ENTRY,
+            entry=_ENTRY,
         )
         self.test = test
         self.directory = directory

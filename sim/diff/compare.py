@@ -8,64 +8,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from squall.model.checks.compiled import LEFT, TORN, first_line
+from squall.model.events.run import Run
 from squall.model.one_process.interpreter import interpret
 from squall.model.one_process.outcome import Outcome, StepOutcome
 from squall.model.program.compare import compare, to_dense
 from squall.model.program.program import Program
 from squall.real.tracing import MESSAGE_SENT
-from squall.sim.programs.faults import run_with_faults
-from squall.sim.programs.run import ProgramRun, run_program
-from squall.sim.search.judge import MAX_STEPS, Scenario
-from squall.sim.stock.program import TORN, NativeRun, run_native
-from squall.sim.stock.zygote import Zygote
+from squall.sim.diff.difference import Difference
+from squall.sim.diff.rules import with_rules
+from squall.sim.faults.plan import Schedule
+from squall.sim.scenario import Scenario
+from squall.sim.scenarios.engines import ENGINES
 
 #: where a sent message has its type, and the ids in it
 _TYPE, _ABOUT = MESSAGE_SENT.fields.index("type"), MESSAGE_SENT.fields.index("about")
-#: counters of torch's debug info that must be zero when nothing is under way
-LEFT = (
-    "num_owner_rrefs",
-    "num_forks",
-    "num_pending_users",
-    "num_autograd_contexts",
-    "num_current_backward_passes",
-)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Something that is not the same on both engines, or not what one process computes.
-
-    ``kind``: outcome, gradient, story, kept, messages, left, hang or death. ``where``: the step,
-    story or message type. ``rule``: the known difference that it is, or none.
-    """
-
-    kind: str
-    where: str
-    port: str
-    torch: str
-    one_process: str = ""
-    #: (trainer, step) if it is about one
-    step: tuple[int, int] | None = None
-    #: all that torch says, where ``torch`` is the first line of it
-    detail: str = ""
-    rule: str | None = None
-
-    def __str__(self) -> str:
-        reference = f", one process: {self.one_process}" if self.one_process else ""
-        return f"{self.kind} of {self.where}: port: {self.port}, torch: {self.torch}{reference}"
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "where": self.where,
-            "port": self.port,
-            "torch": self.torch,
-            "one_process": self.one_process,
-            "rule": self.rule,
-        }
 
 
 @dataclass
@@ -87,48 +47,32 @@ class Comparison:
         return list(dict.fromkeys(each.rule for each in self.differences if each.rule is not None))
 
 
-def first_line(text: str | None) -> str:
-    """What two engines should say alike: the first line of an error, without what surrounds it."""
-    if text is None:
-        return "none"
-    return text.strip().partition("\n")[0].strip()
+def compare_engines(scenario: Scenario) -> Comparison:
+    """Run the scenario of a program on both engines, and in one process.
 
-
-def compare_engines(scenario: Scenario, zygote: Zygote) -> Comparison:
-    """Run a scenario on both engines, and in one process."""
-    from squall.sim.diff.rules import with_rules
-
+    Tasks run in their natural order: the one that a scenario asks for, the engine ``torch`` cannot
+    follow.
+    """
     program = scenario.program
-    options: dict[str, Any] = {
-        "seed": scenario.seed,
-        "latency": scenario.latency,
-        "shut_down_early": scenario.shut_down_early,
-        "max_steps": MAX_STEPS,
-        "bandwidth_bytes_per_s": scenario.bandwidth_bytes_per_s,
-        "rpc_timeout_s": scenario.rpc_timeout_s,
-    }
+    assert program is not None, "scripts are compared by what they print"
+    plan = replace(scenario.faults, schedule=Schedule())
+    scenario = scenario.in_world(faults=plan, skip_handshakes=False)
     expected = interpret(program)
-    native = run_native(program, zygote, plan=scenario.plan, **options)
-    port = _run_port(scenario, options)
+    native = ENGINES["torch"].run(scenario)
+    port = ENGINES["port"].run(scenario)
     found = list(_differences(program, expected, port, native))
     return Comparison(
         scenario,
         with_rules(program, found),
-        messages=sum(native.cluster.trace.message_counts().values()),
-        digest=native.cluster.trace.digest(),
+        messages=sum(native.messages.values()),
+        digest=native.digest,
     )
 
 
-def _run_port(scenario: Scenario, options: dict[str, Any]) -> ProgramRun:
-    if not scenario.plan:
-        return run_program(scenario.program, raises=False, **options)
-    options = {name: value for name, value in options.items() if name != "shut_down_early"}
-    return run_with_faults(scenario.program, scenario.plan, raises=False, **options)
-
-
 def _differences(
-    program: Program, expected: Outcome, port: ProgramRun, native: NativeRun
+    program: Program, expected: Outcome, port: Run, native: Run
 ) -> Iterator[Difference]:
+    assert port.got is not None and native.got is not None
     for death in native.deaths:
         yield Difference("death", f"worker {death.worker}", "lives", str(death))
     for worker in native.torn:
@@ -137,17 +81,17 @@ def _differences(
         yield Difference("death", "the run", port.crash or "ends", native.crash)
     for trainer, number, _ in program.steps:
         key = (trainer, number)
-        ours = port.outcome.steps.get(key, StepOutcome())
-        theirs = native.outcome.steps.get(key, StepOutcome())
+        ours = port.got.steps.get(key, StepOutcome())
+        theirs = native.got.steps.get(key, StepOutcome())
         yield from _step(program, key, expected.steps[key], ours, theirs)
-    for place, line in port.outcome.stories.items():
+    for place, line in port.got.stories.items():
         trainer, number, index = place
         kind = program.trainers[trainer].steps[number].stories[index].kind
-        other = native.outcome.stories.get(place)
+        other = native.got.stories.get(place)
         if first_line(line) != first_line(other):
             yield Difference("story", kind, line, other or "it did not end", step=place[:2])
-    for place, values in port.outcome.kept.items():
-        others = native.outcome.kept.get(place)
+    for place, values in port.got.kept.items():
+        others = native.got.kept.get(place)
         if others is None:
             yield Difference("kept", str(place), "a value", "none", step=place[:2])
             continue
@@ -186,10 +130,11 @@ _OF_A_CONTEXT = (
 _Sent = Counter[tuple[str, tuple[int, int] | None]]
 
 
-def _sent(run: ProgramRun | NativeRun) -> _Sent:
-    steps = {step.context: key for key, step in run.outcome.steps.items() if step.context >= 0}
+def _sent(run: Run) -> _Sent:
+    assert run.got is not None
+    steps = {step.context: key for key, step in run.got.steps.items() if step.context >= 0}
     sent: _Sent = Counter()
-    for record in run.cluster.trace.records:
+    for record in run.records:
         if record[3] is MESSAGE_SENT:
             name, about = record[4][_TYPE], record[4][_ABOUT]
             of = steps.get(about[0]) if about and name in _OF_A_CONTEXT else None
@@ -197,10 +142,10 @@ def _sent(run: ProgramRun | NativeRun) -> _Sent:
     return sent
 
 
-def _under_way(native: NativeRun) -> list[str]:
+def _under_way(native: Run) -> list[str]:
     """What the workers count that should be nothing at the end."""
     lines = []
-    for worker, table in enumerate(native.stuck):
+    for worker, table in enumerate(native.stuck_tables):
         names = (*LEFT, "agent.client_active_calls", "agent.server_active_calls")
         lines += [f"worker {worker}: {name} {table[name]}" for name in names if table.get(name)]
     return lines

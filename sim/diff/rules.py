@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from squall.model.checks.compiled import TORN, first_line
 from squall.model.one_process.flow import forecast
 from squall.model.program.operations import KINDS
 from squall.model.program.program import HELPER_CALLS, REFERENCE_CALLS, Op, Program, Step
-from squall.sim.diff.compare import Difference, first_line
-from squall.sim.stock.program import TORN
+from squall.sim.diff.difference import Difference
 
 
 class Rule(NamedTuple):

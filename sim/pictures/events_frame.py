@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas
 
-from squall.model.events.run import Record
+from squall.model.events.digest import Record
 
 #: columns that every event has; the rest are its own fields, under their names
 COLUMNS = ("time_s", "worker", "task", "event")

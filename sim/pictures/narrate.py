@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.text import Text
 
-from squall.model.events.run import Record
+from squall.model.events.digest import Record
 from squall.real.tracing import MESSAGE_DELIVERED, MESSAGE_DROPPED, MESSAGE_SENT
 
 _COUNTER_BITS = 48

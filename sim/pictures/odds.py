@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from squall.sim.pictures.canvas import Canvas, Clock, hover, table
 from squall.sim.pictures.palette import BLUE, SKY, VERMILION
 from squall.sim.pictures.recording import Recording, recording
-from squall.sim.scenarios.file import SavedScenario
+from squall.sim.scenario import Scenario
 from squall.sim.scenarios.replay import replay
 from squall.sim.world.streams import NamedStream, WatchedRandom
 from squall.sim.world.watch import Watcher
@@ -100,7 +100,7 @@ class Odds:
 
 
 def measure(
-    saved: SavedScenario,
+    scenario: Scenario,
     *,
     points: int = 16,
     times: int = 10,
@@ -119,7 +119,7 @@ def measure(
         raise ValueError(f"points: expected 2 or more, got {points}")
     if times < 1:
         raise ValueError(f"times: expected 1 or more, got {times}")
-    base = replay(saved, seconds=_RUN_S)
+    base = replay(scenario, seconds=_RUN_S)
     if not base.violations:
         raise ValueError("this scenario does not fail: there is no probability to follow")
     wanted = base.violations[0]
@@ -137,7 +137,7 @@ def measure(
                 if at >= len(run):
                     failed += 1  # nothing is left to be drawn anew
                 else:
-                    played = replay(saved, watcher=TailSeed(at, tail), seconds=_RUN_S)
+                    played = replay(scenario, watcher=TailSeed(at, tail), seconds=_RUN_S)
                     failed += any(v.property == wanted.property for v in played.violations)
                 done += 1
                 if on_run is not None:

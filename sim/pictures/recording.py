@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from squall.model.events.run import Record, Run, Violation
+from squall.model.checks.registry import check
+from squall.model.events.digest import Record
+from squall.model.events.run import Run, Violation
 from squall.real import tracing
-from squall.sim.scenarios.file import SavedScenario
-from squall.sim.scenarios.replay import Played
-from squall.sim.scripts.report import Report
+from squall.sim.scenario import Scenario
 from squall.sim.world.trace import Trace
 
 _MESSAGES = (tracing.MESSAGE_SENT, tracing.MESSAGE_DELIVERED, tracing.MESSAGE_DROPPED)
-
-
-@runtime_checkable
-class _Played(Protocol):
-    """Something that has run on a cluster: a ProgramRun."""
-
-    cluster: Any
-    program: Any
 
 
 @dataclass
@@ -115,12 +107,10 @@ class Recording:
 
 
 def recording(thing: object, **more: Any) -> Recording:
-    """Anything that has run, to look at: a Recording, a :class:`squall.model.events.run.Run`, what
-    :func:`squall.sim.scenarios.replay.replay` gives, a :class:`squall.sim.scripts.report.Report`, a :class:`squall.sim.world.trace.Trace`, a
-    ProgramRun, a Cluster, or records.
+    """Anything that has run, to look at: a Recording, a :class:`squall.model.events.run.Run`, a
+    :class:`squall.sim.world.trace.Trace`, a Cluster, or records.
 
-    ``more`` replaces fields of the Recording. Raises TypeError for anything else, and ValueError
-    for a report without its trace.
+    ``more`` replaces fields of the Recording. Raises TypeError for anything else.
     """
     if isinstance(thing, Recording):
         for name, value in more.items():
@@ -128,24 +118,13 @@ def recording(thing: object, **more: Any) -> Recording:
         return thing
     if isinstance(thing, Run):
         return _of_run(thing, more)
-    if isinstance(thing, Played):
-        return _of_replay(thing, more)
-    if isinstance(thing, Report):
-        return _of_report(thing, more)
     if isinstance(thing, Trace):
         return _of_trace(thing, more)
-    if isinstance(thing, _Played):
-        names = _names(thing.cluster)
-        waits = tuple(getattr(thing, "waits", ()))
-        outcome = "deadlock" if waits else "ok"
-        return _of_trace(
-            thing.cluster.trace, {"names": names, "waits": waits, "outcome": outcome, **more}
-        )
     if isinstance(getattr(thing, "trace", None), Trace):
         return _of_trace(thing.trace, {"names": _names(thing), **more})  # type: ignore[attr-defined]
     if isinstance(thing, list | tuple) and (not thing or _is_record(thing[0])):
         return _filled(Recording(thing, **more))
-    known = "a Run, a Report, a Trace, a ProgramRun, a Cluster or a Recording"
+    known = "a Run, a Trace, a Cluster or a Recording"
     raise TypeError(f"there is nothing to picture in {type(thing).__name__}, expected {known}")
 
 
@@ -154,86 +133,61 @@ def _is_record(thing: object) -> bool:
 
 
 def _of_run(run: Run, more: dict[str, Any]) -> Recording:
-    from squall.model.checks.registry import check
-
-    violations = more.pop("violations", None)
-    if violations is None:
-        violations = tuple(check(run)) if run.program is not None else ()
-    outcome = "ok"
-    if violations:
-        outcome = "violated: " + ", ".join(_distinct(v.property for v in violations))
-    elif run.crash:
-        outcome = f"crash: {run.crash}"
-    elif run.waits:
-        outcome = "hangs, as predicted" if run.hangs else "deadlock"
+    violations = tuple(run.violations)
+    if not violations and run.expected is not None:
+        violations = tuple(check(run))
     fields = {
-        "outcome": outcome,
+        "outcome": _outcome(run, violations),
         "violations": violations,
+        "digest": run.digest,
         "waits": tuple(run.waits),
+        "names": run.names,
         "ended_s": run.ended_s,
         **more,
     }
+    if run.script is not None:
+        fields["facts"] = _facts(run) | fields.get("facts", {})
     return _filled(Recording(run.records, seen=run, **fields))
 
 
-def _of_replay(played: Played, more: dict[str, Any]) -> Recording:
-    fields: dict[str, Any] = {
-        "violations": tuple(played.violations),
-        "digest": played.digest,
-        "facts": {},
-        **more,
-    }
-    facts = _facts_of(played.saved) | fields["facts"]
-    if played.run is not None:
-        found = _of_run(played.run, fields)
-    elif played.report is not None:
-        found = _of_report(played.report, fields)
-    else:
-        found = _filled(Recording(played.records, outcome=played.outcome, **fields))
-    found.facts = facts
-    return found
+def _outcome(run: Run, violations: tuple[Violation, ...]) -> str:
+    if run.script is not None or run.broken_off:
+        return run.outcome
+    if violations:
+        return "violated: " + ", ".join(_distinct(v.property for v in violations))
+    if run.crash:
+        return f"crash: {run.crash}"
+    if run.waits:
+        return "hangs, as predicted" if run.hangs else "deadlock"
+    return "ok"
 
 
-def _facts_of(saved: SavedScenario) -> dict[str, str]:
-    plan = saved.faults
+def facts_of(scenario: Scenario) -> dict[str, str]:
+    """What a summary says of the scenario that was run."""
+    plan = scenario.faults
     facts = {
-        "seed": str(saved.seed),
-        "latency": saved.network.latency,
+        "seed": str(scenario.seed),
+        "latency": scenario.world.latency,
         "order": plan.schedule.order,
         "faults": f"{len(plan)} planned" if len(plan) else "none",
     }
-    if saved.profile:
-        facts["profile"] = saved.profile
-    if saved.expected.mutant:
-        facts["planted bug"] = saved.expected.mutant
-    if saved.note:
-        facts["note"] = saved.note
+    if scenario.profile:
+        facts["profile"] = scenario.profile
+    if scenario.expected.mutant:
+        facts["planted bug"] = scenario.expected.mutant
+    if scenario.note:
+        facts["note"] = scenario.note
     return facts
 
 
-def _of_report(report: Report, more: dict[str, Any]) -> Recording:
-    if report.trace is None:
-        raise ValueError("this report was made without a trace, there are no events to picture")
-    fields = {
-        "outcome": report.outcome,
-        "digest": report.digest,
-        "waits": tuple(report.waits),
-        "ended_s": report.virtual_time_s,
-        "facts": _facts(report),
-        "names": report.names,
-        **more,
-    }
-    return _filled(Recording(report.trace.records, **fields))
-
-
-def _facts(report: Report) -> dict[str, str]:
-    facts = {"seed": str(report.seed)}
-    if report.gradients is not None:
+def _facts(run: Run) -> dict[str, str]:
+    facts = {}
+    if run.gradients is not None:
         facts["gradients"] = {True: "equal to one process", False: "differ", None: "unknown"}[
-            report.gradients.verdict
+            run.gradients.verdict
         ]
-    facts["left behind"] = f"{report.leaked_rrefs} RRefs, {report.leaked_contexts} contexts"
-    for error in report.errors:
+    facts["left behind"] = f"{run.leaked_rrefs} RRefs, {run.leaked_contexts} contexts"
+    for error in run.errors:
         facts[f"error on {error.worker}"] = f"{error.type}: {error.message}"
     return facts
 

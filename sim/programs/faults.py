@@ -11,6 +11,7 @@ import contextlib
 import io
 from typing import Any
 
+from squall.model.events.run import Run
 from squall.model.one_process.outcome import Outcome, StepOutcome
 from squall.model.one_process.recovery import Recovery, recovery_outcome, recovery_program
 from squall.model.program.hooks import retained
@@ -18,20 +19,19 @@ from squall.model.program.program import Program
 from squall.sim.cluster import Cluster
 from squall.sim.faults.plan import Plan
 from squall.sim.programs.host import Host, place, withdraw
-from squall.sim.programs.run import ProgramRun, gradients_of
+from squall.sim.programs.run import finished, gradients_of
 from squall.sim.programs.trainer import TrainerRun, together
-from squall.sim.scenarios.noted import note_program
 from squall.sim.world.stuck import Deadlock
 from squall.sim.world.waitfor import deadlock
 
 
 def run_with_faults(
     program: Program, plan: Plan, *, quiet: bool = True, raises: bool = True, **options: Any
-) -> ProgramRun:
+) -> Run:
     """Run ``program`` under ``plan`` on a :class:`Cluster` made with ``options``, then recover.
 
     As :func:`squall.sim.programs.run.run_program` otherwise. What came of the second phase is in
-    :attr:`ProgramRun.recovery`.
+    :attr:`Run.recovery`.
     """
     return _FaultyRun(program, plan, options).run(quiet=quiet, raises=raises)
 
@@ -39,15 +39,16 @@ def run_with_faults(
 class _FaultyRun:
     def __init__(self, program: Program, plan: Plan, options: dict[str, Any]) -> None:
         self.program = program
-        note_program(program, False, {"faults": plan, **options})
         self.cluster = Cluster(program.workers, faults=plan, own_settings=False, **options)
-        self.result = ProgramRun(program, self.cluster)
-        self.outcome = self.result.outcome
+        self.outcome = Outcome()
+        self.result = Run(
+            self.cluster.trace.records, program=program, got=self.outcome, cluster=self.cluster
+        )
         self.hosts: list[Host] = [
             Host(program, rank, self._on_pass) for rank in range(program.workers)
         ]
 
-    def run(self, *, quiet: bool, raises: bool) -> ProgramRun:
+    def run(self, *, quiet: bool, raises: bool) -> Run:
         retained()  # of a run that came to no end
         result, cluster = self.result, self.cluster
         for rank, worker in enumerate(cluster.workers):
@@ -76,7 +77,7 @@ class _FaultyRun:
         for worker in cluster.workers:
             withdraw(worker)
         self.hosts.clear()
-        return result
+        return finished(result, cluster)
 
     # -- the first phase ----------------------------------------------------------------
 

@@ -1,48 +1,28 @@
 """Runs a program on simulated workers, through the public API.
 
 run = run_program(program, seed=7, latency="lognormal:0.001:0.5", order="random")
-assert not differences(program, interpret(program), run.outcome)
+assert not differences(program, interpret(program), run.got)
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from squall.model.events.waiting import Waiting
+from squall.model.events.run import Run
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
-from squall.model.one_process.recovery import Recovery
 from squall.model.program.hooks import retained
 from squall.model.program.program import Program, exchanged
 from squall.real.rpc.all_gather import _all_gather
 from squall.sim.cluster import Cluster
 from squall.sim.programs.host import Host, place, withdraw
 from squall.sim.programs.trainer import TrainerRun, together
-from squall.sim.scenarios.noted import note_program
 from squall.sim.world.stuck import Deadlock
 
 #: the number of a gradient that belongs to no leaf of the program
 STRAY = -1
-
-
-@dataclass
-class ProgramRun:
-    """A finished run."""
-
-    program: Program
-    cluster: Cluster
-    outcome: Outcome = field(default_factory=Outcome)
-    #: at a deadlock: a line for each task that waits
-    waits: list[str] = field(default_factory=list)
-    #: the same for the wait-for graph
-    waiting: list[Waiting] = field(default_factory=list)
-    #: an error that no program can cause by itself, with which the run broke off
-    crash: str | None = None
-    #: the training after the faults, if there were any
-    recovery: Recovery | None = None
 
 
 def run_program(
@@ -52,23 +32,23 @@ def run_program(
     raises: bool = True,
     shut_down_early: bool = False,
     **options: Any,
-) -> ProgramRun:
+) -> Run:
     """Run ``program`` on a :class:`Cluster` made with ``options``.
 
-    A deadlock ends the run and is told in :attr:`ProgramRun.waits`. ``quiet``: leave out what
+    A deadlock ends the run and is told in :attr:`Run.waits`. ``quiet``: leave out what
     callees print of planted errors. Raises what no program can cause by itself, or with
-    ``raises`` False tells it in :attr:`ProgramRun.crash`. ``shut_down_early``: each worker shuts down
+    ``raises`` False tells it in :attr:`Run.crash`. ``shut_down_early``: each worker shuts down
     as soon as its own trainers are done, while references are kept and others are at work.
     """
-    note_program(program, shut_down_early, options)
     cluster = Cluster(program.workers, own_settings=False, **options)
-    run = ProgramRun(program, cluster)
+    outcome = Outcome()
+    run = Run(cluster.trace.records, program=program, got=outcome, cluster=cluster)
     hosts: list[Host] = []
     retained()  # of a run that came to no end
 
     def on_pass(trainer: int, step: int, context_id: int) -> None:
         gradients = gradients_of(cluster, hosts, context_id)
-        run.outcome.steps[trainer, step].passes.append(gradients)
+        outcome.steps[trainer, step].passes.append(gradients)
 
     for rank, worker in enumerate(cluster.workers):
         host = Host(program, rank, on_pass)
@@ -76,13 +56,13 @@ def run_program(
         hosts.append(host)
         place(worker, host)
     for trainer, step, _ in program.steps:
-        run.outcome.steps[trainer, step] = StepOutcome()
+        outcome.steps[trainer, step] = StepOutcome()
     silence = contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext()
     with cluster, silence:
         try:
             # Whoever shuts down with references in hand has those in cycles, too.
             cluster.run(
-                lambda rank: _main(hosts[rank], run.outcome),
+                lambda rank: _main(hosts[rank], outcome),
                 shutdown=shut_down_early,
                 collect=False,
             )
@@ -92,26 +72,34 @@ def run_program(
                 cluster.settle()
                 cluster.shutdown()
             if any(host.afterwards for host in hosts):
-                _tell_afterwards(cluster, hosts, run.outcome)
+                _tell_afterwards(cluster, hosts, outcome)
         except Deadlock as deadlock:
             run.waits, run.waiting = deadlock.waits, deadlock.waiting
         except Exception as error:
             if raises:
                 raise
             run.crash = f"{type(error).__name__}: {error}"
-    run.outcome.leaves = [
+    outcome.leaves = [
         hosts[leaf.owner].leaves[number].detach().clone()
         for number, leaf in enumerate(program.leaves)
     ]
-    run.outcome.seen = {
+    outcome.seen = {
         number: sum(tensor.__dict__.get("seen", ()))
         for host in hosts
         for number, tensor in host.leaves.items()
     }
-    run.outcome.retained = retained()
+    outcome.retained = retained()
     for worker in cluster.workers:
         withdraw(worker)
     hosts.clear()  # which refer to it by on_pass
+    return finished(run, cluster)
+
+
+def finished(run: Run, cluster: Cluster) -> Run:
+    """The run with what its cluster knows of it at the end."""
+    run.ended_s = cluster.runtime.now()
+    run.workers = cluster.size
+    run.names = {worker.id: worker.name for worker in cluster.workers if worker.id >= 0}
     return run
 
 

@@ -8,18 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING
 
-from squall.sim.faults.plan import NO_FAULTS, Plan
+from squall.model.events.run import Run
+from squall.sim.scenario import Scenario
+from squall.sim.scenarios.failure import expecting
 from squall.sim.scenarios.store import Kept, Store, StoreError
-
-if TYPE_CHECKING:
-    from squall.sim.scenarios.file import SavedScenario
-    from squall.sim.scripts.report import Report
-    from squall.sim.scripts.run import ScriptScenario
-    from squall.sim.search.campaign import Failure
 
 
 class Keeper:
@@ -45,7 +39,7 @@ class Keeper:
         if self._store is not None:
             self._store.__exit__(exc_type, exc, tb)
 
-    def keep(self, saved: SavedScenario, *, found_by: str, text: str) -> Kept | None:
+    def keep(self, saved: Scenario, *, found_by: str, text: str) -> Kept | None:
         """Write it down; None if that was not possible."""
         if self._broken:
             return None
@@ -59,46 +53,10 @@ class Keeper:
             return None
 
 
-def failed_scenario(
-    failure: Failure,
-    *,
-    profile: str | None = None,
-    plan: Plan = NO_FAULTS,
-    device: str = "cpu",
-    engine: str = "port",
-) -> SavedScenario:
-    """The scenario of a campaign's failure, with what is expected of a replay."""
-    from squall.sim.scenarios.file import Expected
-    from squall.sim.scenarios.replay import saved_scenario, seed_scenario
-
-    saved = saved_scenario(seed_scenario(failure.seed, profile, plan), device=device, engine=engine)
-    first = failure.violation
-    expected = Expected(
-        digest=failure.digest or None,
-        outcome="failed",
-        property=first.property,
-        what=first.what,
-    )
-    return replace(saved, expected=expected)
-
-
-def keep_script(scenario: ScriptScenario, report: Report) -> Kept | None:
+def keep_script(scenario: Scenario, run: Run) -> Kept | None:
     """Write down a run of a script that failed; None if it did not, or if it was not possible."""
-    if report.ok or report.outcome == "interrupted":
+    if run.ok or run.outcome == "interrupted":
         return None
-    from squall.sim.scenarios.file import Expected
-    from squall.sim.scenarios.replay import report_violations, saved_script
-
-    first = next(report_violations(report), None)
-    expected = Expected(
-        digest=report.digest,
-        outcome=report.outcome,
-        property=None if first is None else first.property,
-        what=None if first is None else first.what,
-    )
-    try:
-        saved = replace(saved_script(scenario), expected=expected)
-    except (OSError, UnicodeDecodeError):  # the script is gone, or is in another encoding
-        return None
+    first = run.violations[0] if run.violations else None
     with Keeper(lambda text: print(text, file=sys.stderr)) as keeper:
-        return keeper.keep(saved, found_by="run", text=str(first or ""))
+        return keeper.keep(expecting(scenario, run), found_by="run", text=str(first or ""))

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from squall.sim.scenarios.file import SavedScenario
+    from squall.sim.scenario import Scenario
 
 #: the environment variable that names another folder
 FOLDER_VARIABLE = "SQUALL_STORE"
@@ -144,7 +144,7 @@ class Store:
             self._open.close()
             self._open = None
 
-    def keep(self, saved: SavedScenario, *, found_by: str, text: str = "") -> Kept:
+    def keep(self, saved: Scenario, *, found_by: str, text: str = "") -> Kept:
         """Write a failure down; one that is there already stays as it is.
 
         ``saved.expected`` says what failed, ``text`` in full. Everything is on disk when this
@@ -152,7 +152,10 @@ class Store:
         """
         if self._open is None:
             raise StoreError(f"{self.place.database}: is not open for writing")
-        name = saved.name
+        # Not before it is needed: this brings torch with it.
+        from squall.sim.scenarios.file import dump_scenario, name_of
+
+        name = name_of(saved)
         file = self.place.scenarios / f"{name}.json"
         expected = saved.expected
         kept = Kept(
@@ -172,9 +175,6 @@ class Store:
         )
         values = [str(v) if k == "seed" else v for k, v in kept._asdict().items()]
         marks = ", ".join("?" * len(_COLUMNS))
-        # Not before it is needed: this brings torch with it.
-        from squall.sim.scenarios.file import dump_scenario
-
         try:
             write_synced(file, dump_scenario(saved))
             with self._open:
@@ -199,7 +199,7 @@ class Store:
         exact = [kept for kept in found if kept.name == name]
         return exact[0] if exact else found[0] if len(found) == 1 and len(name) >= 4 else None
 
-    def scenario(self, kept: Kept) -> SavedScenario:
+    def scenario(self, kept: Kept) -> Scenario:
         """The scenario of a failure. Raises OSError or ValueError if its file was touched."""
         from squall.sim.scenarios.file import load_scenario
 

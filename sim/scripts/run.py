@@ -1,32 +1,28 @@
-"""A scenario is everything a run depends on; running it gives a report.
+"""Runs an unmodified script on the simulated network, all of its processes in this one.
 
-Same scenario, same digest: in any process, on any day.
+script = read_script(Path("train.py"), workers=4)
+run = run_script(Scenario(work=script, seed=7))
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
-from dataclasses import dataclass, field
+import tokenize
 from pathlib import Path
 from typing import TextIO
 
 from squall.model.events.hangs import explain as explain_passes
-from squall.model.events.run import Run
-from squall.model.events.waiting import Waiting
-from squall.model.one_process.reference import JointReference, OnPass
-from squall.real.tracing import FAULT_INJECTED
+from squall.model.events.run import ProcessError, Run
+from squall.model.one_process.reference import OnPass
 from squall.real.worker import Worker
-from squall.sim.faults.plan import NO_FAULTS, Order, Plan, Schedule
-from squall.sim.scenarios.noted import note_script
+from squall.sim.scenario import Scenario, Script, World
 from squall.sim.scripts.compat.isolation import TorchIsolation
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
 from squall.sim.scripts.faults import ScriptHost
-from squall.sim.scripts.report import Outcome, ProcessError, Report
 from squall.sim.world.device import quiet_torch
 from squall.sim.world.garbage import deterministic_garbage
-from squall.sim.world.latency import DEFAULT_LATENCY, parse_latency
+from squall.sim.world.latency import parse_latency
 from squall.sim.world.network import Network
 from squall.sim.world.oracle import attach, joint_reference
 from squall.sim.world.scheduler import SimRuntime
@@ -35,125 +31,123 @@ from squall.sim.world.trace import Trace
 from squall.sim.world.waitfor import waiting
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScriptScenario:
-    """A script written for stock PyTorch, and the world it is to run in.
+def read_script(
+    path: Path, args: tuple[str, ...] = (), *, workers: int | None = None, check: bool = True
+) -> Script:
+    """The script in a file, as it is now; see :class:`Script`.
 
-    ``workers`` None leaves their number to the script. ``latency`` is a spec
-    (:func:`squall.sim.world.latency.parse_latency`), ``bandwidth_bytes_per_s`` None no limit. ``check``
-    compares every gradient with the single-process reference. ``faults``: what is to go wrong; its
-    schedule, if it has one, takes the place of ``order``. What the processes print goes to
-    ``stdout`` and ``stderr``.
+    Its path is absolute: tracebacks that cross the network show it. Raises OSError, or SyntaxError
+    for a file in no encoding that Python reads.
     """
-
-    script: Path
-    #: what the script says; None: what its file does
-    text: str | None = None
-    args: tuple[str, ...] = ()
-    workers: int | None = None
-    seed: int = 0
-    latency: str = DEFAULT_LATENCY
-    bandwidth_bytes_per_s: float | None = None
-    order: Order = "fifo"
-    faults: Plan = NO_FAULTS
-    device: str = "cpu"
-    check: bool = True
-    stdout: TextIO = field(default_factory=lambda: sys.stdout)
-    stderr: TextIO = field(default_factory=lambda: sys.stderr)
+    with tokenize.open(path) as file:
+        text = file.read()
+    return Script(path=str(path.resolve()), text=text, args=args, workers=workers, check=check)
 
 
-def run(scenario: ScriptScenario, *, on_pass: OnPass | None = None) -> Report:
-    """Run a script to its end. ``on_pass``: see :class:`JointReference`; it needs ``check``.
+def run_script(
+    scenario: Scenario,
+    *,
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+    on_pass: OnPass | None = None,
+) -> Run:
+    """Run a script to its end. What the processes print goes to ``stdout`` and ``stderr``.
 
-    Raises ValueError or OSError for a scenario that cannot be run. An interrupt ends the run and
-    gives what there is, with outcome ``interrupted``.
+    ``on_pass``: see :class:`JointReference`; it needs the script's ``check``. Raises ValueError or
+    OSError for a scenario that cannot be run. An interrupt ends the run and gives what there is.
     """
-    with quiet_torch(scenario.device):
-        return _run(scenario, on_pass)
+    script = scenario.script
+    if script is None:
+        raise ValueError("the scenario holds a program, and this is for scripts")
+    with quiet_torch(scenario.world.device):
+        return _ScriptRun(scenario, script, on_pass).run(stdout or sys.stdout, stderr or sys.stderr)
 
 
-def _run(scenario: ScriptScenario, on_pass: OnPass | None) -> Report:
-    note_script(scenario)
-    started = time.perf_counter()
-    reference = joint_reference() if scenario.check else None
-    plan, latency = scenario.faults, scenario.latency
-    schedule = plan.schedule if plan.schedule != Schedule() else Schedule(order=scenario.order)
-    if schedule.timeless or schedule.order == "pct":
-        latency = "0"
-    runtime = SimRuntime(seed=scenario.seed, order=schedule, isolation=TorchIsolation())
-    trace = Trace(observer=reference)
-    runtime.tracer = trace.tracer(runtime)
-    if reference is not None:
-        reference.on_pass = on_pass
-        attach(reference, runtime)
-    network = Network(
-        runtime,
-        latency=parse_latency(latency),
-        bandwidth_bytes_per_s=scenario.bandwidth_bytes_per_s,
-        tracer=runtime.tracer,
-    )
-    workers: list[Worker] = []
+class _ScriptRun:
+    """One run: the world, the workers that processes become, and what is seen of them."""
 
-    def new_worker(name: str) -> Worker:
-        worker = Worker(runtime, network, name=name)
-        worker.tracer = trace.tracer(runtime, worker)
-        workers.append(worker)
+    def __init__(self, scenario: Scenario, script: Script, on_pass: OnPass | None) -> None:
+        self.scenario = scenario
+        self.script = script
+        self.workers: list[Worker] = []
+        world, schedule = scenario.world, scenario.world.faults.schedule
+        reference = joint_reference() if script.check else None
+        self.reference = reference
+        self.runtime = SimRuntime(seed=scenario.seed, order=schedule, isolation=TorchIsolation())
+        self.trace = Trace(observer=reference)
+        self.runtime.tracer = self.trace.tracer(self.runtime)
+        if reference is not None:
+            reference.on_pass = on_pass
+            attach(reference, self.runtime)
+        self.network = Network(
+            self.runtime,
+            latency=parse_latency(_latency(world)),
+            bandwidth_bytes_per_s=world.bandwidth_bytes_per_s,
+            tracer=self.runtime.tracer,
+        )
+
+    def _new_worker(self, name: str) -> Worker:
+        worker = Worker(self.runtime, self.network, name=name)
+        worker.tracer = self.trace.tracer(self.runtime, worker)
+        self.workers.append(worker)
         return worker
 
-    interrupted = False
-    waits: list[str] = []
-    waiters: list[Waiting] = []
-    with deterministic_garbage():
-        launcher = Launcher(
-            runtime,
-            scenario.script,
-            scenario.args,
-            new_worker=new_worker,
-            workers=scenario.workers,
-            stdout=scenario.stdout,
-            stderr=scenario.stderr,
-            text=scenario.text,
-        )
-        if len(plan):
-            ScriptHost(plan, network).serve(launcher)
-        with launcher:
-            launcher.start()
-            try:
-                runtime.run(until_idle=False)
-                # The last process has ended; what its end sets off at this instant belongs to it.
-                runtime.run(max_time_s=runtime.now())
-            except KeyboardInterrupt:
-                interrupted = True
-            if runtime.foreground and not interrupted:
-                # FAST mode: a pass may wait for gradients that nothing will send.
-                waits = [*explain(runtime), *explain_passes(Run(trace.records))]
-                waiters = waiting(runtime)
-            virtual_time_s = runtime.now()
-            digest = trace.digest()
-    return Report(
-        outcome=_outcome(launcher, workers, reference, bool(waits), interrupted),
-        seed=scenario.seed,
-        digest=digest,
-        workers=sum(worker.id >= 0 for worker in workers),
-        virtual_time_s=virtual_time_s,
-        wall_time_s=time.perf_counter() - started,
-        messages=trace.message_counts(),
-        faults=dict(Counter(str(event["kind"]) for event in trace.of(FAULT_INJECTED))),
-        events=len(trace),
-        gradients=reference.summary() if reference is not None else None,
-        leaked_rrefs=leaked_rrefs(workers),
-        leaked_contexts=leaked_contexts(workers),
-        errors=[_error(result) for result in launcher.errors()],
-        waits=waits,
-        waiting=waiters,
-        exit_codes={
-            result.name: result.exit_code
-            for result in launcher.results()
-            if result.exit_code is not None
-        },
-        names={worker.id: worker.name for worker in workers if worker.id >= 0},
-        trace=trace,
-    )
+    def run(self, stdout: TextIO, stderr: TextIO) -> Run:
+        started = time.perf_counter()
+        runtime, trace, plan = self.runtime, self.trace, self.scenario.faults
+        run = Run(trace.records, script=self.script.path, faulty=bool(plan))
+        with deterministic_garbage():
+            launcher = Launcher(
+                runtime,
+                Path(self.script.path),
+                self.script.args,
+                new_worker=self._new_worker,
+                workers=self.script.workers,
+                stdout=stdout,
+                stderr=stderr,
+                text=self.script.text,
+            )
+            if len(plan):
+                ScriptHost(plan, self.network).serve(launcher)
+            with launcher:
+                launcher.start()
+                try:
+                    runtime.run(until_idle=False)
+                    # The last process has ended; what its end sets off at this instant is its own.
+                    runtime.run(max_time_s=runtime.now())
+                except KeyboardInterrupt:
+                    run.broken_off = "interrupted"
+                if runtime.foreground and not run.broken_off:
+                    # FAST mode: a pass may wait for gradients that nothing will send.
+                    run.waits = [*explain(runtime), *explain_passes(Run(trace.records))]
+                    run.waiting = waiting(runtime)
+                run.ended_s = runtime.now()
+                run.digests = (trace.digest(),)
+        self._look(run, launcher)
+        run.wall_time_s = time.perf_counter() - started
+        return run
+
+    def _look(self, run: Run, launcher: Launcher) -> None:
+        """What the processes and workers came to."""
+        workers = self.workers
+        results = launcher.results()
+        run.workers = sum(worker.id >= 0 for worker in workers)
+        run.names = {worker.id: worker.name for worker in workers if worker.id >= 0}
+        run.gradients = self.reference.summary() if self.reference is not None else None
+        run.leaked_rrefs = leaked_rrefs(workers)
+        run.leaked_contexts = leaked_contexts(workers)
+        run.errors = [_error(result) for result in launcher.errors()]
+        run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}
+        # What a child's exit code means is for its parent to say: a pool terminates its workers.
+        run.failed_processes = [
+            r.name for r in results if r.parent is None and not r.crashed and r.exit_code
+        ]
+
+
+def _latency(world: World) -> str:
+    """Where the order alone is to decide which of two messages is first, none takes any time."""
+    schedule = world.faults.schedule
+    return "0" if schedule.timeless or schedule.order == "pct" else world.latency
 
 
 def leaked_rrefs(workers: list[Worker]) -> int:
@@ -168,28 +162,6 @@ def leaked_contexts(workers: list[Worker]) -> int:
         for worker in workers
         if worker.container is not None and worker.shut_down
     )
-
-
-def _outcome(
-    launcher: Launcher,
-    workers: list[Worker],
-    reference: JointReference | None,
-    stuck: bool,
-    interrupted: bool,
-) -> Outcome:
-    if interrupted:
-        return "interrupted"
-    # What a child's exit code means is for its parent to say: a pool terminates its workers.
-    ranks = [r for r in launcher.results() if r.parent is None and not r.crashed]
-    if launcher.errors() or any(rank.exit_code for rank in ranks):
-        return "error"
-    if stuck:
-        return "deadlock"
-    if reference is not None and not reference.summary().equal:
-        return "gradients differ"
-    if leaked_rrefs(workers) or leaked_contexts(workers):
-        return "leak"
-    return "ok"
 
 
 def _error(result: ProcessResult) -> ProcessError:

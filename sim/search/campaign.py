@@ -7,42 +7,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 from types import FrameType
 
 from squall.model.coverage.features import FEATURES
 from squall.model.coverage.sometimes import SITUATIONS
-from squall.model.events.run import Violation
 from squall.sim.faults.plan import KINDS
-from squall.sim.search.judge import Given, Verdict, judge_all
-
-
-@dataclass
-class Failure:
-    """One kind of thing that broke, and the first scenario that showed it."""
-
-    seed: int
-    violation: Violation
-    #: scenarios in which it was the first thing to break
-    count: int = 1
-    #: everything else that broke in the first one
-    also: list[Violation] = field(default_factory=list)
-    #: of the first scenario, empty if there was no end
-    digest: str = ""
-    #: where its scenario is kept, once it is
-    file: str | None = None
-
-    @property
-    def replay(self) -> str:
-        """A command line that shows it again."""
-        return f"squall replay {self.seed}"
+from squall.sim.scenarios.failure import Failure, with_expectation
+from squall.sim.search.corpus import corpus_for
+from squall.sim.search.draw import Settings
+from squall.sim.search.judge import Source, Verdict, judge_all
 
 
 @dataclass
 class Campaign:
     """What a campaign has found so far."""
 
+    #: seeds whose scenarios were judged, and scenarios of the corpus
     scenarios: int = 0
+    corpus: int = 0
     #: by property and what broke, in the order in which they were found
     failures: dict[tuple[str, str], Failure] = field(default_factory=dict)
     failed: int = 0
@@ -68,7 +51,10 @@ class Campaign:
 
     def add(self, verdict: Verdict) -> Failure | None:
         """Count a verdict. Returns the failure if it is of a new kind."""
-        self.scenarios += 1
+        if verdict.corpus:
+            self.corpus += 1
+        else:
+            self.scenarios += 1
         self.hangs += bool(verdict.hangs)
         self.last_hang = verdict.hangs
         self.events += verdict.events
@@ -80,14 +66,16 @@ class Campaign:
             return None
         self.failed += 1
         first, *also = verdict.violations
-        key = (first.property, first.what)
-        known = self.failures.get(key)
+        assert verdict.scenario is not None, "what fails comes with its scenario"
+        scenario = with_expectation(
+            verdict.scenario, first, outcome="failed", digest=verdict.digest or None
+        )
+        failure = Failure(scenario, first, also=also)
+        known = self.failures.get(failure.key)
         if known is not None:
             known.count += 1
             return None
-        failure = self.failures[key] = Failure(
-            verdict.seed, first, also=also, digest=verdict.digest
-        )
+        self.failures[failure.key] = failure
         return failure
 
     def feature_counts(self) -> dict[str, int]:
@@ -105,14 +93,14 @@ class Campaign:
 
 def run_campaign(
     seeds: Iterable[int] | None = None,
-    given: Given = Given(),  # noqa: B008
+    settings: Settings = Settings(),  # noqa: B008 - it never changes
     *,
     minutes: float | None = None,
     jobs: int = 1,
-    device: str = "cpu",
     on_verdict: Callable[[Verdict, Failure | None, Campaign], object] | None = None,
 ) -> Campaign:
-    """Judge ``seeds`` (from 0 on, if there are none given), for ``minutes`` at most.
+    """Judge the corpus first, then ``seeds`` (from 0 on, if there are none given), for ``minutes``
+    at most.
 
     ``on_verdict`` is called with each verdict, and with the failure if it is of a new kind. An
     interrupt, or a request to terminate, ends the campaign and keeps what it has found. For the
@@ -120,7 +108,8 @@ def run_campaign(
     """
     campaign = Campaign()
     started = time.perf_counter()
-    verdicts = judge_all(count() if seeds is None else seeds, given, jobs=jobs, device=device)
+    sources: Iterable[Source] = chain(corpus_for(settings), count() if seeds is None else seeds)
+    verdicts = judge_all(sources, settings, jobs=jobs)
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

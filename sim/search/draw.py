@@ -1,11 +1,13 @@
-"""Swarm: each seed draws its own world and its own faults, for `squall fuzz --faults PROFILE`.
+"""What a seed stands for: a scenario, drawn here and nowhere else.
 
-A seed first draws which kinds of faults there are at all, then how much of each, how long they
-last, how long a call may take, the latencies and the order of tasks. So different seeds stress
-different things: one only delays, the next only crashes, a third does a little of everything.
+Without faults a seed draws a program, latencies, the order of tasks and how the group begins and
+ends. Under a profile of faults it first draws which kinds of faults there are at all, then how
+much of each, how long they last, how long a call may take, the latencies and the order. So
+different seeds stress different things: one only delays, the next only crashes, a third does a
+little of everything.
 
-Each decision draws from a stream of its own name, ``(profile, seed, what it decides)``: a new kind
-of fault leaves what the other kinds do alone.
+Each decision under a profile draws from a stream of its own name, ``(profile, seed, what it
+decides)``: a new kind of fault leaves what the other kinds do alone.
 
 Profiles: ``mild`` has only what the protocol makes good, so every property holds and nothing may
 fail; ``rough`` has some kinds of everything; ``storm`` many kinds at high rates.
@@ -13,25 +15,35 @@ fail; ``rough`` has some kinds of everything; ``storm`` many kinds at high rates
 
 from __future__ import annotations
 
+import random
 from dataclasses import fields, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from squall.model.generate.choices import SeededChoices
 from squall.model.generate.generator import generate
 from squall.model.generate.profiles import Limits
 from squall.model.program.program import Program, computation_of, source
 from squall.sim.faults.draw import MILD, PROFILES, Drawing, Profile, stream_of
-from squall.sim.faults.plan import Plan
+from squall.sim.faults.file import fitting
+from squall.sim.faults.plan import NO_FAULTS, Order, Plan, Schedule
+from squall.sim.scenario import Device, EngineName, Scenario, World
 
-__all__ = ["MILD", "PROFILES", "Profile", "World", "draw_faults", "draw_world", "expanded"]
+__all__ = ["MILD", "PROFILES", "Profile", "Settings", "draw", "draw_faults", "expanded"]
 
 _LATENCIES = (
+    "lognormal:0.001:0.5",
     "lognormal:0.001:0.5",
     "lognormal:0.001:1.5",
     "uniform:0.0001:0.01",
     "constant:0.001",
     "0",
 )
+_ORDERS: tuple[Order, ...] = ("fifo", "random")
+_SHUT_DOWN_EARLY = 0.25
+_SKIP_HANDSHAKES = 0.9
+
+#: the same under faults
+_FAULTY_LATENCIES = tuple(dict.fromkeys(_LATENCIES))
 #: seconds of virtual time that a call may take
 _TIMEOUTS_S = (0.5, 2.0, 2.0, 10.0, 60.0)
 _LONG_TIMEOUTS_S = (2.0, 10.0, 10.0, 60.0)
@@ -40,17 +52,67 @@ _LIMITS = Limits(trainers=2, steps=2, ops=4, leaves=3, unused=False, stories=Fal
 _WORKERS = (2, 2, 3, 3, 3, 4)
 
 
-class World(NamedTuple):
-    """What a seed stands for under a profile."""
+class Settings(NamedTuple):
+    """What all scenarios of a campaign have in common.
 
-    program: Program
-    faults: Plan
-    latency: str
-    rpc_timeout_s: float
+    ``profile`` draws the faults of each seed; ``plan`` is the same for all, but for what is about
+    workers that a program does not have. ``stats``: count features and situations. ``twice``: run
+    every scenario two times, and compare.
+    """
+
+    profile: Profile | None = None
+    plan: Plan = NO_FAULTS
+    engine: EngineName = "port"
+    device: Device = "cpu"
+    stats: bool = False
+    twice: bool = False
 
 
-def draw_world(profile: Profile, seed: int) -> World:
-    """The program, the faults and the world of a seed."""
+def settings_of(profile: str) -> Settings:
+    """The settings of a campaign under a profile of that name, "" for none. Raises ValueError."""
+    if not profile:
+        return Settings()
+    for known in PROFILES:
+        if known == profile:
+            return Settings(known)
+    raise ValueError(f"there is no profile {profile!r}, expected one of {', '.join(PROFILES)}")
+
+
+def draw(seed: int, settings: Settings = Settings()) -> Scenario:  # noqa: B008 - it never changes
+    """The scenario of a seed."""
+    if settings.profile is not None:
+        program, world = _draw_faulty(settings.profile, seed)
+    else:
+        program, world = _draw_plain(seed, settings.plan)
+    return Scenario(
+        work=program,
+        seed=seed,
+        world=replace(world, device=settings.device),
+        engine=settings.engine,
+        profile=settings.profile,
+    )
+
+
+def _draw_plain(seed: int, plan: Plan) -> tuple[Program, World]:
+    program = generate(SeededChoices(random.Random(seed)))
+    stream = random.Random(repr(("world", seed)))
+    latency = stream.choice(_LATENCIES)
+    order = stream.choice(_ORDERS)
+    if not plan:
+        return program, World(
+            latency=latency,
+            faults=Plan(schedule=Schedule(order=order)),
+            shut_down_early=stream.random() < _SHUT_DOWN_EARLY,
+            skip_handshakes=stream.random() < _SKIP_HANDSHAKES,
+        )
+    plan = fitting(plan, program.workers)
+    if plan.schedule == Schedule():
+        plan = replace(plan, schedule=Schedule(order=order))
+    # What workers exchange beside it would not be run (sim/programs/faults.py).
+    return computation_of(program), World(latency=latency, faults=plan)
+
+
+def _draw_faulty(profile: Profile, seed: int) -> tuple[Program, World]:
     # Of several processes: a worker alone has nobody to lose.
     number = 0
     while True:
@@ -66,8 +128,8 @@ def draw_world(profile: Profile, seed: int) -> World:
     timeout_s = stream_of(profile, seed, "timeout").choice(timeouts_s)
     small = not _waits_in_threads(program)
     plan = Drawing(profile, seed, program.workers, timeout_s, small_pools=small).draw()
-    latency = stream_of(profile, seed, "latency").choice(_LATENCIES)
-    return World(program, plan, latency, timeout_s)
+    latency = stream_of(profile, seed, "latency").choice(_FAULTY_LATENCIES)
+    return program, World(latency=latency, faults=plan, rpc_timeout_s=timeout_s)
 
 
 def draw_faults(profile: Profile, seed: int, workers: int, timeout_s: float) -> Plan:
@@ -103,9 +165,10 @@ def _retrying(program: Program) -> Program:
     return replace(program, trainers=trainers)
 
 
-def expanded(scenario: Any) -> list[tuple[str, str]]:
-    """Everything that a scenario (sim/search/judge.py) has drawn, as names and values: for reports."""
-    program, plan = scenario.program, scenario.plan
+def expanded(scenario: Scenario) -> list[tuple[str, str]]:
+    """Everything that a scenario of a program has drawn, as names and values: for reports."""
+    program, plan, world = scenario.program, scenario.faults, scenario.world
+    assert program is not None, "a script draws nothing beforehand"
     steps = [step for _, _, step in program.steps]
     rows = [
         ("seed", str(scenario.seed)),
@@ -114,17 +177,18 @@ def expanded(scenario: Any) -> list[tuple[str, str]]:
         ("trainers", str(len(program.trainers))),
         ("steps", f"{len(steps)}, retried: {any(step.retry for step in steps)}"),
         ("operations", str(sum(len(step.ops) for step in steps))),
-        ("latency", scenario.latency),
-        ("call timeout", f"{scenario.rpc_timeout_s:g} s"),
+        ("latency", world.latency),
+        ("call timeout", f"{world.rpc_timeout_s:g} s"),
     ]
-    if not plan:
-        return [*rows, ("order", scenario.order)]
     schedule = plan.schedule
-    order = schedule.order if schedule.order != "fifo" else scenario.order
+    order: str = schedule.order
     if order == "pct":
         order += f", depth {schedule.depth} within {schedule.steps} steps"
+    rows.append(("order", order))
+    if not len(plan):
+        return rows
     heal = "never" if plan.heal_s is None else f"after {plan.heal_s:g} s"
-    rows += [("order", order), ("faults end", heal)]
+    rows.append(("faults end", heal))
     for group, at, item in plan.items():
         values = {
             field.name: getattr(item, field.name)

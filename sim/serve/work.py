@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from squall.model.events.run import Record
+from squall.model.events.digest import Record
 from squall.sim.pictures.page import details, page
-from squall.sim.pictures.recording import recording
+from squall.sim.pictures.recording import facts_of, recording
 from squall.sim.scenarios.file import load_scenario
-from squall.sim.scenarios.replay import first_difference, replay
+from squall.sim.scenarios.replay import first_difference
+from squall.sim.search.again import again
 
 #: events that are shown before the place where two runs part, and after it
 _BEFORE, _AFTER = 4, 6
@@ -30,14 +31,20 @@ RUN_S = 120.0
 
 def draw(scenario: Path, out: Path, name: str) -> None:
     """Write the page of a scenario."""
-    played = replay(load_scenario(scenario), seconds=RUN_S)
-    run = recording(played, title=name, replay=shlex.join(["squall", "replay", str(scenario)]))
+    saved = load_scenario(scenario)
+    ran = again(saved, seconds=RUN_S)
+    run = recording(
+        ran,
+        facts=facts_of(saved),
+        title=name,
+        replay=shlex.join(["squall", "replay", str(scenario)]),
+    )
     out.write_text(page(run), encoding="utf-8")
 
 
 def compare(one: Path, other: Path, out: Path) -> None:
     """Write where two scenarios' runs part, and the events around that place."""
-    runs = [replay(load_scenario(path), seconds=RUN_S).records for path in (one, other)]
+    runs = [again(load_scenario(path), seconds=RUN_S).records for path in (one, other)]
     found = first_difference(*runs)
     number = None if found is None else found.number
     rows: list[dict[str, Any]] = []

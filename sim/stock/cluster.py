@@ -16,6 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, cast
 
+from squall.model.events.run import Death
 from squall.real import tracing
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.real.rpc.message import Message
@@ -26,7 +27,7 @@ from squall.sim.faults.plan import NO_FAULTS, Order, Plan
 from squall.sim.stock import message as wire
 from squall.sim.stock.message import Batch, NativeMessage, Sent
 from squall.sim.stock.plan import supported
-from squall.sim.stock.worker import Call, Death, NativeWorker
+from squall.sim.stock.worker import Call, NativeWorker
 from squall.sim.stock.zygote import Zygote
 from squall.sim.world.latency import LatencyModel
 from squall.sim.world.network import Network

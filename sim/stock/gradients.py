@@ -17,8 +17,9 @@ from torch import Tensor
 
 from squall.model.one_process.reference import MAX_DESCRIBED, GradientSummary
 from squall.model.program.compare import Comparison, compare
-from squall.sim.scripts.run import ScriptScenario
-from squall.sim.scripts.run import run as run_on_port
+from squall.sim.faults.plan import NO_FAULTS
+from squall.sim.scenario import Scenario
+from squall.sim.scripts.run import run_script as run_on_port
 
 #: gradients after one pass, by worker
 Found = dict[int, list[Tensor]]
@@ -44,7 +45,7 @@ class PassLog:
         return sum(len(each) for each in self.passes.values())
 
 
-def summarise(scenario: ScriptScenario, log: PassLog) -> GradientSummary:
+def summarise(scenario: Scenario, log: PassLog) -> GradientSummary:
     """How the gradients in ``log`` compare with the port's run of the same scenario.
 
     A pass is not comparable if the port does not come to it, has no reference for it, or comes to
@@ -88,7 +89,7 @@ def summarise(scenario: ScriptScenario, log: PassLog) -> GradientSummary:
     )
 
 
-def _port(scenario: ScriptScenario, seed: int) -> tuple[Passes, str | None]:
+def _port(scenario: Scenario, seed: int) -> tuple[Passes, str | None]:
     """The port's passes, and why there may be fewer than the script has."""
     log = PassLog()
 
@@ -98,13 +99,13 @@ def _port(scenario: ScriptScenario, seed: int) -> tuple[Passes, str | None]:
             {w: [grad.detach().clone() for grad in grads.values()] for w, grads in maps.items()},
         )
 
-    unheard = replace(scenario, seed=seed, stdout=io.StringIO(), stderr=io.StringIO())
-    report = run_on_port(unheard, on_pass=keep)
-    gradients = report.gradients
+    unheard = replace(scenario, seed=seed, engine="port").in_world(faults=NO_FAULTS)
+    run = run_on_port(unheard, stdout=io.StringIO(), stderr=io.StringIO(), on_pass=keep)
+    gradients = run.gradients
     if gradients is not None and gradients.mismatches:
         # It cannot say what is right: it does not agree with a single process itself.
         return {}, f"the port differs from a single process: {gradients.mismatches[0]}"
-    return log.passes, None if report.ok else f"the port's run ends with {report.outcome}"
+    return log.passes, None if run.ok else f"the port's run ends with {run.outcome}"
 
 
 def _numbered(passes: Passes) -> Iterator[tuple[int, int, Found]]:

@@ -29,7 +29,6 @@ from squall.sim.stock.stacks import stacks  # noqa: E402
 
 #: the number of a gradient that belongs to no leaf of the program
 STRAY = -1
-DEFAULT_RPC_TIMEOUT_S = 60.0
 NUM_WORKER_THREADS = 16
 
 
@@ -69,7 +68,7 @@ class Guest:
         return stacks()
 
     def run(self) -> None:
-        rank, program, shut_down_early, quiet = self.here.ask("hello")
+        rank, program, shut_down_early, quiet, timeout_s = self.here.ask("hello")
         if quiet:
             logging.disable(logging.CRITICAL)
             warnings.simplefilter("ignore")
@@ -77,7 +76,7 @@ class Guest:
         place(native_stock.current_worker(), host)
         names = [f"worker{number}" for number in range(program.workers)]
         self.here.join_group(
-            names[rank], rank, names, timeout_s=DEFAULT_RPC_TIMEOUT_S, threads=NUM_WORKER_THREADS
+            names[rank], rank, names, timeout_s=timeout_s, threads=NUM_WORKER_THREADS
         )
         mine = [n for n, trainer in enumerate(program.trainers) if trainer.worker == rank]
         for number in mine:

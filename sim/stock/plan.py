@@ -15,6 +15,8 @@ from squall.sim.faults.plan import (
     Schedule,
 )
 
+_SCHEDULE = "schedule: the order of a worker's threads is PyTorch's"
+
 
 def left_out(plan: Plan) -> list[str]:
     """Items of a plan that :func:`supported` leaves out, as ``group[position]: kind``."""
@@ -24,9 +26,15 @@ def left_out(plan: Plan) -> list[str]:
         for group, at, item in plan.items()
         if not any(item is other for other in getattr(kept, group))
     ]
-    if plan.schedule != Schedule():
-        lines.append("schedule: the order of a worker's threads is PyTorch's")
+    if plan.schedule not in (Schedule(), Schedule(order="random")):
+        lines.append(_SCHEDULE)
     return lines
+
+
+def script_left_out(plan: Plan) -> list[str]:
+    """Everything that a plan has: scripts run on this engine without faults."""
+    lines = [f"{group}[{at}]: {type(item).__name__}" for group, at, item in plan.items()]
+    return [*lines, *([_SCHEDULE] if plan.schedule != Schedule() else [])]
 
 
 def kinds_left_out() -> list[str]:

@@ -2,23 +2,25 @@
 
 with Zygote(MODULES) as zygote:
     run = run_native(program, zygote, seed=7, latency="lognormal:0.001:0.5")
-    assert not differences(program, interpret(program), run.outcome)
+    assert not differences(program, interpret(program), run.got)
 """
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from squall.model.checks.compiled import TORN
+from squall.model.events.run import Run
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
 from squall.model.program.program import Program
 from squall.real.tracing import TABLES_COUNTED
 from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.stock.cluster import NativeCluster
-from squall.sim.stock.worker import Death, NativeWorker
+from squall.sim.stock.plan import left_out
+from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import Zygote
 from squall.sim.world.scheduler import Livelock
 
@@ -26,37 +28,24 @@ from squall.sim.world.scheduler import Livelock
 MODULES = ("squall.sim.stock.guest",)
 _ENTRY = "squall.sim.stock.guest:main"
 
-#: what ``std::mutex::lock`` says of memory that is no mutex any more
-TORN = "Exception in thread pool task: Invalid argument"
-
-
-@dataclass
-class NativeRun:
-    """A finished run; as :class:`squall.sim.programs.run.ProgramRun`."""
-
-    program: Program
-    cluster: NativeCluster
-    outcome: Outcome = field(default_factory=Outcome)
-    waits: list[str] = field(default_factory=list)
-    crash: str | None = None
-    #: of each worker, when all was over but the shutdown: its counters
-    tables: list[dict[str, int]] = field(default_factory=list)
-    #: workers in which a callback locked memory that was freed
-    torn: list[int] = field(default_factory=list)
-    #: as ``tables``, where the run hangs
-    stuck: list[dict[str, int]] = field(default_factory=list)
-
-    @property
-    def deaths(self) -> list[Death]:
-        return self.cluster.deaths
-
 
 class _Play:
     """A program on a cluster: what its workers ask."""
 
-    def __init__(self, run: NativeRun, *, shut_down_early: bool, quiet: bool) -> None:
+    def __init__(
+        self,
+        run: Run,
+        program: Program,
+        cluster: NativeCluster,
+        *,
+        shut_down_early: bool,
+        quiet: bool,
+    ) -> None:
         self.run = run
-        self.cluster = run.cluster
+        self.program = program
+        self.outcome = Outcome()
+        self.cluster = cluster
+        run.got = self.outcome
         self.shut_down_early = shut_down_early
         self.quiet = quiet
         self.done: dict[NativeWorker, int] = {}
@@ -68,9 +57,9 @@ class _Play:
             self.cluster.answers[name] = getattr(self, f"_{name}")
 
     def _hello(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
-        self.cluster.answer(
-            worker, question, (worker.rank, self.run.program, self.shut_down_early, self.quiet)
-        )
+        timeout_s = self.cluster.rpc_timeout_s
+        said = (worker.rank, self.program, self.shut_down_early, self.quiet, timeout_s)
+        self.cluster.answer(worker, question, said)
 
     def _done(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         if rest[0] is not None and self.run.crash is None:
@@ -129,7 +118,7 @@ class _Play:
             cluster.run()
         if len(self.ended) < sum(worker.alive for worker in cluster.workers):
             self.run.waits = cluster.waits()
-            self.run.stuck = [
+            self.run.stuck_tables = [
                 self.cluster.call(worker, "debug_info") or {} for worker in cluster.workers
             ]
 
@@ -153,9 +142,9 @@ class _Play:
 
     def gather(self) -> None:
         """Put together what the workers have of the outcome, also those that hang."""
-        outcome = self.run.outcome
+        outcome = self.outcome
         leaves: dict[int, Any] = {}
-        for trainer, step, _ in self.run.program.steps:
+        for trainer, step, _ in self.program.steps:
             outcome.steps[trainer, step] = StepOutcome()
         for worker in self.cluster.workers:
             if TORN in worker.process.stderr():
@@ -177,7 +166,7 @@ class _Play:
                 step_outcome.passes = passes
         # Those of a worker that has died are gone.
         gone = torch.empty(0)
-        outcome.leaves = [leaves.get(n, gone) for n in range(len(self.run.program.leaves))]
+        outcome.leaves = [leaves.get(n, gone) for n in range(len(self.program.leaves))]
 
 
 def run_native(
@@ -188,22 +177,31 @@ def run_native(
     shut_down_early: bool = False,
     quiet: bool = True,
     **options: Any,
-) -> NativeRun:
+) -> Run:
     """Run ``program`` on a :class:`NativeCluster` made with ``options``.
 
-    A hang is told in :attr:`NativeRun.waits`; what a worker process died of in
-    :attr:`NativeRun.deaths`; and an error that no program can cause in :attr:`NativeRun.crash`.
+    A hang is told in :attr:`Run.waits`; what a worker process died of in :attr:`Run.deaths`;
+    and an error that no program can cause in :attr:`Run.crash`.
     """
     cluster = NativeCluster(program.workers, zygote, _ENTRY, plan=plan, **options)
-    run = NativeRun(program, cluster)
+    run = Run(cluster.trace.records, program=program, engine="torch", cluster=cluster)
+    run.left_out = left_out(plan)
     with cluster:
-        play = _Play(run, shut_down_early=shut_down_early, quiet=quiet)
+        play = _Play(run, program, cluster, shut_down_early=shut_down_early, quiet=quiet)
         try:
             play.play()
         except (TimeoutError, Livelock) as error:
             run.crash = f"{type(error).__name__}: {error}"
-            return run
+            return _finished(run, cluster)
         play.gather()
     if cluster.deaths and run.crash is None:
         run.crash = str(cluster.deaths[0])
+    return _finished(run, cluster)
+
+
+def _finished(run: Run, cluster: NativeCluster) -> Run:
+    run.deaths = cluster.deaths
+    run.ended_s = cluster.runtime.now()
+    run.workers = cluster.size
+    run.names = {rank: worker.name for rank, worker in cluster.ranks.items()}
     return run

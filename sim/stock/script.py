@@ -1,6 +1,6 @@
 """Runs a script on PyTorch's compiled engine, on the simulated network.
 
-report = run_script(ScriptScenario(script=Path("train.py"), workers=4, seed=7))
+run = run_script(Scenario(work=read_script(Path("train.py"), workers=4), seed=7, engine="torch"))
 
 The processes are those that the script would have: it is run once, and what it starts with
 ``torch.multiprocessing.spawn`` are further ones; a script that is to be started once a rank is
@@ -10,16 +10,15 @@ started again for each other rank when it joins its group.
 from __future__ import annotations
 
 import os
+import sys
 import time
-from dataclasses import replace
-from typing import Any
+from typing import Any, TextIO
 
-from squall.model.one_process.reference import GradientSummary
-from squall.sim.faults.plan import NO_FAULTS
-from squall.sim.scripts.report import Outcome, ProcessError, Report
-from squall.sim.scripts.run import ScriptScenario
+from squall.model.events.run import ProcessError, Run
+from squall.sim.scenario import Scenario, Script
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.gradients import PassLog, summarise
+from squall.sim.stock.plan import script_left_out
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import Zygote
 from squall.sim.world.scheduler import Livelock
@@ -33,10 +32,20 @@ class ScriptProcesses:
     """The processes of a script: what they ask."""
 
     def __init__(
-        self, scenario: ScriptScenario, cluster: NativeCluster, entry: str = _ENTRY
+        self,
+        script: Script,
+        cluster: NativeCluster,
+        *,
+        seed: int = 0,
+        entry: str = _ENTRY,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
     ) -> None:
-        self.scenario = scenario
+        self.script = script
         self.cluster = cluster
+        self.seed = seed
+        self.stdout = stdout if stdout is not None else sys.stdout
+        self.stderr = stderr if stderr is not None else sys.stderr
         self.entry = entry
         self.errors: list[ProcessError] = []
         self.exit_codes: dict[str, int] = {}
@@ -58,8 +67,8 @@ class ScriptProcesses:
 
     def start(self, number: int, *, rank: int | None = None, call: bytes | None = None) -> None:
         environ: dict[str, str] = {}
-        if self.scenario.workers is not None:
-            environ["WORLD_SIZE"] = str(self.scenario.workers)
+        if self.script.workers is not None:
+            environ["WORLD_SIZE"] = str(self.script.workers)
         if call is None:
             environ["RANK"] = environ["LOCAL_RANK"] = str(rank or 0)
         environ.setdefault("MASTER_ADDR", "localhost")
@@ -67,20 +76,18 @@ class ScriptProcesses:
         worker = self.cluster.add(self.entry, -1)
         worker.name = f"process {number}"
         args = [
-            word.replace("{rank}", str(rank or 0)).replace(
-                "{world_size}", str(self.scenario.workers)
-            )
-            for word in self.scenario.args
+            word.replace("{rank}", str(rank or 0)).replace("{world_size}", str(self.script.workers))
+            for word in self.script.args
         ]
         self._roles[worker] = {
-            "script": os.path.abspath(self.scenario.script),
-            "text": self.scenario.text,
+            "script": os.path.abspath(self.script.path),
+            "text": self.script.text,
             "args": args,
             "environ": environ,
-            "seed": self.scenario.seed,
+            "seed": self.seed,
             "number": number,
             "call": call,
-            "check": self.scenario.check,
+            "check": self.script.check,
             **self.role(number),
         }
         self.cluster.hear_first(worker)
@@ -193,8 +200,8 @@ class ScriptProcesses:
             shown = self._shown.setdefault(worker, [0, 0])
             for at, (fd, stream) in enumerate(
                 (
-                    (worker.process.out, self.scenario.stdout),
-                    (worker.process.err, self.scenario.stderr),
+                    (worker.process.out, self.stdout),
+                    (worker.process.err, self.stderr),
                 )
             ):
                 size = os.fstat(fd).st_size
@@ -204,21 +211,18 @@ class ScriptProcesses:
                     stream.write(text.decode("utf-8", "replace"))
 
 
-def run_script(scenario: ScriptScenario) -> Report:
-    """Run a script to its end. Raises :class:`squall.real.native.build.Unavailable`."""
+def run_script(
+    scenario: Scenario, *, stdout: TextIO | None = None, stderr: TextIO | None = None
+) -> Run:
+    """Run a script to its end. What the processes print goes to ``stdout`` and ``stderr``.
+
+    Raises :class:`squall.real.native.build.Unavailable`, and ValueError for a program.
+    """
+    script = scenario.script
+    if script is None:
+        raise ValueError("the scenario holds a program, and this is for scripts")
     started = time.perf_counter()
-    left_out: list[str] = []
-    if scenario.faults:
-        left_out = [
-            f"{group}[{at}]: {type(item).__name__}" for group, at, item in scenario.faults.items()
-        ]
-        print(
-            "squall: the engine torch runs scripts without faults: the plan is left out",
-            file=scenario.stderr,
-        )
-        scenario = replace(scenario, faults=NO_FAULTS)
-    waits: list[str] = []
-    interrupted = False
+    run = Run(script=script.path, engine="torch", left_out=script_left_out(scenario.faults))
     with (
         Zygote(MODULES) as zygote,
         NativeCluster(
@@ -226,61 +230,36 @@ def run_script(scenario: ScriptScenario) -> Report:
             zygote,
             _ENTRY,
             seed=scenario.seed,
-            latency=scenario.latency,
-            bandwidth_bytes_per_s=scenario.bandwidth_bytes_per_s,
+            latency=scenario.world.latency,
+            bandwidth_bytes_per_s=scenario.world.bandwidth_bytes_per_s,
         ) as cluster,
     ):
-        script = ScriptProcesses(scenario, cluster)
-        cluster.on_heard = script.show
+        run.records = cluster.trace.records
+        processes = ScriptProcesses(
+            script, cluster, seed=scenario.seed, stdout=stdout, stderr=stderr
+        )
+        cluster.on_heard = processes.show
         try:
-            script.start(0)
+            processes.start(0)
             cluster.run()
             if any(worker.alive for worker in cluster.workers):
-                waits = cluster.waits()
+                run.waits = cluster.waits()
         except KeyboardInterrupt:
-            interrupted = True
+            run.broken_off = "interrupted"
         except (TimeoutError, Livelock) as error:
-            waits = [str(error)]
-        script.show()
+            run.waits = [str(error)]
+        processes.show()
         for death in cluster.deaths:
-            script.errors.append(
+            processes.errors.append(
                 ProcessError(f"worker {death.worker}", death.worker, "Died", str(death), "")
             )
-    gradients = None
-    if scenario.check and not interrupted:
-        gradients = summarise(scenario, script.log)
-    return Report(
-        outcome=_outcome(script, waits, interrupted, gradients),
-        seed=scenario.seed,
-        digest=cluster.trace.digest(),
-        engine="torch",
-        workers=len(cluster.ranks),
-        virtual_time_s=cluster.runtime.now(),
-        wall_time_s=time.perf_counter() - started,
-        gradients=gradients,
-        messages=cluster.trace.message_counts(),
-        events=len(cluster.trace),
-        leaked_rrefs=script.leaked_rrefs,
-        leaked_contexts=script.leaked_contexts,
-        errors=script.errors,
-        left_out=left_out,
-        waits=waits,
-        exit_codes=script.exit_codes,
-        trace=cluster.trace,
-    )
-
-
-def _outcome(
-    script: ScriptProcesses, waits: list[str], interrupted: bool, gradients: GradientSummary | None
-) -> Outcome:
-    if interrupted:
-        return "interrupted"
-    if script.errors or any(script.exit_codes.values()):
-        return "error"
-    if waits:
-        return "deadlock"
-    if gradients is not None and not gradients.equal:
-        return "gradients differ"
-    if script.leaked_rrefs or script.leaked_contexts:
-        return "leak"
-    return "ok"
+    run.errors, run.exit_codes = processes.errors, processes.exit_codes
+    run.failed_processes = [name for name, code in run.exit_codes.items() if code]
+    run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts
+    run.workers = len(cluster.ranks)
+    run.names = {rank: worker.name for rank, worker in cluster.ranks.items()}
+    run.ended_s = cluster.runtime.now()
+    if script.check and not run.broken_off:
+        run.gradients = summarise(scenario, processes.log)
+    run.wall_time_s = time.perf_counter() - started
+    return run

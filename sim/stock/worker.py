@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import struct
 from dataclasses import dataclass
 
+from squall.model.events.run import Death
 from squall.real import tracing
 from squall.sim.stock.message import Batch, read_batch
 from squall.sim.stock.zygote import Process, Zygote
@@ -16,9 +15,6 @@ _SIZE = struct.Struct("<I")
 _CHUNK = 1 << 16
 #: seconds of real time in which a worker has to be quiet after a command
 PATIENCE_S = 30.0
-
-#: words of the lines that tell what a process died of
-_TELLING = ("what():", "Assertion", "corruption", "free():", "malloc", "futex", "Fatal", "Error")
 
 
 @dataclass
@@ -32,32 +28,6 @@ class Call:
     about: tuple[object, ...]
     sent_at_s: float
     timer: SimTimer | None = None
-
-
-@dataclass(frozen=True)
-class Death:
-    """A worker process that ended by itself, which none should."""
-
-    worker: int
-    #: negative: of that signal
-    exit_code: int
-    #: the last that it wrote
-    stderr: str
-    time_s: float
-
-    def __str__(self) -> str:
-        if self.exit_code < 0:
-            with contextlib.suppress(ValueError):
-                name = signal.Signals(-self.exit_code).name
-                return f"worker {self.worker} died of {name}: {self._said}"
-        return f"worker {self.worker} ended with exit code {self.exit_code}: {self._said}"
-
-    @property
-    def _said(self) -> str:
-        lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
-        lines = [line for line in lines if not line.startswith(("frame #", "[E", "[W"))]
-        telling = [line for line in lines if any(word in line for word in _TELLING)]
-        return (telling or lines or ["it said nothing"])[0]
 
 
 class NativeWorker:

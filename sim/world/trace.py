@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import marshal
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from hashlib import blake2b
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from squall.model.events.digest import Record, digest_of
 from squall.real.tracing import MESSAGE_SENT, EventType, Observer, Tracer
 from squall.real.worker import Worker
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.watch import WatchedRecords, current
-
-#: marshal's last format without references, whose presence depends on object identity
-_FORMAT = 2
 
 
 class Event(NamedTuple):
@@ -44,9 +40,6 @@ class Event(NamedTuple):
     def __str__(self) -> str:
         said = " ".join(f"{name}={value}" for name, value in self.fields.items())
         return f"#{self.number} t={self.time_s:.6f} w{self.worker} {self.type.name} {said}"
-
-
-Record = tuple[float, int, int, EventType, tuple[Any, ...]]
 
 
 class Trace:
@@ -95,35 +88,6 @@ class Trace:
     def digest(self) -> str:
         """32 hex digits over every event and its virtual time: equal runs, equal digests."""
         return digest_of(self.records)
-
-
-def digest_of(records: Sequence[Record]) -> str:
-    """The digest of a run with these events."""
-    hash = blake2b(digest_size=16)
-    for start in range(0, len(records), 1024):
-        batch = [(t, w, k, e.name, v) for t, w, k, e, v in records[start : start + 1024]]
-        try:
-            hash.update(marshal.dumps(batch, _FORMAT))
-        except ValueError:
-            hash.update(marshal.dumps(_plain(batch), _FORMAT))
-    return hash.hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """The value with subclasses of plain types (enums, named tuples) made plain."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, tuple | list):
-        return tuple(_plain(v) for v in value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, bytes):
-        return bytes(value)
-    return repr(value)
 
 
 class TraceWriter(Tracer):

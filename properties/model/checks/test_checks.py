@@ -26,7 +26,9 @@ from squall.real.rpc.errors import RpcError
 from squall.real.rpc.request_callback import RequestCallback
 from squall.real.rpc.rref_users import UserTables
 from squall.real.tracing import TABLES_COUNTED
-from squall.sim.search.judge import campaign_settings, judge, play, scenario_of
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.draw import draw
+from squall.sim.search.judge import judge, play
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -60,7 +62,7 @@ def test_good_runs_violate_nothing() -> None:
 def test_a_hang_that_must_be_is_foretold_and_explained() -> None:
     with campaign_settings():
         for seed in range(400):
-            run = play(scenario_of(seed))
+            run = play(draw(seed))
             if run.hangs:
                 assert check(run) == []
                 assert run.waits or run.ended_s >= 60  # for ever, or until the RPC is given up
@@ -195,7 +197,7 @@ def test_a_planted_fault_is_found_by_its_property(
     FAULTS[name](monkeypatch)
     with campaign_settings():
         for seed in range(5000 if name == "retry" else 1000):
-            steps = scenario_of(seed).program.steps
+            steps = draw(seed).program.steps
             if name == "retry" and not any(step.retry for _, _, step in steps):
                 continue
             verdict = judge(seed)
@@ -225,5 +227,5 @@ def test_a_violation_says_where_and_when_and_cites_its_events() -> None:
 
 def test_runs_without_a_program_are_checked_by_their_events() -> None:
     with campaign_settings():
-        run = play(scenario_of(3))
+        run = play(draw(3))
     assert check(Run(run.records)) == []

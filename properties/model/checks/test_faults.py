@@ -24,7 +24,8 @@ from squall.real.runtime import current_worker
 from squall.sim.cluster import Cluster
 from squall.sim.faults.plan import Crash, Delay, Drop, Fail, Moment, Plan
 from squall.sim.programs.faults import run_with_faults
-from squall.sim.scenarios.file import Expected, NetworkSpec, load_scenario
+from squall.sim.scenario import Expected
+from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.replay import replay
 
 Main = Callable[[], Any]

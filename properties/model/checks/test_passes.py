@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 
 from squall.model.checks.passes import count
 from squall.model.checks.registry import check, named_property
+from squall.model.events.digest import Record
 from squall.model.events.passes import Graph, Node, passes_of
-from squall.model.events.run import Record, Run
+from squall.model.events.run import Run
 from squall.real.tracing import DEPENDENCIES_COMPUTED
-from squall.sim.search.judge import campaign_settings, play, scenario_of
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.draw import draw
+from squall.sim.search.judge import play
 
 _SIZE = 8
 
@@ -55,7 +58,7 @@ def run_with_equal_passes() -> Run:
     """One in which two workers go over the same graphs twice, and nothing is wrong."""
     with campaign_settings():
         for seed in range(200):
-            run = play(scenario_of(seed))
+            run = play(draw(seed))
             twice = [parts for parts in alike(run) if len(parts) > 1]
             if len(twice) > 1 and not run.hangs and check(run) == []:
                 return run

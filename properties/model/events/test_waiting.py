@@ -19,11 +19,12 @@ from squall.model.events.waiting import (
     wait_graph,
 )
 from squall.properties.support.playing import write
+from squall.properties.support.scripts import script_scenario
 from squall.real.rpc import api as rpc
 from squall.sim.cluster import Cluster
-from squall.sim.scripts.report import Report
-from squall.sim.scripts.run import ScriptScenario, run
-from squall.sim.search.judge import campaign_settings, play, scenario_of
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.scripts.run import run
+from squall.sim.search.judge import play
 from squall.sim.world.rules import Drop
 from squall.sim.world.stuck import Deadlock
 
@@ -47,7 +48,9 @@ PINGPONG = """
 
 
 def played(script: Path) -> Report:
-    return run(ScriptScenario(script=script, workers=2, stdout=io.StringIO(), stderr=io.StringIO()))
+    return run(
+        script_scenario(script=script, workers=2, stdout=io.StringIO(), stderr=io.StringIO())
+    )
 
 
 def test_threads_that_wait_for_each_other_are_a_cycle(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ import pytest
 from squall.sim.cli.main import main as run_command
 from squall.sim.faults.file import PlanError, load_plan, plan_to_json
 from squall.sim.faults.plan import GROUPS
-from squall.sim.scenarios.file import SavedScenario, load_scenario, scenario_to_json
-from squall.sim.scenarios.replay import saved_scenario
+from squall.sim.scenario import Scenario
+from squall.sim.scenarios.file import load_scenario, scenario_to_json
 
 # -- files ----------------------------------------------------------------------------------------
 
@@ -61,9 +61,9 @@ def _example(name: str, kind: str, id: int) -> Any:
 
 
 def full_scenario() -> dict[str, Any]:
-    from squall.sim.search.judge import scenario_of
+    from squall.sim.search.draw import draw
 
-    saved = saved_scenario(scenario_of(3)._replace(shut_down_early=False))
+    saved = draw(3)._replace(shut_down_early=False)
     said = scenario_to_json(saved)
     said |= {"network": {"latency": "constant:0.001", "bandwidth_bytes_per_s": 1e6}}
     said |= {
@@ -115,7 +115,7 @@ def complaint(error: ValueError) -> str:
 def test_the_examples_are_right_as_they_are() -> None:
     plan = load_plan(json.dumps(full_plan()), workers=2)
     assert sum(1 for _ in plan.items()) == sum(map(len, GROUPS.values()))
-    assert isinstance(load_scenario(json.dumps(full_scenario())), SavedScenario)
+    assert isinstance(load_scenario(json.dumps(full_scenario())), Scenario)
 
 
 def test_every_field_of_a_plan() -> None:

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from squall.properties.support.commands import ROOT
-from squall.sim.scenarios.file import Expected, dump_scenario, load_scenario
-from squall.sim.scenarios.replay import replay, saved_scenario, seed_scenario
+from squall.sim.scenario import Expected
+from squall.sim.scenarios.file import dump_scenario, load_scenario
+from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.store import Place, Store
 
 PATIENCE_S = 120.0
@@ -114,7 +115,7 @@ def test_a_campaign_keeps_what_it_found(tmp_path: Path, jobs: str) -> None:
 def failing(folder: Path) -> Path:
     """A scenario that fails with the bug, and is large."""
     for seed in range(100):
-        saved = saved_scenario(seed_scenario(seed))
+        saved = seed_scenario(seed)
         saved = replace(saved, expected=Expected(mutant=MUTANT))
         if (saved.operations or 0) >= 8 and replay(saved, seconds=20.0).violations:
             file = folder / "large.json"

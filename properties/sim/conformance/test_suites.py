@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from squall.properties.support.commands import squall
-from squall.sim.conformance.pool import Played, Player
+from squall.sim.conformance.pool import Player, Run
 from squall.sim.conformance.suites import SUITES, Test, collect, judge
 from squall.sim.conformance.table import NOT_APPLICABLE
 from squall.sim.scripts.compat.program import Program
@@ -78,18 +78,18 @@ def excused(monkeypatch: pytest.MonkeyPatch) -> Test:
 
 def test_the_table_excuses_what_fails_and_what_skips_itself(excused):
     for outcome in ("failed", "skipped"):
-        result = judge(excused, Played(outcome, "no violin here"))
+        result = judge(excused, Run(outcome, "no violin here"))
         assert (result.verdict, result.why) == ("not_applicable", "needs a violin")
 
 
 def test_a_test_of_the_table_that_passes_is_a_failure(excused):
-    result = judge(excused, Played("passed"))
+    result = judge(excused, Run("passed"))
     assert result.verdict == "failed"
     assert "needs a violin" in result.why
 
 
 def test_a_test_that_skips_itself_must_stand_in_the_table():
-    result = judge(collect()[-1], Played("skipped", "Need at least 2 CUDA devices"))
+    result = judge(collect()[-1], Run("skipped", "Need at least 2 CUDA devices"))
     assert result.verdict == "failed"
     assert "Need at least 2 CUDA devices" in result.why
 

@@ -28,15 +28,14 @@ from squall.sim import pictures as timeline
 from squall.sim.pictures.events_frame import events_frame, write_csv, write_parquet
 from squall.sim.pictures.export import dot, graphml
 from squall.sim.pictures.perfetto import perfetto, perfetto_json
-from squall.sim.scenarios.replay import replay, saved_scenario, seed_scenario
-from squall.sim.scripts.report import Report
+from squall.sim.scenarios.replay import replay
 
 SCHEMA = json.loads((PROPERTIES / "support" / "trace_event_format.json").read_text())
 
 
 @cache
 def runs() -> list[timeline.Recording]:
-    storms = [replay(saved_scenario(seed_scenario(seed, "storm"))) for seed in (1, 2)]
+    storms = [replay(seed_scenario(seed, "storm")) for seed in (1, 2)]
     return [training(), confirmation(), hanging(), *map(timeline.recording, storms)]
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from squall.model.events.digest import digest_of
 from squall.sim import pictures as timeline
 from squall.sim.pictures.odds import Odds, Point, TailSeed
-from squall.sim.scenarios.file import Expected, SavedScenario
-from squall.sim.scenarios.replay import replay, saved_scenario, seed_scenario
-from squall.sim.world.trace import digest_of
+from squall.sim.scenario import Expected, Scenario
+from squall.sim.scenarios.replay import replay
 
 
-def scenario(seed: int, mutant: str | None = None) -> SavedScenario:
+def scenario(seed: int, mutant: str | None = None) -> Scenario:
     from dataclasses import replace
 
-    return replace(saved_scenario(seed_scenario(seed)), expected=Expected(mutant=mutant))
+    return replace((seed_scenario(seed)), expected=Expected(mutant=mutant))
 
 
-def with_latency(start: int = 0) -> tuple[SavedScenario, list[object]]:
+def with_latency(start: int = 0) -> tuple[Scenario, list[object]]:
     """A scenario whose messages take different times, and its events."""
     for seed in range(start, start + 100):
         saved = scenario(seed)

@@ -29,8 +29,10 @@ from squall.sim.pictures.faults import faults_of
 from squall.sim.pictures.passes import advance, moments, start
 from squall.sim.pictures.rrefs import CONFIRMED, VALUE
 from squall.sim.pictures.spans import CONFIRM, FUNCTION, NODE, REPLY, spans_of
-from squall.sim.scenarios.replay import replay, saved_scenario, seed_scenario
-from squall.sim.search.judge import campaign_settings, play, scenario_of
+from squall.sim.scenarios.replay import replay
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.draw import draw
+from squall.sim.search.judge import play
 
 VIEWS = (
     timeline.space_time,
@@ -58,7 +60,7 @@ def named(figure: Any, start: str) -> list[Any]:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("profile", [None, "storm"])
 def test_any_run_can_be_looked_at(seed: int, profile: str | None) -> None:
-    run = timeline.recording(replay(saved_scenario(seed_scenario(seed, profile))))
+    run = timeline.recording(replay(seed_scenario(seed, profile)))
     for view in VIEWS:
         figure = view(run)
         assert figure.to_json()
@@ -151,7 +153,7 @@ def test_only_the_kinds_that_are_asked_for_are_drawn() -> None:
 def test_what_hits_messages_and_workers_is_marked() -> None:
     seen: set[str] = set()
     for seed in range(40):
-        run = timeline.recording(replay(saved_scenario(seed_scenario(seed, "storm"))))
+        run = timeline.recording(replay(seed_scenario(seed, "storm")))
         faults = faults_of(run)
         legend = " ".join(trace.name or "" for trace in timeline.space_time(run).data)
         for fault in faults:
@@ -269,7 +271,7 @@ def test_the_slider_counts_the_engines_dependencies_down() -> None:
 
 def test_a_node_runs_once_all_its_gradients_are_there() -> None:
     with campaign_settings():
-        run = timeline.recording(play(scenario_of(11)))
+        run = timeline.recording(play(draw(11)))
     for one in timeline.passes(run):
         joint = timeline.joint_graph(one)
         progress = start(joint)

@@ -23,14 +23,9 @@ from squall.model.program.stories import AS_IT_SHOULD_BE, DRAWN, KINDS, WIDE, St
 from squall.real import tracing
 from squall.sim.cluster import Cluster
 from squall.sim.programs.stories.play import STORIES, perform
-from squall.sim.search.judge import (
-    Given,
-    campaign_settings,
-    judge,
-    judge_in_time,
-    play,
-    scenario_of,
-)
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.draw import Settings, draw
+from squall.sim.search.judge import judge, judge_in_time, play
 from squall.sim.search.mutants.clean_process import CleanProcess
 from squall.sim.search.mutants.planted import MUTANTS
 
@@ -73,21 +68,21 @@ def test_a_wide_story_is_as_it_should_be(kind: str, capsys: pytest.CaptureFixtur
 
 def test_a_round_has_every_story_once() -> None:
     for seed in (AWAY, AT_HOME, EVERY + AWAY):
-        program = scenario_of(seed).program
+        program = draw(seed).program
         check_program(program)
         stories = [(trainer, story) for trainer, _, step in program.steps for story in step.stories]
         assert sorted(story.kind for _, story in stories) == sorted(KINDS)
         at_home = sum(story.worker == program.trainers[t].worker for t, story in stories)
         assert (at_home == 0) == (seed % EVERY == AWAY)
-    assert scenario_of(AWAY).shut_down_early and shuts_down_early(AWAY)
+    assert draw(AWAY).shut_down_early and shuts_down_early(AWAY)
     assert not is_round(AWAY + 1)
 
 
 def test_rounds_are_for_campaigns_on_the_port_without_faults() -> None:
     kinds = {
         story.kind
-        for given in (Given(engine="torch"), Given("rough"))
-        for _, _, step in scenario_of(AWAY, given).program.steps
+        for given in (Settings(engine="torch"), Settings("rough"))
+        for _, _, step in draw(AWAY, given).program.steps
         for story in step.stories
     }
     assert not kinds & set(WIDE)
@@ -159,5 +154,5 @@ def test_the_same_seed_gives_the_same_round() -> None:
 
 def test_a_round_runs_to_its_end() -> None:
     with campaign_settings():
-        run = play(scenario_of(AWAY))
+        run = play(draw(AWAY))
     assert run.got is not None and len(run.got.stories) == len(KINDS) and not run.stuck

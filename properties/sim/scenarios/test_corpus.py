@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from squall.properties.support.paths import CORPUS
-from squall.sim.scenarios.file import Expected, SavedScenario, load_scenario
+from squall.sim.scenario import Expected, Scenario
+from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.replay import replay
 from squall.sim.search.mutants.planted import MUTANTS
 
@@ -22,7 +23,7 @@ FILES = sorted(path for path in CORPUS.glob("*.json") if not path.name.startswit
 SECONDS = 60.0
 
 
-def scenario(path: Path) -> SavedScenario:
+def scenario(path: Path) -> Scenario:
     return load_scenario(path)
 
 

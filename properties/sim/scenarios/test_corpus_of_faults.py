@@ -10,11 +10,12 @@ import re
 
 import pytest
 
+from squall.model.events.run import Run
 from squall.properties.support.paths import CORPUS
 from squall.real.tracing import FAULT_INJECTED
 from squall.sim.faults.plan import KINDS
 from squall.sim.scenarios.file import load_scenario
-from squall.sim.scenarios.replay import Played, replay
+from squall.sim.scenarios.replay import replay
 
 TIMEOUT = "RPC ran for more than set timeout"
 GONE = "the connection to worker {} was closed"
@@ -46,7 +47,7 @@ EXPECTED: dict[str, tuple[int | None, tuple[str | None, str | None, str | None]]
 }
 
 
-def played(name: str) -> Played:
+def played(name: str) -> Run:
     return replay(load_scenario(CORPUS / f"fault_{name}.json"))
 
 

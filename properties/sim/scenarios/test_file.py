@@ -14,26 +14,19 @@ from hypothesis import strategies as st
 
 from squall.properties.strategies import programs
 from squall.sim.faults.plan import Delay, Drop, Plan, Schedule
-from squall.sim.scenarios.file import (
-    Expected,
-    NetworkSpec,
-    SavedScenario,
-    Script,
-    dump_scenario,
-    load_scenario,
-)
-from squall.sim.scenarios.replay import campaign_scenario, saved_scenario, seed_scenario
-from squall.sim.search.judge import scenario_of
+from squall.sim.scenario import Expected, Scenario, Script
+from squall.sim.scenarios.file import dump_scenario, load_scenario
+from squall.sim.search.draw import draw
 
 SAVED = replace(
-    saved_scenario(scenario_of(3)),
+    (draw(3)),
     faults=Plan(messages=(Drop(types=("PYTHON_CALL",), src=0, nth=(1,)),)),
 )
-SCRIPT = SavedScenario(script=Script(path="train.py", text="print(1)\n", workers=2), seed=2**64 - 1)
+SCRIPT = Scenario(script=Script(path="train.py", text="print(1)\n", workers=2), seed=2**64 - 1)
 
 
 @pytest.mark.parametrize("saved", [SAVED, SCRIPT], ids=["program", "script"])
-def test_a_file_says_it_all(saved: SavedScenario, tmp_path: Path) -> None:
+def test_a_file_says_it_all(saved: Scenario, tmp_path: Path) -> None:
     path = tmp_path / "scenario.json"
     path.write_text(dump_scenario(saved))
     assert load_scenario(path) == saved
@@ -43,7 +36,7 @@ def test_a_file_says_it_all(saved: SavedScenario, tmp_path: Path) -> None:
 def test_any_program_survives(
     program: Any, seed: int, shut_down_early: bool, skip_handshakes: bool
 ) -> None:
-    saved = SavedScenario(
+    saved = Scenario(
         program=program,
         seed=seed,
         shut_down_early=shut_down_early,
@@ -62,16 +55,16 @@ def test_any_program_survives(
 def test_scenarios_of_campaigns_come_back(profile: str | None) -> None:
     for seed in range(20):
         scenario = seed_scenario(seed, profile)
-        saved = saved_scenario(scenario)
-        again = campaign_scenario(load_scenario(dump_scenario(saved)))
-        assert saved_scenario(again) == saved
+        saved = scenario
+        again = load_scenario(dump_scenario(saved))
+        assert (again) == saved
         if profile is None:
             assert again == scenario
 
 
 def test_a_program_alone_is_a_scenario() -> None:
     data = json.loads(dump_scenario(SAVED))["program"]
-    assert load_scenario(json.dumps(data)) == SavedScenario(program=SAVED.program)
+    assert load_scenario(json.dumps(data)) == Scenario(program=SAVED.program)
 
 
 def test_the_name_is_that_of_the_run() -> None:

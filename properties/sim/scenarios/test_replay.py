@@ -17,16 +17,12 @@ from squall.properties.support.playing import write
 from squall.real.rpc.agent import RpcAgent
 from squall.sim.cli.main import main
 from squall.sim.pictures.narrate import column_log, narrate
-from squall.sim.scenarios.file import Expected, SavedScenario, dump_scenario, load_scenario
-from squall.sim.scenarios.replay import (
-    Until,
-    first_difference,
-    first_divergence,
-    replay,
-    saved_scenario,
-    seed_scenario,
-)
-from squall.sim.search.judge import campaign_settings, play, scenario_of
+from squall.sim.scenario import Expected, Scenario
+from squall.sim.scenarios.file import dump_scenario, load_scenario
+from squall.sim.scenarios.replay import Until, first_difference, first_divergence, replay
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.draw import draw
+from squall.sim.search.judge import play
 from squall.sim.world.watch import Comparer, Diverged, Recorder, stack_lines, watching
 
 #: seeds that are replayed in two processes; before a release, a thousand
@@ -34,18 +30,18 @@ SEEDS = int(os.environ.get("SQUALL_SEEDS", "12"))
 
 DIGESTS = """
 import random, sys
-from squall.sim.search.judge import campaign_settings
-from squall.sim.scenarios.replay import replay, saved_scenario, seed_scenario
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.scenarios.replay import replay
 draw = random.Random(5)
 with campaign_settings():
     for _ in range(int(sys.argv[1])):
         seed, profile = draw.randrange(2**32), draw.choice([None, None, "mild", "rough", "storm"])
-        print(seed, profile, replay(saved_scenario(seed_scenario(seed, profile))).digest)
+        print(seed, profile, replay((seed_scenario(seed, profile))).digest)
 """
 
 
-def saved(seed: int, profile: str | None = None) -> SavedScenario:
-    return saved_scenario(seed_scenario(seed, profile))
+def saved(seed: int, profile: str | None = None) -> Scenario:
+    return seed_scenario(seed, profile)
 
 
 def test_random_seeds_have_equal_digests_in_two_processes() -> None:
@@ -85,7 +81,7 @@ def test_the_first_divergence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(RpcAgent, "send", jittery)
     recorder = Recorder()
-    scenario = scenario_of(3)
+    scenario = draw(3)
     with campaign_settings(), watching(recorder):
         play(scenario)
     calls = 0
@@ -103,7 +99,7 @@ def test_the_first_divergence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_draw_that_differs_is_named() -> None:
     """The same program with another seed parts at the first number that is drawn."""
-    scenario = scenario_of(3)
+    scenario = draw(3)
     recorder = Recorder()
     with campaign_settings(), watching(recorder):
         play(scenario)

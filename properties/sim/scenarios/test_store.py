@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from squall.sim.scenarios.file import Expected
+from squall.sim.scenario import Expected
 from squall.sim.scenarios.keeping import Keeper, failed_scenario
-from squall.sim.scenarios.replay import saved_scenario
+from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.scenarios.store import Place, Store, StoreError, write_synced
 from squall.sim.search.campaign import Campaign, Failure, run_campaign
-from squall.sim.search.judge import Verdict, campaign_settings, scenario_of
+from squall.sim.search.draw import draw
+from squall.sim.search.judge import Verdict
 from squall.sim.search.mutants.planted import MUTANTS
 
 KILLS = 50
@@ -25,7 +26,7 @@ KILLS = 50
 def test_a_failure_is_a_row_and_a_file(tmp_path: Path) -> None:
     place = Place(tmp_path / "store")
     scenario = replace(
-        saved_scenario(scenario_of(7)),
+        (draw(7)),
         seed=2**64 - 1,
         expected=Expected(digest="d", outcome="failed", property="rrefs", what="an owner was left"),
     )
@@ -73,7 +74,7 @@ def test_a_store_that_cannot_be_used_does_not_end_a_campaign(
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "file"))
     told: list[str] = []
-    scenario = saved_scenario(scenario_of(1))
+    scenario = draw(1)
     with Keeper(told.append) as keeper:
         assert keeper.keep(scenario, found_by="fuzz", text="") is None
         assert keeper.keep(scenario, found_by="fuzz", text="") is None

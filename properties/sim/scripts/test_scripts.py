@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from squall.properties.support.paths import SCRIPTS
+from squall.properties.support.scripts import script_scenario
 from squall.sim.faults.plan import Order
-from squall.sim.scripts.report import Report
-from squall.sim.scripts.run import ScriptScenario, run
+from squall.sim.scripts.run import run
 
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py"))
 #: those that are run on stock PyTorch again; ``STOCK=all`` for all, which takes minutes
@@ -30,7 +30,7 @@ def play(
 ) -> tuple[Report, str]:
     printed = io.StringIO()
     report = run(
-        ScriptScenario(
+        script_scenario(
             script=SCRIPTS / f"{name}.py",
             seed=seed,
             latency=latency,
@@ -87,7 +87,7 @@ def test_a_script_prints_the_same_whatever_runs_next(name: str) -> None:
 def run_text(folder: Path, source: str) -> Report:
     script = folder / "script.py"
     script.write_text(textwrap.dedent(source))
-    return run(ScriptScenario(script=script, stdout=io.StringIO(), stderr=io.StringIO()))
+    return run(script_scenario(script=script, stdout=io.StringIO(), stderr=io.StringIO()))
 
 
 def test_the_exit_code_of_a_child_is_its_parents_business(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_clock_that_is_read_a_million_times_goes_on(tmp_path: Path) -> None:
         """,
     )
     assert report.outcome == "ok"
-    assert 30 <= report.virtual_time_s < 31
+    assert 30 <= report.ended_s < 31
 
 
 def test_who_waits_for_an_event_is_told_in_words(tmp_path: Path) -> None:

@@ -11,24 +11,25 @@ from squall.real.autograd.container import DistAutogradContainer
 from squall.sim.faults.items import Drop
 from squall.sim.faults.plan import Plan
 from squall.sim.search.campaign import Campaign, Failure, run_campaign
-from squall.sim.search.judge import Given, Verdict, judge_all, scenario_of
+from squall.sim.search.draw import Settings, draw
+from squall.sim.search.judge import Verdict, judge_all
 
 SEEDS = range(30)
 LOSSY = Plan(messages=(Drop(types=("RREF_ACK",), nth=(0,)),))
 
 
 def test_a_seed_is_a_scenario() -> None:
-    assert scenario_of(7) == scenario_of(7)
-    assert scenario_of(7) != scenario_of(8)
-    assert {scenario_of(seed).order for seed in SEEDS} == {"fifo", "random"}
-    assert len({scenario_of(seed).latency for seed in SEEDS}) > 3
-    assert {scenario_of(seed).skip_handshakes for seed in SEEDS} == {False, True}
-    assert not any(scenario_of(seed, Given(plan=LOSSY)).skip_handshakes for seed in SEEDS)
+    assert draw(7) == draw(7)
+    assert draw(7) != draw(8)
+    assert {draw(seed).order for seed in SEEDS} == {"fifo", "random"}
+    assert len({draw(seed).latency for seed in SEEDS}) > 3
+    assert {draw(seed).skip_handshakes for seed in SEEDS} == {False, True}
+    assert not any(draw(seed, Settings(plan=LOSSY)).skip_handshakes for seed in SEEDS)
 
 
 def test_the_verdicts_do_not_depend_on_the_number_of_processes() -> None:
-    alone = list(judge_all(SEEDS, Given(stats=True)))
-    shared = list(judge_all(SEEDS, Given(stats=True), jobs=2))
+    alone = list(judge_all(SEEDS, Settings(stats=True)))
+    shared = list(judge_all(SEEDS, Settings(stats=True), jobs=2))
     assert [verdict.seed for verdict in shared] == list(SEEDS)
     assert shared == alone
     assert alone[0].digest and not alone[16].digest  # the first was run twice

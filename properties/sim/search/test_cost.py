@@ -18,10 +18,10 @@ from squall.sim.world.garbage import settle
 def test_a_run_is_freed_without_a_collection() -> None:
     """Its events are most of it; in a campaign of many thousands they would fill the memory."""
     traces = []
-    with fuzz.campaign_settings():
+    with campaign_settings():
         settle()
         for seed in (1, 2, 3):
-            played = run_program(fuzz.scenario_of(seed).program, seed=seed)
+            played = run_program(fuzz.draw(seed).program, seed=seed)
             assert len(played.cluster.trace.records) > 20
             traces.append(weakref.ref(played.cluster.trace))
             del played
@@ -31,10 +31,10 @@ def test_a_run_is_freed_without_a_collection() -> None:
 
 def test_a_checked_run_is_freed_without_a_collection() -> None:
     """What the checks find out is kept with the run, and must not refer back to it."""
-    with fuzz.campaign_settings():
+    with campaign_settings():
         settle()
         for seed in (1, 2, 3):
-            program = fuzz.scenario_of(seed).program
+            program = fuzz.draw(seed).program
             played = run_program(program, seed=seed)
             run = Run(
                 played.cluster.trace.records,

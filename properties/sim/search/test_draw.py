@@ -19,9 +19,10 @@ from squall.sim.cli.fuzz import read_fuzz_options
 from squall.sim.cli.input import BadInput
 from squall.sim.faults.file import check_plan, dump_plan
 from squall.sim.faults.plan import KINDS, Drop, Plan, PoolSize
+from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.campaign import run_campaign
-from squall.sim.search.draw import MILD, PROFILES, _waits_in_threads, draw_world, expanded
-from squall.sim.search.judge import Given, campaign_settings, judge, judge_all, play, scenario_of
+from squall.sim.search.draw import MILD, PROFILES, Settings, _waits_in_threads, draw, expanded
+from squall.sim.search.judge import judge, judge_all, play
 
 SEEDS = range(150)
 
@@ -92,14 +93,14 @@ def test_a_seed_draws_the_same_in_another_process() -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_property_holds(profile: str) -> None:
-    verdicts = list(judge_all(range(20), Given(profile)))
+    verdicts = list(judge_all(range(20), Settings(profile)))
     assert [verdict for verdict in verdicts if not verdict.ok] == []
     # The first one was run twice.
     assert verdicts[0].digest
 
 
 def test_situations_are_reached_and_counted() -> None:
-    campaign = run_campaign(range(140), Given("storm", stats=True))
+    campaign = run_campaign(range(140), Settings("storm", stats=True))
     assert campaign.ok
     counts = campaign.sometimes_counts()
     assert tuple(counts) == SITUATIONS
@@ -115,24 +116,24 @@ def test_situations_are_reached_and_counted() -> None:
 
 def test_one_plan_for_every_program() -> None:
     plan = Plan(messages=(Drop(types=("RREF_USER_DELETE",), src=7, dst=0, nth=(1,)),))
-    given = Given(plan=plan)
-    assert scenario_of(3, given).program == computation_of(scenario_of(3).program)
-    small = next(seed for seed in SEEDS if scenario_of(seed).program.workers < 8)
-    assert len(scenario_of(small, given).plan) == 0  # there is no such worker
+    given = Settings(plan=plan)
+    assert draw(3, given).program == computation_of(draw(3).program)
+    small = next(seed for seed in SEEDS if draw(seed).program.workers < 8)
+    assert len(draw(small, given).plan) == 0  # there is no such worker
     with campaign_settings():
         assert judge(small, given).ok
 
 
 def test_without_faults_nothing_of_this_happens() -> None:
     with campaign_settings():
-        verdict = judge(1, Given(stats=True))
-        run = play(scenario_of(1))
+        verdict = judge(1, Settings(stats=True))
+        run = play(draw(1))
     assert verdict.faults == ()
     assert run.recovery is None
 
 
 def test_everything_that_was_drawn_is_told() -> None:
-    scenario = scenario_of(19, Given("storm"))
+    scenario = draw(19, Settings("storm"))
     table = dict(expanded(scenario))
     assert {"latency", "call timeout", "order", "faults end", "workers"} <= table.keys()
     assert sum("[" in name for name in table) == len(scenario.plan)

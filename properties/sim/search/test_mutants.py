@@ -7,7 +7,8 @@ import json
 import pytest
 
 from squall.properties.support.paths import DOCS
-from squall.sim.search.judge import campaign_settings, judge
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.judge import judge
 from squall.sim.search.mutants.campaign import run_mutants
 from squall.sim.search.mutants.mutant import SCHEDULES, Mutant, MutantError, find_function
 from squall.sim.search.mutants.page import page

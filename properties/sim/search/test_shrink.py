@@ -17,9 +17,11 @@ from squall.model.shrink.simplifications import complexity, size
 from squall.properties.support.commands import ROOT, squall
 from squall.properties.support.playing import write
 from squall.sim.faults.plan import Delay, Drop, Garbage, Pause, Plan, Schedule, SlowStart
-from squall.sim.scenarios.file import Expected, NetworkSpec, SavedScenario, Script, load_scenario
-from squall.sim.scenarios.replay import replay, saved_scenario, seed_scenario
-from squall.sim.search.judge import campaign_settings, scenario_of
+from squall.sim.scenario import Expected, Scenario, Script
+from squall.sim.scenarios.file import load_scenario
+from squall.sim.scenarios.replay import replay
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.draw import draw
 from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.planted import MUTANTS
 from squall.sim.search.shrink.cost import Extent, cost, deviations, extent
@@ -28,11 +30,11 @@ from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
 SECONDS = 60.0
 
 
-def of_seed(seed: int, mutant: str | None = None) -> SavedScenario:
-    return replace(saved_scenario(seed_scenario(seed)), expected=Expected(mutant=mutant))
+def of_seed(seed: int, mutant: str | None = None) -> Scenario:
+    return replace((seed_scenario(seed)), expected=Expected(mutant=mutant))
 
 
-def failing(mutant: str, *, least: int = 5) -> SavedScenario:
+def failing(mutant: str, *, least: int = 5) -> Scenario:
     """The first scenario of a campaign, of some size, that a planted bug breaks."""
     for seed in range(100):
         saved = of_seed(seed, mutant)
@@ -49,7 +51,7 @@ def test_candidates_are_valid_and_mean_something() -> None:
     tried: Counter[str] = Counter()
     with campaign_settings():
         for seed in range(12):
-            program = scenario_of(seed).program
+            program = draw(seed).program
             candidates = list(smaller(program))
             assert candidates
             for candidate in draw.sample(candidates, min(12, len(candidates))):
@@ -66,7 +68,7 @@ def test_candidates_are_valid_and_mean_something() -> None:
 
 
 def test_workers_are_renumbered() -> None:
-    program = scenario_of(1).program
+    program = draw(1).program
     assert program.workers > 2
     for mapping in fewer_workers(program):
         fewer = with_workers(program, mapping)
@@ -212,7 +214,7 @@ SCRIPT = """
 
 def test_a_script_loses_workers_and_faults(tmp_path: Path) -> None:
     script = write(tmp_path, SCRIPT)
-    saved = SavedScenario(
+    saved = Scenario(
         script=Script(path=str(script), text=script.read_text(), workers=5),
         network=NetworkSpec(latency="lognormal:0.001:1.5"),
         faults=Plan(messages=(Delay(seconds=0.1, nth=(1,)),)),

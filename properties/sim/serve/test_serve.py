@@ -18,19 +18,19 @@ import pytest
 
 from squall.properties.support.commands import ROOT
 from squall.sim.cli.main import main
-from squall.sim.scenarios.file import Expected, SavedScenario, dump_scenario
-from squall.sim.scenarios.replay import saved_scenario, seed_scenario
+from squall.sim.scenario import Expected, Scenario
+from squall.sim.scenarios.file import dump_scenario
 from squall.sim.scenarios.store import Place, Store
 from squall.sim.serve.server import ADDRESS, RUNS, Server
 
 SECRET = "this file is none of the page's business"
 
 
-def scenario(seed: int) -> SavedScenario:
+def scenario(seed: int) -> Scenario:
     expected = Expected(
         digest="0" * 32, outcome="failed", property="rrefs", what="an owner <was> left"
     )
-    return replace(saved_scenario(seed_scenario(seed)), expected=expected)
+    return replace((seed_scenario(seed)), expected=expected)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from squall.model.events.run import Run
 from squall.model.one_process.interpreter import interpret
 from squall.model.one_process.outcome import differences
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
@@ -24,11 +25,11 @@ from squall.real.native.build import Unavailable
 from squall.sim.diff import rules as native_rules
 from squall.sim.diff.compare import compare_engines
 from squall.sim.faults.plan import Crash, Plan
-from squall.sim.scenarios.file import SavedScenario, load_scenario
-from squall.sim.scenarios.replay import campaign_scenario
-from squall.sim.search.judge import campaign_settings
-from squall.sim.stock.play import close_zygote, play_native, shared_zygote
-from squall.sim.stock.program import NativeRun, run_native
+from squall.sim.scenario import Scenario
+from squall.sim.scenarios.file import load_scenario
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.stock.program import run_native
+from squall.sim.stock.shared import close_zygote, play_native, shared_zygote
 
 FOUND_IN_TORCH = CORPUS / "torch"
 
@@ -58,7 +59,7 @@ def training(workers: int = 3) -> Program:
     return Program(workers=workers, leaves=leaves, trainers=(Trainer(worker=0, steps=(step,)),))
 
 
-def run(program: Program, **options: object) -> NativeRun:
+def run(program: Program, **options: object) -> Run:
     options = {"seed": 3, "latency": "lognormal:0.001:0.5", **options}
     return run_native(program, shared_zygote(), **options)  # type: ignore[arg-type]
 
@@ -84,7 +85,7 @@ def test_the_same_run_each_time() -> None:
 
 
 def test_both_engines_send_the_same_messages() -> None:
-    scenario = campaign_scenario(SavedScenario(program=training(), seed=5))
+    scenario = Scenario(program=training(), seed=5)
     comparison = compare_engines(scenario, shared_zygote())
     assert comparison.differences == []
     assert comparison.messages > 30
@@ -104,7 +105,7 @@ def test_a_timeout_is_virtual() -> None:
     """A minute passes for the workers, and about none here."""
     saved = load_scenario(FOUND_IN_TORCH / "context-back-from-the-dead.json")
     began = time.monotonic()
-    played, _ = play_native(campaign_scenario(saved))
+    played, _ = play_native(saved)
     assert played.ended_s >= 60
     assert time.monotonic() - began < 30
 
@@ -112,7 +113,7 @@ def test_a_timeout_is_virtual() -> None:
 def test_a_crash_is_told_to_the_others() -> None:
     plan = Plan(workers=(Crash(worker=1, at_s=0.0005),))
     got = run(training(), plan=plan, latency="constant:0.001")
-    error = got.outcome.steps[0, 0].error
+    error = got.got.steps[0, 0].error
     assert error is not None and "worker 1" in error
     assert got.deaths == [], "we killed it"
     assert got.waits == [], "the survivors shut down"
@@ -122,7 +123,7 @@ def test_a_crash_is_told_to_the_others() -> None:
 @pytest.mark.parametrize("file", sorted(FOUND_IN_TORCH.glob("*.json")), ids=lambda file: file.stem)
 def test_a_finding_replays(file: Path) -> None:
     saved = load_scenario(file)
-    runs = [play_native(campaign_scenario(saved)) for _ in range(2)]
+    runs = [play_native(saved) for _ in range(2)]
     for _, violations in runs:
         found = [(v.property, v.what) for v in violations]
         expected = saved.expected

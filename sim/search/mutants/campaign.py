@@ -26,6 +26,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from squall.sim.search.draw import draw, settings_of
 from squall.sim.search.mutants.clean_process import CleanProcess
 from squall.sim.search.mutants.mutant import Mutant, MutantError
 
@@ -332,11 +333,9 @@ def _worlds(
 
 
 def _found(profile: str, seed: int, names: tuple[str, ...], what: str) -> Found:
-    from squall.sim.search.judge import Given, scenario_of
-
-    program = scenario_of(seed, Given(profile=profile)).program
-    ops = sum(len(step.ops) for _, _, step in program.steps)
-    return Found(seed, profile, names, what[:300], ops, program.workers)
+    scenario = draw(seed, settings_of(profile))
+    ops, workers = scenario.operations or 0, scenario.workers or 0
+    return Found(seed, profile, names, what[:300], ops, workers)
 
 
 def _serve(
@@ -374,7 +373,8 @@ def _attack(
     worlds: Iterator[tuple[str, int]],
     planted: Callable[[], contextlib.AbstractContextManager[None]],
 ) -> None:
-    from squall.sim.search.judge import Given, campaign_settings, judge
+    from squall.sim.scenarios.settings import campaign_settings
+    from squall.sim.search.judge import judge
 
     started = time.process_time()
     until = started + seconds
@@ -385,7 +385,7 @@ def _attack(
             say(starting=(profile, seed))
             with planted():
                 try:
-                    violations = judge(seed, Given(profile=profile)).violations
+                    violations = judge(seed, settings_of(profile)).violations
                     names = tuple(dict.fromkeys(violation.property for violation in violations))
                     what = str(violations[0]) if violations else ""
                 except Exception as error:  # the run was so broken that it could not be judged

@@ -33,9 +33,11 @@ class CleanProcess:
 
 
 def _serve(asked: int, answer: int) -> None:
-    from squall.sim.search.judge import Given, campaign_settings, judge
+    from squall.sim.scenarios.settings import campaign_settings
+    from squall.sim.search.draw import settings_of
+    from squall.sim.search.judge import judge
 
     with os.fdopen(asked) as questions, campaign_settings():
         for question in questions:
             profile, seed = json.loads(question)
-            os.write(answer, b"y" if judge(seed, Given(profile=profile)).ok else b"n")
+            os.write(answer, b"y" if judge(seed, settings_of(profile)).ok else b"n")

@@ -9,69 +9,71 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from squall.model.events.run import Record
+from squall.model.events.digest import Record
+from squall.model.events.run import Run
 from squall.model.program.program import computation_of
 from squall.real.tracing import MESSAGE_DELIVERED, MESSAGE_SENT
 from squall.sim.faults.concrete import concrete as concrete_plan
-from squall.sim.faults.plan import Delay
+from squall.sim.faults.plan import Delay, Schedule
 from squall.sim.programs.faults import run_with_faults
-from squall.sim.programs.run import ProgramRun
-from squall.sim.scenarios.file import NetworkSpec, SavedScenario
-from squall.sim.search.judge import MAX_STEPS
+from squall.sim.scenario import Scenario
+from squall.sim.scenarios.engines import MAX_STEPS
 from squall.sim.world.latency import parse_latency
 
 
-def concrete(saved: SavedScenario) -> Iterator[SavedScenario]:
-    """Scenarios that should make the same run as ``saved`` with fewer random draws or none, those
+def concrete(scenario: Scenario) -> Iterator[Scenario]:
+    """Scenarios that should make the same run as ``scenario`` with fewer random draws or none, those
     with none first."""
-    assert saved.program is not None, "a script's choices cannot be written down"
+    assert scenario.program is not None, "a script's choices cannot be written down"
     # What goes on beside the computation is not for runs in which things go wrong.
-    saved = replace(saved, program=computation_of(saved.program))
-    played = _run(saved)
+    scenario = replace(scenario, work=computation_of(scenario.program))
+    played = _run(scenario)
     log = played.cluster.schedule_log
     schedule = log.schedule() if log is not None else None
-    records = played.cluster.trace.records
-    written = replace(saved, faults=concrete_plan(saved.faults, records, schedule))
+    records = played.records
+    written = scenario.in_world(faults=concrete_plan(scenario.faults, records, schedule))
     if _has_latencies(written):
         # Without latency fewer things are ready at once: the order counts otherwise.
         without = _without_latency(written, records)
-        again = _run(
-            replace(without, faults=replace(without.faults, schedule=saved.faults.schedule))
-        )
+        again = _run(_with_schedule(without, scenario.faults.schedule))
         log = again.cluster.schedule_log
         if log is not None:
-            yield replace(without, faults=replace(without.faults, schedule=log.schedule()))
+            yield _with_schedule(without, log.schedule())
         yield without
-        yield _without_latency(saved, records)
+        yield _without_latency(scenario, records)
     yield written
-    yield replace(saved, faults=replace(written.faults, schedule=saved.faults.schedule))
+    yield _with_schedule(written, scenario.faults.schedule)
 
 
-def _run(saved: SavedScenario) -> ProgramRun:
+def _run(scenario: Scenario) -> Run:
     """A run as a campaign does one under faults, with a log of its order."""
-    assert saved.program is not None
+    assert scenario.program is not None
     return run_with_faults(
-        saved.program,
-        saved.faults,
+        scenario.program,
+        scenario.faults,
         raises=False,
-        seed=saved.seed,
-        latency=saved.network.latency,
-        bandwidth_bytes_per_s=saved.network.bandwidth_bytes_per_s,
-        rpc_timeout_s=saved.rpc_timeout_s,
+        seed=scenario.seed,
+        latency=scenario.world.latency,
+        bandwidth_bytes_per_s=scenario.world.bandwidth_bytes_per_s,
+        rpc_timeout_s=scenario.world.rpc_timeout_s,
         max_steps=MAX_STEPS,
         record_schedule=True,
     )
 
 
-def _has_latencies(saved: SavedScenario) -> bool:
+def _with_schedule(scenario: Scenario, schedule: Schedule) -> Scenario:
+    return scenario.in_world(faults=replace(scenario.faults, schedule=schedule))
+
+
+def _has_latencies(scenario: Scenario) -> bool:
     """Whether latencies are drawn, and nothing else counts the messages."""
-    return parse_latency(saved.network.latency).is_random and not saved.faults.messages
+    return parse_latency(scenario.world.latency).is_random and not scenario.faults.messages
 
 
-def _without_latency(saved: SavedScenario, records: Sequence[Record]) -> SavedScenario:
+def _without_latency(scenario: Scenario, records: Sequence[Record]) -> Scenario:
     """The scenario without latency, each message delayed by what it took in this run."""
-    plan = replace(saved.faults, messages=tuple(_delays(records)), begin="launch")
-    return replace(saved, network=NetworkSpec(latency="0"), faults=plan)
+    plan = replace(scenario.faults, messages=tuple(_delays(records)), begin="launch")
+    return scenario.in_world(latency="0", bandwidth_bytes_per_s=None, faults=plan)
 
 
 def _delays(records: Sequence[Record]) -> Iterator[Delay]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from squall.model.shrink.simplifications import complexity, size
 from squall.sim.faults.plan import AnyFault, Hold, MessageFault, Plan, Schedule, Selector, draws
-from squall.sim.scenarios.file import SavedScenario
+from squall.sim.scenario import Scenario
 from squall.sim.world.latency import parse_latency
 
 #: what counts for a deviation that is drawn and so may be any number of them
@@ -42,38 +42,38 @@ class Extent(NamedTuple):
         return ", ".join([*parts, f"{self.faults} faults"])
 
 
-def cost(saved: SavedScenario) -> Cost:
+def cost(scenario: Scenario) -> Cost:
     """The cost of a scenario."""
-    program = saved.program
+    program = scenario.program
     values = 0 if program is None else complexity(program)
-    values += sum(_value(item) for _, _, item in saved.faults.items())
-    values += (saved.seed != 0) + (saved.faults.schedule != Schedule())
-    values += saved.network.latency != "0"
-    parts = (saved.workers or 0) if program is None else size(program)
-    return Cost(_deviations(saved), parts, values)
+    values += sum(_value(item) for _, _, item in scenario.faults.items())
+    values += (scenario.seed != 0) + (scenario.faults.schedule != Schedule())
+    values += scenario.world.latency != "0"
+    parts = (scenario.workers or 0) if program is None else size(program)
+    return Cost(_deviations(scenario), parts, values)
 
 
-def extent(saved: SavedScenario) -> Extent:
+def extent(scenario: Scenario) -> Extent:
     """How large a scenario is."""
-    schedule = saved.faults.schedule
+    schedule = scenario.faults.schedule
     order = len(schedule.late) + len(schedule.yields) + (schedule.order != "fifo")
-    return Extent(saved.workers, saved.operations, len(saved.faults) + order)
+    return Extent(scenario.workers, scenario.operations, len(scenario.faults) + order)
 
 
-def is_drawn(saved: SavedScenario) -> bool:
+def is_drawn(scenario: Scenario) -> bool:
     """Whether random numbers decide anything about the run."""
-    return not saved.faults.is_concrete or parse_latency(saved.network.latency).is_random
+    return not scenario.faults.is_concrete or parse_latency(scenario.world.latency).is_random
 
 
-def _deviations(saved: SavedScenario) -> int:
-    plan, schedule = saved.faults, saved.faults.schedule
+def _deviations(scenario: Scenario) -> int:
+    plan, schedule = scenario.faults, scenario.faults.schedule
     count = len(schedule.late) + len(schedule.yields)
     count += _DRAWN * (schedule.order != "fifo")
-    count += _DRAWN * parse_latency(saved.network.latency).is_random
+    count += _DRAWN * parse_latency(scenario.world.latency).is_random
     count += (
-        saved.shut_down_early
-        + saved.skip_handshakes
-        + (saved.network.bandwidth_bytes_per_s is not None)
+        scenario.world.shut_down_early
+        + scenario.world.skip_handshakes
+        + (scenario.world.bandwidth_bytes_per_s is not None)
     )
     for _, _, item in plan.items():
         nth = getattr(item, "nth", ())  # one number, of a fault inside a worker
@@ -97,28 +97,28 @@ def _value(item: AnyFault) -> int:
 # -- in words -------------------------------------------------------------------------------------
 
 
-def deviations(saved: SavedScenario) -> str:
+def deviations(scenario: Scenario) -> str:
     """What is not plain about the run: "FIFO everywhere except: ..."."""
-    found = list(_told(saved))
+    found = list(_told(scenario))
     return f"FIFO everywhere except: {'; '.join(found)}" if found else "FIFO everywhere, no faults"
 
 
-def _told(saved: SavedScenario) -> Iterator[str]:
-    plan, schedule = saved.faults, saved.faults.schedule
-    if parse_latency(saved.network.latency).is_random:
-        yield f"latency {saved.network.latency} drawn from seed {saved.seed}"
+def _told(scenario: Scenario) -> Iterator[str]:
+    plan, schedule = scenario.faults, scenario.faults.schedule
+    if parse_latency(scenario.world.latency).is_random:
+        yield f"latency {scenario.world.latency} drawn from seed {scenario.seed}"
     if schedule.order != "fifo":
-        yield f"order {schedule.order} drawn from seed {saved.seed}"
+        yield f"order {schedule.order} drawn from seed {scenario.seed}"
     if schedule.late:
         yield "later than others of its instant: " + ", ".join(f"#{n}" for n, _ in schedule.late)
     if schedule.yields:
         yield "others first at scheduling points " + ", ".join(f"#{n}" for n in schedule.yields)
-    if saved.shut_down_early:
+    if scenario.world.shut_down_early:
         yield "workers shut down while others are at work"
-    if saved.skip_handshakes:
+    if scenario.world.skip_handshakes:
         yield "the group begins and ends without a round of calls"
-    if saved.network.bandwidth_bytes_per_s is not None:
-        yield f"bandwidth {saved.network.bandwidth_bytes_per_s:g} bytes/s"
+    if scenario.world.bandwidth_bytes_per_s is not None:
+        yield f"bandwidth {scenario.world.bandwidth_bytes_per_s:g} bytes/s"
     yield from faults_in_words(plan)
 
 

@@ -1,6 +1,6 @@
 """Makes a failing scenario small: program, faults and order together, the same thing breaking.
 
-    shrinker = Shrinker(saved, seconds=60)
+    shrinker = Shrinker(scenario, seconds=60)
     shrinker.run()
     small = shrinker.best
 
@@ -31,10 +31,14 @@ from squall.sim.faults.plan import (
     Schedule,
     draws,
 )
-from squall.sim.scenarios.file import Expected, NetworkSpec, SavedScenario
-from squall.sim.scenarios.replay import campaign_scenario, planted
-from squall.sim.scenarios.replay import replay as play_again
-from squall.sim.search.judge import campaign_settings, play
+from squall.sim.scenario import Expected, Scenario, World
+from squall.sim.scenarios.engines import ENGINES
+from squall.sim.scenarios.failure import with_expectation
+from squall.sim.scenarios.replay import replay
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.again import planted
+from squall.sim.search.judge import play
+from squall.sim.search.mutants.planted import MUTANTS
 from squall.sim.search.shrink.concrete import concrete
 from squall.sim.search.shrink.cost import cost, is_drawn
 from squall.sim.world.real_time import TooLongError, time_limit
@@ -67,13 +71,13 @@ class Shrinker:
 
     def __init__(
         self,
-        saved: SavedScenario,
+        scenario: Scenario,
         *,
         seconds: float | None = None,
         on_progress: Callable[[Shrinker], object] | None = None,
     ) -> None:
-        self.first = saved
-        self.best = saved
+        self.first = scenario
+        self.best = scenario
         self.tried = 0
         self.interrupted = False
         self.out_of_time = False
@@ -82,7 +86,7 @@ class Shrinker:
         self._on_progress = on_progress or (lambda _: None)
         self._until: float | None = None
         self._limit_s = _MOST_S
-        self._known: set[SavedScenario] = set()
+        self._known: set[Scenario] = set()
         #: whether the scenario holds without the mutant that is planted
         self._by_mutant = True
 
@@ -90,11 +94,11 @@ class Shrinker:
     def _mutant(self) -> str | None:
         return self.first.expected.mutant
 
-    def run(self) -> SavedScenario:
+    def run(self) -> Scenario:
         """Shrink. Raises NotFailingError if the scenario holds."""
         started = time.monotonic()
         self._until = None if self._seconds is None else started + self._seconds
-        with campaign_settings(self.first.device), planted(self._mutant):
+        with campaign_settings(self.first.world.device), planted(self._mutant):
             try:
                 self.target = self._first_violation()
                 self._by_mutant = self._holds_without_mutant(self.first)
@@ -110,33 +114,26 @@ class Shrinker:
 
     def _conclude(self) -> None:
         """Let the best say what is expected of it."""
-        played = play_again(self.best, seconds=_MOST_S)
+        run = replay(self.best, seconds=_MOST_S)
         assert self.target is not None
-        self.best = replace(
-            self.best,
-            expected=Expected(
-                digest=played.digest or None,
-                outcome=played.outcome,
-                property=self.target.property,
-                what=self.target.what,
-                mutant=self._mutant,
-            ),
-            profile=None,
+        best = replace(self.best, profile=None, expected=Expected(mutant=self._mutant))
+        self.best = with_expectation(
+            best, self.target, outcome=run.outcome, digest=run.digest if run.records else None
         )
 
     # -- does it fail ---------------------------------------------------------------------------
 
     def _first_violation(self) -> Violation:
-        played = play_again(replace(self.first, expected=Expected()), seconds=_MOST_S)
+        run = replay(replace(self.first, expected=Expected()), seconds=_MOST_S)
         expected = self.first.expected
-        for violation in played.violations:
+        for violation in run.violations:
             if (violation.property, violation.what) == (expected.property, expected.what):
                 return violation
-        if not played.violations:
+        if not run.violations:
             raise NotFailingError("the scenario holds, there is nothing to make smaller")
-        return played.violations[0]
+        return run.violations[0]
 
-    def _fails(self, saved: SavedScenario) -> bool:
+    def _fails(self, scenario: Scenario) -> bool:
         """Whether the same thing breaks in this scenario."""
         target = self.target
         assert target is not None
@@ -144,8 +141,8 @@ class Shrinker:
             raise _OutOfTimeError
         self.tried += 1
         try:
-            with time_limit(self._limit_s, elsewhere=saved.engine == "torch"):
-                found = self._violations(saved, target.property)
+            with time_limit(self._limit_s, elsewhere=not ENGINES[scenario.engine].in_this_process):
+                found = self._violations(scenario, target.property)
         except TooLongError:
             return (target.property, target.what) == ("progress", "the run broke off")
         except Exception:
@@ -155,37 +152,35 @@ class Shrinker:
             self._on_progress(self)
         return any((each.property, each.what) == target[:2] for each in found)
 
-    def _violations(self, saved: SavedScenario, name: str) -> Iterable[Violation]:
-        if saved.script is not None or saved.engine != "port":
-            return play_again(replace(saved, expected=Expected())).violations
-        run = play(campaign_scenario(saved), times=2 if name == "determinism" else 1)
+    def _violations(self, scenario: Scenario, name: str) -> Iterable[Violation]:
+        if scenario.script is not None:
+            return replay(replace(scenario, expected=Expected())).violations
+        run = play(scenario, times=2 if name == "determinism" else 1)
         try:
-            property = named_property(name)
+            property = named_property(name, scenario.engine)
         except KeyError:
             return check(run)
         return list(property.check(run))
 
-    def _holds_without_mutant(self, saved: SavedScenario) -> bool:
+    def _holds_without_mutant(self, scenario: Scenario) -> bool:
         """Whether it is the planted bug that breaks it, and nothing else."""
         if self._mutant is None or not self._by_mutant:
             return True
-        from squall.sim.search.mutants.campaign import load_mutants
+        with MUTANTS[self._mutant].lifted():
+            plain = replace(scenario, expected=Expected())
+            return not replay(plain, seconds=self._limit_s).violations
 
-        with load_mutants()[self._mutant].lifted():
-            plain = replace(saved, expected=Expected())
-            return not play_again(plain, seconds=self._limit_s).violations
-
-    def _attempt(self, candidate: SavedScenario) -> bool:
+    def _attempt(self, candidate: Scenario) -> bool:
         """Make a candidate the best if it costs less and fails."""
         if cost(candidate) >= cost(self.best):
             return False
         for seed in (candidate.seed, *(_OTHER_SEEDS if is_drawn(candidate) else ())):
-            saved = replace(candidate, seed=seed)
-            if saved in self._known:
+            scenario = replace(candidate, seed=seed)
+            if scenario in self._known:
                 continue
-            self._known.add(saved)
-            if self._fails(saved) and self._holds_without_mutant(saved):
-                self.best = saved
+            self._known.add(scenario)
+            if self._fails(scenario) and self._holds_without_mutant(scenario):
+                self.best = scenario
                 return True
         return False
 
@@ -203,7 +198,7 @@ class Shrinker:
             if self.best == before:
                 return
 
-    def _until_nothing_helps(self, candidates: Callable[[], Iterator[SavedScenario]]) -> None:
+    def _until_nothing_helps(self, candidates: Callable[[], Iterator[Scenario]]) -> None:
         while any(self._attempt(candidate) for candidate in candidates()):
             pass
 
@@ -211,32 +206,32 @@ class Shrinker:
         """Leave whole deviations out."""
         best = self.best
         self._attempt(
-            replace(
-                best,
+            best.in_world(
                 faults=NO_FAULTS,
                 shut_down_early=False,
                 skip_handshakes=False,
-                network=NetworkSpec(latency="0"),
+                latency="0",
+                bandwidth_bytes_per_s=None,
             )
         )
-        self._attempt(replace(self.best, faults=NO_FAULTS))
+        self._attempt(self.best.in_world(faults=NO_FAULTS))
         self._attempt(self._with_plan(schedule=Schedule()))
         for latency in ("0", "constant:0.001"):
-            self._attempt(replace(self.best, network=NetworkSpec(latency=latency)))
-        self._attempt(replace(self.best, shut_down_early=False))
-        self._attempt(replace(self.best, skip_handshakes=False))
+            self._attempt(self.best.in_world(latency=latency, bandwidth_bytes_per_s=None))
+        self._attempt(self.best.in_world(shut_down_early=False))
+        self._attempt(self.best.in_world(skip_handshakes=False))
         self._attempt(replace(self.best, seed=0))
         self._items()
         self._deviations()
 
-    def _with_plan(self, **changes: Any) -> SavedScenario:
-        return replace(self.best, faults=replace(self.best.faults, **changes))
+    def _with_plan(self, **changes: Any) -> Scenario:
+        return self.best.in_world(faults=replace(self.best.faults, **changes))
 
     def _items(self) -> None:
         """Leave items of the plan out."""
         items = [(group, item) for group, _, item in self.best.faults.items()]
 
-        def rebuilt(left: Sequence[tuple[str, AnyFault]]) -> SavedScenario:
+        def rebuilt(left: Sequence[tuple[str, AnyFault]]) -> Scenario:
             groups: dict[str, Any] = {
                 name: tuple(item for group, item in left if group == name) for name in GROUPS
             }
@@ -260,7 +255,7 @@ class Shrinker:
             ),
         )
 
-    def _fewer(self, things: Sequence[T], rebuilt: Callable[[list[T]], SavedScenario]) -> None:
+    def _fewer(self, things: Sequence[T], rebuilt: Callable[[list[T]], Scenario]) -> None:
         """Delta debugging (Zeller): leave out ever smaller parts of a list."""
         left = list(things)
         parts = 1
@@ -287,7 +282,7 @@ class Shrinker:
                 self._items()
                 self._deviations()
 
-    def _programs(self) -> Iterator[SavedScenario]:
+    def _programs(self) -> Iterator[Scenario]:
         best = self.best
         if best.program is None:
             yield from self._scripts()
@@ -295,20 +290,21 @@ class Shrinker:
         for mapping in fewer_workers(best.program):
             plan = _plan_with_workers(best.faults, mapping)
             if plan is not None:
-                yield replace(best, program=with_workers(best.program, mapping), faults=plan)
+                program = with_workers(best.program, mapping)
+                yield replace(best, work=program).in_world(faults=plan)
         for program in smaller(best.program):
             if _fits(best.faults, program.workers):
-                yield replace(best, program=program)
+                yield replace(best, work=program)
 
-    def _scripts(self) -> Iterator[SavedScenario]:
+    def _scripts(self) -> Iterator[Scenario]:
         script = self.best.script
         if script is None or script.workers is None:
             return
         for workers in dict.fromkeys((1, 2, script.workers // 2, script.workers - 1)):
             if 1 <= workers < script.workers and _fits(self.best.faults, workers):
-                yield replace(self.best, script=replace(script, workers=workers))
+                yield replace(self.best, work=replace(script, workers=workers))
 
-    def _faults(self) -> Iterator[SavedScenario]:
+    def _faults(self) -> Iterator[Scenario]:
         """Items with plainer values, and one item for several."""
         plan = self.best.faults
         for merged in _mergers(plan.messages):
@@ -323,9 +319,9 @@ class Shrinker:
                 items[at] = plainer
                 changed = plan_with(plan, group, items)
                 if _fits(changed, self.best.workers):
-                    yield replace(self.best, faults=changed)
-        if self.best.rpc_timeout_s != SavedScenario().rpc_timeout_s:
-            yield replace(self.best, rpc_timeout_s=SavedScenario().rpc_timeout_s)
+                    yield self.best.in_world(faults=changed)
+        if self.best.world.rpc_timeout_s != World().rpc_timeout_s:
+            yield self.best.in_world(rpc_timeout_s=World().rpc_timeout_s)
 
 
 def plan_with(plan: Plan, group: str, items: Sequence[AnyFault]) -> Plan:

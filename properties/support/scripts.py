@@ -1,0 +1,46 @@
+"""Runs a script file as a test wants it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TextIO
+
+from squall.model.events.run import Run
+from squall.sim.faults.plan import NO_FAULTS, Order, Plan, Schedule
+from squall.sim.scenario import EngineName, Scenario, World
+from squall.sim.scenarios.engines import ENGINES
+from squall.sim.scripts.run import read_script
+from squall.sim.world.latency import DEFAULT_LATENCY
+
+
+def script_scenario(
+    path: Path,
+    *args: str,
+    workers: int | None = None,
+    seed: int = 0,
+    latency: str = DEFAULT_LATENCY,
+    order: Order = "fifo",
+    faults: Plan = NO_FAULTS,
+    check: bool = True,
+    engine: EngineName = "port",
+) -> Scenario:
+    """The scenario of a script file; ``order`` is for one without faults."""
+    plan = faults if faults else Plan(schedule=Schedule(order=order))
+    return Scenario(
+        work=read_script(path, args, workers=workers, check=check),
+        seed=seed,
+        world=World(latency=latency, faults=plan),
+        engine=engine,
+    )
+
+
+def run_file(
+    path: Path,
+    *args: str,
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+    **options: object,
+) -> Run:
+    """Run a script file; ``options`` are those of :func:`script_scenario`."""
+    scenario = script_scenario(path, *args, **options)  # type: ignore[arg-type]
+    return ENGINES[scenario.engine].run(scenario, stdout=stdout, stderr=stderr)

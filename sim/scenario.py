@@ -1,0 +1,142 @@
+"""One object that travels: everything a run depends on.
+
+A seed becomes a :class:`Scenario` once (sim/search/draw.py); campaigns, the store, replay,
+shrinking, timelines and tests pass it on as it is, and a file holds exactly this
+(sim/scenarios/file.py). Running it is for the engine that it names (sim/scenarios/engines.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal, get_args
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from squall.model.program.program import Program
+from squall.real.ids import MAX_WORKER_ID
+from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
+from squall.sim.faults.file import MOST
+from squall.sim.faults.plan import NO_FAULTS, Plan
+from squall.sim.world.latency import DEFAULT_LATENCY, parse_latency
+
+MAX_WORKERS = MAX_WORKER_ID + 1
+MAX_SEED = 2**64 - 1
+EngineName = Literal["port", "torch"]
+Device = Literal["cpu", "cuda"]
+ENGINE_NAMES: tuple[EngineName, ...] = get_args(EngineName)
+DEVICES: tuple[Device, ...] = get_args(Device)
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+
+
+def _latency(text: str) -> str:
+    parse_latency(text)
+    return text
+
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A script written for stock PyTorch: its path, its text, and its arguments.
+
+    ``workers`` None leaves their number to the script. ``check``: compare every gradient with
+    the single-process reference.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    path: str
+    text: str
+    args: tuple[str, ...] = ()
+    workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
+    check: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What a run takes place in.
+
+    ``latency`` of each message, as in :func:`squall.sim.world.latency.parse_latency`.
+    ``bandwidth_bytes_per_s`` of each link, in virtual time; None: no limit. ``faults``: what is to
+    go wrong, and in which order tasks run. ``rpc_timeout_s``: how long a call of a program may
+    take by default, in seconds of virtual time; a script says that itself.
+    ``shut_down_early``: workers of a program shut down with references in hand and work under way.
+    ``skip_handshakes``: their group begins without the round of calls that opens its connections,
+    and ends without one where nothing is under way any more. ``device``: where all tensors live.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    latency: Annotated[str, AfterValidator(_latency)] = DEFAULT_LATENCY
+    bandwidth_bytes_per_s: Annotated[float, Field(gt=0)] | None = None
+    faults: Plan = NO_FAULTS
+    rpc_timeout_s: Annotated[float, Field(ge=0, le=MOST)] = DEFAULT_RPC_TIMEOUT_S
+    shut_down_early: bool = False
+    skip_handshakes: bool = False
+    device: Device = "cpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What came of the run when the scenario was saved; None: not known.
+
+    ``property`` and ``what`` are of the first violation. ``mutant`` is a bug that was planted
+    then (sim/search/mutants/planted), which a replay plants again.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    digest: str | None = None
+    outcome: str | None = None
+    property: str | None = None
+    what: str | None = None
+    mutant: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What runs (``work``), from which random numbers, in which world, on which engine.
+
+    ``profile`` names the profile that drew the faults, ``note`` is for people; neither decides
+    anything.
+    """
+
+    work: Program | Script
+    seed: Seed = 0
+    world: World = World()
+    engine: EngineName = "port"
+    expected: Expected = Expected()
+    profile: str | None = None
+    note: str = ""
+
+    @property
+    def program(self) -> Program | None:
+        """The program; None if it is a script that runs."""
+        return self.work if isinstance(self.work, Program) else None
+
+    @property
+    def script(self) -> Script | None:
+        """The script; None if it is a program that runs."""
+        return self.work if isinstance(self.work, Script) else None
+
+    @property
+    def faults(self) -> Plan:
+        """What is to go wrong."""
+        return self.world.faults
+
+    @property
+    def workers(self) -> int | None:
+        """How many workers there are; None if a script decides."""
+        return self.work.workers
+
+    @property
+    def operations(self) -> int | None:
+        """Operations of all steps of the program; None for a script."""
+        if isinstance(self.work, Script):
+            return None
+        return sum(len(step.ops) for _, _, step in self.work.steps)
+
+    def in_world(self, **changes: object) -> Scenario:
+        """The same in a world that differs in these fields."""
+        return replace(self, world=replace(self.world, **changes))  # type: ignore[arg-type]
