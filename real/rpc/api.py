@@ -17,7 +17,6 @@ from typing import Any
 
 from squall.real.future import Future
 from squall.real.rpc.all_gather import (
-    AllGatherStates,
     _all_gather,
     _barrier,
     _broadcast_to_followers,
@@ -31,7 +30,6 @@ from squall.real.rpc.calls import (
     _wait_all,
     collected_futures,
     get_worker_info,
-    remote,
     rpc_async,
     rpc_sync,
     to_worker_info,
@@ -46,12 +44,13 @@ from squall.real.rpc.current import (
     set_rpc_timeout,
 )
 from squall.real.rpc.dynamic_group import leave_group
+from squall.real.rpc.gather_states import AllGatherStates
 from squall.real.rpc.init import init_rpc as init_rpc
 from squall.real.rpc.internal import PythonUDF, RPCExecMode, _internal_rpc_pickler
-from squall.real.rpc.py_rref import RRef
+from squall.real.rpc.py_rref import RRef, remote
 from squall.real.rpc.state import RpcState, replaceable, rpc_state
 from squall.real.rpc.worker_info import WorkerInfo
-from squall.real.runtime import current_task_or_none, current_worker
+from squall.real.worker import current_worker, current_worker_or_none
 
 __all__ = [
     "AllGatherStates",
@@ -173,8 +172,8 @@ _thread_local_var = _ThreadLocal()
 
 
 def _state() -> RpcState | None:
-    task = current_task_or_none()
-    return rpc_state(task.worker) if task is not None and task.worker is not None else None
+    worker = current_worker_or_none()
+    return rpc_state(worker) if worker is not None else None
 
 
 def _replaceable_attribute(function: Callable[..., Any]) -> Any:

@@ -10,7 +10,8 @@ from squall.real.rpc import api, options, public
 from squall.real.rpc.all_gather import _all_gather
 from squall.real.rpc.functions import async_execution
 from squall.real.rpc.state import rpc_state
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
 
 
