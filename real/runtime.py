@@ -16,15 +16,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import random
 
-    from squall.real.future import Future
-    from squall.real.worker import Worker
+    from squall.real.tracing import Tracer
 
 NO_CONTEXT = -1
+
+
+class TaskOwner(Protocol):
+    """Whom tasks belong to, as far as a runtime has to know: a worker."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tracer(self) -> Tracer: ...
 
 
 class Task:
@@ -44,19 +56,19 @@ class Task:
     )
 
     def __init__(
-        self, runtime: Runtime, id: int, name: str, worker: Worker | None, daemon: bool = True
+        self, runtime: Runtime, id: int, name: str, worker: TaskOwner | None, daemon: bool = True
     ) -> None:
         self.runtime = runtime
         self.id = id
         self.name = name
-        self.worker = worker
+        self.worker: TaskOwner | None = worker
         self.daemon = daemon
         #: number of the message whose delivery started this task, or -1
         self.cause = -1
         #: the autograd context that calls made by this task record into (-1: none)
         self.autograd_context_id = NO_CONTEXT
         #: confirmations of the RRefs unpickled so far; None while nothing records them
-        self.pending_rrefs: list[Future[None]] | None = None
+        self.pending_rrefs: list[Any] | None = None
         #: anything else that is private to a thread, by key
         self.locals: dict[Any, Any] = {}
 
@@ -125,7 +137,7 @@ class Runtime(ABC):
         fn: Callable[..., object],
         *args: Any,
         name: str,
-        worker: Worker | None = None,
+        worker: TaskOwner | None = None,
         daemon: bool = True,
         cause: int | None = None,
     ) -> Task:
@@ -220,14 +232,6 @@ def current_task() -> Task:
 
 def current_task_or_none() -> Task | None:
     return current_task_variable.get(None)
-
-
-def current_worker() -> Worker:
-    """The worker that the running task belongs to. Raises RuntimeError if there is none."""
-    worker = current_task().worker
-    if worker is None:
-        raise RuntimeError("this task belongs to no worker")
-    return worker
 
 
 def enter_task(task: Task) -> None:

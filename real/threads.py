@@ -9,12 +9,18 @@ import random as _random
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from squall.real.runtime import Event, Lock, Runtime, Task, Timer, current_task_or_none, enter_task
-
-if TYPE_CHECKING:
-    from squall.real.worker import Worker
+from squall.real.runtime import (
+    Event,
+    Lock,
+    Runtime,
+    Task,
+    TaskOwner,
+    Timer,
+    current_task_or_none,
+    enter_task,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +84,7 @@ class ThreadRuntime(Runtime):
         fn: Callable[..., object],
         *args: Any,
         name: str,
-        worker: Worker | None = None,
+        worker: TaskOwner | None = None,
         daemon: bool = True,
         cause: int | None = None,
     ) -> Task:
@@ -101,7 +107,7 @@ class ThreadRuntime(Runtime):
         threading.Thread(target=run, daemon=True, name=name).start()
         return task
 
-    def task(self, name: str, worker: Worker | None) -> Task:
+    def task(self, name: str, worker: TaskOwner | None) -> Task:
         """A task for a thread that already runs; see :func:`squall.real.runtime.run_as`."""
         return Task(self, next(self._ids), name, worker)
 

@@ -309,7 +309,10 @@ class Cluster:
         makes no difference to a run, and it is not done."""
         for worker in self.workers:
             rrefs = worker.rref_context
-            if rrefs is not None and (rrefs.owners or rrefs.confirmed_users or rrefs.pending_users):
+            if rrefs is None:
+                continue
+            users = rrefs.user_tables
+            if rrefs.owner_tables.owners or users.confirmed_users or users.pending_users:
                 collect()
                 return
 
@@ -325,14 +328,15 @@ class Cluster:
             rrefs, container, engine = worker.rref_context, worker.container, worker.engine
             if rrefs is None or container is None or engine is None or not worker.tracer.enabled:
                 continue
-            users = [user for user in list(rrefs.confirmed_users.values()) if user() is not None]
+            owned, used = rrefs.owner_tables, rrefs.user_tables
+            users = [user for user in list(used.confirmed_users.values()) if user() is not None]
             worker.tracer.emit(
                 TABLES_COUNTED,
-                len(rrefs.owners),
-                sum(len(forks) for forks in rrefs.forks.values()),
-                len(rrefs.pending_users),
-                len(rrefs.pending_children),
-                len(rrefs.pending_owners),
+                len(owned.owners),
+                sum(len(forks) for forks in owned.forks.values()),
+                len(used.pending_users),
+                len(used.pending_children),
+                len(owned.pending_owners),
                 len(users),
                 container.num_autograd_contexts(),
                 engine.num_backward_passes(),

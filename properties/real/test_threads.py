@@ -13,9 +13,9 @@ from squall.real.autograd.messages import PassId
 from squall.real.rpc import api as rpc
 from squall.real.rpc.options import TensorPipeRpcBackendOptions
 from squall.real.rpc.transport import QueueWorld
-from squall.real.runtime import current_worker, run_as
+from squall.real.runtime import run_as
 from squall.real.threads import ThreadRuntime
-from squall.real.worker import Worker
+from squall.real.worker import Worker, current_worker
 
 
 def on_threads(size: int, main) -> list[object]:  # type: ignore[no-untyped-def]

@@ -13,7 +13,7 @@ from squall.real.autograd.container import DistAutogradContainer
 from squall.real.autograd.context import DistAutogradContext
 from squall.real.autograd.dist_engine import DistEngine
 from squall.real.future import plain_errors
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 
 if TYPE_CHECKING:
     from squall.real.ids import ContextId, WorkerId
@@ -111,7 +111,7 @@ def _init(worker_id: WorkerId) -> None:
     worker = current_worker()
     if worker.container is None:
         worker.container = DistAutogradContainer(worker, worker_id=worker_id)
-        worker.engine = DistEngine(worker)
+        worker.engine = DistEngine(worker, worker.container)
     elif worker.container.worker_id != worker_id:
         raise RuntimeError(
             f"Container is already initialized with worker_id: {worker.container.worker_id}, "

@@ -13,7 +13,7 @@ from squall.real.autograd.node_abi import MEMORY, node_abi
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from squall.real.autograd.graph_task import Node
+    from squall.real.autograd.node import Node
 
 
 class DistAccumulateGradCaptureHook:

@@ -16,8 +16,8 @@ from squall.real.runtime import NO_CONTEXT, current_task
 
 if TYPE_CHECKING:
     from squall.real.ids import AutogradMessageId, ContextId, WorkerId
+    from squall.real.process import Process
     from squall.real.rpc.message import Message
-    from squall.real.worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _RELEASED_MAX = 1 << 16
 class DistAutogradContainer:
     """Makes, finds and releases contexts. The current one is an attribute of the task."""
 
-    def __init__(self, worker: Worker, *, worker_id: WorkerId | None = None) -> None:
+    def __init__(self, worker: Process, *, worker_id: WorkerId | None = None) -> None:
         self._worker = worker
         self.worker_id = worker.id if worker_id is None else worker_id
         self._context_ids = IdSource(self.worker_id, worker.incarnation)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from squall.real.autograd.functions import SendRpcBackward
     from squall.real.autograd.graph_task import GraphTask
     from squall.real.ids import AutogradMessageId, ContextId, WorkerId
-    from squall.real.worker import Worker
+    from squall.real.process import Process
 
 _CONTEXT_KEY = "dist autograd context of the hook that runs"
 
@@ -40,7 +40,7 @@ class DistAutogradContext:
     Everything is guarded by one lock; user code never runs under it.
     """
 
-    def __init__(self, worker: Worker, context_id: ContextId) -> None:
+    def __init__(self, worker: Process, context_id: ContextId) -> None:
         self.context_id = context_id
         self._worker = worker
         self._lock = worker.runtime.lock("autograd context")

@@ -12,7 +12,8 @@ from squall.real import tracing
 from squall.real.autograd.engine import ACCUMULATE, KINDS, OURS, RECV
 
 if TYPE_CHECKING:
-    from squall.real.autograd.graph_task import GraphTask, Node
+    from squall.real.autograd.graph_task import GraphTask
+    from squall.real.autograd.node import Node
 
 _NO_MESSAGE = -1
 

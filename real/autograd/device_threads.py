@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from squall.real.autograd.graph_task import GraphTask, GraphTaskGuard, Node
-from squall.real.autograd.ready_queue import NodeTask, SharedReadyQueue
+from squall.real.autograd.graph_task import GraphTask, GraphTaskGuard, NodeTask
+from squall.real.autograd.node import Node
+from squall.real.autograd.ready_queue import SharedReadyQueue
 
 if TYPE_CHECKING:
     from squall.real.autograd.engine import Engine
-    from squall.real.worker import Worker
+    from squall.real.process import Process
 
 
 class DeviceThreads:
@@ -30,7 +31,7 @@ class DeviceThreads:
     """
 
     def __init__(
-        self, worker: Worker, engine: Engine, launch: Callable[[NodeTask, bool], None]
+        self, worker: Process, engine: Engine, launch: Callable[[NodeTask, bool], None]
     ) -> None:
         self._worker = worker
         self._engine = engine

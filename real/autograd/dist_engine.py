@@ -21,26 +21,28 @@ from squall.real.autograd.describe import trace_beginning, trace_end
 from squall.real.autograd.device_threads import DeviceThreads
 from squall.real.autograd.engine import ACCUMULATE, KINDS, RECV, Engine
 from squall.real.autograd.functions import GraphRoot, SendRpcBackward, gradient_edge
-from squall.real.autograd.graph_task import CPU_DEVICE, GraphTask, GraphTaskGuard, Node
+from squall.real.autograd.graph_task import CPU_DEVICE, GraphTask, GraphTaskGuard, NodeTask
 from squall.real.autograd.input_buffer import InputBuffer
 from squall.real.autograd.messages import PassId
 from squall.real.autograd.profiled_pass import current_profiler, in_ranges, pass_range
-from squall.real.autograd.ready_queue import NodeTask, ReadyQueue
+from squall.real.autograd.ready_queue import ReadyQueue
 from squall.real.future import Future, FutureError, completed
 from squall.real.ids import ContextId
 
 if TYPE_CHECKING:
-    from squall.real.autograd.graph_task import Edge
+    from squall.real.autograd.container import DistAutogradContainer
+    from squall.real.autograd.node import Edge, Node
     from squall.real.autograd.profiled_pass import Evaluate
+    from squall.real.process import Process
     from squall.real.rpc.profiling import LegacyProfiler
-    from squall.real.worker import Worker
 
 
 class DistEngine:
     """Runs the parts of backward passes that belong to one worker."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Process, container: DistAutogradContainer) -> None:
         self._worker = worker
+        self._container = container
         self._runtime = worker.runtime
         self._tracer = worker.tracer
         self._engine = Engine(worker)
@@ -57,10 +59,7 @@ class DistEngine:
         the roots are unfit, if a pass runs in the context already, and if anything fails: then
         with the text "Error on Node <id>: ..." for each worker that the error came through.
         """
-        container = self._worker.container
-        if container is None:
-            raise RuntimeError("distributed autograd is not initialized")
-        context = container.retrieve_context(context_id)
+        context = self._container.retrieve_context(context_id)
         roots = list(roots)
         root_edges, grads = self.validate_roots_and_retrieve_edges(roots)
         observer = self._tracer.observer
@@ -282,12 +281,13 @@ class DistEngine:
         if self._tracer.enabled:
             graph_task.numbers = {node: i for i, node in enumerate((*roots, *dependencies))}
         if output_edges:
-            self._find_needed(graph_task, output_edges, recv_backward_edges, dead_ends)
+            self._find_needed(context, graph_task, output_edges, recv_backward_edges, dead_ends)
         graph_task.owner = CPU_DEVICE
         return graph_task
 
     def _find_needed(
         self,
+        context: DistAutogradContext,
         graph_task: GraphTask,
         output_edges: list[Edge],
         recv_backward_edges: list[Edge],
@@ -299,7 +299,6 @@ class DistEngine:
         graph_task.init_to_execute(dummy_root, output_edges, dead_ends=dead_ends)
         exec_info = graph_task.exec_info
         numbers = graph_task.numbers
-        context = graph_task.context
         for node, _ in output_edges:
             if KINDS[type(node)] == ACCUMULATE:
                 hook = DistAccumulateGradCaptureHook(
@@ -438,12 +437,9 @@ class DistEngine:
         return len(self._initialized_context_ids)
 
     def get_debug_info(self) -> dict[str, int]:
-        container = self._worker.container
         return {
             "num_current_backward_passes": self.num_backward_passes(),
-            "num_autograd_contexts": (
-                container.num_autograd_contexts() if container is not None else 0
-            ),
+            "num_autograd_contexts": self._container.num_autograd_contexts(),
         }
 
     def shutdown(self) -> None:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from squall.real import tracing
-from squall.real.autograd.functions import GraphRoot, RecvNode, SendRpcBackward
-from squall.real.autograd.graph_task import NEEDED, ExecInfo, GraphTask, Node
+from squall.real.autograd.functions import GraphRoot, SendRpcBackward
+from squall.real.autograd.graph_task import NEEDED, ExecInfo, GraphTask, NodeTask
 from squall.real.autograd.hooks import (
     call_leaf_hooks,
     call_post_hooks,
@@ -22,14 +22,15 @@ from squall.real.autograd.hooks import (
     call_tensor_pre_hooks,
 )
 from squall.real.autograd.input_buffer import InputBuffer
+from squall.real.autograd.node import Node
 from squall.real.autograd.node_abi import MEMORY, node_abi, read_word
 from squall.real.autograd.python_node import apply_python_node
-from squall.real.autograd.ready_queue import NodeTask
+from squall.real.autograd.recv_function import RecvNode
 from squall.real.autograd.validate import validate_outputs
 
 if TYPE_CHECKING:
-    from squall.real.autograd.ready_queue import ReadyQueue
-    from squall.real.worker import Worker
+    from squall.real.autograd.graph_task import NodeQueue
+    from squall.real.process import Process
 
 #: how a node is called, by its type; the last two are leaves of a worker's graph
 CPP, PYTHON, OURS, RECV, ACCUMULATE = range(5)
@@ -57,7 +58,7 @@ KINDS = _Kinds({RecvNode: RECV, GraphRoot: OURS, SendRpcBackward: OURS, Accumula
 class Engine:
     """Evaluates nodes for one worker. Holds what the worker's passes share."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Process) -> None:
         self._tracer = worker.tracer
         self._probe = worker.probe
         abi = node_abi()
@@ -72,7 +73,7 @@ class Engine:
         graph_task: GraphTask,
         func: Node,
         inputs: InputBuffer,
-        cpu_ready_queue: ReadyQueue,
+        cpu_ready_queue: NodeQueue,
     ) -> None:
         """Run ``func``, or capture what came for it, and pass its gradients on.
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from squall.real.autograd.input_buffer import InputBuffer
+from squall.real.autograd.node import Edge, Node
 from squall.real.future import Future
 from squall.real.runtime import current_task, current_task_or_none
 
@@ -16,15 +18,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from squall.real.autograd.context import DistAutogradContext
-    from squall.real.autograd.input_buffer import InputBuffer
-    from squall.real.autograd.ready_queue import ReadyQueue
+    from squall.real.autograd.functions import SendRpcBackward
+    from squall.real.ids import AutogradMessageId, ContextId
     from squall.real.rpc.profiling import LegacyProfiler
     from squall.real.runtime import Runtime
 
-#: a node of the autograd graph: torch's own, or a SendRpcBackward or GraphRoot of ours
-Node = Any
-Edge = tuple[Node, int]
 #: replaces a captured gradient; is given the inputs of the captured node, which it may change
 GradCaptureHook = Callable[["list[Tensor | None]"], "Tensor | None"]
 
@@ -66,6 +64,24 @@ _NOT_NEEDED = ExecInfo()
 _ids = itertools.count(1 << 40)
 
 
+class PassContext(Protocol):
+    """The autograd context that a pass belongs to; see
+    :class:`squall.real.autograd.context.DistAutogradContext`."""
+
+    context_id: ContextId
+    released: bool
+
+    def send_functions(self) -> dict[AutogradMessageId, SendRpcBackward]: ...
+
+    def give_up_pass(self, graph_task: GraphTask) -> None: ...
+
+
+class NodeQueue(Protocol):
+    """Where nodes wait that are ready; see :class:`squall.real.autograd.ready_queue.ReadyQueue`."""
+
+    def push(self, item: NodeTask, increment_outstanding_tasks: bool = True) -> None: ...
+
+
 class GraphTask:
     """One pass on one worker, shared by all tasks that run parts of it.
 
@@ -77,11 +93,11 @@ class GraphTask:
     def __init__(
         self,
         runtime: Runtime,
-        context: DistAutogradContext,
+        context: PassContext,
         *,
         keep_graph: bool,
         reentrant_depth: int = 0,
-        cpu_ready_queue: ReadyQueue | None = None,
+        cpu_ready_queue: NodeQueue | None = None,
         graph_roots: Iterable[Node] = (),
         exit_on_error: bool = False,
     ) -> None:
@@ -114,7 +130,7 @@ class GraphTask:
         #: breadth-first numbers of the nodes; only while somebody traces
         self.numbers: dict[Node, int] = {}
         #: the queue of a node's device, or None while all nodes are on the CPU
-        self.device_queue: Callable[[Node], ReadyQueue | None] | None = None
+        self.device_queue: Callable[[Node], NodeQueue | None] | None = None
         #: of the task that started the pass, if it is being profiled
         self.profiler: LegacyProfiler | None = None
         #: tasks that run a part of the pass right now
@@ -227,6 +243,24 @@ class GraphTask:
         except IndexError:
             return
         self.future_result.try_fail(error)
+
+
+class NodeTask:
+    """A node, its inputs, and the pass it belongs to."""
+
+    __slots__ = ("base", "fn", "inputs", "is_shutdown_task")
+
+    def __init__(
+        self,
+        base: GraphTask | None,
+        fn: Node,
+        inputs: InputBuffer,
+        is_shutdown_task: bool = False,
+    ) -> None:
+        self.base = base
+        self.fn = fn
+        self.inputs = inputs
+        self.is_shutdown_task = is_shutdown_task
 
 
 class GraphTaskGuard:

@@ -16,7 +16,7 @@ from torch.autograd.graph import GradientEdge
 from squall.real.autograd.node_abi import node_abi
 
 if TYPE_CHECKING:
-    from squall.real.autograd.graph_task import Node
+    from squall.real.autograd.node import Node
 
 Grads = list["Tensor | None"]
 

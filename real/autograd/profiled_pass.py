@@ -15,11 +15,11 @@ from squall.real.rpc.profiling import RUNNING, LegacyProfiler
 from squall.real.runtime import current_task
 
 if TYPE_CHECKING:
-    from squall.real.autograd.graph_task import GraphTask, Node
+    from squall.real.autograd.graph_task import GraphTask, NodeQueue
     from squall.real.autograd.input_buffer import InputBuffer
-    from squall.real.autograd.ready_queue import ReadyQueue
+    from squall.real.autograd.node import Node
 
-    Evaluate = Callable[[GraphTask, Node, InputBuffer, ReadyQueue], None]
+    Evaluate = Callable[[GraphTask, Node, InputBuffer, NodeQueue], None]
 
 PASS = "torch::distributed::autograd::backward"
 #: nodes with a name of this beginning are not compiled here, and record nothing by themselves
@@ -44,7 +44,7 @@ def pass_range(profiler: LegacyProfiler) -> Iterator[None]:
 def in_ranges(profiler: LegacyProfiler, evaluate_function: Evaluate) -> Evaluate:
     """``evaluate_function``, with a range for each send and recv function."""
 
-    def evaluate(graph_task: GraphTask, func: Node, inputs: InputBuffer, queue: ReadyQueue) -> None:
+    def evaluate(graph_task: GraphTask, func: Node, inputs: InputBuffer, queue: NodeQueue) -> None:
         name = func.name()
         if not name.startswith(_OURS):
             evaluate_function(graph_task, func, inputs, queue)

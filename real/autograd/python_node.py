@@ -11,7 +11,7 @@ from torch import Tensor
 from squall.real.autograd.node_abi import node_abi
 
 if TYPE_CHECKING:
-    from squall.real.autograd.graph_task import Node
+    from squall.real.autograd.node import Node
 
 
 def apply_python_node(node: Node, inputs: list[Tensor | None]) -> list[Tensor | None]:

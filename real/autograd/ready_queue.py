@@ -4,34 +4,13 @@ from __future__ import annotations
 
 import itertools
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
+from squall.real.autograd.graph_task import NodeTask
 from squall.real.autograd.input_buffer import InputBuffer
-
-if TYPE_CHECKING:
-    from squall.real.autograd.graph_task import GraphTask, Node
-    from squall.real.runtime import Runtime
+from squall.real.runtime import Runtime
 
 #: sorts before every depth
 _SHUTDOWN_DEPTH = 1 << 62
-
-
-class NodeTask:
-    """A node, its inputs, and the pass it belongs to."""
-
-    __slots__ = ("base", "fn", "inputs", "is_shutdown_task")
-
-    def __init__(
-        self,
-        base: GraphTask | None,
-        fn: Node,
-        inputs: InputBuffer,
-        is_shutdown_task: bool = False,
-    ) -> None:
-        self.base = base
-        self.fn = fn
-        self.inputs = inputs
-        self.is_shutdown_task = is_shutdown_task
 
 
 class ReadyQueue:

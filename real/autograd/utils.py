@@ -10,24 +10,25 @@ import torch
 from torch import Tensor
 
 from squall.real import tracing
+from squall.real.autograd.container import DistAutogradContainer
 from squall.real.autograd.context import ReleasedError
-from squall.real.autograd.functions import RecvRpcBackward, SendRpcBackward, set_history
+from squall.real.autograd.functions import SendRpcBackward
 from squall.real.autograd.messages import AutogradMetadata, RpcWithAutograd
+from squall.real.autograd.recv_function import RecvRpcBackward, set_history
 from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
 from squall.real.rpc.message import Message, MessageType
 from squall.real.runtime import NO_CONTEXT, current_task
 
 if TYPE_CHECKING:
-    from squall.real.autograd.container import DistAutogradContainer
     from squall.real.autograd.context import DistAutogradContext
     from squall.real.future import Future
     from squall.real.ids import WorkerId
+    from squall.real.process import Process
     from squall.real.rpc.profiling import ProfiledCall
-    from squall.real.worker import Worker
 
 
 def send_message_with_autograd(
-    worker: Worker,
+    worker: Process,
     dst: WorkerId,
     message: Message,
     *,
@@ -57,7 +58,7 @@ def send_message_with_autograd(
 
 
 def get_message_with_autograd(
-    worker: Worker,
+    worker: Process,
     dst: WorkerId,
     message: Message,
     message_type: MessageType,
@@ -87,7 +88,7 @@ def get_message_with_autograd(
 
 
 def add_send_rpc_backward(
-    worker: Worker,
+    worker: Process,
     context: DistAutogradContext,
     metadata: AutogradMetadata,
     tensors: Sequence[Tensor],
@@ -103,7 +104,7 @@ def add_send_rpc_backward(
 
 
 def add_recv_rpc_backward(
-    worker: Worker,
+    worker: Process,
     metadata: AutogradMetadata,
     tensors: Sequence[Tensor],
     from_worker_id: WorkerId,
@@ -137,7 +138,7 @@ def add_recv_rpc_backward(
     return context
 
 
-def unwrap_forward_response(worker: Worker, message: Message) -> Message:
+def unwrap_forward_response(worker: Process, message: Message) -> Message:
     """The response inside a wrapper, its tensors joined to the sender's; any other message as
     it is. A response that comes after the release of its context is not joined to anything."""
     if message.type != MessageType.FORWARD_AUTOGRAD_RESP:
@@ -154,9 +155,9 @@ def unwrap_forward_response(worker: Worker, message: Message) -> Message:
     return wrapper.message
 
 
-def _container(worker: Worker) -> DistAutogradContainer:
+def _container(worker: Process) -> DistAutogradContainer:
     container = worker.container
-    if container is None:
+    if not isinstance(container, DistAutogradContainer):
         raise RuntimeError(
             "Need to initialize distributed autograd using torch.distributed.autograd.init()"
         )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from squall.real.autograd.graph_task import Edge, Node
+    from squall.real.autograd.node import Edge, Node
 
 _strided = torch.strided
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from squall.real import tracing
 from squall.real.future import Future
-from squall.real.ids import PROCESS_ID_BITS
+from squall.real.ids import PROCESS_ID_BITS, WorkerId
+from squall.real.process import Process
 from squall.real.rpc.constants import (
     DEFAULT_RPC_TIMEOUT_S,
     NO_RPC_TIMEOUT,
@@ -22,16 +22,12 @@ from squall.real.rpc.constants import (
 from squall.real.rpc.discard import carries_references, discard_message, take_back
 from squall.real.rpc.errors import RpcError, timeout_error
 from squall.real.rpc.message import RESPONSE_FLAG, Message, MessageType
+from squall.real.rpc.options import DeviceMap
 from squall.real.rpc.retries import Retried
+from squall.real.rpc.store import Store
 from squall.real.rpc.task_pool import TaskPool
 from squall.real.rpc.worker_info import Membership, WorkerInfo
 from squall.real.runtime import Timer
-
-if TYPE_CHECKING:
-    from squall.real.ids import WorkerId
-    from squall.real.rpc.options import DeviceMap
-    from squall.real.rpc.store import Store
-    from squall.real.worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +71,7 @@ class RpcAgent:
 
     def __init__(
         self,
-        worker: Worker,
+        worker: Process,
         *,
         info: WorkerInfo,
         store: Store,

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from squall.real.rpc.calls import rpc_async, rpc_sync
 from squall.real.rpc.constants import DEFAULT_SHUTDOWN_TIMEOUT_S, UNSET_RPC_TIMEOUT
 from squall.real.rpc.current import initialized, is_current_rpc_agent_set
+from squall.real.rpc.gather_states import AllGatherStates, SequenceId
+from squall.real.rpc.request_callback import RequestCallback
 from squall.real.rpc.state import RpcState, replaceable, rpc_state
 from squall.real.rpc.wire_names import label_module
-from squall.real.runtime import Runtime, current_worker
+from squall.real.worker import current_worker
 
 if TYPE_CHECKING:
     from squall.real.rpc.agent import RpcAgent
@@ -24,24 +26,16 @@ label_module(__name__, "gather")
 
 logger = logging.getLogger(__name__)
 
-#: the names that take part, and how many gathers of these names came before
-SequenceId = tuple[str, int]
-
 #: stands in a sequence id for "all workers of the group"
 _EVERYBODY = "*"
 
 
-class AllGatherStates:
-    """One gather on one worker: what has come so far, and whether all has come."""
-
-    def __init__(self, runtime: Runtime, what: object = "all_gather") -> None:
-        self.gathered_objects: dict[str, Any] = {}
-        self.proceed_signal = runtime.event(what)
-
-
 def _set_and_start_rpc_agent(agent: RpcAgent) -> None:
     """Make ``agent`` the running worker's and start it."""
-    current_worker().set_agent(agent)
+    worker = current_worker()
+    worker.set_agent(agent)
+    if worker.request_callback is None:
+        worker.request_callback = RequestCallback(worker)
     agent.start()
 
 

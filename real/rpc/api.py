@@ -1,7 +1,6 @@
 """The names of torch.distributed.rpc.api, and the life of RPC on a worker.
 
-What PyTorch keeps here in module globals belongs to the running worker: reading or setting
-``api._ignore_rref_leak`` and its like means that worker's.
+What PyTorch keeps here in module globals is in :mod:`squall.real.rpc.state`, once a worker.
 """
 
 # ruff: noqa: F401 - most of what is imported here is imported to be found here
@@ -9,15 +8,12 @@ What PyTorch keeps here in module globals belongs to the running worker: reading
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from types import ModuleType
 from typing import Any
 
 from squall.real.future import Future
 from squall.real.rpc.all_gather import (
-    AllGatherStates,
     _all_gather,
     _barrier,
     _broadcast_to_followers,
@@ -31,7 +27,6 @@ from squall.real.rpc.calls import (
     _wait_all,
     collected_futures,
     get_worker_info,
-    remote,
     rpc_async,
     rpc_sync,
     to_worker_info,
@@ -46,12 +41,13 @@ from squall.real.rpc.current import (
     set_rpc_timeout,
 )
 from squall.real.rpc.dynamic_group import leave_group
+from squall.real.rpc.gather_states import AllGatherStates
 from squall.real.rpc.init import init_rpc as init_rpc
 from squall.real.rpc.internal import PythonUDF, RPCExecMode, _internal_rpc_pickler
-from squall.real.rpc.py_rref import RRef
-from squall.real.rpc.state import RpcState, replaceable, rpc_state
+from squall.real.rpc.py_rref import RRef, remote
+from squall.real.rpc.state import replaceable, rpc_state
 from squall.real.rpc.worker_info import WorkerInfo
-from squall.real.runtime import current_task_or_none, current_worker
+from squall.real.worker import current_worker
 
 __all__ = [
     "AllGatherStates",
@@ -170,67 +166,3 @@ class _ThreadLocal:
 
 
 _thread_local_var = _ThreadLocal()
-
-
-def _state() -> RpcState | None:
-    task = current_task_or_none()
-    return rpc_state(task.worker) if task is not None and task.worker is not None else None
-
-
-def _replaceable_attribute(function: Callable[..., Any]) -> Any:
-    """The attribute of this module that ``function`` is until the worker's script replaces it."""
-    name = function.__name__
-
-    def get(_: object) -> Callable[..., Any]:
-        state = _state()
-        return function if state is None else state.replaced.get(name, function)
-
-    def put(_: object, value: Callable[..., Any]) -> None:
-        replaced = rpc_state(current_worker()).replaced
-        replaced[name] = value
-        if value is function:
-            del replaced[name]
-
-    def restore(_: object) -> None:
-        rpc_state(current_worker()).replaced.pop(name, None)
-
-    return property(get, put, restore)
-
-
-class _PerWorker(ModuleType):
-    """This module, whose globals of this kind are the running worker's."""
-
-    _broadcast_to_followers = _replaceable_attribute(_broadcast_to_followers)
-    _delete_all_user_and_unforked_owner_rrefs = _replaceable_attribute(
-        _delete_all_user_and_unforked_owner_rrefs
-    )
-    _set_and_start_rpc_agent = _replaceable_attribute(_set_and_start_rpc_agent)
-    _wait_all_workers = _replaceable_attribute(_wait_all_workers)
-
-    @property
-    def _ignore_rref_leak(self) -> bool:
-        state = _state()
-        return True if state is None else state.ignore_rref_leak
-
-    @_ignore_rref_leak.setter
-    def _ignore_rref_leak(self, value: bool) -> None:
-        rpc_state(current_worker()).ignore_rref_leak = value
-
-    @property
-    def _default_pickler(self) -> Any:
-        state = _state()
-        pickler = None if state is None else state.pickler
-        return _internal_rpc_pickler if pickler is None else pickler
-
-    @property
-    def _ALL_WORKER_NAMES(self) -> set[str]:  # noqa: N802 - torch's name
-        state = _state()
-        return set() if state is None else set(state.all_worker_names)
-
-    @property
-    def _all_gather_sequence_id_to_states(self) -> dict[Any, AllGatherStates]:
-        state = _state()
-        return {} if state is None else state.gathers
-
-
-sys.modules[__name__].__class__ = _PerWorker

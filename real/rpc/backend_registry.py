@@ -24,7 +24,7 @@ from squall.real.rpc.options import TensorPipeRpcBackendOptions
 from squall.real.rpc.rendezvous import gather_group, rejoin_group
 from squall.real.rpc.state import rpc_state
 from squall.real.rpc.store import Store
-from squall.real.runtime import current_task_or_none, current_worker
+from squall.real.worker import current_worker, current_worker_or_none
 
 if TYPE_CHECKING:
     from squall.real.rpc.options import RpcBackendOptions
@@ -128,10 +128,10 @@ _DEFAULT_TYPE = _enum({"TENSORPIPE": _THIS_ENGINE, "SQUALL": _SQUALL})
 
 
 def _backend_type() -> Any:
-    task = current_task_or_none()
-    if task is None or task.worker is None:
+    worker = current_worker_or_none()
+    if worker is None:
         return _DEFAULT_TYPE
-    return rpc_state(task.worker).backend_type or _DEFAULT_TYPE
+    return rpc_state(worker).backend_type or _DEFAULT_TYPE
 
 
 def __getattr__(name: str) -> Any:

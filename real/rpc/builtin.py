@@ -19,7 +19,7 @@ from squall.real.rpc.serialization import serialize
 
 if TYPE_CHECKING:
     from squall.real.ids import ForkId, RRefId
-    from squall.real.worker import Worker
+    from squall.real.process import Process
 
     TorchScript = ScriptFunction[Any, Any]
 
@@ -138,7 +138,7 @@ def run_jit_operator(call: OperatorCall) -> Any:
 
 
 def make_script_call(
-    worker: Worker, operator: str | TorchScript, args: tuple[Any, ...], kwargs: dict[str, Any]
+    worker: Process, operator: str | TorchScript, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> ScriptCall:
     """The command that has another worker run an operator or TorchScript function.
 
@@ -149,7 +149,7 @@ def make_script_call(
 
 
 def make_script_remote_call(
-    worker: Worker,
+    worker: Process,
     operator: str | TorchScript,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],

@@ -21,7 +21,8 @@ from squall.real.rpc.commands import Command, PythonCall, PythonRemoteCall
 from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
 from squall.real.rpc.current import initialized
 from squall.real.rpc.profiling import RUNNING, ProfiledCall, profiled_call
-from squall.real.rpc.rref_context import remote as create_rref
+from squall.real.rpc.rref import OwnerRRef, UserRRef
+from squall.real.rpc.rref_creation import create_rref
 from squall.real.rpc.serialization import (
     Pickled,
     PythonUDF,
@@ -37,11 +38,10 @@ from squall.real.runtime import current_task
 
 if TYPE_CHECKING:
     from squall.real.ids import ForkId, RRefId
+    from squall.real.process import Process
     from squall.real.rpc.agent import RpcAgent
     from squall.real.rpc.builtin import TorchScript
     from squall.real.rpc.message import Message
-    from squall.real.rpc.py_rref import RRef
-    from squall.real.worker import Worker
 
 #: where a task keeps the futures that ``_wait_all`` will wait for
 _COLLECTED = "rpc futures to wait for"
@@ -70,13 +70,12 @@ def rpc_async(
     return future
 
 
-def remote(
-    to: Any, func: Any, args: Any = None, kwargs: Any = None, timeout: float = UNSET_RPC_TIMEOUT
-) -> RRef[Any]:
-    """Run ``func(*args, **kwargs)`` on worker ``to``, which keeps the result as its owner.
+def begin_remote(
+    to: Any, func: Any, args: Any, kwargs: Any, timeout: Any
+) -> tuple[OwnerRRef | UserRRef, ProfiledCall | None]:
+    """Have worker ``to`` run ``func(*args, **kwargs)`` and keep the result: a reference to it.
 
-    Returns at once; uses of the RRef raise what went wrong. ``to`` and ``timeout`` as in
-    :func:`rpc_sync`.
+    Returns at once; with the call as the profiler of this task sees it, if there is one.
     """
     worker, agent = initialized()
     operator = _operator(func)
@@ -94,7 +93,7 @@ def remote(
             force_grad_recording=False,
             profiled=profiled,
         )
-        return rref if profiled is None else _profile_creation(rref, profiled)
+        return rref, profiled
     is_async, func = _asynchronous(func)
     pickled = _pickle_call(worker, PythonUDF(func, args, kwargs))
     payload, tensors, forks = pickled
@@ -114,18 +113,7 @@ def remote(
     except BaseException:
         discard_forks(worker, forks)
         raise
-    return rref if profiled is None else _profile_creation(rref, profiled)
-
-
-def _profile_creation(rref: RRef[Any], profiled: ProfiledCall) -> RRef[Any]:
-    """Let the range of the call end with the creation."""
-
-    def end(created: Future[None]) -> None:
-        profiled.end()
-        created.raw_value()
-
-    rref._set_profiling_future(rref._get_future().map(end))
-    return rref
+    return rref, profiled
 
 
 def get_worker_info(worker_name: Any = None) -> WorkerInfo:
@@ -205,7 +193,7 @@ def _asynchronous(func: Any) -> tuple[bool, Any]:
     return True, inner if isinstance(inner, ScriptFunction) else func
 
 
-def _pickle_call(worker: Worker, udf: PythonUDF) -> Pickled:
+def _pickle_call(worker: Process, udf: PythonUDF) -> Pickled:
     pickler = rpc_state(worker).pickler
     if pickler is None:
         return dump(worker, udf)
@@ -214,7 +202,7 @@ def _pickle_call(worker: Worker, udf: PythonUDF) -> Pickled:
 
 
 def _python_future(
-    worker: Worker, response: Future[Message], profiled: ProfiledCall | None
+    worker: Process, response: Future[Message], profiled: ProfiledCall | None
 ) -> Future[Any]:
     """The result of a call as Python sees it.
 
@@ -249,7 +237,7 @@ def _python_future(
     return result
 
 
-def _read(worker: Worker, message: Message) -> Any:
+def _read(worker: Process, message: Message) -> Any:
     message = unwrap_forward_response(worker, message)
     return deserialize(worker, message.payload, message.tensors)
 

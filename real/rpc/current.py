@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-from squall.real.runtime import current_task_or_none
-
-if TYPE_CHECKING:
-    from squall.real.rpc.agent import RpcAgent
-    from squall.real.worker import Worker
+from squall.real.rpc.agent import RpcAgent
+from squall.real.worker import Worker, current_worker_or_none
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,8 +17,7 @@ _NOT_INITIALIZED = "RPC has not been initialized. Call torch.distributed.rpc.ini
 
 def initialized() -> tuple[Worker, RpcAgent]:
     """The running worker and its agent. Raises RuntimeError before ``init_rpc``."""
-    task = current_task_or_none()
-    worker = task.worker if task is not None else None
+    worker = current_worker_or_none()
     if worker is None or worker.agent is None:
         raise RuntimeError(_NOT_INITIALIZED)
     return worker, worker.agent
@@ -39,14 +35,14 @@ def require_initialized(func: Callable[P, R]) -> Callable[P, R]:
 
 
 def is_current_rpc_agent_set() -> bool:
-    task = current_task_or_none()
-    return task is not None and task.worker is not None and task.worker.agent is not None
+    worker = current_worker_or_none()
+    return worker is not None and worker.agent is not None
 
 
 def get_current_rpc_agent() -> RpcAgent:
     """Raises RuntimeError before ``init_rpc``."""
-    task = current_task_or_none()
-    agent = task.worker.agent if task is not None and task.worker is not None else None
+    worker = current_worker_or_none()
+    agent = worker.agent if worker is not None else None
     if agent is None:
         raise RuntimeError(
             "Current RPC agent is not set! Did you initialize the RPC framework "

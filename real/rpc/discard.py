@@ -11,12 +11,12 @@ from __future__ import annotations
 import io
 import logging
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from squall.real.autograd.messages import RpcWithAutograd
+from squall.real.process import Process
+from squall.real.rpc import commands
 from squall.real.rpc.message import Message, MessageType
-
-if TYPE_CHECKING:
-    from squall.real.worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def carries_references(payload: bytes) -> bool:
     return _MARK in payload
 
 
-def discard_references(worker: Worker, payload: bytes) -> None:
+def discard_references(worker: Process, payload: bytes) -> None:
     """Take up and drop every fork in the payload of a call or a result. Never raises.
 
     Harmless for those that were taken up before.
@@ -94,12 +94,12 @@ def _forks_in(payload: bytes) -> list[tuple[Any, ...]]:
     return finder.forks
 
 
-def discard_message(worker: Worker, message: Message) -> None:
+def discard_message(worker: Process, message: Message) -> None:
     """Let go of the RRefs in a reply whose call is over, inside wrappers too."""
     discard_references(worker, _pickled_part(message))
 
 
-def take_back(worker: Worker, message: Message) -> None:
+def take_back(worker: Process, message: Message) -> None:
     """Undo the forks in a message that could not be sent. Never raises."""
     context = worker.rref_context
     if context is not None and carries_references(message.payload):
@@ -109,9 +109,6 @@ def take_back(worker: Worker, message: Message) -> None:
 
 def _pickled_part(message: Message) -> bytes:
     """The object that a call or a result carries, as it was pickled; empty if there is none."""
-    from squall.real.autograd.messages import RpcWithAutograd
-    from squall.real.rpc import commands
-
     while True:
         if message.type in (MessageType.FORWARD_AUTOGRAD_REQ, MessageType.FORWARD_AUTOGRAD_RESP):
             message = RpcWithAutograd.from_message(message).wrapped_message

@@ -17,7 +17,7 @@ from squall.real.rpc.calls import rpc_sync
 from squall.real.rpc.rendezvous import MIXED_GROUP
 from squall.real.rpc.state import rpc_state
 from squall.real.rpc.worker_info import Membership, WorkerInfo, check_worker_info
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 
 if TYPE_CHECKING:
     from squall.real.rpc.options import TensorPipeRpcBackendOptions

@@ -15,7 +15,8 @@ from squall.real.rpc.options import RpcBackendOptions
 from squall.real.rpc.rendezvous import dynamic_store_key, store_key
 from squall.real.rpc.state import rpc_state
 from squall.real.rpc.store import Store
-from squall.real.runtime import current_task_or_none, current_worker
+from squall.real.runtime import current_task_or_none
+from squall.real.worker import current_worker
 
 logger = logging.getLogger(__name__)
 

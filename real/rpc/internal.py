@@ -11,7 +11,7 @@ from torch import Tensor
 from squall.real.rpc import serialization
 from squall.real.rpc.serialization import PythonUDF, RemoteException
 from squall.real.rpc.state import rpc_state
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 
 __all__ = ["PythonUDF", "RPCExecMode", "RemoteException", "deserialize", "serialize"]
 

@@ -20,7 +20,7 @@ from squall.real.rpc.functional_twins import functional_twin
 from squall.real.rpc.py_rref import RRef
 from squall.real.rpc.state import rpc_state
 from squall.real.rpc.wire_names import label_module
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 
 if TYPE_CHECKING:
     from squall.real.future import Future

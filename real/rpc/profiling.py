@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch._C._autograd import _disable_profiler_legacy, _enable_profiler_legacy
@@ -18,13 +18,11 @@ from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfi
 
 from squall.real.future import Future
 from squall.real.ids import GlobalUniqueId
+from squall.real.process import Agent, Process
+from squall.real.rpc.commands import RunWithProfilingReq, RunWithProfilingResp
 from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.worker_info import WorkerInfo
 from squall.real.runtime import Task, current_task, current_task_or_none
-
-if TYPE_CHECKING:
-    from squall.real.rpc.agent import RpcAgent
-    from squall.real.rpc.worker_info import WorkerInfo
-    from squall.real.worker import Worker
 
 #: the profilers that run or are paused, by their task; whoever switches tasks looks here
 RUNNING: dict[Task, LegacyProfiler] = {}
@@ -97,7 +95,7 @@ class LegacyProfiler:
     """One run of the profiler, by the task that starts it. Times are the runtime's."""
 
     def __init__(
-        self, worker: Worker, options: ProfilerOptions, config: ProfilerConfig | None = None
+        self, worker: Process, options: ProfilerOptions, config: ProfilerConfig | None = None
     ) -> None:
         """``config``: for this worker, if not that of ``options``; it cannot be read nor sent."""
         self.worker = worker
@@ -232,10 +230,8 @@ class ProfiledCall:
         self.key = key
         self._handle = profiler.push(key)
 
-    def send(self, agent: RpcAgent, to: int, message: Message, timeout_s: float) -> Future[Message]:
+    def send(self, agent: Agent, to: int, message: Message, timeout_s: float) -> Future[Message]:
         """Send a request with the wish that it be profiled; the future holds the plain reply."""
-        from squall.real.rpc.commands import RunWithProfilingReq
-
         profiler = self._profiler
         locals = profiler.worker.locals
         locals[_PROFILER_IDS] = number = locals.get(_PROFILER_IDS, -1) + 1
@@ -245,8 +241,6 @@ class ProfiledCall:
         return agent.send(to, request.to_message(), timeout_s).map(self._unwrap)
 
     def _unwrap(self, reply: Future[Message]) -> Message:
-        from squall.real.rpc.commands import RunWithProfilingResp
-
         message = reply.raw_value()
         if message.type != MessageType.RUN_WITH_PROFILING_RESP:
             return message
@@ -260,7 +254,7 @@ class ProfiledCall:
 
 
 def profiled_call(
-    worker: Worker, mode: str, func: Any, operator: Any, dst: WorkerInfo
+    worker: Process, mode: str, func: Any, operator: Any, dst: WorkerInfo
 ) -> ProfiledCall | None:
     """The call that is about to be made, if this task is being profiled."""
     profiler = RUNNING.get(current_task())

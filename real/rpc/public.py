@@ -19,7 +19,7 @@ from squall.real.rpc import (
     rref_proxy,
 )
 from squall.real.rpc.agent import RpcAgent
-from squall.real.rpc.all_gather import AllGatherStates, _barrier, _set_and_start_rpc_agent
+from squall.real.rpc.all_gather import _barrier, _set_and_start_rpc_agent
 from squall.real.rpc.api import (
     _delete_all_user_and_unforked_owner_rrefs,
     _destroy_rref_context,
@@ -34,7 +34,7 @@ from squall.real.rpc.backend_registry import (
     init_backend,
     register_backend,
 )
-from squall.real.rpc.calls import _wait_all, get_worker_info, remote, rpc_async, rpc_sync
+from squall.real.rpc.calls import _wait_all, get_worker_info, rpc_async, rpc_sync
 from squall.real.rpc.constants import (
     DEFAULT_INIT_METHOD,
     DEFAULT_NUM_WORKER_THREADS,
@@ -48,10 +48,11 @@ from squall.real.rpc.current import (
     is_current_rpc_agent_set,
     set_rpc_timeout,
 )
+from squall.real.rpc.gather_states import AllGatherStates
 from squall.real.rpc.init import _get_debug_info, init_rpc
 from squall.real.rpc.init import _init_rpc_backend as _init_rpc_backend
 from squall.real.rpc.options import RpcBackendOptions, TensorPipeRpcBackendOptions
-from squall.real.rpc.py_rref import RRef
+from squall.real.rpc.py_rref import RRef, remote
 from squall.real.rpc.server_profiling import (
     _disable_server_process_global_profiler as _disable_server_process_global_profiler,
 )

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import torch
 
+from squall.real.autograd import api as dist_autograd
+from squall.real.autograd.messages import RRefBackwardReq
 from squall.real.future import Future, completed, plain_errors
+from squall.real.rpc.calls import begin_remote, rpc_async, rpc_sync
 from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
+from squall.real.rpc.fetch import fetch
+from squall.real.rpc.profiling import ProfiledCall
 from squall.real.rpc.rref import OwnerRRef, RRefForkData, UserRRef
-from squall.real.rpc.rref_tables import NO_AGENT
-from squall.real.rpc.serialization import RemoteException, handle_exception
-from squall.real.runtime import current_task_or_none
+from squall.real.rpc.rref_context import RRefContext
+from squall.real.rpc.rref_proxy import RRefProxy, _rref_typeof_on_owner
+from squall.real.rpc.rref_session import NO_AGENT
+from squall.real.rpc.serialization import RemoteException, handle_exception, register_rref_type
+from squall.real.rpc.worker_info import WorkerInfo
 from squall.real.tracing import RREF_FETCHED
-
-if TYPE_CHECKING:
-    from squall.real.rpc.rref_context import RRefContext
-    from squall.real.rpc.rref_proxy import RRefProxy
-    from squall.real.rpc.worker_info import WorkerInfo
+from squall.real.worker import current_worker_or_none
 
 T = TypeVar("T")
 
@@ -95,7 +98,7 @@ class RRef(Generic[T]):
         if isinstance(rref, OwnerRRef):
             return self.local_value()
         with plain_errors():
-            value = rref.to_here(float(timeout))
+            value = fetch(rref, float(timeout))
         return cast(T, handle_exception(value))
 
     def local_value(self) -> T:
@@ -121,25 +124,17 @@ class RRef(Generic[T]):
 
     def rpc_sync(self, timeout: float = UNSET_RPC_TIMEOUT) -> RRefProxy:
         """``rref.rpc_sync().method(*args)`` calls a method of the value, on its owner."""
-        from squall.real.rpc.calls import rpc_sync
-
         return self._proxy(rpc_sync, timeout)
 
     def rpc_async(self, timeout: float = UNSET_RPC_TIMEOUT) -> RRefProxy:
         """As :meth:`rpc_sync`; the method's result comes in a future."""
-        from squall.real.rpc.calls import rpc_async
-
         return self._proxy(rpc_async, timeout)
 
     def remote(self, timeout: float = UNSET_RPC_TIMEOUT) -> RRefProxy:
         """As :meth:`rpc_sync`; the method's result stays there, as an RRef."""
-        from squall.real.rpc.calls import remote
-
         return self._proxy(remote, timeout)
 
     def _proxy(self, rpc_api: Any, timeout: float) -> RRefProxy:
-        from squall.real.rpc.rref_proxy import RRefProxy
-
         return RRefProxy(self, rpc_api, float(timeout))
 
     def _get_type(self, timeout: float = UNSET_RPC_TIMEOUT, blocking: bool = True) -> Any:
@@ -159,9 +154,6 @@ class RRef(Generic[T]):
             rref.check()
             future = rref.future.map(_type_of)
         else:
-            from squall.real.rpc.calls import rpc_async
-            from squall.real.rpc.rref_proxy import _rref_typeof_on_owner
-
             future = rpc_async(self.owner(), _rref_typeof_on_owner, args=(self,), timeout=timeout)
         if blocking:
             try:
@@ -194,8 +186,6 @@ class RRef(Generic[T]):
             return
         if dist_autograd_ctx_id == NO_CONTEXT_ID:
             raise RuntimeError("User RRefs require 'dist_autograd_ctx_id' to be specified")
-        from squall.real.autograd.messages import RRefBackwardReq
-
         agent = rref.context.worker.agent
         if agent is None:
             raise RuntimeError(NO_AGENT)
@@ -254,6 +244,31 @@ class RRef(Generic[T]):
 
 
 PyRRef = RRef
+register_rref_type(RRef)
+
+
+def remote(
+    to: Any, func: Any, args: Any = None, kwargs: Any = None, timeout: float = UNSET_RPC_TIMEOUT
+) -> RRef[Any]:
+    """Run ``func(*args, **kwargs)`` on worker ``to``, which keeps the result as its owner.
+
+    Returns at once; uses of the RRef raise what went wrong. ``to`` and ``timeout`` as in
+    :func:`squall.real.rpc.calls.rpc_sync`.
+    """
+    made, profiled = begin_remote(to, func, args, kwargs, timeout)
+    rref = RRef._wrap(made)
+    return rref if profiled is None else _profile_creation(rref, profiled)
+
+
+def _profile_creation(rref: RRef[Any], profiled: ProfiledCall) -> RRef[Any]:
+    """Let the range of the call end with the creation."""
+
+    def end(created: Future[None]) -> None:
+        profiled.end()
+        created.raw_value()
+
+    rref._set_profiling_future(rref._get_future().map(end))
+    return rref
 
 
 def _type_of(done: Future[Any]) -> type:
@@ -276,14 +291,12 @@ def backward_owner_rref(context_id: int, retain_graph: bool, value: Any) -> None
     if context_id == NO_CONTEXT_ID:
         value.backward(retain_graph=retain_graph)
         return
-    from squall.real.autograd import api
-
-    api.backward(context_id, [value], retain_graph)
+    dist_autograd.backward(context_id, [value], retain_graph)
 
 
 def _running_context() -> RRefContext:
-    task = current_task_or_none()
-    context = task.worker.rref_context if task is not None and task.worker is not None else None
+    worker = current_worker_or_none()
+    context = None if worker is None else worker.rref_context
     if context is None:
         raise RuntimeError(NO_AGENT)
     return context

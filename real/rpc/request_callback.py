@@ -57,7 +57,7 @@ from squall.real.rpc.requests import (
 from squall.real.rpc.rref import PY_OBJECT
 from squall.real.rpc.rref_context import RRefContext, rref_context
 from squall.real.rpc.serialization import RemoteException, run_function, serialize
-from squall.real.rpc.server_profiling import profiled_request
+from squall.real.rpc.server_profiling import profiled_request, server_profiles
 from squall.real.runtime import current_task
 
 if TYPE_CHECKING:
@@ -119,13 +119,13 @@ class RequestCallback:
             context = rref_context(self.worker)
             if type not in PICKLED:
                 return self.process_rpc_with_errors(deserialize_request(request), type)
-            context.record_pending_rrefs()
+            context.user_tables.record_pending_rrefs()
             command = deserialize_request(request)
             deserialize_python_rpc_command(self.worker, command, type)
-            confirmed = context.wait_for_pending_rrefs()
+            confirmed = context.user_tables.wait_for_pending_rrefs()
         except Exception as error:
             if context is not None:
-                context.clear_pending_rrefs()
+                context.user_tables.clear_pending_rrefs()
             return self._abandon(command, self.handle_error(error, type))
         if confirmed is None:
             return self.process_rpc_with_errors(command, type)
@@ -147,12 +147,12 @@ class RequestCallback:
             command = command.wrapped_command
         context = self.worker.rref_context
         if context is not None and isinstance(command, ScriptRemoteCall | PythonRemoteCall):
-            context.creation_failed(command.rref_id, str(reply.error))
+            context.owner_tables.creation_failed(command.rref_id, str(reply.error))
         return reply
 
     def process_rpc_with_errors(self, rpc: Any, type: MessageType) -> Future[Message]:
         """Run the handler; what it raises becomes the reply."""
-        profiles = self.worker.server_profiles
+        profiles = server_profiles(self.worker)
         try:
             if profiles:
                 return profiled_request(profiles, self.process_rpc, rpc, type)
@@ -251,9 +251,9 @@ class RequestCallback:
         """
         context = rref_context(self.worker)
         if rref_id == fork_id:
-            owner = context.get_owner_rref(rref_id, force_created=True).raw_value()
+            owner = context.owner_tables.get_owner_rref(rref_id, force_created=True).raw_value()
         else:
-            owner = context.create_owner_of_remote(rref_id, fork_id, type_str)
+            owner = context.owner_tables.create_owner_of_remote(rref_id, fork_id, type_str)
         reply: Future[Message] = Future(runtime=self.worker.runtime, what=rref_id)
 
         def assign(value_future: Future[Any]) -> None:
@@ -269,7 +269,7 @@ class RequestCallback:
 
     def retrieve_owner_rref(self, rref_id: RRefId) -> Future[Any]:
         """A future of the value of an RRef, which need not have been created yet."""
-        owner = rref_context(self.worker).get_owner_rref(rref_id)
+        owner = rref_context(self.worker).owner_tables.get_owner_rref(rref_id)
         if owner.is_done and owner.error is None:
             return owner.raw_value().future
         return owner.then_async(lambda owner: owner.raw_value().future)
@@ -300,19 +300,20 @@ class RequestCallback:
         """A user is gone: forget its fork, and the value with the last one."""
         context = rref_context(self.worker)
         if call.abandoned:
-            context.del_abandoned_fork(call.rref_id, call.fork_id)
+            context.owner_tables.del_abandoned_fork(call.rref_id, call.fork_id)
         else:
-            context.del_fork_of_owner(call.rref_id, call.fork_id)
+            context.owner_tables.del_fork_of_owner(call.rref_id, call.fork_id)
         return self._completed(RRefAck().to_message())
 
     def process_rref_child_accept(self, call: RRefChildAccept) -> Future[Message]:
         """The owner knows a child: its parent need not be kept for it."""
-        rref_context(self.worker).del_pending_child(call.fork_id)
+        rref_context(self.worker).user_tables.del_pending_child(call.fork_id)
         return self._completed(RRefAck().to_message())
 
     def process_rref_fork_request(self, call: RRefForkRequest) -> Future[Message]:
         """A user got its reference from another user: register its fork."""
-        rref_context(self.worker).add_fork_of_owner_if_not_present(call.rref_id, call.fork_id)
+        owner_tables = rref_context(self.worker).owner_tables
+        owner_tables.add_fork_of_owner_if_not_present(call.rref_id, call.fork_id)
         return self._completed(RRefAck().to_message())
 
     # -- autograd -----------------------------------------------------------------------

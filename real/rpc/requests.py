@@ -28,7 +28,7 @@ from squall.real.rpc.rref_context import rref_context
 from squall.real.rpc.serialization import deserialize
 
 if TYPE_CHECKING:
-    from squall.real.worker import Worker
+    from squall.real.process import Process
 
 #: requests that carry a pickled call
 _CALLS = frozenset(
@@ -87,14 +87,14 @@ def deserialize_request(request: Message) -> Any:
     return reader(request)
 
 
-def deserialize_python_rpc_command(worker: Worker, command: Any, type: MessageType) -> None:
+def deserialize_python_rpc_command(worker: Process, command: Any, type: MessageType) -> None:
     """Unpickle a call, also inside wrappers, which makes its RRefs and tells of them.
 
     Raises what unpickling raises.
     """
     if type in _CALLS:
         if type in _REMOTE_CALLS and command.rref_id != command.fork_id:
-            rref_context(worker).creation_started(command.rref_id)
+            rref_context(worker).owner_tables.creation_started(command.rref_id)
         command.content = deserialize(worker, command.payload, command.tensors)
     elif type in _WRAPPERS:
         wrapped: Message = command.wrapped

@@ -7,18 +7,26 @@ made good in a second and not after a whole timeout, which is also that of whoev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from squall.real import tracing
 from squall.real.future import Future
+from squall.real.ids import WorkerId
+from squall.real.process import Agent, Process
 from squall.real.rpc.constants import RETRY_BACKOFF, RETRY_BASE_S
 from squall.real.rpc.errors import RpcError
 from squall.real.rpc.message import Message
 from squall.real.runtime import Timer
 
-if TYPE_CHECKING:
-    from squall.real.ids import WorkerId
-    from squall.real.rpc.agent import RpcAgent
+
+class Sender(Agent, Protocol):
+    """The agent that sends the copies; see :class:`squall.real.rpc.agent.RpcAgent`."""
+
+    worker: Process
+    #: requests that wait to be sent again
+    retries: dict[Retried, None]
+
+    def answered_by_another_copy(self, id: int, reply: Message) -> None: ...
 
 
 class Retried:
@@ -40,7 +48,7 @@ class Retried:
         "future",
     )
 
-    def __init__(self, agent: RpcAgent, to: WorkerId, message: Message, most: int) -> None:
+    def __init__(self, agent: Sender, to: WorkerId, message: Message, most: int) -> None:
         self._agent = agent
         self._to = to
         self._message = message

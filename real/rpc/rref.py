@@ -5,18 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from squall.real.future import Future
 from squall.real.ids import ForkId, GlobalUniqueId, RRefId, WorkerId
-from squall.real.rpc.commands import PythonRRefFetchCall, ScriptRRefFetchCall
+from squall.real.process import Process
 from squall.real.rpc.errors import RpcError, RpcErrorKind, rpc_error_kind
-from squall.real.rpc.message import Message, MessageType
-from squall.real.rpc.serialization import deserialize
 from squall.real.tracing import OWNER_VALUE_SET
-
-if TYPE_CHECKING:
-    from squall.real.rpc.rref_context import RRefContext
 
 #: the type of an RRef whose value may be any Python object
 PY_OBJECT = "PyObject"
@@ -47,6 +42,19 @@ class RRefForkData(NamedTuple):
         return GlobalUniqueId(self.fork_created_on, self.fork_local_id)
 
 
+class RRefHome(Protocol):
+    """What an RRef asks of where it was made; see
+    :class:`squall.real.rpc.rref_context.RRefContext`."""
+
+    worker: Process
+
+    def prepare_child_fork(self, rref: OwnerRRef | UserRRef) -> RRefForkData: ...
+
+    def schedule_del_user(
+        self, owner: WorkerId, rref_id: RRefId, fork_id: ForkId, abandoned: bool
+    ) -> None: ...
+
+
 class _RRefBase:
     """What owner and user have in common.
 
@@ -65,7 +73,7 @@ class _RRefBase:
     )
 
     def __init__(
-        self, context: RRefContext, owner_id: WorkerId, rref_id: RRefId, type_str: str
+        self, context: RRefHome, owner_id: WorkerId, rref_id: RRefId, type_str: str
     ) -> None:
         self.context = context
         self.owner_id = owner_id
@@ -101,7 +109,7 @@ class OwnerRRef(_RRefBase):
     __slots__ = ("created", "future")
 
     def __init__(
-        self, context: RRefContext, owner_id: WorkerId, rref_id: RRefId, type_str: str
+        self, context: RRefHome, owner_id: WorkerId, rref_id: RRefId, type_str: str
     ) -> None:
         super().__init__(context, owner_id, rref_id, type_str)
         self.future: Future[Any] = Future(
@@ -160,7 +168,7 @@ class UserRRef(_RRefBase):
 
     def __init__(
         self,
-        context: RRefContext,
+        context: RRefHome,
         owner_id: WorkerId,
         rref_id: RRefId,
         fork_id: ForkId,
@@ -173,40 +181,6 @@ class UserRRef(_RRefBase):
         self.deleted = False
         #: it is the creator, and the owner's answer to the creation has not come
         self.abandoned = False
-
-    def to_here(self, timeout_s: float) -> Any:
-        """Fetch a copy of the value, blocking.
-
-        ``timeout_s``: -1 the default, 0 none. What was recorded for autograd comes along. Raises
-        RuntimeError after a failed creation or after deletion, and whatever the call raises.
-        """
-        from squall.real.autograd.utils import send_message_with_autograd, unwrap_forward_response
-
-        self.check()
-        if self.deleted:
-            raise RuntimeError(
-                f"{self!r} has been deleted. Cannot call to_here() on it after deletion."
-            )
-        worker = self.context.worker
-        if self.type_str == PY_OBJECT:
-            request = PythonRRefFetchCall(worker.id, self.rref_id).to_message()
-        else:
-            request = ScriptRRefFetchCall(worker.id, self.rref_id).to_message()
-        future: Future[Message] | None = send_message_with_autograd(
-            worker, self.owner_id, request, force_grad_recording=True, timeout_s=timeout_s
-        )
-        try:
-            assert future is not None
-            reply = unwrap_forward_response(worker, future.wait())
-        finally:
-            # The error's frames would hold the future that holds the error.
-            future = None
-        if reply.type not in (
-            MessageType.SCRIPT_RREF_FETCH_RET,
-            MessageType.PYTHON_RREF_FETCH_RET,
-        ):
-            raise RuntimeError(f"{reply.type.name} is no answer to a fetch of an RRef")
-        return deserialize(worker, reply.payload, reply.tensors)
 
     def try_del(self) -> None:
         """Tell the owner that this user is gone, unless it has been told."""

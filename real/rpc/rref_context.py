@@ -9,31 +9,21 @@ rref_context.cpp and python_functions.cpp have what is here under the same names
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from squall.real import tracing
 from squall.real.future import Future
 from squall.real.ids import ForkId, RRefId, WorkerId
-from squall.real.rpc.commands import Command, RemoteRet, RRefChildAccept, RRefForkRequest
-from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
+from squall.real.process import Process
+from squall.real.rpc.commands import RRefChildAccept, RRefForkRequest
 from squall.real.rpc.errors import RpcError
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
 from squall.real.rpc.rref import PY_OBJECT, TIMED_OUT, OwnerRRef, RRefForkData, UserRRef
 from squall.real.rpc.rref_owners import OVER, OwnerTables
-from squall.real.rpc.rref_tables import NO_AGENT
+from squall.real.rpc.rref_session import NO_AGENT, RRefSession
 from squall.real.rpc.rref_users import UserTables
 
-if TYPE_CHECKING:
-    from squall.real.rpc.profiling import ProfiledCall
-    from squall.real.rpc.py_rref import RRef
-    from squall.real.rpc.worker_info import WorkerInfo
-    from squall.real.worker import Worker
-
 logger = logging.getLogger(__name__)
-
-#: makes the command that creates an RRef, out of its id and its creator's fork id
-CreationCall = Callable[[RRefId, ForkId], Command]
 
 _LEAK = (
     "Detected RRef Leaks during shutdown. This usually occurs when the application code still "
@@ -45,8 +35,16 @@ _LEAK = (
 )
 
 
-class RRefContext(OwnerTables, UserTables):
+class RRefContext:
     """One worker's RRefs, between ``init_rpc`` and ``shutdown``."""
+
+    def __init__(self, worker: Process) -> None:
+        self.worker = worker
+        #: the worker gives back all users that it has, or gets from here on
+        self.leaving = False
+        self._session = RRefSession(worker)
+        self.owner_tables = OwnerTables(self._session, self._new_owner)
+        self.user_tables = UserTables(self._session)
 
     # -- making RRefs -------------------------------------------------------------------
 
@@ -54,22 +52,27 @@ class RRefContext(OwnerTables, UserTables):
         """The creator's reference to what a call on ``owner`` will return."""
         if owner == self.worker.id:
             raise RuntimeError("Cannot create UserRRef on owner.")
-        rref_id = self.gen_globally_unique_id()
-        fork_id = self.gen_globally_unique_id()
-        self._emit(tracing.USER_CREATED, rref_id, fork_id, owner, self.worker.id)
+        rref_id = self._session.gen_globally_unique_id()
+        fork_id = self._session.gen_globally_unique_id()
+        self._session.emit(tracing.USER_CREATED, rref_id, fork_id, owner, self.worker.id)
         return UserRRef(self, owner, rref_id, fork_id, type_str)
 
     def create_owner_rref(self, type_str: str = PY_OBJECT) -> OwnerRRef:
         """A reference to a value of this worker. It enters ``owners`` with its first fork."""
-        owner = OwnerRRef(self, self.worker.id, self.gen_globally_unique_id(), type_str)
+        owner = self._new_owner(self._session.gen_globally_unique_id(), type_str)
         owner.created = True
         return owner
+
+    def _new_owner(self, rref_id: RRefId, type_str: str) -> OwnerRRef:
+        return OwnerRRef(self, self.worker.id, rref_id, type_str)
 
     def get_or_create_rref(self, data: RRefForkData) -> OwnerRRef | UserRRef:
         """What fork data that came in a message stands for on this worker."""
         if data.owner == self.worker.id:
-            return self.get_or_create_owner_rref(data.rref_id, data.type_str)
-        self._emit(tracing.USER_CREATED, data.rref_id, data.fork_id, data.owner, data.parent)
+            return self.owner_tables.get_or_create_owner_rref(data.rref_id, data.type_str)
+        self._session.emit(
+            tracing.USER_CREATED, data.rref_id, data.fork_id, data.owner, data.parent
+        )
         return UserRRef(self, data.owner, data.rref_id, data.fork_id, data.type_str)
 
     # -- pickling and unpickling ----------------------------------------------------------
@@ -85,33 +88,35 @@ class RRefContext(OwnerTables, UserTables):
             raise RuntimeError(
                 f"{rref!r} has been deleted. Cannot call fork an UserRRef after deletion."
             )
-        fork_id = self.gen_globally_unique_id()
+        fork_id = self._session.gen_globally_unique_id()
         data = RRefForkData(rref.owner_id, *rref.rref_id, *fork_id, self.worker.id, rref.type_str)
         if isinstance(rref, OwnerRRef):
-            with self._lock:
-                self._add_fork(rref.rref_id, fork_id)
-                self._add_owner(rref)
+            with self._session.lock:
+                self.owner_tables.register_fork(rref.rref_id, fork_id)
+                self.owner_tables.add_owner(rref)
         else:
-            self.add_pending_child(fork_id, rref)
+            self.user_tables.add_pending_child(fork_id, rref)
         return data
 
     def undo_fork(self, data: tuple[Any, ...]) -> None:
         """Take back a fork whose message never left."""
         fork = RRefForkData(*data)
         if fork.owner == self.worker.id:
-            with self._lock:
-                owner = self._del_fork(fork.rref_id, fork.fork_id)
+            with self._session.lock:
+                owner = self.owner_tables.unregister_fork(fork.rref_id, fork.fork_id)
             del owner
         else:
-            self.del_pending_child(fork.fork_id)
+            self.user_tables.del_pending_child(fork.fork_id)
 
     def discard_fork(self, data: tuple[Any, ...]) -> None:
         """Let go of a fork that came in a message nobody reads. Never raises."""
         fork = RRefForkData(*data)
-        with self._lock:
-            known = self.confirmed_users.get(fork.fork_id)
-            taken_up = fork.fork_id in self.pending_users or (known is not None and known())
-        if self.destroyed or taken_up:
+        with self._session.lock:
+            known = self.user_tables.confirmed_users.get(fork.fork_id)
+            taken_up = fork.fork_id in self.user_tables.pending_users or (
+                known is not None and known()
+            )
+        if self._session.destroyed or taken_up:
             return
         try:
             if fork.owner == self.worker.id:  # nobody is to have it: no owner object is called for
@@ -125,7 +130,7 @@ class RRefContext(OwnerTables, UserTables):
     def _take_home(self, rref_id: RRefId, fork_id: ForkId, parent: WorkerId) -> None:
         """A fork has come to the owner, who needs none: whoever sent it need not keep it."""
         if parent == self.worker.id:  # it came back to whom it was registered by
-            self.del_fork_of_owner(rref_id, fork_id)
+            self.owner_tables.del_fork_of_owner(rref_id, fork_id)
         else:
             self._accept(fork_id, parent)
 
@@ -136,14 +141,16 @@ class RRefContext(OwnerTables, UserTables):
         if isinstance(rref, OwnerRRef):
             self._take_home(rref.rref_id, fork_id, parent)
         elif parent == rref.owner_id:  # registered by the owner before it was sent
-            self.add_confirmed_user(fork_id, rref)
+            self.user_tables.add_confirmed_user(fork_id, rref)
         else:
-            self.add_pending_user(fork_id, rref, record=True)
+            self.user_tables.add_pending_user(fork_id, rref, record=True)
             try:
-                reply = self._send_control(rref.owner_id, RRefForkRequest(rref.rref_id, fork_id))
+                reply = self._session.send_control(
+                    rref.owner_id, RRefForkRequest(rref.rref_id, fork_id)
+                )
             except Exception:
                 rref.deleted = True  # the owner never heard of it
-                self.discard_pending_user(fork_id)
+                self.user_tables.discard_pending_user(fork_id)
                 raise
             reply.add_callback(lambda reply: self._finish_fork_request(fork_id, parent, reply))
 
@@ -151,7 +158,7 @@ class RRefContext(OwnerTables, UserTables):
         self, fork_id: ForkId, parent: WorkerId, reply: Future[Message]
     ) -> None:
         # The parent is told before the user's function, which waits for this, may run on here.
-        confirmation = self._end_pending_user(fork_id, reply.error)
+        confirmation = self.user_tables.end_pending_user(fork_id, reply.error)
         self._accept(fork_id, parent)
         if confirmation is not None:
             if reply.error is None:
@@ -161,9 +168,21 @@ class RRefContext(OwnerTables, UserTables):
 
     def _accept(self, fork_id: ForkId, parent: WorkerId) -> None:
         try:
-            self._send_control(parent, RRefChildAccept(fork_id))
+            self._session.send_control(parent, RRefChildAccept(fork_id))
         except RuntimeError as error:
             logger.warning("%s could not accept child %s: %s", self.worker, fork_id, error)
+
+    # -- what happens to RRefs ------------------------------------------------------------
+
+    def schedule_del_user(
+        self, owner: WorkerId, rref_id: RRefId, fork_id: ForkId, abandoned: bool
+    ) -> None:
+        """See :meth:`UserTables.schedule_del_user`."""
+        self.user_tables.schedule_del_user(owner, rref_id, fork_id, abandoned)
+
+    def process_ended(self, worker_id: WorkerId) -> None:
+        """See :meth:`UserTables.process_ended`."""
+        self.user_tables.process_ended(worker_id)
 
     # -- the end ------------------------------------------------------------------------
 
@@ -175,9 +194,10 @@ class RRefContext(OwnerTables, UserTables):
         then is told that it will not come: the agents, which are quiet only when every call has
         been answered, would wait with it. Beyond PyTorch, where they do.
         """
-        with self._lock:
-            settled = self._changed.wait_for(
-                lambda: not self.pending_users and not self.pending_children, timeout_s
+        users, owners = self.user_tables, self.owner_tables
+        with self._session.lock:
+            settled = self._session.changed.wait_for(
+                lambda: not users.pending_users and not users.pending_children, timeout_s
             )
         if not settled:
             logger.error(
@@ -185,21 +205,15 @@ class RRefContext(OwnerTables, UserTables):
             )
         self.leaving = True
         self.give_back_users()
-        self._del_doomed()
-        with self._lock:
-            unforked = [rref_id for rref_id in self.owners if rref_id not in self.forks]
-            dropped = [self._drop_owner(rref_id) for rref_id in unforked]
-        for owner in dropped:
-            if owner is not None and not owner.created:
-                owner.set_error(RpcError(TIMED_OUT))
-        del dropped
-        with self._lock:
-            emptied = self._changed.wait_for(
-                lambda: not self.owners and not self.pending_owners, timeout_s
+        users.tell_of_pending_deletes()
+        owners.give_up_unforked(TIMED_OUT)
+        with self._session.lock:
+            emptied = self._session.changed.wait_for(
+                lambda: not owners.owners and not owners.pending_owners, timeout_s
             )
         if not emptied:
             logger.error("Timed out waiting for pending OwnerRRefs to be deleted.")
-            self.give_up_creations(OVER)
+            owners.give_up_creations(OVER)
         self.worker.shut_down = True
 
     def give_back_users(self) -> None:
@@ -207,8 +221,8 @@ class RRefContext(OwnerTables, UserTables):
         serves or makes, which may have brought some: their owners would wait for them. Beyond
         PyTorch, where they do, for 100 seconds.
         """
-        with self._lock:
-            references = list(self.confirmed_users.values())
+        with self._session.lock:
+            references = list(self.user_tables.confirmed_users.values())
         for reference in references:
             user = reference()
             if user is not None:
@@ -220,19 +234,18 @@ class RRefContext(OwnerTables, UserTables):
         Raises RuntimeError for forks that were never deleted, or logs a warning if they are to
         be ignored.
         """
-        with self._lock:
-            self.destroyed = True
+        with self._session.lock:
+            self._session.destroyed = True
             leaks = [
                 f"Leaking RRef {rref_id} with fork Id {fork_id}\n"
-                for rref_id, forks in self.forks.items()
+                for rref_id, forks in self.owner_tables.forks.items()
                 for fork_id in forks
             ]
             if self.worker.shut_down:
-                self.worker.leaked_rrefs += len(self.owners)
-            owners, self.owners = self.owners, {}
-            waiting, self.pending_owners = list(self.pending_owners.values()), {}
-            self._pending_deletes.clear()
-        for owner in owners.values():
+                self.worker.leaked_rrefs += len(self.owner_tables.owners)
+            owners, waiting = self.owner_tables.take_all()
+            self.user_tables.forget_pending_deletes()
+        for owner in owners:
             owner.set_error(RpcError(OVER))
         for future in waiting:
             future.try_fail(RpcError(OVER))
@@ -241,152 +254,29 @@ class RRefContext(OwnerTables, UserTables):
         if leaks:
             logger.warning("%s", _LEAK + "".join(leaks))
 
+    def abandon(self) -> None:
+        """The process has ended as it was: nothing is sent any more, and nobody is told."""
+        self._session.destroyed = True
+
+    @property
+    def num_pending_futures(self) -> int:
+        """Control messages that have not been answered."""
+        return self._session.num_pending_futures
+
     def get_debug_info(self) -> dict[str, str]:
         """torch's counters, as text."""
-        with self._lock:
+        with self._session.lock:
             return {
-                "num_owner_rrefs": str(len(self.owners)),
-                "num_pending_futures": str(self.num_pending_futures),
-                "num_pending_users": str(len(self.pending_users)),
-                "num_forks": str(sum(len(forks) for forks in self.forks.values())),
+                "num_owner_rrefs": str(len(self.owner_tables.owners)),
+                "num_pending_futures": str(self._session.num_pending_futures),
+                "num_pending_users": str(len(self.user_tables.pending_users)),
+                "num_forks": str(sum(len(forks) for forks in self.owner_tables.forks.values())),
             }
 
 
-def rref_context(worker: Worker) -> RRefContext:
+def rref_context(worker: Process) -> RRefContext:
     """The worker's context. Raises RuntimeError outside ``init_rpc`` … ``shutdown``."""
     context = worker.rref_context
-    if context is None:
+    if not isinstance(context, RRefContext):
         raise RuntimeError(NO_AGENT)
     return context
-
-
-# -- rpc.remote -------------------------------------------------------------------------------
-
-
-def remote(
-    worker: Worker,
-    dst: WorkerInfo,
-    call: CreationCall,
-    *,
-    timeout_s: float = UNSET_RPC_TIMEOUT,
-    force_grad_recording: bool = False,
-    profiled: ProfiledCall | None = None,
-) -> RRef[Any]:
-    """Send ``call(rref_id, fork_id)`` to ``dst`` and return a reference to what it returns.
-
-    Does not wait. ``timeout_s`` (-1 the default, 0 none) is for the creation: an RRef that was
-    not created in time raises at its next use.
-    """
-    context = rref_context(worker)
-    if dst.id == worker.id:
-        return _remote_to_self(context, call, timeout_s, force_grad_recording, profiled)
-    user = context.create_user_rref(dst.id)
-    try:
-        command = call(user.rref_id, user.fork_id)
-        user.type_str = getattr(command, "type_str", PY_OBJECT)
-        context.add_pending_user(user.fork_id, user)
-        reply = _send(
-            worker, dst.id, command.to_message(), timeout_s, force_grad_recording, profiled
-        )
-    except BaseException:
-        user.deleted = True  # the owner never hears of it
-        context.discard_pending_user(user.fork_id)
-        raise
-    _watch_creation(context, user.rref_id, user.fork_id, reply)
-    user.creation_future = reply.map(_nothing)
-    from squall.real.rpc.py_rref import RRef
-
-    return RRef._wrap(user)
-
-
-def _remote_to_self(
-    context: RRefContext,
-    call: CreationCall,
-    timeout_s: float,
-    force_grad_recording: bool,
-    profiled: ProfiledCall | None,
-) -> RRef[Any]:
-    worker = context.worker
-    owner = context.create_owner_rref()
-    # The RRef's id in the place of the fork's tells the handler that the object exists.
-    command = call(owner.rref_id, owner.rref_id)
-    owner.type_str = getattr(command, "type_str", PY_OBJECT)
-    context.add_self_as_fork(owner)
-    try:
-        reply = _send(
-            worker, worker.id, command.to_message(), timeout_s, force_grad_recording, profiled
-        )
-    except BaseException:
-        context.del_fork_of_owner(owner.rref_id, owner.rref_id)
-        raise
-    rref_id = owner.rref_id
-    reply.add_callback(lambda reply: finish_creating_owner_rref(context, rref_id, reply))
-    owner.creation_future = reply.map(_nothing)
-    from squall.real.rpc.py_rref import RRef
-
-    return RRef._wrap(owner)
-
-
-def _send(
-    worker: Worker,
-    to: int,
-    message: Message,
-    timeout_s: float,
-    force_grad_recording: bool,
-    profiled: ProfiledCall | None,
-) -> Future[Message]:
-    from squall.real.autograd.utils import send_message_with_autograd
-
-    return send_message_with_autograd(
-        worker,
-        to,
-        message,
-        force_grad_recording=force_grad_recording,
-        timeout_s=timeout_s,
-        profiled=profiled,
-    )
-
-
-def _nothing(reply: Future[Message]) -> None:
-    reply.raw_value()
-
-
-def _watch_creation(
-    context: RRefContext, rref_id: RRefId, fork_id: ForkId, reply: Future[Message]
-) -> None:
-    """Confirm the user when the reply comes. The callback holds ids, never the user."""
-    reply.add_callback(lambda reply: confirm_pending_user(context, rref_id, fork_id, reply))
-
-
-def confirm_pending_user(
-    context: RRefContext, rref_id: RRefId, fork_id: ForkId, reply: Future[Message]
-) -> None:
-    """The creation has been answered, or has failed: the user's wait is over either way."""
-    error = reply.error
-    if error is None:
-        error = _check_answer(rref_id, fork_id, reply.raw_value())
-    if error is not None:
-        context.get_pending_user(fork_id).abandoned = True
-    context.del_pending_user(fork_id, error)
-
-
-def finish_creating_owner_rref(
-    context: RRefContext, rref_id: RRefId, reply: Future[Message]
-) -> None:
-    """The creation on oneself has been answered: the table lets the object go unless forked."""
-    error = reply.error
-    if error is None:
-        error = _check_answer(rref_id, rref_id, reply.raw_value())
-    if error is not None:
-        owner = context.get_owner_rref(rref_id, force_created=True).raw_value()
-        owner.handle_error(error)
-        owner.set_error(RpcError(TIMED_OUT) if owner.timed_out else error)
-    context.del_fork_of_owner(rref_id, rref_id)
-
-
-def _check_answer(rref_id: RRefId, fork_id: ForkId, message: Message) -> RpcError | None:
-    if message.type == MessageType.REMOTE_RET:
-        answer = RemoteRet.from_message(message)
-        if answer.rref_id == rref_id and answer.fork_id == fork_id:
-            return None
-    return RpcError(f"{message!r} does not answer the creation of RRef {rref_id}")

@@ -7,18 +7,15 @@ a message registers nothing, and whoever waits for a value that can no longer co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, cast
+from collections.abc import Callable
+from typing import TypeVar
 
 from squall.real import tracing
 from squall.real.future import Future, completed, failed
 from squall.real.ids import ForkId, RRefId
 from squall.real.rpc.errors import RpcError
 from squall.real.rpc.rref import PY_OBJECT, TIMED_OUT, OwnerRRef
-from squall.real.rpc.rref_tables import RRefTables
-
-if TYPE_CHECKING:
-    from squall.real.rpc.rref_context import RRefContext
-    from squall.real.worker import Worker
+from squall.real.rpc.rref_session import RRefSession
 
 #: how many deleted forks, and RRefs without a value any more, are remembered
 REMEMBERED_MAX = 65_536
@@ -30,11 +27,17 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class OwnerTables(RRefTables):
-    """``owners``, ``pending_owners`` and ``forks`` of one worker."""
+class OwnerTables:
+    """``owners``, ``pending_owners`` and ``forks`` of one worker.
 
-    def __init__(self, worker: Worker) -> None:
-        super().__init__(worker)
+    ``new_owner`` makes an owner object, which is in no table yet.
+    """
+
+    def __init__(self, session: RRefSession, new_owner: Callable[[RRefId, str], OwnerRRef]) -> None:
+        self._session = session
+        self._lock = session.lock
+        self._emit = session.emit
+        self._new_owner = new_owner
         self.owners: dict[RRefId, OwnerRRef] = {}
         #: asked for before their creation came
         self.pending_owners: dict[RRefId, Future[OwnerRRef]] = {}
@@ -55,10 +58,10 @@ class OwnerTables(RRefTables):
             owner = self.owners.get(rref_id)
             if owner is not None:
                 return owner
-            owner = OwnerRRef(cast("RRefContext", self), self.worker.id, rref_id, type_str)
+            owner = self._new_owner(rref_id, type_str)
             ended = self._ended.get(rref_id)
             if ended is None:
-                self._add_owner(owner)
+                self.add_owner(owner)
                 waiting = self.pending_owners.pop(rref_id, None)
         if ended is not None:
             owner.created = True  # as far as it ever will be
@@ -73,10 +76,10 @@ class OwnerTables(RRefTables):
         It fails if the RRef is known to have no value any more, as none has when RRefs are over
         here. With ``force_created`` the object must exist, else RuntimeError is raised.
         """
-        runtime = self.worker.runtime
+        runtime = self._session.worker.runtime
         with self._lock:
             owner = self.owners.get(rref_id)
-            ended = OVER if owner is None and self.destroyed else None
+            ended = OVER if owner is None and self._session.destroyed else None
             if owner is None and ended is None and not force_created:
                 ended = self._ended.get(rref_id)
                 waiting = self.pending_owners.get(rref_id)
@@ -114,16 +117,16 @@ class OwnerTables(RRefTables):
             waiting = None
             owner = self.owners.get(rref_id)
             if owner is None:
-                owner = OwnerRRef(cast("RRefContext", self), self.worker.id, rref_id, type_str)
+                owner = self._new_owner(rref_id, type_str)
             owner.created = True
             owner.type_str = type_str
             if ended is None:
                 if fork_id not in self._deleted_forks:
-                    self._add_fork(rref_id, fork_id)
+                    self.register_fork(rref_id, fork_id)
                 if rref_id in self.forks:
-                    self._add_owner(owner)
+                    self.add_owner(owner)
                 else:  # a fetch that comes later is not to wait for it
-                    self._drop_owner(rref_id)
+                    self.drop_owner(rref_id)
                     self._remember_deleted(rref_id)
                 waiting = self.pending_owners.pop(rref_id, None)
                 self._tell_if_empty()
@@ -143,7 +146,7 @@ class OwnerTables(RRefTables):
             owner = self.owners.get(rref_id)
             if (owner is not None and owner.created) or rref_id in self._ended:
                 return
-            self._drop_owner(rref_id)
+            self.drop_owner(rref_id)
             self._remember(self._ended, rref_id, error)
             self._emit(tracing.OWNER_FAILED, rref_id, error)
             waiting = self.pending_owners.pop(rref_id, None)
@@ -163,26 +166,35 @@ class OwnerTables(RRefTables):
             if rref_id not in self._creating:
                 self.creation_failed(rref_id, error)
 
+    def give_up_unforked(self, error: str) -> None:
+        """Drop the owners that nobody has a fork of; a creation that has not come has failed."""
+        with self._lock:
+            unforked = [rref_id for rref_id in self.owners if rref_id not in self.forks]
+            dropped = [self.drop_owner(rref_id) for rref_id in unforked]
+        for owner in dropped:
+            if owner is not None and not owner.created:
+                owner.set_error(RpcError(error))
+
     # -- forks --------------------------------------------------------------------------
 
     def add_self_as_fork(self, owner: OwnerRRef) -> None:
         """Keep a creation on oneself in the table until its reply: its id serves as fork id."""
         with self._lock:
-            self._add_owner(owner)
-            self._add_fork(owner.rref_id, owner.rref_id)
+            self.add_owner(owner)
+            self.register_fork(owner.rref_id, owner.rref_id)
 
     def add_fork_of_owner(self, rref_id: RRefId, fork_id: ForkId) -> None:
         """Register a fork. Raises RuntimeError if it is registered."""
         with self._lock:
             if fork_id in self.forks.get(rref_id, ()):
                 raise RuntimeError(f"Got fork notification twice on the same RRef {fork_id}")
-            self._add_fork(rref_id, fork_id)
+            self.register_fork(rref_id, fork_id)
 
     def add_fork_of_owner_if_not_present(self, rref_id: RRefId, fork_id: ForkId) -> None:
         """Register a fork that a user told of, unless it is known, or deleted already."""
         with self._lock:
             if fork_id not in self.forks.get(rref_id, ()) and fork_id not in self._deleted_forks:
-                self._add_fork(rref_id, fork_id)
+                self.register_fork(rref_id, fork_id)
 
     def del_fork_of_owner(self, rref_id: RRefId, fork_id: ForkId) -> OwnerRRef | None:
         """Delete a fork, for good: nothing that comes later registers it.
@@ -191,7 +203,7 @@ class OwnerTables(RRefTables):
         """
         with self._lock:
             self._remember(self._deleted_forks, fork_id, None)
-            return self._del_fork(rref_id, fork_id)
+            return self.unregister_fork(rref_id, fork_id)
 
     def del_abandoned_fork(self, rref_id: RRefId, fork_id: ForkId) -> OwnerRRef | None:
         """Delete the fork of a creator that never heard of the creation.
@@ -203,13 +215,21 @@ class OwnerTables(RRefTables):
             self.creation_failed(rref_id, TIMED_OUT)
         return owner
 
-    def _add_owner(self, owner: OwnerRRef) -> None:
+    # -- for whoever holds the lock -------------------------------------------------------
+
+    def take_all(self) -> tuple[list[OwnerRRef], list[Future[OwnerRRef]]]:
+        """Empty the tables: the owner objects, and what waits for those that have not come."""
+        owners, self.owners = self.owners, {}
+        waiting, self.pending_owners = self.pending_owners, {}
+        return list(owners.values()), list(waiting.values())
+
+    def add_owner(self, owner: OwnerRRef) -> None:
         if owner.rref_id not in self.owners:
             self.owners[owner.rref_id] = owner
             self._ended.pop(owner.rref_id, None)
             self._emit(tracing.OWNER_CREATED, owner.rref_id)
 
-    def _drop_owner(self, rref_id: RRefId) -> OwnerRRef | None:
+    def drop_owner(self, rref_id: RRefId) -> OwnerRRef | None:
         owner = self.owners.pop(rref_id, None)
         if owner is not None:
             self._emit(tracing.OWNER_DELETED, rref_id)
@@ -223,13 +243,13 @@ class OwnerTables(RRefTables):
 
     def _tell_if_empty(self) -> None:
         if not self.owners and not self.pending_owners:
-            self._changed.notify_all()
+            self._session.changed.notify_all()
 
-    def _add_fork(self, rref_id: RRefId, fork_id: ForkId) -> None:
+    def register_fork(self, rref_id: RRefId, fork_id: ForkId) -> None:
         self.forks.setdefault(rref_id, {})[fork_id] = None
         self._emit(tracing.FORK_ADDED, rref_id, fork_id)
 
-    def _del_fork(self, rref_id: RRefId, fork_id: ForkId) -> OwnerRRef | None:
+    def unregister_fork(self, rref_id: RRefId, fork_id: ForkId) -> OwnerRRef | None:
         forks = self.forks.get(rref_id)
         if forks is None or fork_id not in forks:
             return None
@@ -240,7 +260,7 @@ class OwnerTables(RRefTables):
         del self.forks[rref_id]
         owner = self.owners.get(rref_id)
         # Without its creation, which is under way, it was only told of: it stays for that.
-        return self._drop_owner(rref_id) if owner is not None and owner.created else None
+        return self.drop_owner(rref_id) if owner is not None and owner.created else None
 
     @staticmethod
     def _remember(table: dict[K, V], key: K, value: V) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 
 from squall.real.future import Future
+from squall.real.rpc.calls import rpc_async
 from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
 from squall.real.rpc.functions import async_execution
+from squall.real.rpc.rref import OwnerRRef, UserRRef
 from squall.real.rpc.serialization import capture_exception
 from squall.real.rpc.wire_names import label_module
-from squall.real.runtime import current_task, current_worker
-
-if TYPE_CHECKING:
-    from squall.real.rpc.py_rref import RRef
-    from squall.real.rpc.rref import OwnerRRef
+from squall.real.rpc.worker_info import WorkerInfo
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 
 label_module(__name__, "proxy")
 
@@ -24,25 +24,37 @@ label_module(__name__, "proxy")
 _SCRIPT_MODULES = (torch.jit.ScriptModule, torch._C.ScriptModule)
 
 
-def local_invoke(rref: RRef[Any], func_name: str, args: Any, kwargs: Any) -> Any:
+class Reference(Protocol):
+    """The RRef whose value is used; see :class:`squall.real.rpc.py_rref.RRef`."""
+
+    _rref: OwnerRRef | UserRRef
+
+    def owner(self) -> WorkerInfo: ...
+
+    def local_value(self) -> Any: ...
+
+    def _get_type(self, timeout: float = ..., blocking: bool = ...) -> Any: ...
+
+
+def local_invoke(rref: Reference, func_name: str, args: Any, kwargs: Any) -> Any:
     """Call a method of the value; runs on the owner."""
     return getattr(rref.local_value(), func_name)(*args, **kwargs)
 
 
 @async_execution
-def local_invoke_async_execution(rref: RRef[Any], func_name: str, args: Any, kwargs: Any) -> Any:
+def local_invoke_async_execution(rref: Reference, func_name: str, args: Any, kwargs: Any) -> Any:
     """As :func:`local_invoke`, for a method that returns a future of its result."""
     return getattr(rref.local_value(), func_name)(*args, **kwargs)
 
 
 @async_execution
-def _rref_typeof_on_owner(rref: RRef[Any]) -> Future[Any]:
+def _rref_typeof_on_owner(rref: Reference) -> Future[Any]:
     """A future of the type of the value; runs on the owner.
 
     The call may come before the one that creates the value, and must not keep a thread of the
     pool from that.
     """
-    owner = cast("OwnerRRef", rref._rref)
+    owner = cast(OwnerRRef, rref._rref)
     owner.check()
 
     def type_of(_: Future[Any]) -> Any:
@@ -57,7 +69,7 @@ def _rref_typeof_on_owner(rref: RRef[Any]) -> Future[Any]:
 class RRefProxy:
     """``proxy.method(*args)`` is one call of ``rpc_api`` to the owner of ``rref``."""
 
-    def __init__(self, rref: RRef[Any], rpc_api: Any, timeout: float = UNSET_RPC_TIMEOUT) -> None:
+    def __init__(self, rref: Reference, rpc_api: Any, timeout: float = UNSET_RPC_TIMEOUT) -> None:
         self.rref = rref
         self.rpc_api = rpc_api
         self.rpc_timeout = timeout
@@ -72,10 +84,8 @@ class RRefProxy:
 
 
 def _invoke_rpc(
-    rref: RRef[Any], rpc_api: Any, func_name: str, timeout: float, args: Any, kwargs: Any
+    rref: Reference, rpc_api: Any, func_name: str, timeout: float, args: Any, kwargs: Any
 ) -> Any:
-    from squall.real.rpc.calls import rpc_async
-
     def call(rref_type: type) -> Any:
         return rpc_api(
             rref.owner(),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING
 
 from squall.real import tracing
 from squall.real.future import Future, collect_all
@@ -16,11 +15,8 @@ from squall.real.ids import ForkId, RRefId, WorkerId
 from squall.real.rpc.commands import RRefUserDelete
 from squall.real.rpc.errors import RpcError
 from squall.real.rpc.rref import UserRRef
-from squall.real.rpc.rref_tables import RRefTables
+from squall.real.rpc.rref_session import RRefSession
 from squall.real.runtime import current_task
-
-if TYPE_CHECKING:
-    from squall.real.worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -33,11 +29,14 @@ class _PendingUser:
         self.confirmation = confirmation
 
 
-class UserTables(RRefTables):
+class UserTables:
     """``pending_users``, ``confirmed_users`` and ``pending_children`` of one worker."""
 
-    def __init__(self, worker: Worker) -> None:
-        super().__init__(worker)
+    def __init__(self, session: RRefSession) -> None:
+        self._session = session
+        self._worker = session.worker
+        self._lock = session.lock
+        self._emit = session.emit
         self.pending_users: dict[ForkId, _PendingUser] = {}
         self.confirmed_users: dict[ForkId, weakref.ref[UserRRef]] = {}
         #: by the child's fork, the parent
@@ -68,7 +67,7 @@ class UserTables(RRefTables):
         recorded = current_task().pending_rrefs if record else None
         confirmation: Future[None] | None = None
         if recorded is not None:
-            confirmation = Future(runtime=self.worker.runtime, what=f"confirmation of {rref!r}")
+            confirmation = Future(runtime=self._worker.runtime, what=f"confirmation of {rref!r}")
             recorded.append(confirmation)
         with self._lock:
             if fork_id in self.pending_users:
@@ -78,7 +77,7 @@ class UserTables(RRefTables):
 
     def del_pending_user(self, fork_id: ForkId, error: BaseException | None = None) -> None:
         """The owner has answered, or never will (``error``): the table lets the user go."""
-        confirmation = self._end_pending_user(fork_id, error)
+        confirmation = self.end_pending_user(fork_id, error)
         if confirmation is not None:
             if error is None:
                 confirmation.try_complete(None)
@@ -94,9 +93,8 @@ class UserTables(RRefTables):
             self._notify_if_settled()
         del pending
 
-    def _end_pending_user(
-        self, fork_id: ForkId, error: BaseException | None
-    ) -> Future[None] | None:
+    def end_pending_user(self, fork_id: ForkId, error: BaseException | None) -> Future[None] | None:
+        """The owner has answered, or never will; what waits for that, for the caller to end."""
         with self._lock:
             pending = self.pending_users.pop(fork_id, None)
             if pending is None:
@@ -128,7 +126,7 @@ class UserTables(RRefTables):
 
     def _notify_if_settled(self) -> None:
         if not self.pending_users and not self.pending_children:
-            self._changed.notify_all()
+            self._session.changed.notify_all()
 
     def process_ended(self, worker_id: WorkerId) -> None:
         """The values of a worker are gone with its process: each later use of a user raises.
@@ -172,23 +170,30 @@ class UserTables(RRefTables):
 
     # -- deletion -----------------------------------------------------------------------
 
+    def forget_pending_deletes(self) -> None:
+        """RRefs are over on this worker: nobody is told."""
+        self._pending_deletes.clear()
+
     def schedule_del_user(
         self, owner: WorkerId, rref_id: RRefId, fork_id: ForkId, abandoned: bool
     ) -> None:
         """Have a task tell the owner soon. Safe anywhere, also in a destructor."""
-        if self.destroyed:
+        if self._session.destroyed:
             return
         self._pending_deletes.append((owner, rref_id, fork_id, abandoned))
         if not self._deleter_due:
             self._deleter_due = True
-            self.worker.runtime.call_later(0.0, self._wake_deleter)
+            self._worker.runtime.call_later(0.0, self._wake_deleter)
 
     def _wake_deleter(self) -> None:
         self._deleter_due = False
-        if self._pending_deletes and not self.destroyed:
-            self.worker.runtime.spawn(self._del_doomed, name="rref delete", worker=self.worker)
+        if self._pending_deletes and not self._session.destroyed:
+            self._worker.runtime.spawn(
+                self.tell_of_pending_deletes, name="rref delete", worker=self._worker
+            )
 
-    def _del_doomed(self) -> None:
+    def tell_of_pending_deletes(self) -> None:
+        """Tell the owners of all users that are gone."""
         while self._pending_deletes:
             try:
                 pending = self._pending_deletes.popleft()
@@ -202,10 +207,10 @@ class UserTables(RRefTables):
         """Tell the owner that a user is gone, unless RRefs are over on this worker."""
         with self._lock:
             self.confirmed_users.pop(fork_id, None)
-            if self.destroyed:
+            if self._session.destroyed:
                 return
             self._emit(tracing.USER_DELETED, rref_id, fork_id)
         try:
-            self._send_control(owner, RRefUserDelete(rref_id, fork_id, abandoned))
+            self._session.send_control(owner, RRefUserDelete(rref_id, fork_id, abandoned))
         except RuntimeError as error:
             logger.debug("the owner of %s was not told of a deletion: %s", rref_id, error)

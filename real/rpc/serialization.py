@@ -28,7 +28,7 @@ from squall.real.rpc.wire_names import find_by_wire_name, label_module, wire_nam
 from squall.real.tracing import UDF_ENDED, UDF_STARTED
 
 if TYPE_CHECKING:
-    from squall.real.worker import Worker
+    from squall.real.process import Process
 
 #: the first byte of a payload: a call, kept as a bare tuple, a tensor and nothing else, or any
 #: object. A payload that starts otherwise is a plain pickle, made by a user's own pickler.
@@ -85,10 +85,24 @@ def load_script_module(saved: bytes) -> torch.jit.ScriptModule:
     return module
 
 
+class _NoReference:
+    """Stands for the class of RRefs until that is registered."""
+
+
+_rref_type: Any = _NoReference
+
+
+def register_rref_type(rref_type: Any) -> None:
+    """Instances of ``rref_type`` travel as what their ``_serialize`` gives, a tuple of plain
+    values, and come out as what its ``_deserialize`` makes of that. For the module of RRefs."""
+    global _rref_type
+    _rref_type = rref_type
+
+
 class _Pickler(pickle.Pickler):
     """Built anew for each message; ``tensors`` and ``forks`` collect what left the payload."""
 
-    def __init__(self, worker: Worker, file: io.BytesIO) -> None:
+    def __init__(self, worker: Process, file: io.BytesIO) -> None:
         super().__init__(file, pickle.DEFAULT_PROTOCOL)
         self.tensors: list[Tensor] = []
         self.forks: list[Any] = []
@@ -107,7 +121,7 @@ class _Pickler(pickle.Pickler):
         reducer = self._reducers.get(kind)
         if reducer is not None:
             return reducer(obj)
-        if issubclass(kind, _rref_type()):
+        if issubclass(kind, _rref_type):
             fork_data = obj._serialize()
             self.forks.append(fork_data)
             return received_rref, (fork_data,)
@@ -157,7 +171,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, worker: Worker, file: io.BytesIO, tensors: list[Tensor]) -> None:
+    def __init__(self, worker: Process, file: io.BytesIO, tensors: list[Tensor]) -> None:
         super().__init__(file)
         self._worker = worker
         self._tensors = tensors
@@ -167,7 +181,7 @@ class _Unpickler(pickle.Unpickler):
             case "rpc.received_tensor":
                 return self._tensors.__getitem__
             case "rpc.received_rref":
-                return _rref_type()._deserialize
+                return _rref_type._deserialize
             case "rpc.user_global":
                 # Not a method of this object: what is found goes into its memo, and an object in
                 # a cycle would keep the RRefs of the message alive.
@@ -182,7 +196,7 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def _find_global(worker: Worker, module: str, qualname: str) -> Any:
+def _find_global(worker: Process, module: str, qualname: str) -> Any:
     modules = worker.modules
     if modules is not None and modules.owns(module):
         return modules.find(module, qualname)
@@ -196,18 +210,6 @@ def _import(module: str, qualname: str) -> Any:
     return found
 
 
-_RREF_TYPES: list[type] = []
-
-
-def _rref_type() -> Any:
-    """The class of RRefs: its module imports this one."""
-    if not _RREF_TYPES:
-        from squall.real.rpc.py_rref import RRef
-
-        _RREF_TYPES.append(RRef)
-    return _RREF_TYPES[0]
-
-
 class Pickled(NamedTuple):
     """An object as it travels. ``forks`` are the RRefs that were forked for the journey."""
 
@@ -216,7 +218,7 @@ class Pickled(NamedTuple):
     forks: list[Any]
 
 
-def dump(worker: Worker, obj: Any) -> Pickled:
+def dump(worker: Process, obj: Any) -> Pickled:
     """:func:`serialize`, for a sender who may have to call :func:`discard_forks`."""
     if type(obj) is Tensor:
         return Pickled(_TENSOR, [obj], [])
@@ -240,7 +242,7 @@ def dump(worker: Worker, obj: Any) -> Pickled:
     return Pickled(file.getvalue(), pickler.tensors, pickler.forks)
 
 
-def discard_forks(worker: Worker, forks: list[Any]) -> None:
+def discard_forks(worker: Process, forks: list[Any]) -> None:
     """Take back forks whose message will not be sent."""
     context = worker.rref_context
     if context is not None:
@@ -248,7 +250,7 @@ def discard_forks(worker: Worker, forks: list[Any]) -> None:
             context.undo_fork(fork_data)
 
 
-def serialize(worker: Worker, obj: Any) -> tuple[bytes, list[Tensor]]:
+def serialize(worker: Process, obj: Any) -> tuple[bytes, list[Tensor]]:
     """Pickle ``obj`` for a message that ``worker`` sends.
 
     Returns the payload and the tensors that travel beside it. Tensors of exactly the type
@@ -260,7 +262,7 @@ def serialize(worker: Worker, obj: Any) -> tuple[bytes, list[Tensor]]:
     return pickled.payload, pickled.tensors
 
 
-def deserialize(worker: Worker, payload: bytes, tensors: list[Tensor]) -> Any:
+def deserialize(worker: Process, payload: bytes, tensors: list[Tensor]) -> Any:
     """Undo :func:`serialize` at the receiver, which makes its RRefs users (or owners).
 
     A name that the receiver's modules lack raises AttributeError with torch's advice. In a
@@ -288,7 +290,7 @@ def deserialize(worker: Worker, payload: bytes, tensors: list[Tensor]) -> Any:
     return PythonUDF._make(value) if kind == _UDF else value
 
 
-def run_function(worker: Worker, udf: Any) -> Any:
+def run_function(worker: Process, udf: Any) -> Any:
     """Call the function of ``udf``: its result, or a :class:`RemoteException` if it raises.
 
     Raises FutureError if the function wants to end the process.
@@ -315,7 +317,7 @@ def run_function(worker: Worker, udf: Any) -> Any:
             tracer.emit(UDF_ENDED, _name_of(udf), error_name)
 
 
-def capture_exception(worker: Worker, error: Exception) -> RemoteException:
+def capture_exception(worker: Process, error: Exception) -> RemoteException:
     """The exception being handled, as it travels; also printed to standard error, as torch does.
 
     Its traceback is dropped: frames would keep alive what their variables hold, RRefs among it.

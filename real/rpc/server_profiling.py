@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any
 from torch._C._profiler import ProfilerConfig
 
 from squall.real.rpc.profiling import LegacyProfiler, Mark, ProfilerOptions
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from squall.real.future import Future
+    from squall.real.process import Process
     from squall.real.rpc.message import Message
     from squall.real.rpc.profiling import Facts
+
+
+_PROFILES = "server process global profiles"
 
 
 class ServerProfile:
@@ -27,6 +31,11 @@ class ServerProfile:
     def __init__(self, config: ProfilerConfig) -> None:
         self.config = config
         self.requests: list[list[list[Facts]]] = []
+
+
+def server_profiles(process: Process) -> list[ServerProfile] | None:
+    """The profiles of all requests that are on, the innermost last; None if none ever was."""
+    return process.locals.get(_PROFILES)
 
 
 def profiled_request(
@@ -52,7 +61,8 @@ def profiled_request(
 
 def _enable_server_process_global_profiler(config: ProfilerConfig) -> None:
     """Profile the requests that begin from here on."""
-    current_worker().server_profiles.append(ServerProfile(config))
+    profiles = current_worker().locals.setdefault(_PROFILES, [])
+    profiles.append(ServerProfile(config))
 
 
 def _disable_server_process_global_profiler() -> list[list[list[Mark]]]:
@@ -60,7 +70,7 @@ def _disable_server_process_global_profiler() -> list[list[list[Mark]]]:
 
     Raises RuntimeError if none is on.
     """
-    profiles = current_worker().server_profiles
+    profiles = server_profiles(current_worker())
     if not profiles:
         raise RuntimeError("The server process-global profiler is not running")
     return [

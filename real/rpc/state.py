@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 if TYPE_CHECKING:
     from enum import Enum
 
-    from squall.real.rpc.all_gather import AllGatherStates, SequenceId
-    from squall.real.worker import Worker
+    from squall.real.process import Process
+    from squall.real.rpc.gather_states import AllGatherStates, SequenceId
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -18,7 +18,7 @@ R = TypeVar("R")
 class RpcState:
     """The public API's own state on one worker."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Process) -> None:
         #: how often this worker has called ``init_rpc``: each time is a group of its own
         self.init_count = 0
         #: names of the workers of the group, sorted
@@ -41,7 +41,7 @@ class RpcState:
         self.optimizer_lock = worker.runtime.lock("optimizer")
 
 
-def replaceable(worker: Worker, function: Callable[P, R]) -> Callable[P, R]:
+def replaceable(worker: Process, function: Callable[P, R]) -> Callable[P, R]:
     """``function`` of the API, or what the worker's script has put in its place."""
     state: RpcState | None = worker.rpc_state
     if state is None or not state.replaced:
@@ -49,7 +49,7 @@ def replaceable(worker: Worker, function: Callable[P, R]) -> Callable[P, R]:
     return state.replaced.get(function.__name__, function)
 
 
-def rpc_state(worker: Worker) -> RpcState:
+def rpc_state(worker: Process) -> RpcState:
     """The state of ``worker``, made at the first call."""
     state: RpcState | None = worker.rpc_state
     if state is None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from squall.real.process import Process
     from squall.real.runtime import Runtime
-    from squall.real.worker import Worker
 
 
 class TaskPool:
@@ -18,7 +18,7 @@ class TaskPool:
     the pool (torch/csrc/distributed/rpc/tensorpipe_agent.h, threadPool_).
     """
 
-    def __init__(self, runtime: Runtime, worker: Worker, size: int) -> None:
+    def __init__(self, runtime: Runtime, worker: Process, size: int) -> None:
         self._runtime = runtime
         self._worker = worker
         self.size = size

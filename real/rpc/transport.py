@@ -5,14 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 from squall.real.rpc.message import Message
 from squall.real.rpc.store import Store
-
-if TYPE_CHECKING:
-    from squall.real.runtime import Runtime
-    from squall.real.worker import Worker
+from squall.real.runtime import Runtime, TaskOwner
 
 Receive = Callable[[Message], None]
 #: told the id of a peer whose connection is gone, why, and which process of that id has ended
@@ -34,10 +30,10 @@ class World(ABC):
         """The store behind an init method: the same for everybody who names the same."""
 
     @abstractmethod
-    def leave(self, worker: Worker) -> None:
+    def leave(self, worker: TaskOwner) -> None:
         """The process of ``worker`` has ended: a store where nobody is left is forgotten."""
 
-    def joined(self, worker: Worker) -> None:  # noqa: B027 - a hook, not a duty
+    def joined(self, worker: TaskOwner) -> None:  # noqa: B027 - a hook, not a duty
         """``init_rpc`` is over on ``worker``: all members of its group can be called."""
 
     @abstractmethod
@@ -81,7 +77,7 @@ class QueueWorld(World):
                 self._stores[init_method] = Store(self._runtime)
             return self._stores[init_method]
 
-    def leave(self, worker: Worker) -> None:
+    def leave(self, worker: TaskOwner) -> None:
         """Workers are no processes here: stores last as long as the world."""
 
     def attach(self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost) -> None:

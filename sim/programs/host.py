@@ -28,7 +28,7 @@ from squall.real.future import Future, completed
 from squall.real.rpc import api as rpc
 from squall.real.rpc.functions import async_execution
 from squall.real.rpc.wire_names import label_module
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 
 label_module(__name__, "program")
 label_module("squall.model.program.operations", "operations")

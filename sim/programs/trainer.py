@@ -12,7 +12,7 @@ from squall.model.program.program import source
 from squall.real.future import Future
 from squall.real.rpc import api as rpc
 from squall.real.rpc.optimizer import DistributedOptimizer
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 from squall.sim.programs.host import Host, find_host, find_leaf
 from squall.sim.programs.step import StepRun
 

@@ -9,12 +9,14 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from squall.real import tracing
 from squall.real.rpc.message import RESPONSE_FLAG, Message
 from squall.real.rpc.store import Store
 from squall.real.rpc.transport import PeerLost, Receive, World
+from squall.real.runtime import TaskOwner
+from squall.real.worker import Worker
 from squall.sim.world.delivery import NOBODY, Conditions, Delivery, Fate, Receiver
 from squall.sim.world.frames import checksum, flip
 from squall.sim.world.held import Held
@@ -33,10 +35,6 @@ from squall.sim.world.rules import (
 )
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.streams import NamedStream
-
-if TYPE_CHECKING:
-    from squall.real.worker import Worker
-
 
 #: how long after the last message the end of a connection is seen
 _CLOSE_S = 1e-9
@@ -68,7 +66,7 @@ class Network(World):
         self._numbers = itertools.count()
         self._stores: dict[str, Store] = {}
         #: the workers that have been at a store; it ends with the last of their processes
-        self._visitors: dict[str, dict[Worker, None]] = {}
+        self._visitors: dict[str, dict[TaskOwner, None]] = {}
         self._receivers: dict[tuple[Store, int], Receiver] = {}
         #: the worker whose process is behind an id
         self._homes: dict[tuple[Store, int], Worker | None] = {}
@@ -182,13 +180,13 @@ class Network(World):
             self._visitors.setdefault(init_method, {})[worker] = None
         return store
 
-    def leave(self, worker: Worker) -> None:
+    def leave(self, worker: TaskOwner) -> None:
         for init_method, visitors in list(self._visitors.items()):
             if visitors.pop(worker, self) is None and not visitors:
                 del self._visitors[init_method], self._stores[init_method]
 
-    def joined(self, worker: Worker) -> None:
-        if self.on_joined is not None:
+    def joined(self, worker: TaskOwner) -> None:
+        if self.on_joined is not None and isinstance(worker, Worker):
             self.on_joined(worker)
 
     def attach(self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost) -> None:
@@ -196,7 +194,8 @@ class Network(World):
             # Whoever was there before is gone: those who still wait for it learn that now.
             self.detach(store, worker_id)
         self._receivers[store, worker_id] = (receive, peer_lost)
-        home = self._homes[store, worker_id] = self.runtime.running.worker
+        owner = self.runtime.running.worker
+        home = self._homes[store, worker_id] = owner if isinstance(owner, Worker) else None
         if self.on_attach is not None and home is not None:
             self.on_attach(home)
 

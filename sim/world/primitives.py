@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from greenlet import greenlet
 
-from squall.real.runtime import NO_CONTEXT, Event, Lock, Task, Timer
+from squall.real.runtime import NO_CONTEXT, Event, Lock, Task, TaskOwner, Timer
 
 if TYPE_CHECKING:
-    from squall.real.worker import Worker
     from squall.sim.world.scheduler import SimRuntime
 
 
@@ -31,7 +30,7 @@ class SimTask(Task):
     runtime: SimRuntime
 
     def __init__(
-        self, runtime: SimRuntime, id: int, name: str, worker: Worker | None, daemon: bool
+        self, runtime: SimRuntime, id: int, name: str, worker: TaskOwner | None, daemon: bool
     ) -> None:
         # Task.__init__, without the call.
         self.runtime = runtime

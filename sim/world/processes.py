@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from squall.real.runtime import TaskOwner
     from squall.real.worker import Worker
     from squall.sim.world.network import Network
     from squall.sim.world.primitives import SimTimer
@@ -51,7 +52,7 @@ class Processes:
 
     def __init__(self, runtime: SimRuntime) -> None:
         self._runtime = runtime
-        self._states: dict[Worker, _State] = {}
+        self._states: dict[TaskOwner, _State] = {}
 
     # -- what happens to a worker -------------------------------------------------------
 
@@ -91,7 +92,7 @@ class Processes:
 
     # -- for the scheduler ----------------------------------------------------------------
 
-    def hold(self, worker: Worker | None, event: Any, callbacks: _Callbacks) -> bool:
+    def hold(self, worker: TaskOwner | None, event: Any, callbacks: _Callbacks) -> bool:
         """Whether ``event``, which is due, does not happen now; if later, that is seen to."""
         state = self._states.get(worker) if worker is not None else None
         if state is None:
@@ -113,7 +114,7 @@ class Processes:
             return True
         return False
 
-    def hold_message(self, worker: Worker | None, event: Any, callbacks: _Callbacks) -> bool:
+    def hold_message(self, worker: TaskOwner | None, event: Any, callbacks: _Callbacks) -> bool:
         """The same for a message, which arrives without taking time."""
         state = self._states.get(worker) if worker is not None else None
         if state is None or not (state.dead or state.paused):
@@ -135,7 +136,7 @@ class Processes:
             state.waiting.append((timer, [type(timer).fire]))
         return True
 
-    def _state(self, worker: Worker) -> _State:
+    def _state(self, worker: TaskOwner) -> _State:
         state = self._states.get(worker)
         if state is None:
             state = self._states[worker] = _State()
@@ -168,6 +169,6 @@ def crash(network: Network, worker: Worker, *, silent: bool) -> bool:
     processes.kill(worker)
     if worker.rref_context is not None:
         # Its references go whenever somebody collects garbage, and nobody is to be told.
-        worker.rref_context.destroyed = True
+        worker.rref_context.abandon()
     worker.tracer.enabled = False  # what is cleared away when the run is over is no event
     return True

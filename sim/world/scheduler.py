@@ -22,7 +22,7 @@ import simpy
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from squall.real import tracing
-from squall.real.runtime import Runtime, current_task_variable
+from squall.real.runtime import Runtime, TaskOwner, current_task_variable
 from squall.sim.faults.plan import Order, Schedule
 from squall.sim.world.garbage import collect
 from squall.sim.world.ordering import NORMAL, FifoExcept, Ordering, PctOrder, RandomOrder, Recorded
@@ -140,7 +140,7 @@ class SimRuntime(Runtime):
         fn: Callable[..., object],
         *args: Any,
         name: str,
-        worker: Worker | None = None,
+        worker: TaskOwner | None = None,
         daemon: bool = True,
         cause: int | None = None,
     ) -> SimTask:

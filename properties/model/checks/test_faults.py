@@ -20,7 +20,7 @@ from squall.properties.support.paths import CORPUS
 from squall.real import tracing
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import api as rpc
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
 from squall.sim.faults.plan import Crash, Delay, Drop, Fail, Moment, Plan
 from squall.sim.programs.faults import run_with_faults

@@ -14,8 +14,9 @@ from squall.model.one_process.reference import GradientSummary
 from squall.real.autograd import api as dist_autograd
 from squall.real.autograd.context import DistAutogradContext
 from squall.real.rpc import api as rpc
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
 from squall.real.tracing import PASS_ENDED
+from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
 from squall.sim.world import scheduler
 from squall.sim.world.oracle import attach, joint_reference

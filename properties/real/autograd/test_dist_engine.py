@@ -20,7 +20,8 @@ from squall.real.autograd.graph_task import NEEDED, GraphTask
 from squall.real.autograd.messages import AutogradMetadata, PassId
 from squall.real.autograd.utils import add_recv_rpc_backward
 from squall.real.rpc import api as rpc
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
 
 

@@ -10,7 +10,8 @@ from squall.real.rpc import api, options, public
 from squall.real.rpc.all_gather import _all_gather
 from squall.real.rpc.functions import async_execution
 from squall.real.rpc.state import rpc_state
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
 
 
@@ -496,18 +497,6 @@ def test_a_users_pickler_pickles_the_calls_made_inside():
     assert run(main) == ("AB", "ab")
 
 
-def test_the_leak_check_is_a_setting_of_each_worker():
-    def main(rank):
-        seen = api._ignore_rref_leak
-        if rank == 0:
-            api._ignore_rref_leak = False
-        sleep(1)
-        return seen, api._ignore_rref_leak
-
-    with Cluster(2) as cluster:
-        assert cluster.run(main) == [(True, False), (True, True)]
-
-
 def test_a_function_that_wants_to_end_the_process_ends_the_call_alone():
     def main():
         with pytest.raises(RuntimeError, match="SystemExit: 3"):
@@ -515,29 +504,3 @@ def test_a_function_that_wants_to_end_the_process_ends_the_call_alone():
         return api.rpc_sync("worker1", where)
 
     assert run(main) == "worker1"
-
-
-def test_what_a_script_puts_in_the_place_of_an_api_function_is_its_own():
-    calls = []
-
-    def main(rank):
-        original = api._wait_all_workers
-        if rank == 0:
-            assert not hasattr(api._thread_local_var, "future_list")
-            with api._wait_all():
-                assert api._thread_local_var.future_list == []
-
-            def mine(timeout):
-                calls.append(timeout)
-                original(timeout)
-
-            api._wait_all_workers = mine
-        sleep(1)
-        assert (api._wait_all_workers is original) == (rank == 1)
-        api.shutdown(timeout=50)
-        api._wait_all_workers = original
-        assert rpc_state(current_worker()).replaced == {}
-
-    with Cluster(2) as cluster:
-        cluster.run(main, shutdown=False)
-    assert calls == [50]

@@ -7,7 +7,8 @@ import torch
 
 from squall.real.rpc import api, options
 from squall.real.rpc.init import init_rpc
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
 from squall.sim.world.scheduler import SimRuntime
 

@@ -8,7 +8,8 @@ import torch
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import api as rpc
 from squall.real.rpc.optimizer import DistributedOptimizer
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
 
 STEPS = 4

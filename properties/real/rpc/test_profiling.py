@@ -9,7 +9,7 @@ import torch
 
 from squall.properties.support.playing import play, write
 from squall.real.rpc.profiling import LegacyProfiler, ProfilerOptions
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
 
 FACTS = ("name", "kind", "handle", "sequence_nr")

@@ -36,7 +36,8 @@ from squall.real.rpc.message import Message, MessageType
 from squall.real.rpc.py_rref import RRef
 from squall.real.rpc.requests import _READERS
 from squall.real.rpc.serialization import PythonUDF, deserialize, serialize
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 
 
 def send(message: Message, to: int = 1) -> Message:

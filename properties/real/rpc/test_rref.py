@@ -17,7 +17,8 @@ from squall.real.rpc import api as rpc
 from squall.real.rpc.functions import async_execution
 from squall.real.rpc.py_rref import RRef
 from squall.real.rpc.rref_context import rref_context
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
 
 kept: dict[str, Any] = {}
@@ -93,11 +94,11 @@ def play(
 
         result = cluster.run(main, shutdown=shutdown)[0]
         for context in contexts:
-            assert not context.owners, context.worker
-            assert not context.pending_owners, context.worker
-            assert not context.forks, context.worker
-            assert not context.pending_users, context.worker
-            assert not context.pending_children, context.worker
+            assert not context.owner_tables.owners, context.worker
+            assert not context.owner_tables.pending_owners, context.worker
+            assert not context.owner_tables.forks, context.worker
+            assert not context.user_tables.pending_users, context.worker
+            assert not context.user_tables.pending_children, context.worker
             assert context.num_pending_futures == 0, context.worker
         return result, cluster
 
@@ -236,10 +237,10 @@ def test_a_dropped_reference_frees_the_value_at_once() -> None:
         context = rref_context(current_worker())
         mine = RRef(torch.ones(2))
         rpc.rpc_sync("worker1", keep, args=(mine,))
-        assert len(context.owners) == 1
+        assert len(context.owner_tables.owners) == 1
         rpc.rpc_sync("worker1", forget)
         current_task().runtime.sleep(0.01)
-        assert not context.owners and not context.forks
+        assert not context.owner_tables.owners and not context.owner_tables.forks
 
         def failing_use() -> None:
             theirs = rpc.remote("worker1", fail)
@@ -256,14 +257,14 @@ def test_a_dropped_reference_frees_the_value_at_once() -> None:
 
         failing_use()
         current_task().runtime.sleep(0.01)
-        assert not context.confirmed_users  # no cycle through a traceback kept them
+        assert not context.user_tables.confirmed_users  # no cycle through a traceback kept them
         assert rpc.rpc_sync("worker1", count_owners) == 0
 
     play(story)
 
 
 def count_owners() -> int:
-    return len(rref_context(current_worker()).owners)
+    return len(rref_context(current_worker()).owner_tables.owners)
 
 
 class Watched:
@@ -282,10 +283,10 @@ def test_a_value_goes_with_its_last_reference() -> None:
         rref = rpc.remote("worker1", Watched, args=(RRef(1),))
         rpc.rpc_sync("worker2", ident, args=(rref,))
         current_task().runtime.sleep(0.01)
-        assert len(context.owners) == 1 and "gone" not in kept
+        assert len(context.owner_tables.owners) == 1 and "gone" not in kept
         del rref
         current_task().runtime.sleep(0.01)
-        assert kept["gone"] and not context.owners
+        assert kept["gone"] and not context.owner_tables.owners
 
     play(story)
 
@@ -318,7 +319,7 @@ def test_a_message_that_cannot_be_pickled_leaves_no_fork() -> None:
             with pytest.raises(Exception, match="pickle"):
                 attempt("worker1", ident, args=((mine, theirs, lambda: None),))
         context = rref_context(current_worker())
-        assert not context.forks and not context.pending_children
+        assert not context.owner_tables.forks and not context.user_tables.pending_children
 
     play(story)
 
@@ -414,7 +415,7 @@ def test_a_leak_is_told_of() -> None:
                 context.destroy_instance(ignore_rref_leak=False)
             return str(caught.value)
         current_task().runtime.sleep(1)
-        context.destroyed = True
+        context.abandon()
         return None
 
     with Cluster(2) as cluster:
@@ -458,4 +459,8 @@ def test_references_on_threads() -> None:
     contexts: dict[int, Any] = {}
     assert on_threads(3, main) == [[n for n in range(20) for _ in range(3)]] * 3
     for context in contexts.values():
-        assert not context.forks and not context.pending_users and not context.pending_children
+        assert (
+            not context.owner_tables.forks
+            and not context.user_tables.pending_users
+            and not context.user_tables.pending_children
+        )

@@ -14,7 +14,8 @@ from squall.properties.real.rpc.test_rref import fetch, ident, keep, kept, play,
 from squall.real.rpc import api as rpc
 from squall.real.rpc.message import Message, MessageType
 from squall.real.rpc.py_rref import RRef
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 from squall.sim.world.network import Network
 
 CONTROL = (

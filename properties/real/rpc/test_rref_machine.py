@@ -198,23 +198,22 @@ class References(RuleBasedStateMachine):
         values, forks = self.protocol.values.values(), self.protocol.forks.values()
         known: set[Any] = set()
         for rank, worker in enumerate(self.cluster.workers):
-            tables = worker.rref_context
-            assert tables is not None
+            context = worker.rref_context
+            assert context is not None
+            owned, used = context.owner_tables, context.user_tables
 
             def users(stage: Stage, rank: int = rank) -> set[Any]:
                 return {f.id for f in forks if f.worker == rank and f.stage is stage}
 
-            assert set(tables.owners) == {v.id for v in values if v.present and v.worker == rank}
-            assert set(tables.pending_owners) == {
+            assert set(owned.owners) == {v.id for v in values if v.present and v.worker == rank}
+            assert set(owned.pending_owners) == {
                 v.id for v in values if v.asked_early and v.worker == rank
             }
-            assert set(tables.pending_users) == users(Stage.PENDING)
-            confirmed = {id for id, user in tables.confirmed_users.items() if user() is not None}
+            assert set(used.pending_users) == users(Stage.PENDING)
+            confirmed = {id for id, user in used.confirmed_users.items() if user() is not None}
             assert confirmed == users(Stage.CONFIRMED)
-            assert set(tables.pending_children) == {
-                f.id for f in forks if f.pending_child_of == rank
-            }
-            known |= {fork for of_one in tables.forks.values() for fork in of_one}
+            assert set(used.pending_children) == {f.id for f in forks if f.pending_child_of == rank}
+            known |= {fork for of_one in owned.forks.values() for fork in of_one}
         assert known == {f.id for f in forks if f.known}
 
     def teardown(self) -> None:

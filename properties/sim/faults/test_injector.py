@@ -13,7 +13,8 @@ from squall.real import tracing
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import api as rpc
 from squall.real.rpc.py_rref import RRef
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
 from squall.sim.faults import plan as p
 from squall.sim.faults.plan import Plan

@@ -22,7 +22,8 @@ from squall.real.rpc.calls import _wait_all, collected_futures
 from squall.real.rpc.functions import async_execution
 from squall.real.rpc.options import TensorPipeRpcBackendOptions
 from squall.real.rpc.wire_names import label_module
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 from squall.sim.programs.stories.calls import echo, error_of, fail, sleep, slow
 
 label_module(__name__, "api")

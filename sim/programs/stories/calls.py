@@ -19,7 +19,8 @@ from squall.real.rpc import api as rpc
 from squall.real.rpc.functions import async_execution
 from squall.real.rpc.rref_proxy import _rref_typeof_on_owner
 from squall.real.rpc.wire_names import label_module
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 from squall.sim.programs.host import here
 
 label_module(__name__, "calls")

@@ -19,7 +19,8 @@ from squall.real.autograd.context import ThreadLocalDistAutogradContext
 from squall.real.rpc import api as rpc
 from squall.real.rpc.optimizer import DistributedOptimizer
 from squall.real.rpc.wire_names import label_module
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 from squall.sim.programs.stories.calls import error_of, sleep
 
 label_module(__name__, "passes")

@@ -9,7 +9,7 @@ from squall.model.program.program import Step
 from squall.model.program.stories import Story
 from squall.real.future import Future
 from squall.real.rpc.wire_names import label_module
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 from squall.sim.programs.host import here
 from squall.sim.programs.stories import api as story_api
 from squall.sim.programs.stories import calls as story_calls

@@ -24,7 +24,8 @@ from squall.real.rpc.optimizer import DistributedOptimizer
 from squall.real.rpc.profiling import REMOTE_KEY, RUNNING, LegacyProfiler, ProfilerOptions
 from squall.real.rpc.state import rpc_state
 from squall.real.rpc.wire_names import label_module
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 from squall.sim.programs.host import here
 from squall.sim.programs.stories.api import scalar, told, whoami
 from squall.sim.programs.stories.calls import echo, error_of, fail, sleep, slow

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace

@@ -11,7 +11,7 @@ import random as real_random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 from squall.sim.scripts.compat.facades import Facade, builtin
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from squall.real.rpc.constants import (
 from squall.real.rpc.errors import RpcErrorKind, make_rpc_error
 from squall.real.rpc.message import Message, MessageType
 from squall.real.rpc.options import TensorPipeRpcBackendOptions
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 from squall.sim.world.network import Network
 from squall.sim.world.rules import Delay, Fail, Verdict
 

@@ -11,7 +11,7 @@ import torch.distributed as real_distributed
 
 from squall.real.rpc.rendezvous import store_key
 from squall.real.rpc.store import Store, StoreTimeoutError
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 from squall.sim.scripts.compat import stores
 from squall.sim.scripts.compat.process import PROCESS
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from squall.real.rpc.profiling import RUNNING
+from squall.real.worker import Worker
 
 if TYPE_CHECKING:
-    from squall.real.worker import Worker
     from squall.sim.world.primitives import SimTask
 
 _C = torch._C
@@ -154,7 +154,7 @@ class TorchIsolation:
         worker = task.worker
         if (
             worker is not self._worker
-            and worker is not None
+            and isinstance(worker, Worker)
             and (self._processes or self._worker is None)
         ):
             self._change(worker)

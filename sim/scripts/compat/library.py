@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 from squall.sim.scripts.compat.threads import ThreadTable
 
 if TYPE_CHECKING:

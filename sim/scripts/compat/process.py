@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from greenlet import GreenletExit
 
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 from squall.sim.scripts.compat.errors import ProcessError, exit_code_of, report
 from squall.sim.scripts.compat.isolation import STATE, TorchState
 from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN, ModuleSpace

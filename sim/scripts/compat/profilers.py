@@ -15,7 +15,8 @@ from torch.autograd.profiler import record_function as real_record_function
 
 from squall.real.future import Future
 from squall.real.rpc.profiling import RUNNING, LegacyProfiler, Mark, ProfilerOptions
-from squall.real.runtime import current_task, current_worker
+from squall.real.runtime import current_task
+from squall.real.worker import current_worker
 from squall.sim.scripts.compat.facades import Facade
 
 if TYPE_CHECKING:

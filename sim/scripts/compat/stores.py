@@ -13,7 +13,7 @@ from torch.distributed import DistStoreError
 from squall.real.rpc.rendezvous import store_key
 from squall.real.rpc.store import Store as SharedStore
 from squall.real.rpc.store import StoreTimeoutError
-from squall.real.runtime import current_worker
+from squall.real.worker import current_worker
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
 

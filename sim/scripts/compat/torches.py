@@ -14,6 +14,7 @@ from squall.real.rpc import optimizer, public
 from squall.sim.scripts.compat import collectives, faulty, multiprocess, profilers, stores
 from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade
 from squall.sim.scripts.compat.process import current_process
+from squall.sim.scripts.compat.rpc_api import make_rpc_api
 from squall.sim.scripts.compat.substitutes import STANDARD, STANDARD_PRIVATE, front
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _with_no_ddp(name: str) -> Substitute:
 
 def _rpc_submodule(name: str) -> Substitute:
     def make(space: ModuleSpace) -> ModuleType:
-        # What is set there (`rpc.api._ignore_rref_leak = False`) concerns the engine.
+        # What is set there concerns the engine.
         return WriteThroughFacade(
             space, public.SUBMODULES[name], name=f"torch.distributed.rpc.{name}"
         )
@@ -192,4 +193,5 @@ SUBSTITUTES: dict[str, Substitute] = {
     "torch.testing._internal": front("torch.testing._internal"),
     "torch.testing._internal.distributed": front("torch.testing._internal.distributed"),
     **{f"torch.distributed.rpc.{name}": _rpc_submodule(name) for name in public.SUBMODULES},
+    "torch.distributed.rpc.api": make_rpc_api,
 }

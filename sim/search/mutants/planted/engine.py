@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         name="missing-gradient-is-one",
         wrong="an output that nobody used has a gradient of ones",
-        place="autograd.functions:RecvRpcBackward.apply",
+        place="autograd.recv_function:RecvRpcBackward.apply",
         old="zeros_like_input(metadata) if grad is None",
         new="zeros_like_input(metadata) + 1 if grad is None",
     ),

@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         name="creation-without-its-limit",
         wrong="the limit given with remote() is ignored",
-        place="rpc.calls:remote",
+        place="rpc.calls:begin_remote",
         old="            call,\n            timeout_s=timeout_s,",
         new="            call,\n            timeout_s=-1.0,",
     ),
@@ -73,8 +73,8 @@ MUTANTS = (
         name="fetch-without-its-limit",
         wrong="the limit given with to_here() is ignored",
         place="rpc.py_rref:RRef.to_here",
-        old="rref.to_here(float(timeout))",
-        new="rref.to_here(-1.0)",
+        old="fetch(rref, float(timeout))",
+        new="fetch(rref, -1.0)",
     ),
     Mutant(
         name="proxy-without-its-limit",

@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         name="missing-gradient-not-sent",
         wrong="gradients that are undefined are left out of a message: positions do not match",
-        place="autograd.functions:RecvRpcBackward.apply",
+        place="autograd.recv_function:RecvRpcBackward.apply",
         old="for grad, metadata in zip(grads, node._input_metadata, strict=True)",
         new="for grad, metadata in zip(grads, node._input_metadata, strict=True) if grad is not None",
     ),

@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         name="creation-ends-at-once",
         wrong="the range of a profiled creation ends as it begins",
-        place="rpc.calls:_profile_creation",
+        place="rpc.py_rref:_profile_creation",
         old="    rref._set_profiling_future(rref._get_future().map(end))",
         new="    profiled.end()\n"
         "    rref._set_profiling_future(rref._get_future().map(lambda created: created.raw_value()))",

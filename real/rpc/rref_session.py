@@ -1,4 +1,4 @@
-"""What the tables of one worker's RRefs share: the lock, the ids, and messages that are retried."""
+"""What the tables of one process's RRefs share: the lock, the ids, and messages that are retried."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from squall.real.rpc.commands import Command
 from squall.real.rpc.constants import RREF_MAX_RETRIES
 
 if TYPE_CHECKING:
+    from squall.real.process import Process
     from squall.real.rpc.message import Message
-    from squall.real.worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -26,22 +26,21 @@ NO_AGENT = (
 _IDS = "rref ids"
 
 
-class RRefTables:
-    """One lock guards all tables.
+class RRefSession:
+    """One process's RRefs between ``init_rpc`` and ``shutdown``. One lock guards all tables.
 
     Nothing that could run other code (a destructor, a callback, a send) happens while it is
     held: whatever leaves a table is let go after the lock.
     """
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Process) -> None:
         self.worker = worker
         #: the end of RRefs on this worker: nothing is sent any more
         self.destroyed = False
-        #: the worker gives back all users that it has, or gets from here on
-        self.leaving = False
         self.num_pending_futures = 0
-        self._lock = worker.runtime.lock("RRef tables")
-        self._changed = worker.runtime.condition(self._lock, "RRefs to be confirmed or deleted")
+        self.lock = worker.runtime.lock("RRef tables")
+        #: somebody may wait for a table to be empty
+        self.changed = worker.runtime.condition(self.lock, "RRefs to be confirmed or deleted")
         # Ids go on where an earlier RPC session of this process left off.
         self._ids: itertools.count[int] = worker.locals.setdefault(
             _IDS, itertools.count(worker.incarnation << PROCESS_ID_BITS)
@@ -51,17 +50,17 @@ class RRefTables:
         """An id for an RRef, a fork or a profiled call: one counter serves all three."""
         return GlobalUniqueId(self.worker.id, next(self._ids))
 
-    def _emit(self, type: tracing.EventType, *values: GlobalUniqueId | WorkerId | str) -> None:
+    def emit(self, type: tracing.EventType, *values: GlobalUniqueId | WorkerId | str) -> None:
         tracer = self.worker.tracer
         if tracer.enabled:
             tracer.emit(type, *[tuple(v) if isinstance(v, tuple) else v for v in values])
 
-    def _send_control(self, to: WorkerId, command: Command) -> Future[Message]:
+    def send_control(self, to: WorkerId, command: Command) -> Future[Message]:
         """Send until it is heard. Raises RuntimeError if the agent does not run."""
         agent = self.worker.agent
         if agent is None:
             raise RuntimeError(NO_AGENT)
-        with self._lock:
+        with self.lock:
             self.num_pending_futures += 1
         try:
             reply = agent.send_with_retries(to, command.to_message(), RREF_MAX_RETRIES)
@@ -72,7 +71,7 @@ class RRefTables:
         return reply
 
     def _one_answered(self, reply: Future[Message] | None) -> None:
-        with self._lock:
+        with self.lock:
             self.num_pending_futures -= 1
         if reply is not None and reply.error is not None and not self.destroyed:
             logger.warning("%r was not heard: %s", reply.what, reply.error)
