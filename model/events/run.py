@@ -17,7 +17,7 @@ from squall.model.one_process.flow import Forecast, forecast
 from squall.model.one_process.outcome import Outcome
 from squall.model.one_process.recovery import Recovery
 from squall.model.program.compare import EXACT, Tolerance, coarsest
-from squall.model.program.operations import DTYPES
+from squall.model.program.dtypes import DTYPES
 from squall.model.program.program import Program
 from squall.real.tracing import EventType
 

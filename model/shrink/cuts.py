@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from squall.model.program.check import ProgramError, check_program
-from squall.model.program.operations import KINDS, ROOTS
+from squall.model.program.operations import KINDS
 from squall.model.program.program import (
     REFERENCE_CALLS,
     Backward,
@@ -239,7 +239,7 @@ def _without_ops(program: Program, step: Step, gone: set[int]) -> Step:
         roots: dict[int, None] = {}
         for back in backward.roots:
             is_leaf, number = instead((False, len(step.ops) - back))
-            if not is_leaf and step.ops[number].kind in ROOTS:
+            if not is_leaf and KINDS[step.ops[number].kind].is_root:
                 roots[len(kept) - place[number]] = None
         if roots:
             backwards.append(replace(backward, roots=tuple(roots)))
@@ -344,6 +344,6 @@ def _simpler_ops(program: Program) -> Iterator[Program]:
             if kind == op.kind:
                 break
             inputs = op.inputs[: KINDS[kind].most]
-            if op.kind not in ROOTS and len(inputs) >= KINDS[kind].least:
+            if not KINDS[op.kind].is_root and len(inputs) >= KINDS[kind].least:
                 plain = replace(op, kind=kind, inputs=inputs, builtin=False)
                 yield _with_op(program, t, s, index, plain)

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any
 
+from squall.model.program.operations import KINDS
 from squall.model.program.program import Call, Leaf, Program
 
 #: simpler ones of a few words, the simplest first
 SIMPLER_CALLS: tuple[Call, ...] = ("local", "sync", "async", "remote")
-SIMPLER_KINDS = ("scale", "add", "mul", "total")
+SIMPLER_KINDS = tuple(kind.name for kind in KINDS.values() if kind.simple)
 
 
 def chunks(count: int) -> Iterator[range]:

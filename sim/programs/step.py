@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from squall.model.one_process.outcome import StepOutcome
-from squall.model.program.operations import KINDS, Value
+from squall.model.program.kind import Value
+from squall.model.program.operations import KINDS
 from squall.model.program.program import REFERENCE_CALLS, Backward, Input, Op, Step, source
 from squall.real.autograd import api as autograd
 from squall.real.future import Future
@@ -228,8 +229,9 @@ class StepRun:
 
     def _call_builtin(self, op: Op, inputs: list[Any]) -> Any:
         make = {"sync": rpc.rpc_sync, "async": rpc.rpc_async, "remote": rpc.remote}[op.call]
-        args = (*inputs, op.factor) if op.kind == "scale" else tuple(inputs)
-        return make(op.worker, KINDS[op.kind].builtin, args=args)
+        kind = KINDS[op.kind]
+        args = tuple(inputs) if kind.factor == "none" else (*inputs, op.factor)
+        return make(op.worker, kind.builtin, args=args)
 
     # -- backward ---------------------------------------------------------------------------
 
