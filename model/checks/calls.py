@@ -49,4 +49,5 @@ def _gathers(run: Run) -> Iterator[Violation]:
                 yield Violation("calls", what, f"{where}: {wanted}", str(got))
 
 
+RANK = 60
 PROPERTIES: tuple[Property, ...] = (CALLS,)

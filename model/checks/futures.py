@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
-from squall.model.events.run import Property, Run, Violation, named
+from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.program import stories as stories
 from squall.model.program.operations import planted
 from squall.real import tracing
@@ -34,7 +34,7 @@ _ANSWERS = frozenset(
 _MAY_COME_TOO_LATE = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ")
 
 
-@named("futures")
+@named("futures", engines=PORT_ONLY)
 def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Each call ends once, and each request is handled once and answered; a handler's error is
     the caller's error, and where there was none the caller sees none. No task dies of an error
@@ -245,4 +245,5 @@ def _names(error: str, worker: int) -> bool:
     return f"WorkerInfo(id={worker}," in error or f"Error on Node {worker}:" in error
 
 
+RANK = 50
 PROPERTIES: tuple[Property, ...] = (FUTURES,)

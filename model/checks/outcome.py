@@ -187,4 +187,5 @@ def DETERMINISM(run: Run) -> Iterator[Violation]:  # noqa: N802
         yield Violation("determinism", "a run, again", "the same events", run.divergence)
 
 
+RANK = 70
 PROPERTIES: tuple[Property, ...] = (GRADIENTS, RETRY, DETERMINISM)

@@ -9,13 +9,13 @@ from types import MappingProxyType
 from squall.model.checks.exceptions import Excuses, excuse_of_context
 from squall.model.events.fault_effects import faults_of
 from squall.model.events.rref import FETCHES_DISAGREE, RREF_TYPES, Protocol
-from squall.model.events.run import Property, Run, Violation, named
+from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.real import tracing
 
 _NONE: Mapping[int, int] = MappingProxyType({})
 
 
-@named("rrefs")
+@named("rrefs", engines=PORT_ONLY)
 def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """No value is freed while a live fork of it exists anywhere: used by a worker, or in a
     message that may still arrive. Each fork is registered once and deleted once, by its one user;
@@ -91,7 +91,7 @@ def _events(run: Run) -> list[int]:
     return sorted([*run.of(*RREF_TYPES, tracing.HANDLER_RESUMED), *read, *begun])
 
 
-@named("contexts")
+@named("contexts", engines=PORT_ONLY)
 def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A context is made at most once on a worker and never comes back to life: nothing is
     recorded in it or sent for it after its release there. Once nothing is under way, every worker has released
@@ -189,4 +189,5 @@ def _counted(
                 yield run.violation(property, f"{name} in the tables at the end", 0, left, n)
 
 
+RANK = 30
 PROPERTIES: tuple[Property, ...] = (RREFS, CONTEXTS)

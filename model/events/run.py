@@ -136,20 +136,26 @@ class Run:
 
 
 Check = Callable[[Run], Iterable[Violation]]
+#: what a check reads is known of runs on every engine, or only of those on the port, whose workers
+#: report their events
+ALL_ENGINES = frozenset({"port", "torch"})
+PORT_ONLY = frozenset({"port"})
 
 
 class Property(NamedTuple):
-    """Something that must hold for every run: a name, what it says, and its check."""
+    """Something that must hold for every run: a name, what it says, its check, and the engines
+    whose runs it judges."""
 
     name: str
     description: str
     check: Check
+    engines: frozenset[str] = ALL_ENGINES
 
 
-def named(name: str) -> Callable[[Check], Property]:
+def named(name: str, *, engines: frozenset[str] = ALL_ENGINES) -> Callable[[Check], Property]:
     """Makes a property of a check, whose docstring says what must hold."""
 
     def decorate(check: Check) -> Property:
-        return Property(name, " ".join((inspect.getdoc(check) or "").split()), check)
+        return Property(name, " ".join((inspect.getdoc(check) or "").split()), check, engines)
 
     return decorate
