@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
-from squall.model.program import stories as stories
 from squall.model.program.operations import planted
+from squall.model.program.stories import errors
 from squall.real import tracing
 
 _KILLED = "killed"
@@ -78,7 +78,7 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
         if op.fault is not None
     ]
     if any(step.stories for _, _, step in run.program.steps):
-        texts += stories.ERRORS
+        texts += errors()
     gave_up = {
         (records[n][1], records[n][4][0])
         for n in run.of(tracing.CALL_ENDED)

@@ -404,9 +404,3 @@ def where(where: str) -> Feature:
 
 def at_once(program: Program) -> int:
     return max(sum(len(t.steps) if t.overlap else 1 for t in program.trainers) - 1, 0)
-
-
-def story(kind: str) -> Feature:
-    return lambda program: sum(
-        story.kind == kind for _, _, step in program.steps for story in step.stories
-    )

@@ -41,7 +41,6 @@ from squall.model.coverage.feature_rules import (
     shared_subexpression,
     shown,
     sparse_and_dense,
-    story,
     unfed,
     where,
 )
@@ -52,10 +51,25 @@ from squall.model.program.stories import KINDS as STORIES
 
 def features(program: Program) -> dict[str, int]:
     """How often each feature occurs in the program; 0 where it does not."""
-    return {name: int(count(program)) for name, count in FEATURES.items()}
+    found = {name: int(count(program)) for name, count in FEATURES.items()}
+    for kind in STORIES:
+        found[_of_story(kind)] = 0
+    for _, _, step in program.steps:
+        for story in step.stories:
+            found[_of_story(story.kind)] += 1
+    return found
 
 
-#: by name
+def feature_names() -> list[str]:
+    """The names of all features."""
+    return [*FEATURES, *map(_of_story, STORIES)]
+
+
+def _of_story(kind: str) -> str:
+    return f"story: {kind}"
+
+
+#: by name; besides these there is one for each kind of story
 FEATURES: dict[str, Feature] = {
     "1 worker": lambda p: p.workers == 1,
     "2-4 workers": lambda p: 2 <= p.workers <= 4,
@@ -155,7 +169,6 @@ FEATURES: dict[str, Feature] = {
     "optimizer step": lambda p: sum(step.optimize for _, _, step in p.steps),
     # beside the computation
     "all workers exchange objects": lambda p: p.gathers,
-    **{f"story: {kind}": story(kind) for kind in STORIES},
 }
 for _kind in KINDS.values():
     for _feature in _kind.shows:

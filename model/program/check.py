@@ -16,6 +16,7 @@ from squall.model.program.program import (
     Trainer,
     source,
 )
+from squall.model.program.stories import KINDS as STORIES
 
 MOST_WORKERS = 1024
 MOST_TRAINERS = 1024
@@ -88,6 +89,11 @@ def _check_step(program: Program, trainer: Trainer, step: Step, place: str) -> N
         _check_op(program, trainer, step, index, op, f"{place}.ops[{index}]")
     for at, story in enumerate(step.stories):
         _check_worker(program, story.worker, f"{place}.stories[{at}].worker")
+        if story.kind not in STORIES:
+            known = ", ".join(STORIES)
+            raise ProgramError(
+                f"{place}.stories[{at}].kind: {story.kind!r} is no story; there are {known}"
+            )
         if story.before < 0:
             raise ProgramError(f"{place}.stories[{at}].before: {story.before} is negative")
     for at, backward in enumerate(step.backwards):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,15 +25,14 @@ from squall.sim.programs.host import (
     relay_async,
     run_backward,
 )
-
-if TYPE_CHECKING:
-    from squall.sim.programs.trainer import TrainerRun
+from squall.sim.programs.stories.play import StoryRuns
+from squall.sim.programs.trainer_state import TrainerState
 
 
 class StepRun:
     """One step, and its second attempt if it has one."""
 
-    def __init__(self, trainer: TrainerRun, number: int, step: Step) -> None:
+    def __init__(self, trainer: TrainerState, number: int, step: Step) -> None:
         self.trainer = trainer
         self.program = trainer.program
         self.host = trainer.host
@@ -45,10 +44,6 @@ class StepRun:
         if not self.step.stories:
             self._run()
             return
-        from squall.sim.programs.stories.play import (
-            StoryRuns,  # these need more of the port than programs do
-        )
-
         stories = StoryRuns(self.trainer.outcome, self.trainer.number, self.number, self.step)
         self._begin_stories = stories.begin
         try:

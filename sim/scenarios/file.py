@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
 
+import squall.sim.programs.stories.play  # noqa: F401  registers the stories that programs have
 from squall.model.program.file import program_from_json, program_to_json, renamed
 from squall.model.program.program import Program
 from squall.model.program.strict_json import check_version, parse, read_text, shown, validate
