@@ -142,6 +142,18 @@ def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
         return
     #: by worker: contexts that may be left
     excused: Counter[int] = Counter()
+    yield from _left_contexts(run, live, excused)
+    yield from _left_passes(run)
+    yield from _counted(run, "contexts", range(6, 7), excused)
+    yield from _counted(run, "contexts", range(7, 8))
+
+
+def _left_contexts(
+    run: Run, live: Mapping[tuple[int, int], int], excused: Counter[int]
+) -> Iterator[Violation]:
+    """Contexts that are there at the end. ``live``: the events that made them, by worker and
+    context; counts in ``excused`` those for which there is an exception, by worker."""
+    faults = faults_of(run)
     for (worker, context), n in live.items():
         if faults.gone_after(worker, n):
             continue
@@ -157,6 +169,11 @@ def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
             "it is there",
             n,
         )
+
+
+def _left_passes(run: Run) -> Iterator[Violation]:
+    """Backward passes that began and have not ended."""
+    faults = faults_of(run)
     running: dict[tuple[int, int], int] = {}
     for n in run.of(tracing.PASS_STARTED, tracing.PASS_ENDED):
         _, worker, _, type, values = records[n]
@@ -169,8 +186,6 @@ def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
             continue
         seen = f"that of context {context} runs"
         yield run.violation("contexts", "a pass was left", "all passes ended", seen, n)
-    yield from _counted(run, "contexts", range(6, 7), excused)
-    yield from _counted(run, "contexts", range(7, 8))
 
 
 def _counted(
