@@ -173,7 +173,7 @@ def _left_contexts(
 
 def _left_passes(run: Run) -> Iterator[Violation]:
     """Backward passes that began and have not ended."""
-    faults = faults_of(run)
+    faults, records = faults_of(run), run.records
     running: dict[tuple[int, int], int] = {}
     for n in run.of(tracing.PASS_STARTED, tracing.PASS_ENDED):
         _, worker, _, type, values = records[n]
