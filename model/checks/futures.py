@@ -36,15 +36,15 @@ _MAY_COME_TOO_LATE = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ")
 
 @named("futures", engines=PORT_ONLY)
 def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
-    """Each call ends once, and each request is handled once and answered; a handler's error is
-    the caller's error, and where there was none the caller sees none. No task dies of an error
-    that nobody handles. An error that a program plants reaches the trainer whose step it is in,
-    and names the worker it was raised on; and no other error does. Only gradients can come too
-    late to be handled: every other request that is waited for is, unless it is a planted error
-    that is its answer. Where a fault has hit something for good, what comes after may fail as
-    well, with an error that says what happened; a call ends without the outcome of its handler
-    only if that did not reach the caller. A connection that breaks ends all calls over it at once, and nothing
-    is sent again more often than it may be.
+    """Each call ends once, and each request is handled once and answered; a handler's error is the
+    caller's error, and where there was none the caller sees none. No task dies of an error that
+    nobody handles. An error that a program plants reaches the trainer whose step it is in, and
+    names the worker it was raised on; and no other error does. Only gradients can come too late to
+    be handled: every other request that is waited for is, unless it is a planted error that is its
+    answer. Where a fault has hit something for good, what comes after may fail as well, with an
+    error that says what happened; a call ends without the outcome of its handler only if that did
+    not reach the caller. A connection that breaks ends all calls over it at once, and nothing is
+    sent again more often than it may be.
     """
     yield from _calls(run)
     if faults_of(run):

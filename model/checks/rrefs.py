@@ -17,14 +17,14 @@ _NONE: Mapping[int, int] = MappingProxyType({})
 
 @named("rrefs", engines=PORT_ONLY)
 def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
-    """No value is freed while a live fork of it exists anywhere: used by a worker, or in a
-    message that may still arrive. Each fork is registered once and deleted once, by its one user;
-    a user is kept until its owner knows it and all its children; a function runs once its RRef
-    arguments are confirmed; a value is set once, and all who fetch it get the same. When nothing
-    is under way and nobody holds a reference, owners, forks, pending users, pending children and
-    pending owners are gone. Told by a state machine written from the protocol. After faults that
-    the protocol does not make good, what model/checks/exceptions.py names may be left; and the tables
-    hold what the state machine says, in any case.
+    """No value is freed while a live fork of it exists anywhere: used by a worker, or in a message
+    that may still arrive. Each fork is registered once and deleted once, by its one user; a user is
+    kept until its owner knows it and all its children; a function runs once its RRef arguments are
+    confirmed; a value is set once, and all who fetch it get the same. When nothing is under way and
+    nobody holds a reference, owners, forks, pending users, pending children and pending owners are
+    gone. Told by a state machine written from the protocol. After faults that the protocol does not
+    make good, what model/checks/exceptions.py names may be left; and the tables hold what the state
+    machine says, in any case.
     """
     records = run.records
     protocol = Protocol()
@@ -93,9 +93,9 @@ def _events(run: Run) -> list[int]:
 
 @named("contexts", engines=PORT_ONLY)
 def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
-    """A context is made at most once on a worker and never comes back to life: nothing is
-    recorded in it or sent for it after its release there. Once nothing is under way, every worker has released
-    every context it had, and every backward pass that began has ended. After faults,
+    """A context is made at most once on a worker and never comes back to life: nothing is recorded
+    in it or sent for it after its release there. Once nothing is under way, every worker has
+    released every context it had, and every backward pass that began has ended. After faults,
     model/checks/exceptions.py names what may be left.
     """
     live: dict[tuple[int, int], int] = {}

@@ -56,9 +56,9 @@ def run_program(
     """Run ``program`` on a :class:`Cluster` made with ``options``.
 
     A deadlock ends the run and is told in :attr:`ProgramRun.waits`. ``quiet``: leave out what
-    callees print of planted errors. Raises what no program can cause by itself, or with
-    ``raises`` False tells it in :attr:`ProgramRun.crash`. ``shut_down_early``: each worker shuts down
-    as soon as its own trainers are done, while references are kept and others are at work.
+    callees print of planted errors. Raises what no program can cause by itself, or with ``raises``
+    False tells it in :attr:`ProgramRun.crash`. ``shut_down_early``: each worker shuts down as soon
+    as its own trainers are done, while references are kept and others are at work.
     """
     note_program(program, shut_down_early, options)
     cluster = Cluster(program.workers, own_settings=False, **options)

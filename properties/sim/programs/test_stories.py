@@ -154,7 +154,7 @@ def test_a_round_that_breaks_off_is_a_verdict() -> None:
     assert "SystemExit" in str(verdict.violations[0])
 
 
-def test_a_witness_knows_nothing_of_the_bug() -> None:
+def test_a_clean_process_knows_nothing_of_the_bug() -> None:
     clean_process = CleanProcess()
     with campaign_settings(), MUTANTS["profile-of-others"].apply():
         assert not judge(AWAY).ok

@@ -1,7 +1,8 @@
 """Stories about backward passes: each has an autograd context of its own, two workers and a few
 tensors.
 
-As in sim/programs/stories/calls.py, each function runs on a trainer's worker and tells what came of it.
+As in sim/programs/stories/calls.py, each function runs on a trainer's worker and tells what came of
+it.
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ def freed_graph(to: int) -> str:
     expected=lambda home, to: f"RuntimeError: {_way(home, to)}{PLANTED}; none; [2.0, 4.0]",
 )
 def failed_pass_again(to: int) -> str:
-    """After a pass that failed on another worker the next one in its context knows nothing of it."""
+    """After a pass that failed on another worker the next one in its context knows nothing of
+    it."""
     with autograd.context() as context_id:
         x = _leaf(1, 2)
         loss = rpc.rpc_sync(to, square_with_hook, args=(x, "fail once", context_id)).sum()

@@ -1,6 +1,7 @@
 """Stories about what surrounds calls: the profiler, TorchScript, gathers, callbacks.
 
-As in sim/programs/stories/api.py, each tells that all is "as it should be", or which of its facts are not so.
+As in sim/programs/stories/api.py, each tells that all is "as it should be", or which of its facts
+are not so.
 """
 
 from __future__ import annotations
