@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.model.events.run import BOTH_ENGINES, Property, Run, Violation, named
+from squall.model.events.run import Property, Run, Violation, named
 from squall.model.program.program import exchanged
 from squall.model.program.stories import expected
 
 
-@named("calls", engines=BOTH_ENGINES)
+@named("calls")
 def CALLS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Every call comes to what the API promises, also where it does not come to a value: a limit
     of time ends a call in time, with a text that says so, and what comes late is let go; an error
@@ -59,4 +59,5 @@ def _gathers(run: Run) -> Iterator[Violation]:
                 yield Violation("calls", what, f"{where}: {wanted}", str(got))
 
 
+RANK = 60
 PROPERTIES: tuple[Property, ...] = (CALLS,)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from squall.model.events.run import Property, Run, Violation, named
+from squall.model.events.run import TORCH_ONLY, Property, Run, Violation, named
 from squall.model.one_process.outcome import StepOutcome
 
 #: counters of torch's debug info that must be zero when nothing is under way
@@ -31,7 +31,7 @@ def first_line(text: str | None) -> str:
     return text.strip().partition("\n")[0].strip()
 
 
-@named("processes", engines=("torch",))
+@named("processes", engines=TORCH_ONLY)
 def PROCESSES(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Every worker process lives until the run is over, and none of its threads touches memory
     that was freed: a callback that locks a mutex which is gone says so on standard error."""
@@ -42,7 +42,7 @@ def PROCESSES(run: Run) -> Iterator[Violation]:  # noqa: N802
         yield Violation("processes", "a callback locks freed memory", "it does not", TORN, worker)
 
 
-@named("progress", engines=("torch",))
+@named("progress", engines=TORCH_ONLY)
 def ENDS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Every step, and the run itself, ends, but for the passes that cannot, as the program says
     that they cannot; under faults only the run must. A run in which a process died is not asked.
@@ -64,7 +64,7 @@ def ENDS(run: Run) -> Iterator[Violation]:  # noqa: N802
         yield Violation("progress", "a deadlock", "the run ends", "; ".join(run.waits))
 
 
-@named("outcome", engines=("torch",))
+@named("outcome", engines=TORCH_ONLY)
 def ERRORS_OF_STEPS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A step fails where one process fails, with an error that has the same text in it, and
     nowhere else; under faults it may fail with any error.
@@ -88,7 +88,7 @@ def ERRORS_OF_STEPS(run: Run) -> Iterator[Violation]:  # noqa: N802
                 yield Violation("outcome", "a step does not fail", f"{where}: {one}", "a value")
 
 
-@named("left behind", engines=("torch",))
+@named("left behind", engines=TORCH_ONLY)
 def LEFT_BEHIND(run: Run) -> Iterator[Violation]:  # noqa: N802
     """When all is over but the shutdown, PyTorch's own counters of RRefs, forks, pending users,
     contexts and backward passes are zero on every worker, unless some pass cannot end.
@@ -108,4 +108,5 @@ def _plain(text: str) -> str:
     return re.sub(r"\d+", "N", text)[:120]
 
 
+RANK = 100
 PROPERTIES: tuple[Property, ...] = (PROCESSES, ENDS, ERRORS_OF_STEPS, LEFT_BEHIND)

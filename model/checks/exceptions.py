@@ -169,7 +169,8 @@ class Excuses:
         )
 
     def _at_work(self, n: int) -> bool:
-        """Whether the request of this event of sending it was taken up and has not been answered."""
+        """Whether the request of this event of sending it was taken up and has not been
+        answered."""
         records = self.run.records
         _, src, dst, _, id, *_ = records[n][4]
 

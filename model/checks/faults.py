@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.model.events.fault_effects import own_time, slow_calls
-from squall.model.events.run import Property, Run, Violation, named
+from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.outcome import StepOutcome
 from squall.model.program.compare import EXACT, compare
 from squall.real import tracing
@@ -18,7 +18,7 @@ _BREAKS = frozenset({"fail", "corrupt", "partition", "flapping"})
 _ENDS = frozenset({"crash", "shutdown"})
 
 
-@named("timeouts")
+@named("timeouts", engines=PORT_ONLY)
 def TIMEOUTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Each call ends within its timeout, whatever becomes of its message, its answer and its
     receiver: with the answer, or with an error. Calls of a worker that stood still, was slow, or
@@ -44,7 +44,7 @@ def TIMEOUTS(run: Run) -> Iterator[Violation]:  # noqa: N802
             yield run.violation("timeouts", what, f"at most {limit_s} s", seen, began, n)
 
 
-@named("errors")
+@named("errors", engines=PORT_ONLY)
 def ERRORS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A call that fails, and not because its time is over, has a reason between its two workers:
     the answer is an exception, its message could not be sent, their connection broke, or the
@@ -83,7 +83,7 @@ def ERRORS(run: Run) -> Iterator[Violation]:  # noqa: N802
             yield run.violation("errors", what, expected, "it failed", n)
 
 
-@named("recovery")
+@named("recovery", engines=PORT_ONLY)
 def RECOVERY(run: Run) -> Iterator[Violation]:  # noqa: N802
     """When all faults are over, the workers that are there, the restarted ones among them, train
     in a fresh context: it ends without error, and its gradients are those of one process. Where
@@ -120,4 +120,5 @@ def RECOVERY(run: Run) -> Iterator[Violation]:  # noqa: N802
             yield Violation("recovery", "a leaf after the faults", f"leaves[{number}]", complaint)
 
 
+RANK = 90
 PROPERTIES: tuple[Property, ...] = (TIMEOUTS, ERRORS, RECOVERY)

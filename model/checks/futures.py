@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
-from squall.model.events.run import Property, Run, Violation, named
-from squall.model.program import stories as stories
+from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.program.operations import planted
+from squall.model.program.stories import errors
 from squall.real import tracing
 
 _KILLED = "killed"
@@ -34,17 +34,17 @@ _ANSWERS = frozenset(
 _MAY_COME_TOO_LATE = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ")
 
 
-@named("futures")
+@named("futures", engines=PORT_ONLY)
 def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
-    """Each call ends once, and each request is handled once and answered; a handler's error is
-    the caller's error, and where there was none the caller sees none. No task dies of an error
-    that nobody handles. An error that a program plants reaches the trainer whose step it is in,
-    and names the worker it was raised on; and no other error does. Only gradients can come too
-    late to be handled: every other request that is waited for is, unless it is a planted error
-    that is its answer. Where a fault has hit something for good, what comes after may fail as
-    well, with an error that says what happened; a call ends without the outcome of its handler
-    only if that did not reach the caller. A connection that breaks ends all calls over it at once, and nothing
-    is sent again more often than it may be.
+    """Each call ends once, and each request is handled once and answered; a handler's error is the
+    caller's error, and where there was none the caller sees none. No task dies of an error that
+    nobody handles. An error that a program plants reaches the trainer whose step it is in, and
+    names the worker it was raised on; and no other error does. Only gradients can come too late to
+    be handled: every other request that is waited for is, unless it is a planted error that is its
+    answer. Where a fault has hit something for good, what comes after may fail as well, with an
+    error that says what happened; a call ends without the outcome of its handler only if that did
+    not reach the caller. A connection that breaks ends all calls over it at once, and nothing is
+    sent again more often than it may be.
     """
     yield from _calls(run)
     if faults_of(run):
@@ -78,7 +78,7 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
         if op.fault is not None
     ]
     if any(step.stories for _, _, step in run.program.steps):
-        texts += stories.ERRORS
+        texts += errors()
     gave_up = {
         (records[n][1], records[n][4][0])
         for n in run.of(tracing.CALL_ENDED)
@@ -245,4 +245,5 @@ def _names(error: str, worker: int) -> bool:
     return f"WorkerInfo(id={worker}," in error or f"Error on Node {worker}:" in error
 
 
+RANK = 50
 PROPERTIES: tuple[Property, ...] = (FUTURES,)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import networkx as nx
 
 from squall.model.events.passes import Edge, Node, Part, joint_passes
-from squall.model.events.run import Property, Run, Violation, named
+from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.shape_graph import Graph
 
 #: a node of the joint graph: worker, number on that worker
@@ -112,7 +112,7 @@ class _Difference(NamedTuple):
     seen: str
 
 
-@named("joint_graph")
+@named("joint_graph", engines=PORT_ONLY)
 def JOINT_GRAPH(run: Run) -> Iterator[Violation]:  # noqa: N802
     """The graphs of all workers, with each recv function joined to its send function, are
     acyclic; and what the roots of a pass lead to is, with these pairs taken out, the autograd
@@ -216,4 +216,5 @@ def _same_operation(name: str, other: str) -> bool:
     return name == other or name.rstrip(digits) == other.rstrip(digits)
 
 
+RANK = 20
 PROPERTIES: tuple[Property, ...] = (JOINT_GRAPH,)

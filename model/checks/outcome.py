@@ -8,13 +8,13 @@ from torch import Tensor
 
 from squall.model.events.fault_effects import faults_of, indefinite
 from squall.model.events.passes import joint_passes
-from squall.model.events.run import BOTH_ENGINES, Property, Run, Violation, named
+from squall.model.events.run import Property, Run, Violation, named
 from squall.model.one_process.outcome import StepOutcome
 from squall.model.program.compare import Tolerance, compare, to_dense
 from squall.real import tracing
 
 
-@named("gradients", engines=BOTH_ENGINES)
+@named("gradients")
 def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """After each backward pass, each leaf's accumulated gradient in its context is what
     ``torch.autograd`` accumulates in one process: bit for bit in mode exact, whatever the order
@@ -90,7 +90,7 @@ def _released(run: Run, key: tuple[int, int], got: StepOutcome) -> set[int]:
     return {number for number, leaf in enumerate(program.leaves) if leaf.owner in workers}
 
 
-@named("retry", engines=BOTH_ENGINES)
+@named("retry")
 def RETRY(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A step that failed and is done again in a fresh context comes to what it would have come
     to had nothing failed: no gradient, count or graph of the failed attempt shows in it.
@@ -175,7 +175,7 @@ def _gradients(
                 yield "a gradient too many", leaf, str(other.tolist())
 
 
-@named("determinism", engines=BOTH_ENGINES)
+@named("determinism")
 def DETERMINISM(run: Run) -> Iterator[Violation]:  # noqa: N802
     """The same scenario, run again, has the same digest: the same events in the same order, at
     the same virtual times.
@@ -187,4 +187,5 @@ def DETERMINISM(run: Run) -> Iterator[Violation]:  # noqa: N802
         yield Violation("determinism", "a run, again", "the same events", run.divergence)
 
 
+RANK = 70
 PROPERTIES: tuple[Property, ...] = (GRADIENTS, RETRY, DETERMINISM)

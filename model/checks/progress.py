@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from squall.model.events.fault_effects import explained, faults_of, slow_calls
 from squall.model.events.hangs import Predicted, predict, too_late
-from squall.model.events.run import Property, Run, Violation, named
+from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.outcome import StepOutcome
 from squall.real import tracing
 
@@ -22,7 +22,7 @@ LONGEST_FAULTY_S = 20_000.0
 _GAVE_UP = ("RPC ran for more than set timeout", "was released while worker")
 
 
-@named("progress")
+@named("progress", engines=PORT_ONLY)
 def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A run ends in bounded virtual time, with nobody waiting and no error of its own. One hang
     is documented: a pass waits for every send function of its context on every worker that takes
@@ -152,4 +152,5 @@ def _gave_up(error: str) -> bool:
     return any(text in error for text in _GAVE_UP)
 
 
+RANK = 80
 PROPERTIES: tuple[Property, ...] = (PROGRESS,)

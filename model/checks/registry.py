@@ -1,75 +1,40 @@
 """What must hold for every run: the named properties.
 
-:data:`PROPERTIES` are all of them, in the order of how directly they tell what broke: a wrong
-count comes before the wrong gradient that it causes. :func:`check` asks all of them.
+:data:`PROPERTIES` are those of all modules of model/checks/ that have any, in the order of how
+directly they tell what broke: a wrong count comes before the wrong gradient that it causes.
+:func:`check` asks all of them. A new property is a new module with ``PROPERTIES``, and with a
+``RANK`` if it is to come before others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.model.checks import (
-    calls,
-    compiled,
-    faults,
-    futures,
-    joint,
-    outcome,
-    passes,
-    progress,
-    rrefs,
-    scripts,
-    threads,
-)
-from squall.model.checks.calls import CALLS
-from squall.model.checks.faults import ERRORS, RECOVERY, TIMEOUTS
-from squall.model.checks.futures import FUTURES
-from squall.model.checks.joint import JOINT_GRAPH
-from squall.model.checks.outcome import DETERMINISM, GRADIENTS, RETRY
-from squall.model.checks.passes import DEPENDENCIES, EXECUTION
-from squall.model.checks.progress import PROGRESS
-from squall.model.checks.rrefs import CONTEXTS, RREFS
-from squall.model.checks.threads import RECORDING, THREADS
+from squall.model.discovery import modules_in
 from squall.model.events.run import Property, Run, Violation
 
-__all__ = [
-    "CALLS",
-    "CONTEXTS",
-    "DEPENDENCIES",
-    "DETERMINISM",
-    "ERRORS",
-    "EXECUTION",
-    "FUTURES",
-    "GRADIENTS",
-    "JOINT_GRAPH",
-    "PROGRESS",
-    "PROPERTIES",
-    "RECORDING",
-    "RECOVERY",
-    "RETRY",
-    "RREFS",
-    "THREADS",
-    "TIMEOUTS",
-    "Property",
-    "Run",
-    "Violation",
-    "check",
-    "named_property",
-]
+#: the rank of a module that declares none: behind all that do
+LAST = 1_000_000
 
-PROPERTIES: tuple[Property, ...] = (
-    *passes.PROPERTIES,
-    *joint.PROPERTIES,
-    *rrefs.PROPERTIES,
-    *threads.PROPERTIES,
-    *futures.PROPERTIES,
-    *calls.PROPERTIES,
-    *outcome.PROPERTIES,
-    *progress.PROPERTIES,
-    *faults.PROPERTIES,
-    *compiled.PROPERTIES,
-    *scripts.PROPERTIES,
-)
+
+def _properties() -> tuple[Property, ...]:
+    modules = [
+        module
+        for module in modules_in("squall.model.checks")
+        if module.__name__ != __name__ and hasattr(module, "PROPERTIES")
+    ]
+    modules.sort(key=lambda module: (getattr(module, "RANK", LAST), module.__name__))
+    found: dict[tuple[str, str], Property] = {}
+    for module in modules:
+        for property in module.PROPERTIES:
+            for engine in sorted(property.engines):
+                if found.setdefault((property.name, engine), property) is not property:
+                    raise ValueError(f"there are two properties called {property.name!r}")
+    return tuple(dict.fromkeys(found.values()))
+
+
+#: every property
+PROPERTIES = _properties()
 
 
 def check(run: Run, properties: Sequence[Property] = PROPERTIES) -> list[Violation]:

@@ -9,22 +9,22 @@ from types import MappingProxyType
 from squall.model.checks.exceptions import Excuses, excuse_of_context
 from squall.model.events.fault_effects import faults_of
 from squall.model.events.rref import FETCHES_DISAGREE, RREF_TYPES, Protocol
-from squall.model.events.run import Property, Run, Violation, named
+from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.real import tracing
 
 _NONE: Mapping[int, int] = MappingProxyType({})
 
 
-@named("rrefs")
+@named("rrefs", engines=PORT_ONLY)
 def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
-    """No value is freed while a live fork of it exists anywhere: used by a worker, or in a
-    message that may still arrive. Each fork is registered once and deleted once, by its one user;
-    a user is kept until its owner knows it and all its children; a function runs once its RRef
-    arguments are confirmed; a value is set once, and all who fetch it get the same. When nothing
-    is under way and nobody holds a reference, owners, forks, pending users, pending children and
-    pending owners are gone. Told by a state machine written from the protocol. After faults that
-    the protocol does not make good, what model/checks/exceptions.py names may be left; and the tables
-    hold what the state machine says, in any case.
+    """No value is freed while a live fork of it exists anywhere: used by a worker, or in a message
+    that may still arrive. Each fork is registered once and deleted once, by its one user; a user is
+    kept until its owner knows it and all its children; a function runs once its RRef arguments are
+    confirmed; a value is set once, and all who fetch it get the same. When nothing is under way and
+    nobody holds a reference, owners, forks, pending users, pending children and pending owners are
+    gone. Told by a state machine written from the protocol. After faults that the protocol does not
+    make good, what model/checks/exceptions.py names may be left; and the tables hold what the state
+    machine says, in any case.
     """
     records = run.records
     protocol = Protocol()
@@ -91,11 +91,11 @@ def _events(run: Run) -> list[int]:
     return sorted([*run.of(*RREF_TYPES, tracing.HANDLER_RESUMED), *read, *begun])
 
 
-@named("contexts")
+@named("contexts", engines=PORT_ONLY)
 def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
-    """A context is made at most once on a worker and never comes back to life: nothing is
-    recorded in it or sent for it after its release there. Once nothing is under way, every worker has released
-    every context it had, and every backward pass that began has ended. After faults,
+    """A context is made at most once on a worker and never comes back to life: nothing is recorded
+    in it or sent for it after its release there. Once nothing is under way, every worker has
+    released every context it had, and every backward pass that began has ended. After faults,
     model/checks/exceptions.py names what may be left.
     """
     live: dict[tuple[int, int], int] = {}
@@ -142,6 +142,18 @@ def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
         return
     #: by worker: contexts that may be left
     excused: Counter[int] = Counter()
+    yield from _left_contexts(run, live, excused)
+    yield from _left_passes(run)
+    yield from _counted(run, "contexts", range(6, 7), excused)
+    yield from _counted(run, "contexts", range(7, 8))
+
+
+def _left_contexts(
+    run: Run, live: Mapping[tuple[int, int], int], excused: Counter[int]
+) -> Iterator[Violation]:
+    """Contexts that are there at the end. ``live``: the events that made them, by worker and
+    context; counts in ``excused`` those for which there is an exception, by worker."""
+    faults = faults_of(run)
     for (worker, context), n in live.items():
         if faults.gone_after(worker, n):
             continue
@@ -157,6 +169,11 @@ def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
             "it is there",
             n,
         )
+
+
+def _left_passes(run: Run) -> Iterator[Violation]:
+    """Backward passes that began and have not ended."""
+    faults, records = faults_of(run), run.records
     running: dict[tuple[int, int], int] = {}
     for n in run.of(tracing.PASS_STARTED, tracing.PASS_ENDED):
         _, worker, _, type, values = records[n]
@@ -169,8 +186,6 @@ def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
             continue
         seen = f"that of context {context} runs"
         yield run.violation("contexts", "a pass was left", "all passes ended", seen, n)
-    yield from _counted(run, "contexts", range(6, 7), excused)
-    yield from _counted(run, "contexts", range(7, 8))
 
 
 def _counted(
@@ -189,4 +204,5 @@ def _counted(
                 yield run.violation(property, f"{name} in the tables at the end", 0, left, n)
 
 
+RANK = 30
 PROPERTIES: tuple[Property, ...] = (RREFS, CONTEXTS)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.model.events.run import BOTH_ENGINES, Property, Run, Violation, named
+from squall.model.events.run import Property, Run, Violation, named
 
 
-@named("script", engines=BOTH_ENGINES, scripts=True)
+@named("script", scripts=True)
 def SCRIPT(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A script comes to its end: no process raises or ends with another exit code than 0, nobody
     waits for ever, every gradient is that of one process, and no RRef and no autograd context is
@@ -31,4 +31,5 @@ def SCRIPT(run: Run) -> Iterator[Violation]:  # noqa: N802
         yield Violation("contexts", "a context was left", "0", str(run.leaked_contexts))
 
 
+RANK = 110
 PROPERTIES: tuple[Property, ...] = (SCRIPT,)

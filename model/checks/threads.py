@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.model.events.fault_effects import own_time
-from squall.model.events.run import Property, Run, Violation, named
+from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.real import tracing
 
 #: handlers that may wait: they run what users wrote, or a whole backward pass
@@ -24,7 +24,7 @@ _WRAPPER = "FORWARD_AUTOGRAD_REQ"
 KILLED = "killed"
 
 
-@named("recording")
+@named("recording", engines=PORT_ONLY)
 def RECORDING(run: Run) -> Iterator[Violation]:  # noqa: N802
     """What the receiver of a message records, its sender has recorded before: a recv function
     belongs to a send function of the same autograd message and context, on the worker that the
@@ -54,7 +54,7 @@ def RECORDING(run: Run) -> Iterator[Violation]:  # noqa: N802
         received[context, message] = n
 
 
-@named("threads")
+@named("threads", engines=PORT_ONLY)
 def THREADS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A worker has few threads for RPC, so none is held back: only a call of a user's function
     and ``RRef.backward`` may keep theirs. Gradients, fetches, clean-ups and all that is said of
@@ -99,4 +99,5 @@ def THREADS(run: Run) -> Iterator[Violation]:  # noqa: N802
             )
 
 
+RANK = 40
 PROPERTIES: tuple[Property, ...] = (RECORDING, THREADS)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from squall.model.one_process.flow import forecast
+from squall.model.program.operations import KINDS
 from squall.model.program.program import (
     REFERENCE_CALLS,
     Call,
@@ -21,11 +22,6 @@ from squall.model.program.program import (
     Trainer,
     source,
 )
-
-VIEWS = frozenset({"flat", "transpose", "narrow", "expand", "split"})
-CUSTOM = frozenset({"custom", "custom_two", "custom_half"})
-SEVERAL = frozenset({"split", "pair", "mixed", "custom_two"})
-_SPREADING = frozenset({"add", "mul", "sub", "in_place"})
 
 
 class Use(NamedTuple):
@@ -72,8 +68,19 @@ def call(*calls: Call) -> Feature:
     return any_op(lambda op: op.call in calls)
 
 
-def kind(*kinds: str) -> Feature:
-    return any_op(lambda op: op.kind in kinds)
+def shown(feature: str) -> Feature:
+    """Operations whose kind says that it shows this feature."""
+    return any_op(lambda op: feature in KINDS[op.kind].shows)
+
+
+def several_outputs(op: Op) -> bool:
+    return KINDS[op.kind].outputs > 1
+
+
+def remote_table(program: Program, use: Use) -> bool:
+    """A lookup in a table of another worker."""
+    takes_table = KINDS[use.op.kind].takes_table
+    return takes_table and program.leaves[use.number].owner != use.op.worker
 
 
 def grad(grad: Grad) -> Feature:
@@ -326,7 +333,7 @@ def sparse_and_dense(program: Program) -> int:
             for input in op.inputs:
                 is_leaf, leaf = source(program, index, input)
                 if is_leaf and program.leaves[leaf].kind == "embedding":
-                    (sparse if op.kind == "embedding" else dense).add(leaf)
+                    (sparse if KINDS[op.kind].takes_table else dense).add(leaf)
         found += len(sparse & dense)
     return found
 
@@ -351,7 +358,7 @@ def broadcasts(program: Program) -> int:
     """Two leaves of different shapes meet."""
     found = 0
     for _, _, index, op in _ops(program):
-        if op.kind in _SPREADING:
+        if "broadcasting" in KINDS[op.kind].shows:
             shapes = {
                 program.leaves[number].shape
                 for input in op.inputs
@@ -371,7 +378,7 @@ def left_out(program: Program) -> int:
             for input in op.inputs:
                 used.setdefault(index - input.back, set()).add(input.output)
         found += sum(
-            op.kind in SEVERAL and len(used.get(at, ())) == 1 for at, op in enumerate(step.ops)
+            several_outputs(op) and len(used.get(at, ())) == 1 for at, op in enumerate(step.ops)
         )
     return found
 
@@ -397,9 +404,3 @@ def where(where: str) -> Feature:
 
 def at_once(program: Program) -> int:
     return max(sum(len(t.steps) if t.overlap else 1 for t in program.trainers) - 1, 0)
-
-
-def story(kind: str) -> Feature:
-    return lambda program: sum(
-        story.kind == kind for _, _, step in program.steps for story in step.stories
-    )

@@ -7,9 +7,6 @@ reaches is a defect of the generator.
 from __future__ import annotations
 
 from squall.model.coverage.feature_rules import (
-    CUSTOM,
-    SEVERAL,
-    VIEWS,
     Feature,
     any_op,
     any_use,
@@ -30,32 +27,49 @@ from squall.model.coverage.feature_rules import (
     grad,
     hook,
     keep,
-    kind,
     leaf_hook,
     left_out,
     mixed_message,
     passes,
+    remote_table,
     reuse,
     self_calls,
     sent_in_several,
     sent_twice_in_one,
+    several_outputs,
     shared_leaves,
     shared_subexpression,
+    shown,
     sparse_and_dense,
-    story,
     unfed,
     where,
 )
+from squall.model.program.operations import KINDS
 from squall.model.program.program import Program
 from squall.model.program.stories import KINDS as STORIES
 
 
 def features(program: Program) -> dict[str, int]:
     """How often each feature occurs in the program; 0 where it does not."""
-    return {name: int(count(program)) for name, count in FEATURES.items()}
+    found = {name: int(count(program)) for name, count in FEATURES.items()}
+    for kind in STORIES:
+        found[_of_story(kind)] = 0
+    for _, _, step in program.steps:
+        for story in step.stories:
+            found[_of_story(story.kind)] += 1
+    return found
 
 
-#: by name
+def feature_names() -> list[str]:
+    """The names of all features."""
+    return [*FEATURES, *map(_of_story, STORIES)]
+
+
+def _of_story(kind: str) -> str:
+    return f"story: {kind}"
+
+
+#: by name; besides these there is one for each kind of story
 FEATURES: dict[str, Feature] = {
     "1 worker": lambda p: p.workers == 1,
     "2-4 workers": lambda p: 2 <= p.workers <= 4,
@@ -112,27 +126,25 @@ FEATURES: dict[str, Feature] = {
     "message with and without grad": mixed_message,
     "some outputs unused": left_out,
     "unfed send function": unfed,
-    "outputs with and without grad": kind("mixed"),
-    "detach": kind("detach"),
+    "outputs with and without grad": shown("outputs with and without grad"),
+    "detach": shown("detach"),
     "no_grad on the callee": grad("off"),
     "no_grad on the caller": grad("off_at_caller"),
-    "several outputs": any_op(lambda op: op.kind in SEVERAL),
-    "view": any_op(lambda op: op.kind in VIEWS),
-    "in-place": kind("in_place"),
+    "several outputs": any_op(several_outputs),
+    "view": shown("view"),
+    "in-place": shown("in-place"),
     "broadcasting": broadcasts,
-    "custom Function": any_op(lambda op: op.kind in CUSTOM),
-    "custom Function with several outputs": kind("custom_two"),
-    "undefined gradient": kind("custom_half"),
-    "input handed back": kind("pass"),
+    "custom Function": shown("custom Function"),
+    "custom Function with several outputs": shown("custom Function with several outputs"),
+    "undefined gradient": shown("undefined gradient"),
+    "input handed back": shown("input handed back"),
     "float32": dtype("float32"),
     "float64": dtype("float64"),
     "bfloat16": dtype("bfloat16"),
     "complex64": dtype("complex64"),
-    "cast": kind("cast"),
-    "sparse gradient": kind("embedding"),
-    "sparse gradient of another worker's table": any_use(
-        lambda p, use: use.op.kind == "embedding" and p.leaves[use.number].owner != use.op.worker
-    ),
+    "cast": shown("cast"),
+    "sparse gradient": shown("sparse gradient"),
+    "sparse gradient of another worker's table": any_use(remote_table),
     "sparse and dense gradient": sparse_and_dense,
     "zero-size tensor": lambda p: sum(0 in leaf.shape for leaf in p.leaves),
     "scalar": lambda p: sum(leaf.shape == () for leaf in p.leaves),
@@ -157,5 +169,7 @@ FEATURES: dict[str, Feature] = {
     "optimizer step": lambda p: sum(step.optimize for _, _, step in p.steps),
     # beside the computation
     "all workers exchange objects": lambda p: p.gathers,
-    **{f"story: {kind}": story(kind) for kind in STORIES},
 }
+for _kind in KINDS.values():
+    for _feature in _kind.shows:
+        FEATURES.setdefault(_feature, shown(_feature))

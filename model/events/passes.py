@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from squall.model.events.run import Run
 from squall.real import tracing
+from squall.real.tracing import EventType
 
 Edge = tuple[int, int] | None
 
@@ -130,128 +131,170 @@ def passes_of(run: Run) -> Passes:
     """Read the passes of a run, once."""
     known: Passes | None = run.__dict__.get("_passes")
     if known is None:
-        known = run.__dict__["_passes"] = _read(run)
+        known = run.__dict__["_passes"] = _Reader(run).read()
     return known
-
-
-_TYPES = (
-    tracing.SEND_ATTACHED,
-    tracing.PASS_STARTED,
-    tracing.DEPENDENCIES_COMPUTED,
-    tracing.NODE_EXECUTED,
-    tracing.GRADIENTS_SENT,
-    tracing.GRADIENTS_RECEIVED,
-    tracing.GRADIENT_ACCUMULATED,
-    tracing.PASS_ENDED,
-)
 
 
 #: what the error of a part says that ended because the next pass came
 _OVERTAKEN = "a later backward pass has begun"
-#: of these, what the runners of a part report
-_OF_RUNNERS = (tracing.GRADIENTS_SENT, tracing.GRADIENT_ACCUMULATED)
+
+#: worker and context
+Key = tuple[int, int]
 
 
-def _read(run: Run) -> Passes:
-    records = run.records
-    parts: list[Part] = []
-    stray: list[int] = []
-    running: dict[tuple[int, int], Part] = {}
-    last: dict[tuple[int, int], Part] = {}
-    sends: dict[tuple[int, int], dict[int, int]] = {}
-    sends_to: dict[tuple[int, int], dict[int, int]] = {}
-    #: by worker and context: the last graph, also as its event has it
-    graphs: dict[tuple[int, int], tuple[object, Graph]] = {}
-    #: parts that failed, whose runners may still be at a node when the next part begins
-    failed: dict[tuple[int, int], list[Part]] = {}
-    #: those of them that have not ended, and by context the passes that users have begun
-    overtaken: dict[tuple[int, int], list[Part]] = {}
-    begun: dict[int, int] = {}
-    #: parts so far, by worker and context
-    seen: dict[tuple[int, int], int] = {}
-    executed_type = tracing.NODE_EXECUTED
-    crashes = (tracing.FAULT_INJECTED,) if run.of(tracing.FAULT_INJECTED) else ()
-    for n in run.of(*_TYPES, *crashes):
-        _, worker, task, type, values = records[n]
-        key = (worker, values[0])
-        if type is executed_type:
-            part = running.get(key) or last.get(key)
-            if part is not None and key in failed:
-                part = _of_runner(run, task, part, failed[key])
-            if part is None:
-                stray.append(n)
-            else:
-                part.executed.append((n, values[1]))
-                if part.ended >= 0:
-                    part.late.append(n)
-            continue
-        if type is tracing.SEND_ATTACHED:
-            sends.setdefault(key, {})[values[1]] = values[3]
-            sends_to.setdefault(key, {})[values[1]] = values[2]
-            continue
-        if type is tracing.FAULT_INJECTED:
-            if values[0] == "crash":  # another process of that rank begins with nothing
-                for table in (running, last, sends, sends_to, failed, seen):
-                    _forget(table, values[2])
-            continue
-        if type is tracing.PASS_STARTED:
-            context, roots = values[0], values[1]
-            if roots:
-                begun[context] = begun.get(context, 0) + 1
-            before = running.get(key)
-            seen[key] = seen.get(key, 0) + 1
-            if before is not None and not roots and seen[key] <= begun.get(context, 0):
-                # Its pass is over at its root, which has begun another one.
-                overtaken.setdefault(key, []).append(before)
-                failed.setdefault(key, []).append(before)
-            elif before is not None:
-                stray.append(n)
-            attached, to = dict(sends.get(key, ())), dict(sends_to.get(key, ()))
-            part = Part(worker, context, n, roots, values[3], attached, to)
-            running[key] = last[key] = part
-            parts.append(part)
-            continue
-        part = running.get(key)
-        if (
-            type is tracing.PASS_ENDED
-            and overtaken.get(key)
-            and (part is None or _OVERTAKEN in (values[1] or ""))
-        ):
-            old = overtaken[key].pop(0)
-            old.ended, old.error = n, values[1] or _OVERTAKEN
-            continue
-        if part is not None and key in failed and type in _OF_RUNNERS:
-            part = _of_runner(run, task, part, failed[key])
+class _Reader:
+    """Reads the parts of a run's passes off its events, in their order."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._parts: list[Part] = []
+        self._stray: list[int] = []
+        self._running: dict[Key, Part] = {}
+        self._last: dict[Key, Part] = {}
+        self._sends: dict[Key, dict[int, int]] = {}
+        self._sends_to: dict[Key, dict[int, int]] = {}
+        #: the last graph, also as its event has it
+        self._graphs: dict[Key, tuple[object, Graph]] = {}
+        #: parts that failed, whose runners may still be at a node when the next part begins
+        self._failed: dict[Key, list[Part]] = {}
+        #: those of them that have not ended, and by context the passes that users have begun
+        self._overtaken: dict[Key, list[Part]] = {}
+        self._begun: dict[int, int] = {}
+        #: parts so far
+        self._seen: dict[Key, int] = {}
+
+    def read(self) -> Passes:
+        """All of them."""
+        run, rules = self._run, _RULES
+        records = run.records
+        crashes = (tracing.FAULT_INJECTED,) if run.of(tracing.FAULT_INJECTED) else ()
+        for n in run.of(*_TYPES, *crashes):
+            _, worker, task, type, values = records[n]
+            rules[type](self, n, (worker, values[0]), task, values)
+        return Passes(self._parts, self._stray)
+
+    def _send_attached(self, n: int, key: Key, task: int, values: tuple[Any, ...]) -> None:
+        _, message, to, tensors = values
+        self._sends.setdefault(key, {})[message] = tensors
+        self._sends_to.setdefault(key, {})[message] = to
+
+    def _fault_injected(self, n: int, key: Key, task: int, values: tuple[Any, ...]) -> None:
+        if values[0] != "crash":
+            return
+        # Another process of that rank begins with nothing.
+        tables: tuple[dict[Key, Any], ...] = (
+            self._running,
+            self._last,
+            self._sends,
+            self._sends_to,
+            self._failed,
+            self._seen,
+        )
+        for table in tables:
+            for each in [each for each in table if each[0] == values[2]]:
+                del table[each]
+
+    def _pass_started(self, n: int, key: Key, task: int, values: tuple[Any, ...]) -> None:
+        context, roots = values[0], values[1]
+        begun = self._begun
+        if roots:
+            begun[context] = begun.get(context, 0) + 1
+        before = self._running.get(key)
+        seen = self._seen[key] = self._seen.get(key, 0) + 1
+        if before is not None and not roots and seen <= begun.get(context, 0):
+            # Its pass is over at its root, which has begun another one.
+            self._overtaken.setdefault(key, []).append(before)
+            self._failed.setdefault(key, []).append(before)
+        elif before is not None:
+            self._stray.append(n)
+        attached, to = dict(self._sends.get(key, ())), dict(self._sends_to.get(key, ()))
+        part = Part(key[0], context, n, roots, values[3], attached, to)
+        self._running[key] = self._last[key] = part
+        self._parts.append(part)
+
+    def _node_executed(self, n: int, key: Key, task: int, values: tuple[Any, ...]) -> None:
+        part = self._running.get(key) or self._last.get(key)
+        if part is not None and key in self._failed:
+            part = _of_runner(self._run, task, part, self._failed[key])
         if part is None:
-            part = last.get(key)
-            if part is None:
-                stray.append(n)
-                continue
+            self._stray.append(n)
+            return
+        part.executed.append((n, values[1]))
+        if part.ended >= 0:
             part.late.append(n)
-        if type is tracing.DEPENDENCIES_COMPUTED:
-            part.computed = n
-            _, part.nodes, described = values
-            known = graphs.get(key)
-            if known is None or known[0] != described:
-                known = graphs[key] = (described, _graph(described))
-            part.graph = known[1]
-        elif type is tracing.GRADIENTS_SENT:
+
+    def _dependencies_computed(self, n: int, key: Key, task: int, values: tuple[Any, ...]) -> None:
+        part = self._part_of(n, key)
+        if part is None:
+            return
+        part.computed = n
+        _, part.nodes, described = values
+        known = self._graphs.get(key)
+        if known is None or known[0] != described:
+            known = self._graphs[key] = (described, _graph(described))
+        part.graph = known[1]
+
+    def _gradients_sent(self, n: int, key: Key, task: int, values: tuple[Any, ...]) -> None:
+        part = self._part_of(n, key, task)
+        if part is not None:
             part.sent.append((n, values[1]))
-        elif type is tracing.GRADIENTS_RECEIVED:
+
+    def _gradients_received(self, n: int, key: Key, task: int, values: tuple[Any, ...]) -> None:
+        part = self._part_of(n, key)
+        if part is not None:
             part.received.append((n, values[1]))
-        elif type is tracing.GRADIENT_ACCUMULATED:
+
+    def _gradient_accumulated(self, n: int, key: Key, task: int, values: tuple[Any, ...]) -> None:
+        part = self._part_of(n, key, task)
+        if part is not None:
             part.accumulated.append((n, values[1]))
-        elif part.ended >= 0:
-            stray.append(n)
-        else:
-            part.ended = n
-            _, part.error, part.left_outstanding, part.left_not_ready, part.left_dependencies = (
-                values
-            )
-            running.pop(key, None)
-            if part.error is not None:
-                failed.setdefault(key, []).append(part)
-    return Passes(parts, stray)
+
+    def _pass_ended(self, n: int, key: Key, task: int, values: tuple[Any, ...]) -> None:
+        if self._overtaken.get(key) and (
+            key not in self._running or _OVERTAKEN in (values[1] or "")
+        ):
+            old = self._overtaken[key].pop(0)
+            old.ended, old.error = n, values[1] or _OVERTAKEN
+            return
+        part = self._part_of(n, key)
+        if part is None:
+            return
+        if part.ended >= 0:
+            self._stray.append(n)
+            return
+        part.ended = n
+        _, part.error, part.left_outstanding, part.left_not_ready, part.left_dependencies = values
+        self._running.pop(key, None)
+        if part.error is not None:
+            self._failed.setdefault(key, []).append(part)
+
+    def _part_of(self, n: int, key: Key, task: int | None = None) -> Part | None:
+        """The part that an event belongs to: that which runs, or which ran last. ``task``: the
+        runner that reports it, which may be that of a part which has failed."""
+        part = self._running.get(key)
+        if part is not None and task is not None and key in self._failed:
+            part = _of_runner(self._run, task, part, self._failed[key])
+        if part is None:
+            part = self._last.get(key)
+            if part is None:
+                self._stray.append(n)
+            else:
+                part.late.append(n)
+        return part
+
+
+_RULES: dict[EventType, Callable[[_Reader, int, Key, int, tuple[Any, ...]], None]] = {
+    tracing.SEND_ATTACHED: _Reader._send_attached,
+    tracing.PASS_STARTED: _Reader._pass_started,
+    tracing.DEPENDENCIES_COMPUTED: _Reader._dependencies_computed,
+    tracing.NODE_EXECUTED: _Reader._node_executed,
+    tracing.GRADIENTS_SENT: _Reader._gradients_sent,
+    tracing.GRADIENTS_RECEIVED: _Reader._gradients_received,
+    tracing.GRADIENT_ACCUMULATED: _Reader._gradient_accumulated,
+    tracing.PASS_ENDED: _Reader._pass_ended,
+    tracing.FAULT_INJECTED: _Reader._fault_injected,
+}
+_TYPES = tuple(type for type in _RULES if type is not tracing.FAULT_INJECTED)
 
 
 def _of_runner(run: Run, task: int, part: Part, failed: list[Part]) -> Part:
@@ -264,11 +307,6 @@ def _of_runner(run: Run, task: int, part: Part, failed: list[Part]) -> Part:
     if since >= part.started:
         return part
     return next((each for each in reversed(failed) if each.started <= since), part)
-
-
-def _forget(table: dict[tuple[int, int], Any], worker: int) -> None:
-    for key in [key for key in table if key[0] == worker]:
-        del table[key]
 
 
 def joint_passes(run: Run) -> list[tuple[Part, dict[int, Part]]]:

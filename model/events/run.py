@@ -24,7 +24,7 @@ from squall.model.one_process.outcome import Outcome
 from squall.model.one_process.recovery import Recovery
 from squall.model.one_process.reference import GradientSummary
 from squall.model.program.compare import EXACT, Tolerance, coarsest
-from squall.model.program.operations import DTYPES
+from squall.model.program.dtypes import DTYPES
 from squall.model.program.program import Program
 from squall.real.tracing import FAULT_INJECTED, MESSAGE_SENT, EventType
 
@@ -273,19 +273,24 @@ class Run:
 
 
 Check = Callable[[Run], Iterable[Violation]]
+#: what a check reads is known of runs on every engine, or only of those on the port, whose workers
+#: report their events
+ALL_ENGINES = frozenset({"port", "torch"})
+PORT_ONLY = frozenset({"port"})
+TORCH_ONLY = frozenset({"torch"})
 
 
 class Property(NamedTuple):
-    """Something that must hold for every run: a name, what it says, and its check.
+    """Something that must hold for every run: a name, what it says, its check, and the engines
+    whose runs it judges.
 
-    ``engines``: on which it can be judged. ``scripts``: it is about runs of scripts, and else of
-    programs, or of events alone.
+    ``scripts``: it is about runs of scripts, and else of programs, or of events alone.
     """
 
     name: str
     description: str
     check: Check
-    engines: tuple[str, ...] = ("port",)
+    engines: frozenset[str] = ALL_ENGINES
     scripts: bool = False
 
     def judges(self, run: Run) -> bool:
@@ -293,11 +298,8 @@ class Property(NamedTuple):
         return run.engine in self.engines and self.scripts == (run.script is not None)
 
 
-BOTH_ENGINES = ("port", "torch")
-
-
 def named(
-    name: str, *, engines: tuple[str, ...] = ("port",), scripts: bool = False
+    name: str, *, engines: frozenset[str] = ALL_ENGINES, scripts: bool = False
 ) -> Callable[[Check], Property]:
     """Makes a property of a check, whose docstring says what must hold."""
 

@@ -68,7 +68,7 @@ class _Carried:
         return f"{text}, is still under way"
 
 
-class _Story:
+class _History:
     """What the events tell of messages, handlers, calls and passes, up to one of them."""
 
     def __init__(self, records: Sequence[Record]) -> None:
@@ -164,23 +164,23 @@ def wait_graph(
     """
     if until is None and waiting:
         until = waiting[0].noted
-    story = _Story(records if until is None else records[:until])
+    history = _History(records if until is None else records[:until])
     if waiting is None:
         waiting = [
-            Waiting(task, story.names.get(task, ""), worker, since_s, "a reply", (worker, id))
-            for (worker, id), (task, since_s, _, _) in story.calls.items()
+            Waiting(task, history.names.get(task, ""), worker, since_s, "a reply", (worker, id))
+            for (worker, id), (task, since_s, _, _) in history.calls.items()
         ]
     graph: nx.DiGraph[Any] = nx.DiGraph()
-    builder = _Builder(graph, story)
+    builder = _Builder(graph, history)
     for each in waiting:
         builder.add(each)
     return graph
 
 
 class _Builder:
-    def __init__(self, graph: nx.DiGraph[Any], story: _Story) -> None:
+    def __init__(self, graph: nx.DiGraph[Any], history: _History) -> None:
         self._graph = graph
-        self._story = story
+        self._history = history
 
     def add(self, waiting: Waiting) -> None:
         task = self._task(waiting.task, waiting.name, waiting.worker)
@@ -204,8 +204,8 @@ class _Builder:
     def _task(self, id: int, name: str, worker: int) -> Any:
         key = ("task", id)
         if key not in self._graph:
-            name = name or self._story.names.get(id, "task")
-            worker = worker if worker >= 0 else self._story.workers.get(id, -1)
+            name = name or self._history.names.get(id, "task")
+            worker = worker if worker >= 0 else self._history.workers.get(id, -1)
             self._node(key, "task", f"{name} (task {id})", worker)
         elif name:  # it was named as a holder before
             self._graph.nodes[key].update(label=f"{name} (task {id})", worker=worker)
@@ -219,24 +219,24 @@ class _Builder:
         key = ("reply", src, id)
         if key in self._graph:
             return key
-        story = self._story
-        requests = story.messages.get((src, id, False), [])
+        history = self._history
+        requests = history.messages.get((src, id, False), [])
         if not requests:
             self._node(key, "reply", f"the reply to call {id}", src, fate="it was never sent")
             return key
         request = requests[-1]
         dst, context = request.dst, request.about[0] if request.about else None
         label = f"the reply to {request.type} (id {id}) from worker {dst}"
-        self._node(key, "reply", label, src, fate=story.fate(src, dst, id))
-        handler = story.handlers.get((dst, src, id))
-        if request.type == "BACKWARD_AUTOGRAD_REQ" and (dst, context) in story.passes:
+        self._node(key, "reply", label, src, fate=history.fate(src, dst, id))
+        handler = history.handlers.get((dst, src, id))
+        if request.type == "BACKWARD_AUTOGRAD_REQ" and (dst, context) in history.passes:
             assert isinstance(context, int), "a gradient message is about a context"
             self._graph.add_edge(key, self._pass(dst, context), label="comes when it ends")
         elif handler is not None:
             task = self._task(handler[0], "", dst)
             self._graph.add_edge(key, task, label=f"at work since t={handler[1]:.6f}")
-        elif request.delivered_s is not None and (dst, src, id) not in story.taken_up:
-            for (worker, _, _), (task_id, since_s) in story.handlers.items():
+        elif request.delivered_s is not None and (dst, src, id) not in history.taken_up:
+            for (worker, _, _), (task_id, since_s) in history.handlers.items():
                 if worker == dst:
                     task = self._task(task_id, "", dst)
                     self._graph.add_edge(key, task, label=f"has its thread since t={since_s:.6f}")
@@ -248,20 +248,20 @@ class _Builder:
         key = ("pass", worker, context)
         if key in self._graph:
             return key
-        story = self._story
+        history = self._history
         label = f"the backward pass of context {_id(context)} on worker {worker}"
-        self._node(key, "pass", label, worker, since_s=story.passes.get((worker, context)))
-        for (src, id), (_, _, _, type) in story.calls.items():
-            request = story.messages.get((src, id, False), [])
+        self._node(key, "pass", label, worker, since_s=history.passes.get((worker, context)))
+        for (src, id), (_, _, _, type) in history.calls.items():
+            request = history.messages.get((src, id, False), [])
             ours = src == worker and type == "BACKWARD_AUTOGRAD_REQ"
             if ours and request and request[-1].about[:1] == (context,):
                 self._graph.add_edge(key, self._reply(src, id), label="waits for")
-        for message, to in story.unfed.get((worker, context), {}).items():
-            if (worker, context) not in story.passes:
+        for message, to in history.unfed.get((worker, context), {}).items():
+            if (worker, context) not in history.passes:
                 continue
             gradients = ("gradients", worker, message)
             label = f"gradients for autograd message {_id(message)}, which went to worker {to}"
-            fate = story.gradients(worker, to, context, message)
+            fate = history.gradients(worker, to, context, message)
             self._node(gradients, "gradients", label, worker, fate=fate)
             self._graph.add_edge(key, gradients, label="waits for")
             self._graph.add_edge(gradients, self._worker(to), label="is to send them")

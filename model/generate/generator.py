@@ -10,10 +10,11 @@ from __future__ import annotations
 from functools import partial
 
 from squall.model.generate.choices import Choices
-from squall.model.generate.profiles import BITS, Limits, Profile, draw_profile
+from squall.model.generate.profiles import Limits, Profile, draw_profile
 from squall.model.generate.roots import StepDrawing
-from squall.model.generate.sizes import Size, size
+from squall.model.program.dtypes import BITS
 from squall.model.program.program import Dtype, Leaf, LeafHook, Optimizer, Program, Step, Trainer
+from squall.model.program.sizes import Size, size
 from squall.model.program.stories import DRAWN as STORIES
 from squall.model.program.stories import Story
 

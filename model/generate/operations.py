@@ -7,11 +7,15 @@ large becomes one that does not.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from squall.model.generate.choices import Choices
-from squall.model.generate.profiles import BITS, Profile
-from squall.model.generate.sizes import RULES, Size
+from squall.model.generate.profiles import Profile
 from squall.model.one_process.flow import NO_GRAD, Flow
-from squall.model.program.operations import KINDS, broadcastable
+from squall.model.program.dtypes import BITS
+from squall.model.program.fitting import broadcastable
+from squall.model.program.kind import Kind
+from squall.model.program.operations import KINDS
 from squall.model.program.program import (
     HELPER_CALLS,
     LAZY_CALLS,
@@ -27,6 +31,7 @@ from squall.model.program.program import (
     Op,
     Relay,
 )
+from squall.model.program.sizes import Size
 
 _FACTORS = {"exact": (1, 2, 3, -1, -2), "float": (1, 2, 3)}
 _RELAYS: tuple[Relay, ...] = ("pass", "double", "join")
@@ -34,16 +39,8 @@ _KEEPS: tuple[Keep, ...] = ("step", "use", "program", "now")
 _FAULTS: tuple[Fault, ...] = ("udf", "backward", "hook")
 _BUILTIN_CALLS = frozenset({"sync", "async", "remote"})
 _DOUBLING_HOOKS = frozenset({"double", "node_pre", "node_post"})
-#: operations that look at their factor
-_WITH_FACTOR = frozenset(
-    {"scale", "pair", "mixed", "in_place", "custom", "custom_two", "embedding"}
-)
-#: operations that take no gradient to some input at all
-_CUTTING = frozenset({"detach", "mixed"})
-#: how many gradients one operand gets from one operation, where that is not one
-_CONTRIBUTIONS = {("square", 0): 2, ("pair", 1): 2}
-#: how many of them may meet where the sum is rounded to fewer bits: two have no order
-_MOST_CONTRIBUTIONS = 2
+#: how many gradients may meet where their sum is rounded to fewer bits: two have no order
+_MOST_GRADIENTS = 2
 
 #: what one value may have at most: elements, and in each mode magnitude and slope
 _MOST_ELEMENTS = 24
@@ -52,6 +49,17 @@ _STEEPEST = {"exact": 2.0**28, "float": 2.0**12}
 
 #: where an earlier value is, leaves first, and which of its outputs
 Place = tuple[int, int]
+
+
+class Way(NamedTuple):
+    """Where an operation happens, and how each of its inputs gets there."""
+
+    call: Call
+    worker: int
+    via: tuple[int, ...]
+    relay: Relay
+    grad: Grad
+    hows: list[How]
 
 
 class OpsDrawing:
@@ -97,35 +105,18 @@ class OpsDrawing:
 
     def draw_op(self) -> None:
         """Draw one more operation."""
-        choices, profile, home = self.choices, self.profile, self.home
-        kind = choices.choice("kind", profile.kinds)
-        if kind == "embedding":
+        choices, profile = self.choices, self.profile
+        kind = KINDS[choices.choice("kind", profile.kinds)]
+        if kind.takes_table:
             table = len(self.leaves) - 1
             if not self.usable[table]:
                 return
             places = [(table, 0)]
         else:
-            places = [self._draw_value() for _ in range(KINDS[kind].least)]
+            places = [self._draw_value() for _ in range(kind.least)]
         if self._rounding and self._is_rounded(kind, places):
-            kind, places = "scale", places[:1]
-        call: Call = choices.choice("call", profile.calls)
-        worker = self.draw_worker("worker")  # also of a local one: what shrinks has the same shape
-        if call == "local":
-            worker = home
-        grad: Grad = choices.choice("grad", profile.grads) if len(profile.grads) > 1 else "on"
-        hows = [self.draw_how(place, output, worker) for place, output in places]
-        via, relay = self._draw_way(kind, call, places)
-        if grad == "off_at_caller" and (via or call in REFERENCE_CALLS):
-            grad = "off"
-        # What would cut a gradient off behind a message stays at home.
-        if (kind in _CUTTING or grad != "on") and not (
-            self.unused and choices.chance("cut off", 0.5)
-        ):
-            if self._cuts_off_a_message(kind, places, hows, worker, grad):
-                call, worker, via, relay = "local", home, (), "pass"
-                hows = ["value"] * len(hows)
-        elif self.unused and call in LAZY_CALLS and kind in _CUTTING:
-            hows = ["value"] * len(hows)
+            kind, places = KINDS["scale"], places[:1]
+        way = self._draw_way(kind, places)
         hooks: tuple[Hook, ...] = ()
         if profile.hooks and choices.chance("hook", 0.3):
             hooks = (choices.choice("hook", profile.hooks),)
@@ -135,36 +126,58 @@ class OpsDrawing:
             self._faulty = False
         builtin = (
             profile.builtin
-            and KINDS[kind].builtin is not None
-            and call in _BUILTIN_CALLS
-            and not (via or hooks or fault is not None or grad == "off")
-            and all(how == "value" for how in hows)
+            and kind.builtin is not None
+            and way.call in _BUILTIN_CALLS
+            and not (way.via or hooks or fault is not None or way.grad == "off")
+            and all(how == "value" for how in way.hows)
             and (len(places) == 1 or self._broadcasts(places))
             and choices.chance("builtin", 0.5)
         )
         keep: Keep = "step"
-        if profile.keep and call in REFERENCE_CALLS and fault is None:
-            keep = self._draw_keep(places, hows, worker, builtin)
+        if profile.keep and way.call in REFERENCE_CALLS and fault is None:
+            keep = self._draw_keep(places, way.hows, way.worker, builtin)
         index = len(self.sizes)
         op = Op(
-            kind=kind,
+            kind=kind.name,
             inputs=tuple(
                 reference(index - place, output, how)
-                for (place, output), how in zip(places, hows, strict=True)
+                for (place, output), how in zip(places, way.hows, strict=True)
             ),
-            worker=worker,
-            call=call,
-            via=via,
-            relay=relay,
+            worker=way.worker,
+            call=way.call,
+            via=way.via,
+            relay=way.relay,
             builtin=builtin,
-            grad=grad,
+            grad=way.grad,
             factor=self._draw_factor(kind),
-            dtype=choices.choice("dtype", profile.dtypes) if kind == "cast" else "float64",
+            dtype=choices.choice("dtype", profile.dtypes) if kind.takes_dtype else "float64",
             keep=keep,
             hooks=hooks,
             fault=fault,
         )
         self._append_small(op, places)
+
+    def _draw_way(self, kind: Kind, places: list[Place]) -> Way:
+        """Draw where an operation happens, and how its inputs get there."""
+        choices, profile, home = self.choices, self.profile, self.home
+        call: Call = choices.choice("call", profile.calls)
+        worker = self.draw_worker("worker")  # also of a local one: what shrinks has the same shape
+        if call == "local":
+            worker = home
+        grad: Grad = choices.choice("grad", profile.grads) if len(profile.grads) > 1 else "on"
+        hows = [self.draw_how(place, output, worker) for place, output in places]
+        via, relay = self._draw_relays(kind, call, places)
+        if grad == "off_at_caller" and (via or call in REFERENCE_CALLS):
+            grad = "off"
+        cuts = not all(map(kind.passes_gradients_to, range(len(places))))
+        # What would cut a gradient off behind a message stays at home.
+        if (cuts or grad != "on") and not (self.unused and choices.chance("cut off", 0.5)):
+            if self._cuts_off_a_message(kind, places, hows, worker, grad):
+                call, worker, via, relay = "local", home, (), "pass"
+                hows = ["value"] * len(hows)
+        elif self.unused and call in LAZY_CALLS and cuts:
+            hows = ["value"] * len(hows)
+        return Way(call, worker, via, relay, grad, hows)
 
     # -- what a call is made of -----------------------------------------------------------
 
@@ -179,7 +192,7 @@ class OpsDrawing:
         while not self.usable[place] or (
             self._narrow[place]
             and place >= len(self.leaves)
-            and self._gradients[place] >= _MOST_CONTRIBUTIONS
+            and self._gradients[place] >= _MOST_GRADIENTS
         ):
             place -= 1
         outputs = len(self.sizes[place])
@@ -202,8 +215,8 @@ class OpsDrawing:
             return "value"
         return "kept_rref" if self.choices.chance("kept there", 0.15) else "rref"
 
-    def _draw_way(
-        self, kind: str, call: Call, places: list[Place]
+    def _draw_relays(
+        self, kind: Kind, call: Call, places: list[Place]
     ) -> tuple[tuple[int, ...], Relay]:
         if not self.profile.nested or call == "local" or call in HELPER_CALLS:
             return (), "pass"
@@ -212,17 +225,17 @@ class OpsDrawing:
             return (), "pass"
         via = tuple(self.draw_worker("via") for _ in range(hops))
         relay: Relay = self.choices.choice("relay", _RELAYS)
-        if kind == "embedding" and relay == "double":
+        if kind.takes_table and relay == "double":
             relay = "pass"
         if relay == "join" and any(self._narrow[place] for place, _ in places):
             relay = "pass"
         return via, relay
 
-    def _draw_factor(self, kind: str) -> int:
-        if kind not in _WITH_FACTOR:
+    def _draw_factor(self, kind: Kind) -> int:
+        if kind.factor == "none":
             return 1
         factor: int = self.choices.choice("factor", _FACTORS[self.profile.mode])
-        return abs(factor) if kind == "embedding" else factor
+        return abs(factor) if kind.factor == "positive" else factor
 
     def _draw_keep(self, places: list[Place], hows: list[How], worker: int, builtin: bool) -> Keep:
         keep: Keep = self.choices.choice("keep", _KEEPS)
@@ -251,7 +264,7 @@ class OpsDrawing:
         return False
 
     def _cuts_off_a_message(
-        self, kind: str, places: list[Place], hows: list[How], worker: int, grad: Grad
+        self, kind: Kind, places: list[Place], hows: list[How], worker: int, grad: Grad
     ) -> bool:
         if grad == "off_at_caller":
             return any(
@@ -260,12 +273,13 @@ class OpsDrawing:
             )
         if not self._records(places, hows, worker):
             return False
-        if grad == "on" and kind == "mixed" and all(how == "value" for how in hows):
-            # Both in one message, for which the gradient of the first one is enough.
-            return not self._records(places[:1], hows[:1], worker)
+        if grad == "on" and all(how == "value" for how in hows):
+            # All in one message, for which the gradient of one is enough.
+            fed = [place for at, place in enumerate(places) if kind.passes_gradients_to(at)]
+            return not self._records(fed, hows[: len(fed)], worker)
         return True
 
-    def _is_rounded(self, kind: str, places: list[Place]) -> bool:
+    def _is_rounded(self, kind: Kind, places: list[Place]) -> bool:
         """Whether the operation would let many gradients meet in few bits.
 
         Of three numbers the rounded sum depends on the order, and a tolerance for the leaf
@@ -275,9 +289,9 @@ class OpsDrawing:
         more: dict[int, int] = {}
         for at, (place, _) in enumerate(places):
             if place >= leaves and self._narrow[place]:
-                more[place] = more.get(place, 0) + _CONTRIBUTIONS.get((kind, at), 1)
+                more[place] = more.get(place, 0) + kind.gradients_of(at)
         return any(
-            self._gradients[place] + count > _MOST_CONTRIBUTIONS for place, count in more.items()
+            self._gradients[place] + count > _MOST_GRADIENTS for place, count in more.items()
         )
 
     def _broadcasts(self, places: list[Place]) -> bool:
@@ -293,13 +307,14 @@ class OpsDrawing:
         self.ops.append(op)
         self.sizes.append(results)
         self.usable.append(op.keep != "now")
+        kind = KINDS[op.kind]
         narrow = False
         if self._rounding:
             for at, input in enumerate(op.inputs):
                 place = index - input.back
-                self._gradients[place] += _CONTRIBUTIONS.get((op.kind, at), 1)
+                self._gradients[place] += kind.gradients_of(at)
                 narrow = narrow or self._narrow[place]
-            if op.kind == "cast":
+            if kind.takes_dtype:
                 narrow = BITS[op.dtype] < self._bits
         self._narrow.append(narrow)
         self._gradients.append(0)
@@ -322,7 +337,7 @@ class OpsDrawing:
         if op.relay == "double":
             factor = 2.0 ** len(op.via)
             inputs = [x._replace(most=x.most * factor, slope=x.slope * factor) for x in inputs]
-        results = RULES[op.kind](op.factor, inputs)
+        results = KINDS[op.kind].sizes(op.factor, inputs)
         if op.relay == "join":
             # Whichever input is the first to travel.
             most = len(op.via) * sum(x.elements * x.most for x in inputs)

@@ -9,32 +9,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from squall.model.generate.choices import Choices
+from squall.model.program.kind import ALWAYS, Kind
+from squall.model.program.operations import KINDS
 from squall.model.program.program import Call, Dtype, Grad, Hook, Mode
-
-#: significant bits of each dtype
-BITS: dict[Dtype, int] = {"bfloat16": 8, "float32": 24, "complex64": 24, "float64": 53}
 
 _WORKERS = (1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 6, 8)
 _TRAINERS = (1, 1, 1, 1, 2, 2, 2, 3, 4)
 _STEPS = (1, 1, 1, 2, 2, 3)
 
-#: groups of further kinds of operations, by the feature that brings them
-_KINDS: dict[str, tuple[str, ...]] = {
-    "reductions": ("square", "sum", "matmul"),
-    "views": ("flat", "transpose", "narrow", "expand"),
-    "plain": ("pass", "sub", "relu"),
-    "pieces": ("cat", "rows", "split"),
-    "several outputs": ("pair", "custom_two", "split"),
-    "custom": ("custom", "custom_half"),
-    "in-place": ("in_place",),
-    "cuts": ("mixed", "detach"),
-    "embedding": ("embedding",),
-}
-_FLOAT = ("tanh", "cast", "sigmoid", "mean")
-#: they leave some gradients undefined, which arrive as zeros from another worker: a hook tells
-_UNDEFINED = frozenset({"custom_half", "mixed"})
-#: they lose digits, which no tolerance allows for
-_CANCELLING = frozenset({"sub"})
+#: kinds of operations by the feature that brings them, in the order of both
+_KINDS: dict[str, list[Kind]] = {ALWAYS: []}
+for _kind in KINDS.values():
+    for _feature in _kind.features:
+        _KINDS.setdefault(_feature, []).append(_kind)
 
 #: torch before 2.12 makes of bfloat16 and a complex scalar a dtype that it cannot multiply
 _DTYPES: tuple[tuple[Dtype, ...], ...] = (
@@ -44,7 +31,7 @@ _DTYPES: tuple[tuple[Dtype, ...], ...] = (
 
 #: how often a feature is drawn, compared with the others
 _WEIGHTS = {
-    **dict.fromkeys(_KINDS, 3),
+    **{feature: 3 for feature in _KINDS if feature != ALWAYS},
     "async": 4,
     "references": 5,
     "async_execution": 2,
@@ -69,7 +56,7 @@ _WEIGHTS = {
 _FEATURES = tuple(name for name, weight in _WEIGHTS.items() for _ in range(weight))
 
 
-class Size(NamedTuple):
+class Scale(NamedTuple):
     """How large programs of one size get."""
 
     workers: tuple[int, ...]
@@ -80,11 +67,11 @@ class Size(NamedTuple):
     features: int
 
 
-_SMALL = Size(workers=(1, 2, 2, 2, 2, 3), trainers=(1,), steps=(1,), ops=4, leaves=2, features=10)
-_MIDDLE = Size(
+_SMALL = Scale(workers=(1, 2, 2, 2, 2, 3), trainers=(1,), steps=(1,), ops=4, leaves=2, features=10)
+_MIDDLE = Scale(
     workers=(2, 2, 3, 3, 4), trainers=(1, 1, 2), steps=(1, 1, 2), ops=5, leaves=3, features=12
 )
-_LARGE = Size(_WORKERS, _TRAINERS, _STEPS, ops=7, leaves=4, features=14)
+_LARGE = Scale(_WORKERS, _TRAINERS, _STEPS, ops=7, leaves=4, features=14)
 #: most bugs show in little programs, of which there are many a second; some need large ones
 _SIZES = (_SMALL,) * 16 + (_MIDDLE,) * 3 + (_LARGE,)
 
@@ -192,16 +179,19 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
 
 
 def _kinds(has: set[str], mode: Mode, *, undefined: bool) -> tuple[str, ...]:
-    kinds = ["scale", "add", "mul"]
-    for feature, group in _KINDS.items():
-        if feature in has:
-            kinds += group
+    """The kinds of operations of a program with these features; one that two of them bring is
+    there twice."""
+    brought = [
+        kind
+        for feature, group in _KINDS.items()
+        if feature == ALWAYS or feature in has
+        for kind in group
+    ]
+    kinds = [kind for kind in brought if kind.exact]
     if mode == "float":
-        kinds += _FLOAT
-        kinds = [kind for kind in kinds if kind not in _CANCELLING]
-    if not undefined:
-        kinds = [kind for kind in kinds if kind not in _UNDEFINED]
-    return tuple(kinds)
+        kinds += [kind for kind in brought if not kind.exact]
+        kinds = [kind for kind in kinds if not kind.cancels]
+    return tuple(kind.name for kind in kinds if undefined or not kind.undefined)
 
 
 def _calls(has: set[str]) -> tuple[Call, ...]:

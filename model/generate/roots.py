@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from squall.model.generate.operations import OpsDrawing, Place, reference
-from squall.model.generate.sizes import RULES
 from squall.model.one_process.flow import NO_GRAD
+from squall.model.program.operations import KINDS
 from squall.model.program.program import REFERENCE_CALLS, Backward, Call, Op, Where
 
 _TIMES = (1, 1, 1, 2, 3)
@@ -26,7 +26,7 @@ class StepDrawing(OpsDrawing):
             op = Op(
                 kind="scale", inputs=(reference(len(self.sizes), 0, "value"),), worker=self.home
             )
-            self.append(op, RULES["scale"](1, self.sizes[0]))
+            self.append(op, KINDS["scale"].sizes(1, self.sizes[0]))
             ends = self._ends()
         if self.unused and len(ends) > 1:
             # One that is there: of what nobody asks for, nobody knows when it is done.
@@ -146,7 +146,9 @@ class StepDrawing(OpsDrawing):
             inputs.append(reference(index - place, output, how))
         op = Op(kind="total", inputs=tuple(inputs), worker=worker, call=call)
         self._roots.append(index)
-        self.append(op, RULES["total"](1, [self.sizes[place][output] for place, output in ends]))
+        self.append(
+            op, KINDS["total"].sizes(1, [self.sizes[place][output] for place, output in ends])
+        )
 
     def _cover_the_rest(self) -> None:
         """Add what an output left out had been the only way to."""

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from squall.model.program.operations import KINDS, Kind, planted
+from squall.model.program.kind import Kind
+from squall.model.program.operations import KINDS, planted
 from squall.model.program.program import (
     LAZY_CALLS,
     REFERENCE_CALLS,
@@ -154,9 +155,8 @@ class Flow:
                     results[0] |= relays[hop - 2]
             values.append(Made(home, results, results))
         if any(results):
-            cuts = kind.cuts
             for at, (made, input, has) in enumerate(inputs):
-                if states[at] and not (cuts and all((o, at) in cuts for o in range(kind.outputs))):
+                if states[at] and kind.passes_gradients_to(at):
                     (made.here_carried if has else made.carried).add(input.output)
 
     def _here(self, made: Made) -> list[State]:

@@ -38,8 +38,8 @@ def call_in_child(
 ) -> Any:
     """What ``fn()`` gives when called in a forked copy of this process.
 
-    The result may hold CPU tensors and plain values. ``isolate`` is called first in the copy.
-    What the copy prints or writes to open files is lost. Raises :class:`FailedInChildError` if ``fn``
+    The result may hold CPU tensors and plain values. ``isolate`` is called first in the copy. What
+    the copy prints or writes to open files is lost. Raises :class:`FailedInChildError` if ``fn``
     raised and :class:`CannotForkError` if there is no copy, or none that answered within
     ``timeout_s`` seconds.
     """

@@ -16,14 +16,8 @@ from squall.model.one_process.flow import surfaces
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
 from squall.model.one_process.shape_graph import graph_of
 from squall.model.program.hooks import add_leaf_hook, retained
-from squall.model.program.operations import (
-    PlantedError,
-    Value,
-    compute,
-    initial_values,
-    join,
-    planted,
-)
+from squall.model.program.kind import Value
+from squall.model.program.operations import PlantedError, compute, initial_values, join, planted
 from squall.model.program.program import REFERENCE_CALLS, Op, Program, Step, source, travels
 
 #: stands for a value that could not be made, of which nobody hears

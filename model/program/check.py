@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.model.program.operations import KINDS, ROOTS
+from squall.model.program.operations import KINDS
 from squall.model.program.program import (
     HELPER_CALLS,
     REFERENCE_CALLS,
@@ -16,6 +16,7 @@ from squall.model.program.program import (
     Trainer,
     source,
 )
+from squall.model.program.stories import KINDS as STORIES
 
 MOST_WORKERS = 1024
 MOST_TRAINERS = 1024
@@ -88,6 +89,11 @@ def _check_step(program: Program, trainer: Trainer, step: Step, place: str) -> N
         _check_op(program, trainer, step, index, op, f"{place}.ops[{index}]")
     for at, story in enumerate(step.stories):
         _check_worker(program, story.worker, f"{place}.stories[{at}].worker")
+        if story.kind not in STORIES:
+            known = ", ".join(STORIES)
+            raise ProgramError(
+                f"{place}.stories[{at}].kind: {story.kind!r} is no story; there are {known}"
+            )
         if story.before < 0:
             raise ProgramError(f"{place}.stories[{at}].before: {story.before} is negative")
     for at, backward in enumerate(step.backwards):
@@ -127,7 +133,7 @@ def _check_op(
         raise ProgramError(
             f"{place}.grad: off_at_caller is for a call straight to its worker that returns a value"
         )
-    if op.kind == "embedding":
+    if kind.takes_table:
         _check_lookup(program, index, op, place)
     if op.builtin:
         _check_builtin(op, place)
@@ -191,7 +197,7 @@ def _check_backward(program: Program, step: Step, backward: Backward, place: str
                 f"{place}.roots[{at}]: {back} is not one of the step's {len(step.ops)} operations"
             )
         root = step.ops[-back]
-        if root.kind not in ROOTS:
+        if not KINDS[root.kind].is_root:
             raise ProgramError(f"{place}.roots[{at}]: is a {root.kind}, which is no scalar sum")
         if root.keep == "now":
             raise ProgramError(f"{place}.roots[{at}]: is dropped as soon as it is made")

@@ -73,9 +73,9 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 class Leaf:
     """A tensor that no operation made, on the worker that owns it.
 
-    Its values follow from ``seed`` (:func:`squall.model.program.operations.initial_values`): integers from -3
-    to 3 in mode exact, numbers from 0.5 to 1.5 in mode float. An embedding is a table of
-    ``shape[0]`` rows, whose lookups have sparse gradients.
+    Its values follow from ``seed`` (:func:`squall.model.program.operations.initial_values`):
+    integers from -3 to 3 in mode exact, numbers from 0.5 to 1.5 in mode float. An embedding is a
+    table of ``shape[0]`` rows, whose lookups have sparse gradients.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -102,7 +102,9 @@ class Input:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
-    """One operation: what (``kind``, with ``factor``; see model/program/operations.py), where, and how.
+    """One operation: what, where and how.
+
+    ``kind``: one of :data:`squall.model.program.operations.KINDS`; some of them look at ``factor``.
 
     ``builtin``: call torch's own operator by RPC instead of a Python function. ``grad``:
     compute under ``no_grad`` there, or make the whole call under it here.

@@ -1,10 +1,11 @@
-"""Smaller programs: what can be taken out of one, or made simpler.
+"""Programs with something cut out: trainers, steps, workers, operations, leaves, inputs.
 
-    for candidate in smaller(program): ...
+    for candidate in cuts(program): ...
 
-Candidates come with the largest cuts first and are valid. Whether one still shows what somebody
-looks for is for the caller to try; sim/search/shrink/shrinker.py does. What an operation made is replaced, where
-the operation goes, by what it made it of, so that the rest keeps its meaning.
+The largest cuts come first, then simplifications of what is left
+(model/shrink/simplifications.py); all candidates are valid programs. Whether one still shows what somebody
+looks for is for the caller to try; sim/search/shrink/shrinker.py does. Whatever used the result of
+an operation that is cut out uses the first input of that operation instead.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from squall.model.program.check import ProgramError, check_program
-from squall.model.program.operations import KINDS, ROOTS
+from squall.model.program.operations import KINDS
 from squall.model.program.program import (
     REFERENCE_CALLS,
     Backward,
@@ -26,10 +27,10 @@ from squall.model.program.program import (
     source,
 )
 from squall.model.shrink.simplifications import (
-    SIMPLER_CALLS,
-    SIMPLER_KINDS,
+    SIMPLE_CALLS,
+    SIMPLE_KINDS,
     chunks,
-    simpler_fields,
+    simplifications,
     without,
 )
 
@@ -37,8 +38,8 @@ from squall.model.shrink.simplifications import (
 Ref = tuple[bool, int]
 
 
-def smaller(program: Program) -> Iterator[Program]:
-    """Valid programs that are smaller or simpler than ``program``, the largest cuts first."""
+def cuts(program: Program) -> Iterator[Program]:
+    """Valid programs with less in them than ``program``, or a simpler part, the largest cuts first."""
     keeps = _keeps_graphs(program)
     for candidate in _candidates(program):
         if candidate != program and is_valid(candidate) and _keeps_graphs(candidate) >= keeps:
@@ -69,8 +70,8 @@ def _candidates(program: Program) -> Iterator[Program]:
     yield from _fewer_backwards(program)
     yield from _fewer_leaves(program)
     yield from _fewer_inputs(program)
-    yield from _simpler_ops(program)
-    yield from simpler_fields(program)
+    yield from _simplified_ops(program)
+    yield from simplifications(program)
 
 
 # -- whole parts ----------------------------------------------------------------------------------
@@ -239,7 +240,7 @@ def _without_ops(program: Program, step: Step, gone: set[int]) -> Step:
         roots: dict[int, None] = {}
         for back in backward.roots:
             is_leaf, number = instead((False, len(step.ops) - back))
-            if not is_leaf and step.ops[number].kind in ROOTS:
+            if not is_leaf and KINDS[step.ops[number].kind].is_root:
                 roots[len(kept) - place[number]] = None
         if roots:
             backwards.append(replace(backward, roots=tuple(roots)))
@@ -330,20 +331,20 @@ def _fewer_inputs(program: Program) -> Iterator[Program]:
                     yield _with_op(program, t, s, index, replace(op, inputs=inputs))
 
 
-def _simpler_ops(program: Program) -> Iterator[Program]:
+def _simplified_ops(program: Program) -> Iterator[Program]:
     for t, s, _, index, op in _each_op(program):
         home = program.trainers[t].worker
-        calls = SIMPLER_CALLS
+        calls = SIMPLE_CALLS
         for call in calls[: calls.index(op.call)] if op.call in calls else calls:
             plain = replace(op, call=call, builtin=False, keep="step", grad="on")
             if call == "local":
                 yield _with_op(program, t, s, index, replace(plain, worker=home, via=()))
             else:
                 yield _with_op(program, t, s, index, plain)
-        for kind in SIMPLER_KINDS:
+        for kind in SIMPLE_KINDS:
             if kind == op.kind:
                 break
             inputs = op.inputs[: KINDS[kind].most]
-            if op.kind not in ROOTS and len(inputs) >= KINDS[kind].least:
+            if not KINDS[op.kind].is_root and len(inputs) >= KINDS[kind].least:
                 plain = replace(op, kind=kind, inputs=inputs, builtin=False)
                 yield _with_op(program, t, s, index, plain)

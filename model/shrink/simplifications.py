@@ -1,6 +1,6 @@
-"""Simpler programs, and how simple one is: fields at their defaults, shorter lists, less of all.
+"""Programs with one part made simpler: a field at its default, a shorter list, a smaller number.
 
-What it takes to leave whole parts of a program out is in model/shrink/cuts.py.
+And how simple a program is. Whole parts are cut out in model/shrink/cuts.py.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any
 
+from squall.model.program.operations import KINDS
 from squall.model.program.program import Call, Leaf, Program
 
-#: simpler ones of a few words, the simplest first
-SIMPLER_CALLS: tuple[Call, ...] = ("local", "sync", "async", "remote")
-SIMPLER_KINDS = ("scale", "add", "mul", "total")
+#: calls, and kinds of operations, that are tried instead of others: the simplest first
+SIMPLE_CALLS: tuple[Call, ...] = ("local", "sync", "async", "remote")
+SIMPLE_KINDS = tuple(kind.name for kind in KINDS.values() if kind.simple)
 
 
 def chunks(count: int) -> Iterator[range]:
@@ -31,19 +32,19 @@ def without(things: Sequence[Any], gone: Iterable[int]) -> tuple[Any, ...]:
     return tuple(thing for at, thing in enumerate(things) if at not in places)
 
 
-def simpler_fields(thing: Any) -> Iterator[Any]:
+def simplifications(thing: Any) -> Iterator[Any]:
     """Copies of a tree of dataclasses in which one field is simpler: at its default, with fewer
     things in it, or a smaller number."""
     for field in fields(thing):
         value = getattr(thing, field.name)
-        for simpler in _simpler_values(thing, field.name, value, field.default):
+        for simpler in _simplified_values(thing, field.name, value, field.default):
             yield replace(thing, **{field.name: simpler})
 
 
 _STRUCTURE = frozenset({"ops", "leaves", "trainers", "steps", "backwards", "roots", "inputs"})
 
 
-def _simpler_values(owner: Any, name: str, value: Any, default: Any) -> Iterator[Any]:
+def _simplified_values(owner: Any, name: str, value: Any, default: Any) -> Iterator[Any]:
     if default is not MISSING and value != default:
         yield default
     if isinstance(value, tuple):
@@ -52,10 +53,10 @@ def _simpler_values(owner: Any, name: str, value: Any, default: Any) -> Iterator
                 yield without(value, gone)
         for at, each in enumerate(value):
             if is_dataclass(each):
-                for simpler in simpler_fields(each):
+                for simpler in simplifications(each):
                     yield (*value[:at], simpler, *value[at + 1 :])
     elif is_dataclass(value):
-        for simpler in simpler_fields(value):
+        for simpler in simplifications(value):
             yield simpler
     elif isinstance(value, int) and not isinstance(value, bool) and name in ("times", "seed"):
         yield from (smaller for smaller in (1, value // 2) if smaller < value)
@@ -93,7 +94,7 @@ def complexity(thing: Any) -> int:
 
 def _word(value: object) -> int:
     """The simpler calls and kinds count less than the others."""
-    for words in (SIMPLER_CALLS, SIMPLER_KINDS):
+    for words in (SIMPLE_CALLS, SIMPLE_KINDS):
         if value in words:
             return words.index(str(value))
     return 9

@@ -14,14 +14,8 @@ import torch
 from torch import Tensor
 
 from squall.model.program.hooks import add_leaf_hook
-from squall.model.program.operations import (
-    PlantedError,
-    Value,
-    compute,
-    initial_values,
-    join,
-    planted,
-)
+from squall.model.program.kind import Value
+from squall.model.program.operations import PlantedError, compute, initial_values, join, planted
 from squall.model.program.program import REFERENCE_CALLS, Op, Program, source
 from squall.real.autograd import api as autograd
 from squall.real.future import Future, completed

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from squall.model.one_process.outcome import StepOutcome
-from squall.model.program.operations import KINDS, Value
+from squall.model.program.kind import Value
+from squall.model.program.operations import KINDS
 from squall.model.program.program import REFERENCE_CALLS, Backward, Input, Op, Step, source
 from squall.real.autograd import api as autograd
 from squall.real.future import Future
@@ -24,15 +25,14 @@ from squall.sim.programs.host import (
     relay_async,
     run_backward,
 )
-
-if TYPE_CHECKING:
-    from squall.sim.programs.trainer import TrainerRun
+from squall.sim.programs.stories.play import StoryRuns
+from squall.sim.programs.trainer_state import TrainerState
 
 
 class StepRun:
     """One step, and its second attempt if it has one."""
 
-    def __init__(self, trainer: TrainerRun, number: int, step: Step) -> None:
+    def __init__(self, trainer: TrainerState, number: int, step: Step) -> None:
         self.trainer = trainer
         self.program = trainer.program
         self.host = trainer.host
@@ -44,10 +44,6 @@ class StepRun:
         if not self.step.stories:
             self._run()
             return
-        from squall.sim.programs.stories.play import (
-            StoryRuns,  # these need more of the port than programs do
-        )
-
         stories = StoryRuns(self.trainer.outcome, self.trainer.number, self.number, self.step)
         self._begin_stories = stories.begin
         try:
@@ -228,8 +224,9 @@ class StepRun:
 
     def _call_builtin(self, op: Op, inputs: list[Any]) -> Any:
         make = {"sync": rpc.rpc_sync, "async": rpc.rpc_async, "remote": rpc.remote}[op.call]
-        args = (*inputs, op.factor) if op.kind == "scale" else tuple(inputs)
-        return make(op.worker, KINDS[op.kind].builtin, args=args)
+        kind = KINDS[op.kind]
+        args = tuple(inputs) if kind.factor == "none" else (*inputs, op.factor)
+        return make(op.worker, kind.builtin, args=args)
 
     # -- backward ---------------------------------------------------------------------------
 

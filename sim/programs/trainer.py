@@ -7,31 +7,18 @@ from typing import Any
 
 import torch
 
-from squall.model.one_process.outcome import Outcome
 from squall.model.program.program import source
 from squall.real.future import Future
 from squall.real.rpc import api as rpc
 from squall.real.rpc.optimizer import DistributedOptimizer
 from squall.real.worker import current_worker
-from squall.sim.programs.host import Host, find_host, find_leaf
+from squall.sim.programs.host import find_host, find_leaf
 from squall.sim.programs.step import StepRun
+from squall.sim.programs.trainer_state import TrainerState
 
 
-class TrainerRun:
-    """One trainer, on its worker."""
-
-    def __init__(self, host: Host, number: int, outcome: Outcome) -> None:
-        self.host = host
-        self.program = host.program
-        self.number = number
-        self.trainer = host.program.trainers[number]
-        self.outcome = outcome
-        #: references to leaves, and to the hosts of other workers
-        self.leaf_refs: dict[int, Any] = {}
-        self.host_refs: dict[int, Any] = {}
-        self.optimizer: DistributedOptimizer | None = None
-        #: references kept until the end, by (trainer, step, operation)
-        self.kept: dict[tuple[int, int, int], Any] = {}
+class TrainerRun(TrainerState):
+    """One trainer, while it runs its steps."""
 
     def run(self) -> None:
         self._refer()

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
 
+import squall.sim.programs.stories.play  # noqa: F401  registers the stories that programs have
 from squall.model.program.file import program_from_json, program_to_json
 from squall.model.program.strict_json import check_version, parse, read_text, validate
 from squall.sim.faults.file import plan_from_json, plan_to_json

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from types import FrameType
 
-from squall.model.coverage.features import FEATURES
+from squall.model.coverage.features import feature_names
 from squall.model.coverage.sometimes import SITUATIONS
 from squall.sim.faults.plan import KINDS
 from squall.sim.scenarios.failure import Failure, with_expectation
@@ -80,7 +80,7 @@ class Campaign:
 
     def feature_counts(self) -> dict[str, int]:
         """In how many scenarios each feature occurred, those that never did included."""
-        return {name: self.features[name] for name in FEATURES}
+        return {name: self.features[name] for name in feature_names()}
 
     def sometimes_counts(self) -> dict[str, int]:
         """In how many scenarios each rare situation was reached, those that never were included."""

@@ -59,7 +59,7 @@ def test_good_runs_violate_nothing() -> None:
             assert judge(seed).violations == ()
 
 
-def test_a_hang_that_must_be_is_foretold_and_explained() -> None:
+def test_a_hang_that_must_be_is_predicted_and_explained() -> None:
     with campaign_settings():
         for seed in range(400):
             run = play(draw(seed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ from hypothesis import given
 
 from squall.model.generate.choices import SeededChoices
 from squall.model.generate.generator import generate
-from squall.model.generate.sizes import RULES
 from squall.model.program.file import ProgramError, dump_program, load_program, program_from_json
-from squall.model.program.operations import KINDS
+from squall.model.program.kind import LAST
+from squall.model.program.operations import KINDS, in_order
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 from squall.properties.strategies import programs
 
@@ -106,7 +107,7 @@ BACKWARD = "program.trainers[0].steps[0].backwards[0]"
         (lambda d: d["leaves"].clear(), "program.leaves: there is none"),
         (lambda d: d["leaves"][1].update(shape=[-1]), "program.leaves[1].shape[0]: -1 is negative"),
         (lambda d: d["leaves"][0].update(dtype="float32"), "program.leaves[0].dtype: is float32"),
-        (lambda d: d.update(version=2), "program.version: 2 is not supported"),
+        (lambda d: d.update(version=3), "program.version: 3 is not supported"),
         (lambda d: d.update(workers=0), "program.workers: 0 is not between 1 and"),
         (lambda d: d.update(workers=10**9), "program.workers: 1000000000 is not between 1 and"),
         (lambda d: d.update(extra=1), "program.extra: is no field of a program"),
@@ -180,5 +181,9 @@ def test_a_broken_file_is_told_so(text: str, message: str) -> None:
     assert str(caught.value).startswith(message)
 
 
-def test_every_operation_has_a_size() -> None:
-    assert list(RULES) == list(KINDS)
+def test_kinds_are_in_the_order_of_their_ranks() -> None:
+    late, early = KINDS["mul"], KINDS["scale"]
+    unranked = replace(late, name="a", rank=LAST)
+    assert list(in_order([unranked, late, early])) == ["scale", "mul", "a"]
+    with pytest.raises(ValueError, match="two kinds of operations called 'mul'"):
+        in_order([late, replace(early, name="mul")])

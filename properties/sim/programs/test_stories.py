@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -19,10 +21,18 @@ from squall.model.generate.rounds import (
     shuts_down_early,
 )
 from squall.model.program.check import check_program
-from squall.model.program.stories import AS_IT_SHOULD_BE, DRAWN, KINDS, WIDE, Story, expected
+from squall.model.program.stories import (
+    AS_IT_SHOULD_BE,
+    DRAWN,
+    KINDS,
+    WIDE,
+    Story,
+    expected,
+    stories_of,
+)
 from squall.real import tracing
 from squall.sim.cluster import Cluster
-from squall.sim.programs.stories.play import STORIES, perform
+from squall.sim.programs.stories.play import perform
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import judge, judge_in_time, play
@@ -42,7 +52,7 @@ def told(kind: str, workers: int, to: int, **options: object) -> object:
 
             def main(rank: int) -> None:
                 if rank == 0:
-                    seen.append(perform(Story(kind=kind, worker=to)))  # type: ignore[arg-type]
+                    seen.append(perform(Story(kind=kind, worker=to)))
 
             cluster.run(main, shutdown=False)
             cluster.settle()
@@ -52,11 +62,31 @@ def told(kind: str, workers: int, to: int, **options: object) -> object:
     return seen[0]
 
 
-def test_every_story_has_a_scene_and_a_line() -> None:
-    assert set(STORIES) == set(KINDS)
+def test_a_wide_story_is_never_drawn() -> None:
     assert {*DRAWN, *WIDE} == set(KINDS) and not set(DRAWN) & set(WIDE)
     for kind in WIDE:
         assert expected(Story(kind=kind, worker=1), 0) == AS_IT_SHOULD_BE
+
+
+def test_a_story_has_a_name_of_its_own() -> None:
+    with pytest.raises(ValueError, match="there are two stories called 'timeout'"):
+        stories_of(__name__)("timeout")(lambda to: "")
+
+
+def test_programs_without_the_stories_are_refused() -> None:
+    """Whoever draws or reads programs has imported what declares them."""
+    code = """
+from squall.model.program.stories import DRAWN
+try:
+    len(DRAWN)
+except RuntimeError as error:
+    print(error)
+import squall.sim.programs.stories.play
+print(DRAWN[0])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    refused, first = done.stdout.splitlines()
+    assert refused.startswith("no stories are registered") and first == "timeout"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in WIDE if kind not in _IN_A_PROGRAM])
@@ -119,7 +149,7 @@ def test_a_round_that_breaks_off_is_a_verdict() -> None:
     assert "SystemExit" in str(verdict.violations[0])
 
 
-def test_a_witness_knows_nothing_of_the_bug() -> None:
+def test_a_clean_process_knows_nothing_of_the_bug() -> None:
     clean_process = CleanProcess()
     with campaign_settings(), MUTANTS["profile-of-others"].apply():
         assert not judge(AWAY).ok

@@ -12,7 +12,7 @@ import pytest
 
 from squall.model.one_process.interpreter import interpret
 from squall.model.program.check import check_program
-from squall.model.shrink.cuts import fewer_workers, smaller, with_workers
+from squall.model.shrink.cuts import cuts, fewer_workers, with_workers
 from squall.model.shrink.simplifications import complexity, size
 from squall.properties.support.commands import ROOT, squall
 from squall.properties.support.playing import write
@@ -52,7 +52,7 @@ def test_candidates_are_valid_and_mean_something() -> None:
     with campaign_settings():
         for seed in range(12):
             program = draw(seed).program
-            candidates = list(smaller(program))
+            candidates = list(cuts(program))
             assert candidates
             for candidate in draw.sample(candidates, min(12, len(candidates))):
                 check_program(candidate)

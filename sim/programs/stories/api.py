@@ -1,20 +1,20 @@
-"""Stories about the API itself: futures, names, roots, proxies. Each tells many small things at once.
+"""Stories about the API itself: futures, names, roots, proxies. Each tells many small things at
+once.
 
-As in sim/programs/stories/calls.py, each function runs on a trainer's worker. What it tells is "as it should
-be", or which of its facts are not so.
+As in sim/programs/stories/calls.py, each function runs on a trainer's worker. What it tells is "as
+it should be", or which of its facts are not so.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from squall.model.program.stories import AS_IT_SHOULD_BE, SHORT_S, SLOW_S
+from squall.model.program.stories import AS_IT_SHOULD_BE, PLANTED, stories_of
 from squall.real.autograd import api as autograd
 from squall.real.future import Future, collect_all, wait_all
 from squall.real.rpc import api as rpc
@@ -24,9 +24,10 @@ from squall.real.rpc.options import TensorPipeRpcBackendOptions
 from squall.real.rpc.wire_names import label_module
 from squall.real.runtime import current_task
 from squall.real.worker import current_worker
-from squall.sim.programs.stories.calls import echo, error_of, fail, sleep, slow
+from squall.sim.programs.stories.calls import SHORT_S, SLOW_S, echo, error_of, fail, sleep, slow
 
 label_module(__name__, "api")
+story = stories_of(__name__, rank=30)
 
 _TEXT: Any = "1"
 _TIME_IS_UP = "RPC ran for more than set timeout"
@@ -71,7 +72,7 @@ class Counter:
         return self.number
 
     def fail(self) -> None:
-        raise ValueError("planted in a story")
+        raise ValueError(PLANTED)
 
     def dawdle(self) -> int:
         sleep(SLOW_S)
@@ -95,6 +96,7 @@ class Counter:
 # -- stories ---------------------------------------------------------------------------------------
 
 
+@story("futures", drawn=False)
 def futures(to: int) -> str:
     """A future is completed once, and who waits for several gets the values in their order, or the
     first error as soon as it is there."""
@@ -175,6 +177,7 @@ def _join_again(name: Any = "again", rank: Any = 0) -> None:
     rpc.init_rpc(name, rank=rank, world_size=1, rpc_backend_options=options)
 
 
+@story("names", drawn=False)
 def names(to: int) -> str:
     """A worker is called by its name, its number or its WorkerInfo, and a reference knows whose
     value it refers to. What is called wrongly is refused at once."""
@@ -218,6 +221,7 @@ def _break_off(seen: list[int]) -> None:
         raise KeyError
 
 
+@story("roots", drawn=False)
 def roots(to: int) -> str:
     """A pass begins at scalars that need a gradient, in a context that is there; what is refused
     leaves nothing behind."""
@@ -277,6 +281,7 @@ def roots(to: int) -> str:
     )
 
 
+@story("roots by reference", drawn=False)
 def roots_by_reference(to: int) -> str:
     """``RRef.backward`` begins on the owner, which needs no context for it."""
     theirs = rpc.remote(to, vector)
@@ -307,12 +312,13 @@ def roots_by_reference(to: int) -> str:
         graph_freed="a second time" in freed,
         scalar="all roots need to be scalar" in no_scalar,
         tensor="RRef should contain a tensor" in no_tensor,
-        value="planted in a story" in no_value,
+        value=PLANTED in no_value,
         plain_text="RuntimeError: RRef" in no_tensor and "RuntimeError: Runtime" not in no_tensor,
         known_context=_NO_CONTEXT in unknown,
     )
 
 
+@story("proxies", drawn=False)
 def proxies(to: int) -> str:
     """A method called through a reference runs on the owner, however it is called."""
     rref = rpc.remote(to, Counter, args=(1,))
@@ -341,22 +347,13 @@ def proxies(to: int) -> str:
         there=kept.owner().id == to,
         called_later=rref.rpc_sync().later(5) == rref.rpc_async().later(5).wait() == 15,
         kept_later=rref.remote().later(5).to_here() == 15,
-        errors="planted in a story" in wrong and "planted in a story" in wrongly,
+        errors=PLANTED in wrong and PLANTED in wrongly,
         types=wrong.startswith("ValueError") and wrongly.startswith("ValueError"),
         no_method="has no attribute 'nothing'" in missing and "no attribute 'nothing'" in missed,
         in_time=_TIME_IS_UP in early and _TIME_IS_UP in earlier,
-        no_value="planted in a story" in unmade and "planted in a story" in unmade_later,
+        no_value=PLANTED in unmade and PLANTED in unmade_later,
         type=rref._get_type() is Counter and rref._get_type(blocking=False).wait() is Counter,
         type_in_time=rref.is_owner() or _TIME_IS_UP in asked,
         type_again=asked_again is int and unready._get_type() is int,
         gradient=gradient == [9.0, 9.0],
     )
-
-
-STORIES: dict[str, Callable[[int], str]] = {
-    "futures": futures,
-    "names": names,
-    "roots": roots,
-    "roots by reference": roots_by_reference,
-    "proxies": proxies,
-}

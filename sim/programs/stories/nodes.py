@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from squall.model.program.stories import StoryError
+from squall.model.program.stories import PLANTED, StoryError, stories_of
 from squall.real.autograd import api as autograd
 from squall.real.autograd.graph_task import queue_callback
 from squall.real.rpc import api as rpc
@@ -22,8 +22,23 @@ from squall.sim.programs.stories.api import told
 from squall.sim.programs.stories.calls import error_of
 
 label_module(__name__, "nodes")
+story = stories_of(__name__, rank=40)
 
 Case = tuple[list[Tensor], Tensor]
+
+
+def _there(name: str) -> Callable[[Callable[[], str]], Callable[[], str]]:
+    """Declares a story all of which happens on the worker that is called."""
+
+    def declare(scene: Callable[[], str]) -> Callable[[], str]:
+        def perform(to: int) -> str:
+            found: str = rpc.rpc_sync(to, scene)
+            return found
+
+        story(name, drawn=False)(perform)
+        return scene
+
+    return declare
 
 
 def _leaf(*numbers: float) -> Tensor:
@@ -104,6 +119,7 @@ def _of_two(materialize: bool) -> list[object]:
     return seen
 
 
+@_there("what is returned")
 def returned() -> str:
     """What hooks and functions return is used, or refused with torch's words."""
     hook = [
@@ -186,7 +202,7 @@ def _final(y: Tensor, seen: list[str]) -> None:
 def _failing(y: Tensor, seen: list[str]) -> None:
     def fails() -> None:
         if "|" in seen:
-            raise StoryError("planted in a story")
+            raise StoryError(PLANTED)
 
     y.register_hook(lambda grad: queue_callback(fails))
 
@@ -214,6 +230,7 @@ def _pass_number() -> int:
     return torch._C._current_graph_task_id()
 
 
+@_there("after the pass")
 def after_the_pass() -> str:
     """Callbacks that are queued in a pass are called at its end, once; each pass has a number."""
     seen, _ = _twice(_final)
@@ -224,7 +241,7 @@ def after_the_pass() -> str:
     outside = error_of(lambda: queue_callback(lambda: None))
     return told(
         callbacks=seen == ["node", "first", "last", "|", "node", "first", "last"],
-        errors="planted in a story" in error,
+        errors=PLANTED in error,
         one_number=len(first) == len(second) == 2 and len({*first}) == len({*second}) == 1,
         another_number=first[0] != second[0] and "-1" not in numbers,
         pass_in_a_pass=within == ["inner", "[2.0]", "outer", "|", "inner", "[2.0]", "outer"],
@@ -385,25 +402,8 @@ def _agrees(case: Callable[[], Case], *, kept: bool) -> bool:
     return held and untouched and all(leaf.grad is None for leaf in leaves)
 
 
+@_there("layouts")
 def layouts() -> str:
     """Gradients of every layout and type are accumulated as in a single process."""
     facts = {name: _agrees(case, kept=False) for name, case in _CASES.items()}
     return told(**facts, **{f"{name}_kept": _agrees(_CASES[name], kept=True) for name in _KEPT})
-
-
-# -- stories ---------------------------------------------------------------------------------------
-
-
-def _there(scene: Callable[[], str]) -> Callable[[int], str]:
-    def story(to: int) -> str:
-        found: str = rpc.rpc_sync(to, scene)
-        return found
-
-    return story
-
-
-STORIES: dict[str, Callable[[int], str]] = {
-    "what is returned": _there(returned),
-    "after the pass": _there(after_the_pass),
-    "layouts": _there(layouts),
-}

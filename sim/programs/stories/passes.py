@@ -1,7 +1,8 @@
 """Stories about backward passes: each has an autograd context of its own, two workers and a few
 tensors.
 
-As in sim/programs/stories/calls.py, each function runs on a trainer's worker and tells what came of it.
+As in sim/programs/stories/calls.py, each function runs on a trainer's worker and tells what came of
+it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from squall.model.program.stories import LR, SHORT_S, StoryError
+from squall.model.program.stories import PLANTED, StoryError, stories_of
 from squall.real.autograd import api as autograd
 from squall.real.autograd.context import ThreadLocalDistAutogradContext
 from squall.real.rpc import api as rpc
@@ -21,9 +22,12 @@ from squall.real.rpc.optimizer import DistributedOptimizer
 from squall.real.rpc.wire_names import label_module
 from squall.real.runtime import current_task
 from squall.real.worker import current_worker
-from squall.sim.programs.stories.calls import error_of, sleep
+from squall.sim.programs.stories.calls import SHORT_S, error_of, sleep
 
 label_module(__name__, "passes")
+story = stories_of(__name__, rank=20)
+
+LR = 0.5
 
 #: where a worker notes which hooks were called
 _CALLED = "hooks of a story"
@@ -71,7 +75,7 @@ def _fail_once(context_id: int) -> Callable[[Tensor], None]:
     def hook(grad: Tensor) -> None:
         calls.append(None)
         if len(calls) == 1:
-            raise StoryError("planted in a story")
+            raise StoryError(PLANTED)
 
     return hook
 
@@ -115,6 +119,12 @@ _HOOKS: dict[str, Callable[[int], Callable[[Tensor], None]]] = {
 # -- stories ---------------------------------------------------------------------------------------
 
 
+def _way(home: int, to: int) -> str:
+    """How an error that a pass met on ``to`` begins for whoever started it on ``home``."""
+    return f"Error on Node {home}: " + (f"Error on Node {to}: " if to != home else "")
+
+
+@story("second pass", expected="True; [2.0, 4.0]")
 def second_pass(to: int) -> str:
     """A pass cannot begin in a context while another one runs there."""
     seen: list[str] = []
@@ -132,6 +142,7 @@ def second_pass(to: int) -> str:
     return f"{'already running' in seen[0]}; {found}"
 
 
+@story("freed graph", expected="[4.0, 8.0]; True")
 def freed_graph(to: int) -> str:
     """A pass without ``retain_graph`` frees what it has used; one with it does not."""
     with autograd.context() as context_id:
@@ -144,8 +155,13 @@ def freed_graph(to: int) -> str:
     return f"{found}; {'a second time' in error}"
 
 
+@story(
+    "failed pass again",
+    expected=lambda home, to: f"RuntimeError: {_way(home, to)}{PLANTED}; none; [2.0, 4.0]",
+)
 def failed_pass_again(to: int) -> str:
-    """After a pass that failed on another worker the next one in its context knows nothing of it."""
+    """After a pass that failed on another worker the next one in its context knows nothing of
+    it."""
     with autograd.context() as context_id:
         x = _leaf(1, 2)
         loss = rpc.rpc_sync(to, square_with_hook, args=(x, "fail once", context_id)).sum()
@@ -156,6 +172,7 @@ def failed_pass_again(to: int) -> str:
     return f"{error}; {before}; {after}"
 
 
+@story("overtaken pass", expected="True; no error but None; [4.0, 8.0]")
 def overtaken_pass(to: int) -> str:
     """A pass that failed is still at work on another worker as the next one of its context comes
     there: what is late of the first does nothing to the second."""
@@ -168,9 +185,10 @@ def overtaken_pass(to: int) -> str:
         first = error_of(lambda: autograd.backward(context_id, [loss], retain_graph=True))
         second = error_of(lambda: autograd.backward(context_id, [loss]))
         found = _gradient(context_id, x)
-    return f"{'planted in a story' in first}; {second}; {found}"
+    return f"{PLANTED in first}; {second}; {found}"
 
 
+@story("stop at an error", expected=lambda home, to: f"RuntimeError: {_way(home, to)}{PLANTED}; []")
 def stop_at_an_error(to: int) -> str:
     """After an error no node is run on that worker that was ready before."""
     with autograd.context() as context_id:
@@ -180,6 +198,7 @@ def stop_at_an_error(to: int) -> str:
     return f"{error}; {rpc.rpc_sync(to, called_hooks, args=(context_id,))}"
 
 
+@story("released by a hook", expected="released")
 def released_by_a_hook(to: int) -> str:
     """A hook on another worker releases the context while further gradients for that worker are
     to come: the pass ends with an error that says so."""
@@ -195,6 +214,7 @@ def released_by_a_hook(to: int) -> str:
     return _says_released(error)
 
 
+@story("released meanwhile", expected="released; [1.0, 2.0]")
 def released_meanwhile(to: int) -> str:
     """A context is released by its own worker while another one is at work, in a pass, which
     fails, and in a call, whose value arrives although it can be recorded no more."""
@@ -220,6 +240,7 @@ def _says_released(error: str) -> str:
     return "released" if any(text in error for text in words) else error
 
 
+@story("leaf context", expected="[True, True]")
 def leaf_context(to: int) -> str:
     """Hooks behind a leaf see the context that its gradient belongs to; after them nobody does."""
     seen: list[object] = []
@@ -245,6 +266,7 @@ def leaf_context(to: int) -> str:
     return f"{seen}"
 
 
+@story("hooks in order", expected="t1 t2 p1 p2 q1 q2 t1 t2 p1 p2 q1 q2; [[1.0, 1.0], [1.0, 1.0]]")
 def hooks_in_order(to: int) -> str:
     """All hooks of a node and of a tensor are called, in order, in each pass."""
     seen: list[str] = []
@@ -290,6 +312,7 @@ def careless(x: Tensor) -> Tensor:
     return found
 
 
+@story("grad mode", expected="[8.0, 16.0]; False; [False]")
 def grad_mode(to: int) -> str:
     """What a custom ``backward`` does to grad mode ends with it: gradients have no graph, those on
     their way neither."""
@@ -317,6 +340,7 @@ def two_views() -> str:
         return f"{gradients[a].tolist()} {gradients[b].tolist()}"
 
 
+@story("views of one gradient", expected="[[2.0], [2.0]] [[2.0, 2.0]]")
 def views_of_one_gradient(to: int) -> str:
     """Two passes on another worker alone."""
     found: str = rpc.rpc_sync(to, two_views)
@@ -334,6 +358,7 @@ def rows_and_all() -> str:
         return f"{gradient.to_dense().tolist() if gradient.is_sparse else gradient.tolist()}"
 
 
+@story("sparse, then dense", expected="[[3.0, 3.0], [2.0, 2.0], [1.0, 1.0]]")
 def sparse_then_dense(to: int) -> str:
     """Two passes on another worker alone."""
     found: str = rpc.rpc_sync(to, rows_and_all)
@@ -364,6 +389,7 @@ def parameters(numbers: list[float]) -> list[Any]:
     return [rpc.RRef(_leaf(number)) for number in numbers]
 
 
+@story("optimizer by grad", expected="[0.0, 1.0, 0.5, 2.0]")
 def optimizer_by_grad(to: int) -> str:
     """An ordinary optimizer steps what has a gradient in the context, and nothing else."""
     mine, theirs = parameters([1, 2]), rpc.rpc_sync(to, parameters, args=([3, 4],))

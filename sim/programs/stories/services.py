@@ -1,6 +1,7 @@
 """Stories about what surrounds calls: the profiler, TorchScript, gathers, callbacks.
 
-As in sim/programs/stories/api.py, each tells that all is "as it should be", or which of its facts are not so.
+As in sim/programs/stories/api.py, each tells that all is "as it should be", or which of its facts
+are not so.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from squall.model.program.stories import AS_IT_SHOULD_BE, LR, SHORT_S, SLOW_S, StoryError
+from squall.model.program.stories import AS_IT_SHOULD_BE, PLANTED, StoryError, stories_of
 from squall.real.autograd import api as autograd
 from squall.real.future import Future
 from squall.real.rpc import api as rpc
@@ -28,10 +29,14 @@ from squall.real.runtime import current_task
 from squall.real.worker import current_worker
 from squall.sim.programs.host import here
 from squall.sim.programs.stories.api import scalar, told, whoami
-from squall.sim.programs.stories.calls import echo, error_of, fail, sleep, slow
-from squall.sim.programs.stories.passes import PlainSGD, parameters
+from squall.sim.programs.stories.calls import SHORT_S, SLOW_S, echo, error_of, fail, sleep, slow
+from squall.sim.programs.stories.passes import LR, PlainSGD, parameters
 
 label_module(__name__, "services")
+story = stories_of(__name__, rank=50)
+
+#: the end of what stock PyTorch says of an operator with two results
+_TWO = "got a vector of size 2"
 
 # -- what is called -------------------------------------------------------------------------------
 
@@ -58,7 +63,7 @@ def double_in_place(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def leave() -> None:
-    raise SystemExit("planted in a story")
+    raise SystemExit(PLANTED)
 
 
 def hesitate(names: list[str]) -> str:
@@ -85,6 +90,7 @@ def hasty(names: list[str]) -> str:
 # -- callbacks ------------------------------------------------------------------------------------
 
 
+@story("callbacks at home", drawn=False)
 def callbacks_at_home(to: int) -> str:
     """Callbacks run on the worker that made the call, however it ends, and may call themselves."""
     home = current_worker().id
@@ -104,7 +110,7 @@ def callbacks_at_home(to: int) -> str:
         raised="KeyError" in failed[1],
         late=f"({SHORT_S * 1000:.0f} ms)" in failed[2],
         never="set timeout" in failed[3],
-        gone="SystemExit: planted in a story" in gone,
+        gone=f"SystemExit: {PLANTED}" in gone,
         again=[error_of(call.wait) for call in calls] == failed,
     )
 
@@ -127,6 +133,7 @@ def _ranges(marks: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     return found
 
 
+@story("profiled", drawn=False)
 def profiled(to: int) -> str:
     """A profile has each call as a range, of its length, and what the call did elsewhere."""
     home, task = current_worker(), current_task()
@@ -160,7 +167,7 @@ def profiled(to: int) -> str:
     return told(
         one_at_a_time="already enabled" in twice and task not in RUNNING,
         called=y.item() == 2 and gradient == [4.0, 4.0] and created is None and value == 1,
-        failed="planted in a story" in error and f"rpc_async#fail{way}" in ranges,
+        failed=PLANTED in error and f"rpc_async#fail{way}" in ranges,
         given_up="set timeout" in late and f"rpc_async#slow{way}" in ranges,
         ended=all(0 < began < ended for began, ended in ranges.values()),
         length=kept_range[1] - kept_range[0] >= SHORT_S * 1e6,
@@ -187,6 +194,7 @@ def _compiled() -> Any:
         return torch.jit.script(tripled)
 
 
+@story("operators", drawn=False, errors=(_TWO,))
 def operators(to: int) -> str:
     """Operators of torch and functions of TorchScript go by their names, with what they need."""
     x = torch.arange(3.0, dtype=torch.float64, requires_grad=True)
@@ -219,7 +227,7 @@ def operators(to: int) -> str:
             torch.equal(theirs.to_dense(), was * 2)
             for theirs, was in zip(doubled, before, strict=True)
         ),
-        one_value="should be a single IValue, got a vector of size 2" in two,
+        one_value=f"should be a single IValue, {_TWO}" in two,
         some_overload="failed to match any schema" in wrong,
         by_its_name="not the same object" in unnamed,
     )
@@ -228,6 +236,7 @@ def operators(to: int) -> str:
 # -- gathers --------------------------------------------------------------------------------------
 
 
+@story("gathers", drawn=False)
 def gathers(to: int) -> str:
     """Two workers give each other objects; one that waits alone is told so in time, and who does
     not belong to a gather, or comes twice, is refused by its leader."""
@@ -277,11 +286,12 @@ class Uneven(PlainSGD):
 
     def step(self) -> None:
         if whoami() == self.fails_on:
-            raise StoryError("planted in a story")
+            raise StoryError(PLANTED)
         sleep(SHORT_S)
         super().step()
 
 
+@story("steps", drawn=False)
 def steps(to: int) -> str:
     """A step changes what has a gradient in its context and leaves the rest as it is, on each
     worker whatever becomes of others, and is over when all of them are."""
@@ -307,7 +317,7 @@ def steps(to: int) -> str:
         known_context=unknown.startswith("RuntimeError: Could not find autograd context with id"),
         stepped=stepped == [1 - 2 * LR, 2.0, 3 - 4 * LR],
         others_as_they_were=kept,
-        failed="planted in a story" in failed,
+        failed=PLANTED in failed,
         all_of_them=after == [1 - 2 * LR, 2.0, 3 - (4 if to == home else 8) * LR],
     )
 
@@ -319,6 +329,7 @@ _PATIENCE = 100
 # -- the end --------------------------------------------------------------------------------------
 
 
+@story("after the end", drawn=False)
 def after_the_end(to: int) -> Callable[[], str]:
     """A worker that has shut down makes no calls; a reference that it still has can be neither
     fetched nor passed on, and says why, while a value of its own stays as it is."""
@@ -351,6 +362,7 @@ def after_the_end(to: int) -> Callable[[], str]:
     return tell
 
 
+@story("callback at the end", drawn=False)
 def callback_at_the_end(to: int) -> Callable[[], str]:
     """A call is over when its callbacks are: a worker that shuts down waits for one that takes
     long, and that may still make calls."""
@@ -374,14 +386,3 @@ def callback_at_the_end(to: int) -> Callable[[], str]:
 
 def _workers() -> int:
     return len(rpc._get_current_rpc_agent().get_worker_infos())
-
-
-STORIES: dict[str, Callable[[int], Any]] = {
-    "after the end": after_the_end,
-    "callback at the end": callback_at_the_end,
-    "callbacks at home": callbacks_at_home,
-    "profiled": profiled,
-    "operators": operators,
-    "gathers": gathers,
-    "steps": steps,
-}

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from squall.model.checks.registry import check, named_property
 from squall.model.events.run import Violation
-from squall.model.shrink.cuts import fewer_workers, smaller, with_workers
+from squall.model.shrink.cuts import cuts, fewer_workers, with_workers
 from squall.model.shrink.simplifications import chunks
 from squall.sim.faults.file import PlanError, check_plan
 from squall.sim.faults.plan import (
@@ -292,7 +292,7 @@ class Shrinker:
             if plan is not None:
                 program = with_workers(best.program, mapping)
                 yield replace(best, work=program).in_world(faults=plan)
-        for program in smaller(best.program):
+        for program in cuts(best.program):
             if _fits(best.faults, program.workers):
                 yield replace(best, work=program)
 

@@ -1,0 +1,125 @@
+"""What the model is extended by is found: one new file each, and nothing else changes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import squall
+
+OPERATION = '''
+"""Three times the input."""
+
+from squall.model.program.kind import ALWAYS, Kind
+from squall.model.program.sizes import like
+
+KINDS = (
+    Kind(
+        name="triple",
+        run=lambda op, x: x[0] * 3,
+        sizes=lambda factor, x: [like(x[0], x[0].shape, 3)],
+        features=(ALWAYS, "threefold"),
+        shows=("tripled",),
+    ),
+)
+'''
+
+CHECK = '''
+"""Runs are short."""
+
+from squall.model.events.run import Property, named
+
+
+@named("brevity")
+def BREVITY(run):
+    """A run of a program has at most ten events."""
+    if len(run.records) > 10:
+        yield run.violation("brevity", "a long run", "10 events", len(run.records))
+
+
+PROPERTIES = (BREVITY,)
+'''
+
+STORY = '''
+"""A sum, on another worker."""
+
+import operator
+
+from squall.model.program.stories import stories_of
+from squall.real.rpc import api as rpc
+
+story = stories_of(__name__)
+
+
+@story("a sum", expected="3 from <to>")
+def a_sum(to: int) -> str:
+    return f"{rpc.rpc_sync(to, operator.add, args=(1, 2))} from {to}"
+'''
+
+USE = """
+import random
+
+from squall.model.checks.registry import PROPERTIES, check
+from squall.model.coverage.features import features
+from squall.model.generate.choices import SeededChoices
+from squall.model.generate.generator import generate
+from squall.model.events.run import Run
+from squall.model.one_process.interpreter import interpret
+from squall.model.one_process.outcome import differences
+from squall.model.program.file import dump_program, load_program
+from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
+from squall.model.program.stories import DRAWN, Story
+from squall.sim.programs.run import run_program
+
+ops = (
+    Op(kind="triple", inputs=(Input(back=1),), worker=1, call="sync"),
+    Op(kind="total", inputs=(Input(back=1),), worker=0),
+)
+step = Step(ops=ops, backwards=(Backward(roots=(1,)),), stories=(Story(kind="a sum", worker=1),))
+trainers = (Trainer(worker=0, steps=(step,)),)
+program = Program(workers=2, leaves=(Leaf(owner=0, shape=(2,)),), trainers=trainers)
+assert load_program(dump_program(program)) == program
+
+ran, expected = run_program(program), interpret(program)
+assert not differences(program, expected, ran.outcome)
+print(ran.outcome.steps[0, 0].passes[0][0].tolist())
+
+run = Run(ran.cluster.trace.records, program, expected, ran.outcome)
+print({violation.what for violation in check(run)}, PROPERTIES[-1].name)
+
+found = features(program)
+print(found["tripled"], found["story: a sum"], DRAWN[-1])
+
+drawn = [generate(SeededChoices(random.Random(seed))) for seed in range(300)]
+print(any(op.kind == "triple" for each in drawn for _, _, step in each.steps for op in step.ops))
+"""
+
+
+def test_an_operation_a_check_and_a_story_are_one_new_file_each(tmp_path: Path) -> None:
+    source = Path(squall.__file__).parent
+    package = tmp_path / "squall"
+    package.mkdir()
+    shutil.copy(source / "__init__.py", package)
+    for room in ("real", "model", "sim"):
+        shutil.copytree(source / room, package / room, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "model/program/kinds/triple.py").write_text(OPERATION)
+    (package / "model/checks/brevity.py").write_text(CHECK)
+    (package / "sim/programs/stories/sums.py").write_text(STORY)
+    done = subprocess.run(
+        [sys.executable, "-c", USE],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "[3.0, 3.0]",
+        "{'a long run'} brevity",
+        "1 1 a sum",
+        "True",
+    ]
