@@ -170,9 +170,8 @@ def picture_scenario(
 def _keep(saved: SavedScenario) -> None:
     from squall.sim.scenarios.file import dump_scenario
     from squall.sim.scenarios.store import default_place, write_synced
-    from squall.sim.serve.server import RUNS
 
-    folder = default_place().folder / RUNS
+    folder = default_place().runs
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_synced(folder / f"{saved.name}.json", dump_scenario(saved))

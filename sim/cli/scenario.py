@@ -82,8 +82,7 @@ def _of_file(text: str, field: str) -> SavedScenario:
     if not path.exists():
         kept = None
         try:
-            with Store(read_only=True) as store:
-                kept = store.find(text)
+            kept = Store().find(text)
         except StoreError as error:
             raise BadInput(field, text, f"cannot look {text!r} up: {error}") from None
         if kept is None:

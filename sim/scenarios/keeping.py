@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from squall.sim.faults.plan import NO_FAULTS, Plan
@@ -25,33 +24,19 @@ if TYPE_CHECKING:
 class Keeper:
     """Writes failures into the store of the working directory; ``warn`` gets a line if it cannot.
 
-    The store is opened with the first failure: a campaign that finds none leaves nothing behind.
+    A campaign that finds none leaves nothing behind.
     """
 
     def __init__(self, warn: Callable[[str], object]) -> None:
         self._warn = warn
-        self._store: Store | None = None
+        self._store = Store()
         self._broken = False
-
-    def __enter__(self) -> Keeper:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        if self._store is not None:
-            self._store.__exit__(exc_type, exc, tb)
 
     def keep(self, saved: SavedScenario, *, found_by: str, text: str) -> Kept | None:
         """Write it down; None if that was not possible."""
         if self._broken:
             return None
         try:
-            if self._store is None:
-                self._store = Store().__enter__()
             return self._store.keep(saved, found_by=found_by, text=text)
         except StoreError as error:
             self._broken = True
@@ -100,5 +85,5 @@ def keep_script(scenario: ScriptScenario, report: Report) -> Kept | None:
         saved = replace(saved_script(scenario), expected=expected)
     except (OSError, UnicodeDecodeError):  # the script is gone, or is in another encoding
         return None
-    with Keeper(lambda text: print(text, file=sys.stderr)) as keeper:
-        return keeper.keep(saved, found_by="run", text=str(first or ""))
+    keeper = Keeper(lambda text: print(text, file=sys.stderr))
+    return keeper.keep(saved, found_by="run", text=str(first or ""))

@@ -36,10 +36,9 @@ def scenario(seed: int) -> SavedScenario:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     place = Place(tmp_path / "store")
-    with Store(place) as store:
-        for seed in (1, 2):
-            store.keep(scenario(seed), found_by="fuzz", text="what was seen")
-    runs = place.folder / RUNS
+    for seed in (1, 2):
+        Store(place).keep(scenario(seed), found_by="fuzz", text="what was seen")
+    runs = place.runs
     runs.mkdir()
     run = replace(scenario(3), expected=Expected())
     (runs / f"{run.name}.json").write_text(dump_scenario(run))
