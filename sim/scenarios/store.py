@@ -185,7 +185,7 @@ class Store:
         if not folder.is_dir():
             return []
         try:
-            files = [path for path in folder.iterdir() if path.suffix == ".json"]
+            files = [path for path in folder.iterdir() if self._is_ours(path)]
         except OSError as error:
             raise StoreError(f"{folder}: {error.strerror or error}") from None
         found = []
@@ -193,6 +193,11 @@ class Store:
             kept = self._recorded(file) if folder == self.place.scenarios else None
             found.append(kept or _described(file))
         return sorted(found, key=lambda kept: (kept.found_at, kept.name))
+
+    def _is_ours(self, path: Path) -> bool:
+        """Whether it is a file with a scenario, and not a link to one that is elsewhere."""
+        inside = path.resolve().is_relative_to(self.place.folder.resolve())
+        return path.suffix == ".json" and inside and path.is_file()
 
     def _recorded(self, file: Path) -> Kept | None:
         """What was written down with a scenario, if it was."""

@@ -21,7 +21,7 @@ from squall.sim.cli.main import main
 from squall.sim.scenarios.file import Expected, SavedScenario, dump_scenario
 from squall.sim.scenarios.replay import saved_scenario, seed_scenario
 from squall.sim.scenarios.store import Place, Store
-from squall.sim.serve.server import ADDRESS, RUNS, Server
+from squall.sim.serve.server import ADDRESS, Server
 
 SECRET = "this file is none of the page's business"
 
