@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from squall.model.events.run import Record
-from squall.sim.pictures.page import details, page
+from squall.sim.pictures.packed import details
+from squall.sim.pictures.page import page
 from squall.sim.pictures.recording import recording
 from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.replay import first_difference, replay
