@@ -13,9 +13,11 @@ import pytest
 from hypothesis import settings
 
 from squall.properties.support.commands import squall
-from squall.sim.conformance.pool import Played, Player
-from squall.sim.conformance.suites import SUITES, Test, collect, judge
+from squall.sim.conformance.pool import Player
+from squall.sim.conformance.run import judge
+from squall.sim.conformance.suites import SUITES, collect
 from squall.sim.conformance.table import NOT_APPLICABLE
+from squall.sim.conformance.tests import Played, Test
 from squall.sim.scripts.compat.program import Program
 
 
@@ -72,7 +74,7 @@ def test_the_table_names_tests_that_exist_and_says_why():
 @pytest.fixture
 def excused(monkeypatch: pytest.MonkeyPatch) -> Test:
     test = collect()[0]
-    monkeypatch.setattr("squall.sim.conformance.suites.NOT_APPLICABLE", {test.id: "needs a violin"})
+    monkeypatch.setattr("squall.sim.conformance.run.NOT_APPLICABLE", {test.id: "needs a violin"})
     return test
 
 

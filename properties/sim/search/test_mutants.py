@@ -134,6 +134,4 @@ def test_a_campaign_over_given_seeds_ends_with_them() -> None:
 
 def test_the_page_about_them_is_up_to_date() -> None:
     written = (DOCS / "mutants.md").read_text(encoding="utf-8")
-    assert written == page(), (
-        "python -m squall.sim.search.mutants.page > docs/mutants.md"
-    )
+    assert written == page(), "python -m squall.sim.search.mutants.page > docs/mutants.md"
