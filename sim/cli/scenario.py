@@ -112,11 +112,10 @@ def _with_mutant(saved: SavedScenario, name: str) -> SavedScenario:
     import difflib
 
     from squall.sim.scenarios.file import Expected
-    from squall.sim.search.mutants.campaign import load_mutants
+    from squall.sim.search.mutants.planted import MUTANTS
 
-    known = load_mutants()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
+    if name not in MUTANTS:
+        near = difflib.get_close_matches(name, MUTANTS, n=1)
         hint = f"; did you mean {near[0]}?" if near else "; squall mutants --list shows them"
         raise BadInput("--mutant", name, f"there is no mutant {name!r}{hint}")
     if saved.expected.mutant == name:

@@ -20,7 +20,7 @@ from squall.model.events.waiting import explain, explain_timeout, timeouts, wait
 from squall.sim.faults.plan import NO_FAULTS, Plan, Schedule
 from squall.sim.scenarios.file import Expected, NetworkSpec, SavedScenario, ScenarioError, Script
 from squall.sim.search.judge import Given, Scenario, campaign_settings, play, scenario_of
-from squall.sim.search.mutants.campaign import load_mutants
+from squall.sim.search.mutants.planted import MUTANTS
 from squall.sim.world.real_time import TooLongError, time_limit
 from squall.sim.world.trace import digest_of
 from squall.sim.world.watch import Comparer, Diverged, Divergence, Recorder, Watcher, watching
@@ -184,7 +184,7 @@ def planted(name: str | None) -> Iterator[None]:
     if name is None:
         yield
         return
-    mutant = load_mutants().get(name)
+    mutant = MUTANTS.get(name)
     if mutant is None:
         raise ScenarioError(f"scenario.expected.mutant: there is no mutant {name!r}")
     with mutant.apply():

@@ -35,17 +35,21 @@ class Contained:
         # What a signal raises while Python sees to a fork is lost, and the copy must not be
         # interrupted before it has said what is to become of signals.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+        self._process = _FORK.Process(
+            target=_run, args=(self.connection, theirs, before, work, args)
+        )
         try:
             with warnings.catch_warnings():
                 # Python warns of other threads; the copy runs none of them and waits for none.
                 warnings.simplefilter("ignore", DeprecationWarning)
-                self._process = _FORK.Process(
-                    target=_run, args=(self.connection, theirs, before, work, args)
-                )
                 self._process.start()
+            theirs.close()
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            except BaseException:  # what a signal that came meanwhile raises
+                self.end()
+                raise
 
     @property
     def pid(self) -> int:

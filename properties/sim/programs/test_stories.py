@@ -125,8 +125,11 @@ def test_a_round_that_breaks_off_is_a_verdict() -> None:
 
 
 def test_a_witness_knows_nothing_of_the_bug() -> None:
-    clean_process = CleanProcess()
-    with campaign_settings(), MUTANTS["profile-of-others"].apply():
+    with (
+        CleanProcess() as clean_process,
+        campaign_settings(),
+        MUTANTS["profile-of-others"].apply(),
+    ):
         assert not judge(AWAY).ok
         assert clean_process.holds("", AWAY)
 

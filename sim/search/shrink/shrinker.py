@@ -169,9 +169,9 @@ class Shrinker:
         """Whether it is the planted bug that breaks it, and nothing else."""
         if self._mutant is None or not self._by_mutant:
             return True
-        from squall.sim.search.mutants.campaign import load_mutants
+        from squall.sim.search.mutants.planted import MUTANTS
 
-        with load_mutants()[self._mutant].lifted():
+        with MUTANTS[self._mutant].lifted():
             plain = replace(saved, expected=Expected())
             return not play_again(plain, seconds=self._limit_s).violations
 
