@@ -5,7 +5,6 @@ A copy has PyTorch and its test utilities imported already, which takes longer t
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import gc
 import importlib
@@ -136,12 +135,11 @@ class Player:
 
 def _answer(connection: Connection) -> None:
     """What the copy of a :class:`Player` does."""
-    with contextlib.suppress(EOFError):
-        while True:
-            test: Test = connection.recv()
-            try:
-                [(_, played)] = play_all([test])
-            except MissingPackageError as error:
-                connection.send(error)
-            else:
-                connection.send(played)
+    while True:
+        test: Test = connection.recv()
+        try:
+            [(_, played)] = play_all([test])
+        except MissingPackageError as error:
+            connection.send(error)
+        else:
+            connection.send(played)

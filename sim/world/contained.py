@@ -10,6 +10,7 @@ CUDA cannot be copied.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -85,5 +86,6 @@ def _run(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     ours.close()
-    work(theirs, *args)
+    with contextlib.suppress(EOFError, ConnectionError):  # nobody waits any more
+        work(theirs, *args)
     os._exit(0)  # whatever else there is in it: threads, functions to be called at the end

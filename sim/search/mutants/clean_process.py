@@ -6,7 +6,6 @@ no answer to that can be trusted.
 
 from __future__ import annotations
 
-import contextlib
 from multiprocessing.connection import Connection
 
 from squall.sim.search.judge import Given, campaign_settings, judge
@@ -36,7 +35,7 @@ class CleanProcess:
 
 
 def _answer(connection: Connection) -> None:
-    with campaign_settings(), contextlib.suppress(EOFError):
+    with campaign_settings():
         while True:
             profile, seed = connection.recv()
             connection.send(judge(seed, Given(profile=profile)).ok)
