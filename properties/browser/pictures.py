@@ -20,14 +20,14 @@ from selenium.webdriver.common.by import By
 from squall.properties.browser.conftest import Page, chromium
 from squall.properties.support.paths import ROOT
 from squall.properties.support.scripts import script_scenario
-from squall.sim import pictures as timeline
+from squall.sim import pictures
 from squall.sim.scenarios.replay import replay
 from squall.sim.scripts.run import run as run_script
 
 DOCS = ROOT / "docs"
 
 
-def script(name: str, *args: str, workers: int) -> timeline.Recording:
+def script(name: str, *args: str, workers: int) -> pictures.Recording:
     """A run of an example."""
     quiet = io.StringIO()
     scenario = script_scenario(
@@ -41,16 +41,16 @@ def script(name: str, *args: str, workers: int) -> timeline.Recording:
     words = f"squall run examples/{name} --workers {workers} --seed 7"
     if args:
         words += " -- " + " ".join(args)
-    return timeline.recording(run_script(scenario), title=f"examples/{name}", replay=words)
+    return pictures.recording(run_script(scenario), title=f"examples/{name}", replay=words)
 
 
-def failing() -> timeline.Recording:
+def failing() -> pictures.Recording:
     """A storm that ends well but has a crash in it: the first seed with one."""
     for seed in range(500):
         played = replay(seed_scenario(seed, "storm"))
         kinds = [r[4][0] for r in played.records if r[3].name == "fault_injected"]
         if {"crash", "restart"} <= set(kinds) and 300 < len(played.records) < 1200:
-            return timeline.recording(
+            return pictures.recording(
                 played,
                 title=f"seed {seed}, faults storm",
                 replay=f"squall replay {seed} --faults storm",
@@ -121,16 +121,16 @@ def main() -> None:
         training = script("parameter_server.py", "--steps", "2", workers=4)
         take(
             browser,
-            timeline.page(training),
+            pictures.page(training),
             [
                 ("timeline-space-time", "space_time", lambda p: click_message(p, "gradient", 3)),
                 ("timeline-work", "work", clock("order")),
                 ("timeline-graph", "graph", half_way),
             ],
         )
-        take(browser, timeline.page(script("rref_sharing.py", workers=4)),
+        take(browser, pictures.page(script("rref_sharing.py", workers=4)),
              [("timeline-rrefs", "rrefs", nothing)])  # fmt: skip
-        take(browser, timeline.page(failing()), [("timeline-faults", "space_time", clock("order"))])
+        take(browser, pictures.page(failing()), [("timeline-faults", "space_time", clock("order"))])
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from selenium.webdriver.common.keys import Keys
 from squall.model.events.run import Violation
 from squall.properties.browser.conftest import Page
 from squall.properties.support.timeline_runs import confirmation, hanging, large, training
-from squall.sim import pictures as timeline
+from squall.sim import pictures
 from squall.sim.pictures.odds import Odds, Point
 from squall.sim.scenarios.replay import replay
 
@@ -24,7 +24,7 @@ Visit = Callable[..., Page]
 
 @cache
 def step() -> str:
-    return timeline.page(training(latency="lognormal:0.002:0.4"))
+    return pictures.page(training(latency="lognormal:0.002:0.4"))
 
 
 # -- every view -----------------------------------------------------------------------------------
@@ -36,10 +36,10 @@ def test_every_view_is_drawn_without_complaints(visit: Visit, which: str) -> Non
         "training": lambda: training(steps=2),
         "confirmation": confirmation,
         "hanging": hanging,
-        "storm": lambda: timeline.recording(replay(seed_scenario(5, "storm"))),
-        "nothing": lambda: timeline.recording([]),
+        "storm": lambda: pictures.recording(replay(seed_scenario(5, "storm"))),
+        "nothing": lambda: pictures.recording([]),
     }
-    page = visit(timeline.page(runs[which]()))
+    page = visit(pictures.page(runs[which]()))
     for view in VIEWS:
         if view != "space_time":
             page.open(view)
@@ -57,7 +57,7 @@ def test_marks_are_where_the_clock_says(visit: Visit) -> None:
     run = training(latency="lognormal:0.002:0.4")
     page = visit(step())
     heads = "document.getElementById('figure').data.filter(t => t.mode === 'markers' && t.meta.events && t.legendgroup === 'gradient')[0]"  # fmt: skip
-    arrived = [f.arrived for f in timeline.flows_of(run) if f.kind.name == "gradient"]
+    arrived = [f.arrived for f in pictures.flows_of(run) if f.kind.name == "gradient"]
     assert page.js(f"return Array.from({heads}.x)") == pytest.approx(
         [run.time_s(n) for n in arrived]
     )
@@ -72,7 +72,7 @@ def test_the_odds_of_a_failure_follow_the_clock(visit: Visit) -> None:
     run = training(latency="lognormal:0.002:0.4")
     half = len(run) // 2
     points = [Point(0, 2, 8), Point(half, 7, 8), Point(len(run), 8, 8)]
-    page = visit(timeline.page(run, found=Odds(run, ("rrefs", "a leak"), points)))
+    page = visit(pictures.page(run, found=Odds(run, ("rrefs", "a leak"), points)))
     page.open("odds")
     times = [run.time_s(0), run.time_s(half), run.time_s(run.last)]
     data = "document.getElementById('figure').data"
@@ -118,8 +118,8 @@ def test_hovering_over_a_message_tells_of_it(visit: Visit) -> None:
 def test_clicking_a_message_lights_up_its_past_and_future(visit: Visit) -> None:
     run = training(latency="lognormal:0.002:0.4")
     page = visit(step())
-    flow = [f for f in timeline.flows_of(run) if f.kind.name == "gradient"][2]
-    past, future = timeline.cone(run, flow)
+    flow = [f for f in pictures.flows_of(run) if f.kind.name == "gradient"][2]
+    past, future = pictures.cone(run, flow)
     assert past and future
     page.click(*page.pixel(heads_of(page, "gradient"), 2))
     page.wait("squall.cone")
@@ -196,7 +196,7 @@ def _json(values: list[str]) -> str:
 
 
 def test_another_pass_can_be_picked(visit: Visit) -> None:
-    page = visit(timeline.page(training(steps=3)))
+    page = visit(pictures.page(training(steps=3)))
     page.open("graph")
     options = page.browser.find_elements(By.CSS_SELECTOR, "#which option")
     assert len(options) == 3
@@ -235,11 +235,11 @@ def test_the_table_finds_events(visit: Visit) -> None:
 def test_a_violation_leads_to_its_event(visit: Visit) -> None:
     run = training()
     cited = len(run) - 20
-    broken = timeline.recording(
+    broken = pictures.recording(
         run, outcome="violated: passes",
         violations=(Violation("passes", "it ended early", "later", "now", 0, 0.1, (cited,)),),
     )  # fmt: skip
-    page = visit(timeline.page(broken))
+    page = visit(pictures.page(broken))
     page.browser.find_element(By.CSS_SELECTOR, ".violations a").click()
     page.wait("squall.chosen === arguments[0]", cited)
     row = page.browser.find_element(By.CSS_SELECTOR, "#tall .chosen-row")
@@ -267,7 +267,7 @@ def test_the_command_can_be_copied(visit: Visit) -> None:
 def test_a_hundred_thousand_events_are_looked_at_in_time(visit: Visit) -> None:
     run = large(64, 16)
     assert len(run) >= 100_000
-    html = timeline.page(run)
+    html = pictures.page(run)
     page = visit("<p>warm</p><script>window.squall = {ready: true}</script>")
     # A busy machine makes everything late: what the page itself works is what counts.
     page.browser.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})

@@ -49,10 +49,9 @@ def _replay_lines(item: pytest.Item, text: str) -> list[str]:
     first_line = text.partition("\n")[0][:200]
     expected = Expected(outcome="failed", property="pytest", what=item.nodeid)
     lines: list[str] = []
-    with Keeper(lines.append) as keeper:
-        kept = keeper.keep(
-            replace(saved, expected=expected, note=item.nodeid), found_by="pytest", text=first_line
-        )
+    kept = Keeper(lines.append).keep(
+        replace(saved, expected=expected, note=item.nodeid), found_by="pytest", text=first_line
+    )
     if kept is None:
         return lines
     return [f"its last run, again: {kept.replay}", f"to look at: {kept.timeline}"]

@@ -16,8 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from squall.sim.cli.input import BadInput, engine_name, integer
-from squall.sim.conformance.pool import MissingPackageError
-from squall.sim.conformance.suites import SUITES, VERDICTS, Result, Test, Verdict, collect, run
+from squall.sim.conformance.run import run
+from squall.sim.conformance.suites import SUITES, collect
+from squall.sim.conformance.tests import VERDICTS, MissingPackageError, Result, Test, Verdict
 
 WIDTH = 100
 MAX_JOBS = 256

@@ -40,8 +40,7 @@ def failures(
 
     place = default_place()
     try:
-        with Store(place, read_only=True) as store:
-            found = store.failures()
+        found = Store(place).failures()
     except StoreError as error:
         raise BadInput(str(place.folder), str(place.folder), str(error)) from None
     if json:

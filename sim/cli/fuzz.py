@@ -272,11 +272,9 @@ class _Display:
 
     def __enter__(self) -> _Display:
         self._progress.start()
-        self._keeper.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._keeper.__exit__(None, None, None)
         self._progress.stop()
 
     def _keep(self, failure: Failure) -> None:

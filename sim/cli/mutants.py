@@ -21,8 +21,8 @@ from squall.sim.cli.input import BadInput, integer, one_of
 from squall.sim.cli.report import WIDTH
 
 if TYPE_CHECKING:
-    from squall.sim.search.mutants.campaign import Result
     from squall.sim.search.mutants.mutant import Mutant
+    from squall.sim.search.mutants.result import Result
 
 MAX_SECONDS = 24 * 3600.0
 
@@ -129,9 +129,9 @@ def mutants(
     Each is tried in a process of its own, with the scenarios of `squall fuzz`, until one fails.
     Seconds are those of one core.
     """
-    from squall.sim.search.mutants.campaign import load_mutants, run_mutants
+    from squall.sim.search.mutants.campaign import run_mutants
+    from squall.sim.search.mutants.planted import MUTANTS
 
-    known = load_mutants()
     options = read_mutant_options(
         names=tuple(names or ()),
         everything=everything,
@@ -139,7 +139,7 @@ def mutants(
         jobs=jobs,
         seeds=seeds,
         faults=faults,
-        known=known,
+        known=MUTANTS,
     )
     if show:
         listed = options.mutants + options.left_out
@@ -229,7 +229,7 @@ def print_list(listed: tuple[Mutant, ...], console: Console) -> None:
 
 def results_json(results: list[Result], options: MutantOptions) -> str:
     """The object of ``squall mutants --json``; its keys are in docs/json.md."""
-    from squall.sim.search.mutants.campaign import median_seconds, only_killers
+    from squall.sim.search.mutants.result import median_seconds, only_killers
 
     alarming = _alarming(results, options)
     outcome = "failed" if alarming else "ok"
@@ -251,7 +251,7 @@ def results_json(results: list[Result], options: MutantOptions) -> str:
 
 
 def print_results(results: list[Result], options: MutantOptions, console: Console) -> None:
-    from squall.sim.search.mutants.campaign import median_seconds, only_killers
+    from squall.sim.search.mutants.result import median_seconds, only_killers
 
     console = Console(file=console.file, width=max(WIDTH, console.width), highlight=False)
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -267,12 +267,7 @@ def print_results(results: list[Result], options: MutantOptions, console: Consol
         if result.problem is not None:
             by = Text("not tried", "bold red")
         smallest = result.smallest
-        size = (
-            f"{smallest.profile} seed {smallest.seed}: ".lstrip()
-            + f"{smallest.ops} ops, {smallest.workers} workers"
-            if smallest is not None
-            else ""
-        )
+        size = "" if smallest is None else str(smallest)
         table.add_row(
             result.mutant.name, by, f"{result.scenarios:,}", f"{result.seconds:.1f}", size
         )

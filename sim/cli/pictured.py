@@ -154,9 +154,8 @@ def picture_scenario(
 def _keep(scenario: Scenario) -> None:
     from squall.sim.scenarios.file import dump_scenario, name_of
     from squall.sim.scenarios.store import default_place, write_synced
-    from squall.sim.serve.server import RUNS
 
-    folder = default_place().folder / RUNS
+    folder = default_place().runs
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_synced(folder / f"{name_of(scenario)}.json", dump_scenario(scenario))

@@ -92,8 +92,7 @@ def _of_file(text: str, field: str) -> Scenario:
     if not path.exists():
         kept = None
         try:
-            with Store(read_only=True) as store:
-                kept = store.find(text)
+            kept = Store().find(text)
         except StoreError as error:
             raise BadInput(field, text, f"cannot look {text!r} up: {error}") from None
         if kept is None:

@@ -136,8 +136,7 @@ def _write(shrinker: Shrinker, output: str | None) -> str:
             ) from None
         return output
     try:
-        with Store() as store:
-            return store.keep(shrinker.best, found_by="shrink", text=str(shrinker.target)).file
+        return Store().keep(shrinker.best, found_by="shrink", text=str(shrinker.target)).file
     except StoreError as error:
         raise BadInput("--output", "", f"{error}; expected a file to write to") from None
 

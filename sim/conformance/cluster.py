@@ -6,14 +6,14 @@ starts ``world_size`` processes that each run the test method as one rank.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import Any, TextIO
 from unittest import SkipTest
 
 import torch
 
 from squall.real.worker import Worker
+from squall.sim.conformance.tests import TIMEOUT_S, WORLD_SIZE, Played, Test
 from squall.sim.scripts.compat.isolation import TorchIsolation
 from squall.sim.scripts.compat.process import ProcessTable, SimProcess, current_process
 from squall.sim.scripts.compat.program import Program
@@ -24,28 +24,9 @@ from squall.sim.world.network import Network
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.stuck import explain
 
-if TYPE_CHECKING:
-    from squall.sim.conformance.suites import Test
-
-Outcome = Literal["passed", "failed", "skipped"]
-
-WORLD_SIZE = 4
-#: of virtual time, as torch's harness allows that much of real time
-TIMEOUT_S = 300.0
 #: how a process ends whose test skips itself (common_distributed.TEST_SKIPS)
 _SKIP_CODES = range(72, 90)
 _GENERIC_SKIP = 86
-
-
-@dataclass(frozen=True)
-class Played:
-    """What a test did on its cluster. ``why`` says what went wrong or why it skipped itself."""
-
-    outcome: Outcome
-    why: str = ""
-    log: str = ""
-    #: wall time
-    seconds: float = 0.0
 
 
 def play(test: Test, directory: Path, output: TextIO) -> Played:

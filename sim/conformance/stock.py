@@ -9,10 +9,16 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from squall.sim.conformance.cluster import TIMEOUT_S, WORLD_SIZE, Played
-from squall.sim.conformance.pool import LOG_CHARACTERS, MissingPackageError
+from squall.sim.conformance.tests import (
+    LOG_CHARACTERS,
+    TIMEOUT_S,
+    WORLD_SIZE,
+    MissingPackageError,
+    Played,
+    Test,
+)
 from squall.sim.scenario import Script
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.script import ScriptProcesses
@@ -20,9 +26,6 @@ from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import MissingModule, Zygote
 from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.scheduler import Livelock
-
-if TYPE_CHECKING:
-    from squall.sim.conformance.suites import Test
 
 _ENTRY = "squall.sim.conformance.stock_guest:main"
 #: of commands and timers, in one test; the longest takes a tenth of it
@@ -55,9 +58,7 @@ def _zygote(modules: list[str]) -> Zygote:
     try:
         return Zygote(modules)
     except MissingModule as missing:
-        raise MissingPackageError(
-            f"PyTorch's test utilities need the package {missing.name}: pip install {missing.name}"
-        ) from None
+        raise MissingPackageError.named(missing.name) from None
 
 
 class _Ranks(ScriptProcesses):

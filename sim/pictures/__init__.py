@@ -1,8 +1,8 @@
 """A run as pictures: the same plotly figures in notebooks, in pages and in tests.
 
-    from sim import timeline
-    run = timeline.recording(report)       # or a Run, a Trace, a Cluster, a ProgramRun
-    timeline.space_time(run).show()
+    from squall.sim import pictures
+    run = pictures.recording(report)       # or a Run, a Trace, a Cluster, a ProgramRun
+    pictures.space_time(run).show()
 
 Every picture takes whatever :func:`recording` takes and returns a plotly Figure:
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import TracebackType
 
 from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
@@ -19,33 +18,19 @@ from squall.sim.scenarios.store import Kept, Store, StoreError
 class Keeper:
     """Writes failures into the store of the working directory; ``warn`` gets a line if it cannot.
 
-    The store is opened with the first failure: a campaign that finds none leaves nothing behind.
+    A campaign that finds none leaves nothing behind.
     """
 
     def __init__(self, warn: Callable[[str], object]) -> None:
         self._warn = warn
-        self._store: Store | None = None
+        self._store = Store()
         self._broken = False
-
-    def __enter__(self) -> Keeper:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        if self._store is not None:
-            self._store.__exit__(exc_type, exc, tb)
 
     def keep(self, saved: Scenario, *, found_by: str, text: str) -> Kept | None:
         """Write it down; None if that was not possible."""
         if self._broken:
             return None
         try:
-            if self._store is None:
-                self._store = Store().__enter__()
             return self._store.keep(saved, found_by=found_by, text=text)
         except StoreError as error:
             self._broken = True
@@ -58,5 +43,5 @@ def keep_script(scenario: Scenario, run: Run) -> Kept | None:
     if run.ok or run.outcome == "interrupted":
         return None
     first = run.violations[0] if run.violations else None
-    with Keeper(lambda text: print(text, file=sys.stderr)) as keeper:
-        return keeper.keep(expecting(scenario, run), found_by="run", text=str(first or ""))
+    keeper = Keeper(lambda text: print(text, file=sys.stderr))
+    return keeper.keep(expecting(scenario, run), found_by="run", text=str(first or ""))

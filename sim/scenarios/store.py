@@ -1,12 +1,13 @@
 """Failures that were found, kept under ``.squall/`` so that no kill can lose one.
 
-    with Store() as store:
-        kept = store.keep(saved, found_by="fuzz")     # on disk when this returns
-        print(kept.replay)
+    kept = Store().keep(saved, found_by="fuzz")     # on disk when this returns
+    print(kept.replay)
 
-A failure is a scenario file and a row in a SQLite database. The file is written and synced under
-another name first and then renamed; the row comes after it. So at every moment each row has its
-whole file, and whoever prints a failure after :meth:`Store.keep` prints one that is there.
+There are files only: ``scenarios/NAME.json`` is the scenario, ``failures/NAME.json`` who found it
+and when. Each is written and synced under another name and then renamed, the scenario first. So
+whatever ends the process, and however many of them write, each file is whole; and whoever prints
+a failure after :meth:`Store.keep` prints one that is there. A scenario without its other file,
+one that somebody has copied there for instance, is listed with what it says itself.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from __future__ import annotations
 import builtins
 import contextlib
 import os
+import secrets
 import shlex
-import sqlite3
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
 
 if TYPE_CHECKING:
     from squall.sim.scenario import Scenario
@@ -29,138 +31,43 @@ if TYPE_CHECKING:
 #: the environment variable that names another folder
 FOLDER_VARIABLE = "SQUALL_STORE"
 FOLDER = ".squall"
-#: version of the tables; a database of another one is refused
-SCHEMA = 1
-#: real seconds to wait for another process that writes
-_BUSY_S = 30.0
-
-# A seed may need all 64 bits, and integers of SQLite have a sign: it is text.
-_TABLES = """
-CREATE TABLE IF NOT EXISTS failures (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    name TEXT NOT NULL UNIQUE,
-    found_at REAL NOT NULL,
-    found_by TEXT NOT NULL,
-    seed TEXT NOT NULL,
-    profile TEXT,
-    property TEXT,
-    what TEXT,
-    text TEXT,
-    digest TEXT,
-    workers INTEGER,
-    operations INTEGER,
-    faults INTEGER NOT NULL,
-    file TEXT NOT NULL
-)
-"""
-_COLUMNS = (
-    "name", "found_at", "found_by", "seed", "profile", "property", "what", "text", "digest",
-    "workers", "operations", "faults", "file",
-)  # fmt: skip
 
 
 class StoreError(RuntimeError):
     """The store cannot be used: where it is, and why."""
 
 
-class Kept(NamedTuple):
-    """A row. ``found_at`` in seconds since 1970, ``file`` within the folder of the store."""
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A scenario that is kept: a failure, or a run that somebody wants to look at again.
+
+    ``name`` is that of the scenario, eight hex digits over what decides the run. ``found_at`` is in
+    seconds since 1970. ``property`` and ``what`` are of the first violation, None if
+    there is none; ``text`` is all of it. ``workers`` and ``operations`` are None where a script decides;
+    ``faults`` counts those of the plan. ``file`` holds the scenario.
+    """
 
     name: str
     found_at: float
-    found_by: str
-    seed: int
-    profile: str | None
-    property: str | None
-    what: str | None
-    #: the first violation in full
-    text: str | None
-    digest: str | None
-    workers: int | None
-    operations: int | None
-    faults: int
-    file: str
+    found_by: str = ""
+    seed: int = 0
+    profile: str | None = None
+    property: str | None = None
+    what: str | None = None
+    text: str = ""
+    digest: str | None = None
+    workers: int | None = None
+    operations: int | None = None
+    faults: int = 0
+    file: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return {**self._asdict(), "replay": self.replay}
-
-    @builtins.property  # a field has that name too
-    def replay(self) -> str:
-        """A command line that shows the failure again."""
-        return shlex.join(["squall", "replay", self.file])
-
-    @builtins.property
-    def timeline(self) -> str:
-        """A command line that makes a page of it."""
-        return shlex.join(["squall", "timeline", self.file])
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a store is."""
-
-    folder: Path
-
-    @property
-    def database(self) -> Path:
-        return self.folder / "failures.db"
-
-    @property
-    def scenarios(self) -> Path:
-        return self.folder / "scenarios"
-
-
-def default_place() -> Place:
-    """``.squall`` in the working directory, or what the environment names."""
-    return Place(Path(os.environ.get(FOLDER_VARIABLE) or FOLDER))
-
-
-class Store:
-    """The failures of one folder. Opened for use by ``with``; several processes may share it."""
-
-    def __init__(self, place: Place | None = None, *, read_only: bool = False) -> None:
-        self.place = place or default_place()
-        self._read_only = read_only
-        self._open: sqlite3.Connection | None = None
-
-    def __enter__(self) -> Store:
-        if self._read_only and not self.place.database.exists():
-            return self
-        try:
-            if not self._read_only:
-                self.place.scenarios.mkdir(parents=True, exist_ok=True)
-            self._open = self._connect()
-        except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"{self.place.database}: {_reason(error)}") from None
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
-    def keep(self, saved: Scenario, *, found_by: str, text: str = "") -> Kept:
-        """Write a failure down; one that is there already stays as it is.
-
-        ``saved.expected`` says what failed, ``text`` in full. Everything is on disk when this
-        returns. Raises StoreError.
-        """
-        if self._open is None:
-            raise StoreError(f"{self.place.database}: is not open for writing")
-        # Not before it is needed: this brings torch with it.
-        from squall.sim.scenarios.file import dump_scenario, name_of
-
-        name = name_of(saved)
-        file = self.place.scenarios / f"{name}.json"
+    @classmethod
+    def of(cls, saved: Scenario, file: Path, *, found_at: float, found_by: str, text: str) -> Kept:
+        """What is to be known of a scenario, of which ``saved.expected`` says what failed."""
         expected = saved.expected
-        kept = Kept(
-            name=name,
-            found_at=time.time(),
+        return cls(
+            name=file.stem,
+            found_at=found_at,
             found_by=found_by,
             seed=saved.seed,
             profile=saved.profile,
@@ -173,28 +80,95 @@ class Store:
             faults=len(saved.faults),
             file=str(file),
         )
-        values = [str(v) if k == "seed" else v for k, v in kept._asdict().items()]
-        marks = ", ".join("?" * len(_COLUMNS))
+
+    @builtins.property  # a field has that name too
+    def failed(self) -> bool:
+        return bool(self.property or self.what)
+
+    @builtins.property
+    def replay(self) -> str:
+        """A command line that shows it again."""
+        return shlex.join(["squall", "replay", self.file])
+
+    @builtins.property
+    def timeline(self) -> str:
+        """A command line that makes a page of it."""
+        return shlex.join(["squall", "timeline", self.file])
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "replay": self.replay}
+
+
+_KEPT: TypeAdapter[Kept] = TypeAdapter(Kept)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a store is."""
+
+    folder: Path
+
+    @property
+    def scenarios(self) -> Path:
+        """The scenarios of failures, by their names."""
+        return self.folder / "scenarios"
+
+    @property
+    def failures(self) -> Path:
+        """Who found each of them, and when, by the same names."""
+        return self.folder / "failures"
+
+    @property
+    def runs(self) -> Path:
+        """The scenarios of runs that somebody wants to look at again."""
+        return self.folder / "runs"
+
+
+def default_place() -> Place:
+    """``.squall`` in the working directory, or what the environment names."""
+    return Place(Path(os.environ.get(FOLDER_VARIABLE) or FOLDER))
+
+
+class Store:
+    """What one folder keeps. Several processes may write at a time; reading changes nothing."""
+
+    def __init__(self, place: Place | None = None) -> None:
+        self.place = place or default_place()
+
+    def keep(self, saved: Scenario, *, found_by: str, text: str = "") -> Kept:
+        """Write a failure down; one that has come out the same before stays as it is.
+
+        ``saved.expected`` says what failed, ``text`` in full. Everything is on disk when this
+        returns. Raises StoreError.
+        """
+        # Not before it is needed: this brings torch with it.
+        from squall.sim.scenarios.file import dump_scenario, name_of
+
+        file = self.place.scenarios / f"{name_of(saved)}.json"
+        kept = Kept.of(saved, file, found_at=time.time(), found_by=found_by, text=text)
         try:
+            self.place.scenarios.mkdir(parents=True, exist_ok=True)
+            self.place.failures.mkdir(exist_ok=True)
+            known = self._recorded(file) if file.exists() else None
+            if known is not None and known.digest == kept.digest:
+                return known
             write_synced(file, dump_scenario(saved))
-            with self._open:
-                self._open.execute(
-                    f"INSERT OR IGNORE INTO failures ({', '.join(_COLUMNS)}) VALUES ({marks})",
-                    values,
-                )
-        except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"{self.place.folder}: {_reason(error)}") from None
+            record = _KEPT.dump_json(kept, indent=1, exclude={"file"})
+            write_synced(self.place.failures / file.name, record.decode() + "\n")
+        except OSError as error:
+            raise StoreError(f"{self.place.folder}: {error.strerror or error}") from None
         return kept
 
     def failures(self) -> list[Kept]:
-        """All of them, in the order in which they were found."""
-        if self._open is None:
-            return []
-        rows = self._open.execute(f"SELECT {', '.join(_COLUMNS)} FROM failures ORDER BY id")
-        return [_kept(row) for row in rows]
+        """All of them, in the order in which they were found. Raises StoreError."""
+        return self._listed(self.place.scenarios)
+
+    def runs(self) -> list[Kept]:
+        """The other runs that are kept, in the order in which they were. Raises StoreError."""
+        return self._listed(self.place.runs)
 
     def find(self, name: str) -> Kept | None:
-        """The failure of that name, or whose name alone begins so."""
+        """The failure of that name, or whose name alone begins so. Raises StoreError."""
         found = [kept for kept in self.failures() if kept.name.startswith(name)]
         exact = [kept for kept in found if kept.name == name]
         return exact[0] if exact else found[0] if len(found) == 1 and len(name) >= 4 else None
@@ -205,28 +179,49 @@ class Store:
 
         return load_scenario(Path(kept.file))
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.place.database, timeout=_BUSY_S)
+    def _listed(self, folder: Path) -> list[Kept]:
+        if not folder.is_dir():
+            return []
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")  # a commit is on disk
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version not in (0, SCHEMA):
-                raise sqlite3.DatabaseError(f"tables of version {version}, expected {SCHEMA}")
-            with connection:
-                connection.execute(_TABLES)
-                connection.execute(f"PRAGMA user_version = {SCHEMA}")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+            files = [path for path in folder.iterdir() if self._is_ours(path)]
+        except OSError as error:
+            raise StoreError(f"{folder}: {error.strerror or error}") from None
+        found = []
+        for file in files:
+            kept = self._recorded(file) if folder == self.place.scenarios else None
+            found.append(kept or _described(file))
+        return sorted(found, key=lambda kept: (kept.found_at, kept.name))
+
+    def _is_ours(self, path: Path) -> bool:
+        """Whether it is a file with a scenario, and not a link to one that is elsewhere."""
+        inside = path.resolve().is_relative_to(self.place.folder.resolve())
+        return path.suffix == ".json" and inside and path.is_file()
+
+    def _recorded(self, file: Path) -> Kept | None:
+        """What was written down with a scenario, if it was."""
+        try:
+            kept = _KEPT.validate_json((self.place.failures / file.name).read_bytes())
+        except (OSError, ValidationError):
+            return None
+        return replace(kept, name=file.stem, file=str(file))
+
+
+def _described(file: Path) -> Kept:
+    """What a scenario says of itself, if it can be read."""
+    from squall.sim.scenarios.file import load_scenario
+
+    try:
+        at = file.stat().st_mtime
+        return Kept.of(load_scenario(file), file, found_at=at, found_by="", text="")
+    except (OSError, ValueError):
+        return Kept(name=file.stem, found_at=0.0, what="this file cannot be read", file=str(file))
 
 
 def write_synced(path: Path, text: str) -> None:
     """Write a file so that it is there whole or not at all, whatever ends the process."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with part.open("w", encoding="utf-8") as file:
+        with part.open("x", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -246,12 +241,3 @@ def _opened_folder(path: Path) -> Iterator[int]:
         yield number
     finally:
         os.close(number)
-
-
-def _kept(row: tuple[Any, ...]) -> Kept:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    return Kept(**{**values, "seed": int(values["seed"])})
-
-
-def _reason(error: OSError | sqlite3.Error) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

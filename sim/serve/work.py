@@ -1,8 +1,5 @@
 """What ``squall serve`` lets another process do: run scenarios and draw what came of them.
 
-    python -m squall.sim.serve.work page SCENARIO.json OUT.html NAME
-    python -m squall.sim.serve.work compare ONE.json OTHER.json OUT.json
-
 A process of its own, since a run takes the whole of one (its signals, its random state), and
 since a page that somebody closes should not keep a server busy.
 """
@@ -10,14 +7,18 @@ since a page that somebody closes should not keep a server busy.
 from __future__ import annotations
 
 import json
+import os
 import shlex
-import sys
-from collections.abc import Sequence
+import signal
+import traceback
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from squall.model.events.digest import Record
-from squall.sim.pictures.page import details, page
+from squall.sim.pictures.packed import details
+from squall.sim.pictures.page import page
 from squall.sim.pictures.recording import facts_of, recording
 from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.replay import first_difference
@@ -29,21 +30,16 @@ _BEFORE, _AFTER = 4, 6
 RUN_S = 120.0
 
 
-def draw(scenario: Path, out: Path, name: str) -> None:
-    """Write the page of a scenario."""
+def draw(scenario: Path, name: str) -> str:
+    """The page of a scenario."""
     saved = load_scenario(scenario)
+    words = shlex.join(["squall", "replay", str(scenario)])
     ran = again(saved, seconds=RUN_S)
-    run = recording(
-        ran,
-        facts=facts_of(saved),
-        title=name,
-        replay=shlex.join(["squall", "replay", str(scenario)]),
-    )
-    out.write_text(page(run), encoding="utf-8")
+    return page(recording(ran, title=name, replay=words, facts=facts_of(saved)))
 
 
-def compare(one: Path, other: Path, out: Path) -> None:
-    """Write where two scenarios' runs part, and the events around that place."""
+def compare(one: Path, other: Path) -> str:
+    """Where two scenarios' runs part, and the events around that place, as JSON."""
     runs = [again(load_scenario(path), seconds=RUN_S).records for path in (one, other)]
     found = first_difference(*runs)
     number = None if found is None else found.number
@@ -53,8 +49,7 @@ def compare(one: Path, other: Path, out: Path) -> None:
         for at in range(max(0, number - _BEFORE), last):
             sides = [_line(run, at) for run in runs]
             rows.append({"number": at, "same": at < number, "sides": sides})
-    told = {"number": number, "events": [len(run) for run in runs], "rows": rows}
-    out.write_text(json.dumps(told), encoding="utf-8")
+    return json.dumps({"number": number, "events": [len(run) for run in runs], "rows": rows})
 
 
 def _line(records: Sequence[Record], number: int) -> str | None:
@@ -65,15 +60,13 @@ def _line(records: Sequence[Record], number: int) -> str | None:
     return f"t={time_s:.6f} {where}{type.name} {details(type, values)}"
 
 
-def main(words: Sequence[str]) -> None:
-    match list(words):
-        case ["page", scenario, out, name]:
-            draw(Path(scenario), Path(out), name)
-        case ["compare", one, other, out]:
-            compare(Path(one), Path(other), Path(out))
-        case _:
-            raise SystemExit(f"bad words: {shlex.join(words)}")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def answer(connection: Connection, work: Callable[..., str], *args: Any) -> None:
+    """What the other process does: send whether ``work`` succeeded, and what came of it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends this process
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(nowhere, fd)
+    try:
+        connection.send((True, work(*args)))
+    except Exception as error:
+        connection.send((False, traceback.format_exception_only(error)[-1].strip()))

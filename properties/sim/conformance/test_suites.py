@@ -13,9 +13,11 @@ import pytest
 from hypothesis import settings
 
 from squall.properties.support.commands import squall
-from squall.sim.conformance.pool import Player, Run
-from squall.sim.conformance.suites import SUITES, Test, collect, judge
+from squall.sim.conformance.pool import Player
+from squall.sim.conformance.run import judge
+from squall.sim.conformance.suites import SUITES, collect
 from squall.sim.conformance.table import NOT_APPLICABLE
+from squall.sim.conformance.tests import Played, Test
 from squall.sim.scripts.compat.program import Program
 
 
@@ -72,24 +74,24 @@ def test_the_table_names_tests_that_exist_and_says_why():
 @pytest.fixture
 def excused(monkeypatch: pytest.MonkeyPatch) -> Test:
     test = collect()[0]
-    monkeypatch.setattr("squall.sim.conformance.suites.NOT_APPLICABLE", {test.id: "needs a violin"})
+    monkeypatch.setattr("squall.sim.conformance.run.NOT_APPLICABLE", {test.id: "needs a violin"})
     return test
 
 
 def test_the_table_excuses_what_fails_and_what_skips_itself(excused):
     for outcome in ("failed", "skipped"):
-        result = judge(excused, Run(outcome, "no violin here"))
+        result = judge(excused, Played(outcome, "no violin here"))
         assert (result.verdict, result.why) == ("not_applicable", "needs a violin")
 
 
 def test_a_test_of_the_table_that_passes_is_a_failure(excused):
-    result = judge(excused, Run("passed"))
+    result = judge(excused, Played("passed"))
     assert result.verdict == "failed"
     assert "needs a violin" in result.why
 
 
 def test_a_test_that_skips_itself_must_stand_in_the_table():
-    result = judge(collect()[-1], Run("skipped", "Need at least 2 CUDA devices"))
+    result = judge(collect()[-1], Played("skipped", "Need at least 2 CUDA devices"))
     assert result.verdict == "failed"
     assert "Need at least 2 CUDA devices" in result.why
 

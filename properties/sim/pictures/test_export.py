@@ -24,7 +24,7 @@ from squall.model.events.run import Violation
 from squall.properties.support.paths import PROPERTIES
 from squall.properties.support.timeline_runs import confirmation, hanging, training
 from squall.real import tracing
-from squall.sim import pictures as timeline
+from squall.sim import pictures
 from squall.sim.pictures.events_frame import events_frame, write_csv, write_parquet
 from squall.sim.pictures.export import dot, graphml
 from squall.sim.pictures.perfetto import perfetto, perfetto_json
@@ -34,9 +34,9 @@ SCHEMA = json.loads((PROPERTIES / "support" / "trace_event_format.json").read_te
 
 
 @cache
-def runs() -> list[timeline.Recording]:
+def runs() -> list[pictures.Recording]:
     storms = [replay(seed_scenario(seed, "storm")) for seed in (1, 2)]
-    return [training(), confirmation(), hanging(), *map(timeline.recording, storms)]
+    return [training(), confirmation(), hanging(), *map(pictures.recording, storms)]
 
 
 # -- Perfetto -------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_flows_leave_from_a_slice_and_end_at_one(number: int) -> None:
             slices[event["pid"], event["tid"]].append(_ns(event))
         elif event["ph"] in "sf":
             ends[event["id"]].append(event)
-    arrived = [flow for flow in timeline.flows_of(run) if flow.arrived >= 0]
+    arrived = [flow for flow in pictures.flows_of(run) if flow.arrived >= 0]
     assert sorted(ends) == sorted(flow.number for flow in arrived)
     for out, into in ends.values():
         assert (out["ph"], into["ph"]) == ("s", "f")
@@ -113,7 +113,7 @@ def test_flows_leave_from_a_slice_and_end_at_one(number: int) -> None:
 def test_time_in_perfetto_is_virtual_time() -> None:
     run = runs()[0]
     times = [e["ts"] for e in perfetto(run)["traceEvents"] if e["ph"] == "s"]
-    sent = [run.time_s(f.sent) * 1e6 for f in timeline.flows_of(run) if f.arrived >= 0]
+    sent = [run.time_s(f.sent) * 1e6 for f in pictures.flows_of(run) if f.arrived >= 0]
     assert times == pytest.approx(sent, abs=0.001 * len(run))
     assert all(one < other for one, other in pairwise(times))
 
@@ -123,7 +123,7 @@ def test_time_in_perfetto_is_virtual_time() -> None:
 
 def test_dot_and_graphml_are_the_joint_graph() -> None:
     run = runs()[0]
-    joint = timeline.joint_graph(timeline.passes(run)[0])
+    joint = pictures.joint_graph(pictures.passes(run)[0])
     read = nx.parse_graphml(graphml(run), force_multigraph=True)
     assert sorted(read.nodes) == sorted(f"w{worker}n{number}" for worker, number in joint)
     assert read.number_of_edges() == joint.number_of_edges()
@@ -198,11 +198,11 @@ def unpacked(page: str, id: str) -> Any:
 
 
 def test_equal_runs_give_equal_pages() -> None:
-    assert timeline.page(training()) == timeline.page(training())
+    assert pictures.page(training()) == pictures.page(training())
 
 
 def test_the_page_asks_for_nothing_from_elsewhere() -> None:
-    page = timeline.page(runs()[0])
+    page = pictures.page(runs()[0])
     ours = page[: page.index("plotly.js v")] + page[page.index('"use strict";\n// One run') :]
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", ours)
     assert "@import" not in ours and "fetch(" not in ours and "XMLHttpRequest" not in ours
@@ -213,10 +213,10 @@ def test_the_page_says_what_came_of_the_run_and_how_to_see_it_again() -> None:
     run = training()
     last = len(run) - 1
     violation = Violation("passes", "a <b>bad</b> thing", "1 & 2", "3", 1, 0.5, (4, last))
-    run = timeline.recording(
+    run = pictures.recording(
         run, violations=(violation,), outcome="violated: passes", replay="squall replay 5 --x '<y>'"
     )
-    page = timeline.page(run)
+    page = pictures.page(run)
     assert run.digest in page and "violated: passes" in page
     assert f'<a href="#event={last}">#{last}</a>' in page
     assert "a &lt;b&gt;bad&lt;/b&gt; thing" in page and "<b>bad</b>" not in page
@@ -232,7 +232,7 @@ def test_the_page_says_what_came_of_the_run_and_how_to_see_it_again() -> None:
 
 def test_what_a_run_says_cannot_break_out_of_its_page() -> None:
     bad = '</script><script>document.title="broken"</script>'
-    run = timeline.recording(
+    run = pictures.recording(
         [
             (0.0, 0, 1, tracing.UDF_STARTED, (bad,)),
             (0.1, 0, 1, tracing.UDF_ENDED, (bad, bad)),
@@ -244,6 +244,6 @@ def test_what_a_run_says_cannot_break_out_of_its_page() -> None:
         facts={bad: bad},
         names={0: bad},
     )
-    page = timeline.page(run)
+    page = pictures.page(run)
     assert bad not in page
     assert bad in unpacked(page, "events")["text"][0]

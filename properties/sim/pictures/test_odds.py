@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall.model.events.digest import digest_of
-from squall.sim import pictures as timeline
+from squall.sim import pictures
 from squall.sim.pictures.odds import Odds, Point, TailSeed
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.replay import replay
@@ -53,17 +53,17 @@ def test_a_bug_that_is_always_there_is_certain_from_the_start() -> None:
     else:
         raise AssertionError("the planted bug was never seen")
     calls: list[tuple[int, int]] = []
-    found = timeline.measure(saved, points=3, times=2, on_run=lambda *at: calls.append(at))
+    found = pictures.measure(saved, points=3, times=2, on_run=lambda *at: calls.append(at))
     assert calls[-1] == (6, 6)
     assert found.points[-1].share == 1.0
     assert found.points[0].event == 0 and found.points[-1].event == len(found.run)
-    figure = timeline.odds(found)
+    figure = pictures.odds(found)
     line = next(trace for trace in figure.data if trace.name == "share of runs that fail")
     assert list(line.y) == [point.share for point in found.points]
 
 
 def test_the_jump_is_between_the_points_where_it_rises_most() -> None:
-    run = timeline.recording([])
+    run = pictures.recording([])
     points = [Point(0, 1, 10), Point(50, 2, 10), Point(100, 9, 10), Point(150, 10, 10)]
     odds = Odds(run, ("p", "w"), points)
     assert odds.jump == (points[1], points[2])
@@ -83,7 +83,7 @@ def test_a_bug_that_needs_luck_grows_certain_on_the_way() -> None:
     for seed in range(1000):
         saved = scenario(seed, mutant="accepted-before-known")
         if saved.network.latency.startswith(("lognormal", "uniform")) and replay(saved).violations:
-            found = timeline.measure(saved, points=3, times=5)
+            found = pictures.measure(saved, points=3, times=5)
             if found.points[0].share < 1.0:
                 break
     else:
@@ -92,7 +92,7 @@ def test_a_bug_that_needs_luck_grows_certain_on_the_way() -> None:
     assert found.jump is not None
     before, after = found.jump
     assert before.share < after.share
-    assert f"between events {before.event:,} and" in timeline.odds(found).layout.title.text
+    assert f"between events {before.event:,} and" in pictures.odds(found).layout.title.text
 
 
 def test_an_interrupt_keeps_the_points_so_far() -> None:
@@ -106,11 +106,11 @@ def test_an_interrupt_keeps_the_points_so_far() -> None:
         if done == 3:
             raise KeyboardInterrupt
 
-    found = timeline.measure(saved, points=3, times=1, on_run=lambda *at: None)
-    stopped = timeline.measure(saved, points=4, times=2, on_run=interrupt)
+    found = pictures.measure(saved, points=3, times=1, on_run=lambda *at: None)
+    stopped = pictures.measure(saved, points=4, times=2, on_run=interrupt)
     assert not found.interrupted and len(found.points) == 3
     assert stopped.interrupted and [p.event for p in stopped.points] == [len(stopped.run)]
-    assert "interrupted" in timeline.odds(stopped).layout.title.text
+    assert "interrupted" in pictures.odds(stopped).layout.title.text
 
 
 def test_what_does_not_fail_has_no_odds() -> None:
@@ -119,6 +119,6 @@ def test_what_does_not_fail_has_no_odds() -> None:
         if not replay(saved).violations:
             break
     with pytest.raises(ValueError, match="does not fail"):
-        timeline.measure(saved)
+        pictures.measure(saved)
     with pytest.raises(ValueError, match="points: expected 2 or more, got 1"):
-        timeline.measure(saved, points=1)
+        pictures.measure(saved, points=1)

@@ -22,7 +22,7 @@ from squall.properties.support.timeline_runs import (
 from squall.real import tracing
 from squall.real.rpc import api as rpc
 from squall.real.tracing import MESSAGE_DELIVERED, MESSAGE_SENT
-from squall.sim import pictures as timeline
+from squall.sim import pictures
 from squall.sim.cluster import Cluster
 from squall.sim.pictures.canvas import clock_of, sample
 from squall.sim.pictures.faults import faults_of
@@ -35,18 +35,18 @@ from squall.sim.search.draw import draw
 from squall.sim.search.judge import play
 
 VIEWS = (
-    timeline.space_time,
-    timeline.work,
-    timeline.graph,
-    timeline.rrefs,
-    timeline.contexts,
-    timeline.futures,
-    timeline.waits,
+    pictures.space_time,
+    pictures.work,
+    pictures.graph,
+    pictures.rrefs,
+    pictures.contexts,
+    pictures.futures,
+    pictures.waits,
 )
 
 
 @cache
-def one_step() -> timeline.Recording:
+def one_step() -> pictures.Recording:
     return training()
 
 
@@ -60,7 +60,7 @@ def named(figure: Any, start: str) -> list[Any]:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("profile", [None, "storm"])
 def test_any_run_can_be_looked_at(seed: int, profile: str | None) -> None:
-    run = timeline.recording(replay(seed_scenario(seed, profile)))
+    run = pictures.recording(replay(seed_scenario(seed, profile)))
     for view in VIEWS:
         figure = view(run)
         assert figure.to_json()
@@ -70,26 +70,26 @@ def test_any_run_can_be_looked_at(seed: int, profile: str | None) -> None:
 
 
 def test_a_run_without_any_event_can_be_looked_at() -> None:
-    run = timeline.recording([])
+    run = pictures.recording([])
     for view in VIEWS:
         assert view(run).to_json()
 
 
 def test_what_cannot_be_pictured_says_what_can() -> None:
     with pytest.raises(TypeError, match="nothing to picture in str, expected a Run, a Report"):
-        timeline.recording("seed 3")
+        pictures.recording("seed 3")
 
 
 @pytest.mark.parametrize(
     ("draw", "text"),
     [
-        (lambda run: timeline.space_time(run, clock="wall"), "clock: 'wall' is unknown"),
-        (lambda run: timeline.space_time(run, kinds=["mail"]), "kinds: 'mail' is unknown"),
-        (lambda run: timeline.space_time(run, highlight=10**6), "there is no message 1000000"),
-        (lambda run: timeline.graph(run, number=99), "there is no backward pass 99"),
-        (lambda run: timeline.work(run, context=5), "no pass has ended in context 5"),
-        (lambda run: timeline.wait_for(run, at=-1), "at: expected 0 to "),
-        (lambda run: timeline.critical_path(run, last=10**6), "last: there is no event 1000000"),
+        (lambda run: pictures.space_time(run, clock="wall"), "clock: 'wall' is unknown"),
+        (lambda run: pictures.space_time(run, kinds=["mail"]), "kinds: 'mail' is unknown"),
+        (lambda run: pictures.space_time(run, highlight=10**6), "there is no message 1000000"),
+        (lambda run: pictures.graph(run, number=99), "there is no backward pass 99"),
+        (lambda run: pictures.work(run, context=5), "no pass has ended in context 5"),
+        (lambda run: pictures.wait_for(run, at=-1), "at: expected 0 to "),
+        (lambda run: pictures.critical_path(run, last=10**6), "last: there is no event 1000000"),
     ],
 )
 def test_a_wrong_argument_is_named(draw: Any, text: str) -> None:
@@ -108,13 +108,13 @@ def test_equal_runs_give_equal_figures() -> None:
 
 def test_there_is_an_arrow_for_each_message() -> None:
     run = one_step()
-    flows = timeline.flows_of(run)
+    flows = pictures.flows_of(run)
     sent = [record for record in run.records if record[3] is MESSAGE_SENT]
     arrived = [record for record in run.records if record[3] is MESSAGE_DELIVERED]
     assert len(flows) == len(sent) == len(arrived)
     took = [flow.latency_s for flow in flows if flow.src != flow.dst]
     assert took == pytest.approx([LATENCY_S] * len(took))
-    figure = timeline.space_time(run, clock="order")
+    figure = pictures.space_time(run, clock="order")
     drawn: set[tuple[float, float, float, float]] = set()
     for trace in figure.data:
         if trace.mode == "lines":
@@ -127,9 +127,9 @@ def test_there_is_an_arrow_for_each_message() -> None:
 
 def test_a_message_says_what_it_is_about() -> None:
     run = one_step()
-    gradient = next(f for f in timeline.flows_of(run) if f.type == "BACKWARD_AUTOGRAD_REQ")
+    gradient = next(f for f in pictures.flows_of(run) if f.type == "BACKWARD_AUTOGRAD_REQ")
     (heads,) = [
-        t for t in named(timeline.space_time(run), "gradient") if t.hovertext and t.marker.symbol
+        t for t in named(pictures.space_time(run), "gradient") if t.hovertext and t.marker.symbol
     ]
     said = next(text for text in heads.hovertext if f"message {gradient.number}:" in text)
     for words in ("backward autograd req", "worker0", "worker1", "bytes", "1 ms", "set off by"):
@@ -138,24 +138,24 @@ def test_a_message_says_what_it_is_about() -> None:
 
 def test_a_dropped_message_ends_in_a_cross_on_its_way() -> None:
     run = hanging()
-    (dropped,) = [flow for flow in timeline.flows_of(run) if flow.dropped >= 0]
+    (dropped,) = [flow for flow in pictures.flows_of(run) if flow.dropped >= 0]
     assert dropped.fate == "dropped: it was lost"
-    (cross,) = [t for t in named(timeline.space_time(run), "dropped") if t.mode == "markers"]
+    (cross,) = [t for t in named(pictures.space_time(run), "dropped") if t.mode == "markers"]
     assert cross.marker.symbol == "x"
     assert dropped.src < cross.y[0] < dropped.dst  # between the lanes, on neither
 
 
 def test_only_the_kinds_that_are_asked_for_are_drawn() -> None:
-    figure = timeline.space_time(one_step(), kinds=["gradient"])
+    figure = pictures.space_time(one_step(), kinds=["gradient"])
     assert {trace.legendgroup for trace in figure.data if trace.mode == "lines"} == {"gradient"}
 
 
 def test_what_hits_messages_and_workers_is_marked() -> None:
     seen: set[str] = set()
     for seed in range(40):
-        run = timeline.recording(replay(seed_scenario(seed, "storm")))
+        run = pictures.recording(replay(seed_scenario(seed, "storm")))
         faults = faults_of(run)
-        legend = " ".join(trace.name or "" for trace in timeline.space_time(run).data)
+        legend = " ".join(trace.name or "" for trace in pictures.space_time(run).data)
         for fault in faults:
             assert f"fault: {fault.kind.replace('_', ' ')}" in legend
             assert fault.first <= fault.last
@@ -170,10 +170,10 @@ def test_what_hits_messages_and_workers_is_marked() -> None:
 
 def test_causes_come_before_what_they_cause() -> None:
     run = one_step()
-    before, elsewhere = timeline.causes_of(run)
+    before, elsewhere = pictures.causes_of(run)
     numbers = np.arange(len(run))
     assert (before < numbers).all() and (elsewhere < numbers).all()
-    for flow in timeline.flows_of(run):
+    for flow in pictures.flows_of(run):
         assert elsewhere[flow.arrived] == flow.sent
     # Only what begins a worker's process has no cause.
     roots = np.flatnonzero((before < 0) & (elsewhere < 0))
@@ -190,24 +190,24 @@ def test_a_reply_depends_on_the_whole_chain_and_on_nobody_else() -> None:
 
     with Cluster(4, latency=f"constant:{LATENCY_S}") as cluster:
         cluster.run(main, shutdown=False)
-    run = timeline.recording(cluster)
-    mine = [f for f in timeline.flows_of(run) if {f.src, f.dst} == {0, 1}]
-    others = [f for f in timeline.flows_of(run) if {f.src, f.dst} == {2, 3}]
+    run = pictures.recording(cluster)
+    mine = [f for f in pictures.flows_of(run) if {f.src, f.dst} == {0, 1}]
+    others = [f for f in pictures.flows_of(run) if {f.src, f.dst} == {2, 3}]
     reply = mine[-1]
-    past, future = timeline.cone(run, reply)
+    past, future = pictures.cone(run, reply)
     request = next(f for f in mine if f.number == reply.cause)
     assert request in past and reply not in past
     assert not future
     assert others and others[-1] not in past and others[-2] not in past
-    later = timeline.cone(run, request)[1]
+    later = pictures.cone(run, request)[1]
     assert reply in later and others[-1] not in later
 
 
 def test_a_highlighted_message_stands_out_and_the_rest_steps_back() -> None:
     run = one_step()
-    flow = timeline.flows_of(run)[-3]
-    past, future = timeline.cone(run, flow)
-    figure = timeline.space_time(run, highlight=flow.number)
+    flow = pictures.flows_of(run)[-3]
+    past, future = pictures.cone(run, flow)
+    figure = pictures.space_time(run, highlight=flow.number)
     assert [trace.name for trace in figure.data[-3:]] == [
         f"its past ({len(past)})",
         f"its future ({len(future)})",
@@ -221,8 +221,8 @@ def test_a_highlighted_message_stands_out_and_the_rest_steps_back() -> None:
 
 def test_the_critical_path_of_a_step_is_made_of_its_messages() -> None:
     run = one_step()
-    ((context, first, last),) = timeline.steps_of(run)
-    path = timeline.critical_path(run)
+    ((context, first, last),) = pictures.steps_of(run)
+    path = pictures.critical_path(run)
     assert path is not None and path.context == context
     assert (path.first, path.last) == (first, last)
     assert path.total_s == pytest.approx(run.time_s(last) - run.time_s(first))
@@ -236,7 +236,7 @@ def test_waiting_for_confirmation_is_told_from_latency() -> None:
     run = confirmation()
     (waited,) = [span for span in spans_of(run) if span.activity is CONFIRM]
     assert run.time_s(waited.last) - run.time_s(waited.first) == pytest.approx(2 * LATENCY_S)
-    path = timeline.critical_path(run, last=run.last)
+    path = pictures.critical_path(run, last=run.last)
     assert path is not None
     assert path.parts_s["waiting for confirmation"] == pytest.approx(2 * LATENCY_S)
 
@@ -256,9 +256,9 @@ def test_work_names_functions_nodes_and_what_is_waited_for() -> None:
 
 def test_the_slider_counts_the_engines_dependencies_down() -> None:
     run = one_step()
-    (one,) = timeline.passes(run)
-    joint = timeline.joint_graph(one)
-    figure = timeline.graph(run)
+    (one,) = pictures.passes(run)
+    joint = pictures.joint_graph(one)
+    figure = pictures.graph(run)
     frames = [dict(zip(joint, frame.data[0]["text"], strict=True)) for frame in figure.frames]
     for place, data in joint.nodes(data=True):
         waits = 1 if data["role"] == "send" else data["dependencies"]
@@ -271,9 +271,9 @@ def test_the_slider_counts_the_engines_dependencies_down() -> None:
 
 def test_a_node_runs_once_all_its_gradients_are_there() -> None:
     with campaign_settings():
-        run = timeline.recording(play(draw(11)))
-    for one in timeline.passes(run):
-        joint = timeline.joint_graph(one)
+        run = pictures.recording(play(draw(11)))
+    for one in pictures.passes(run):
+        joint = pictures.joint_graph(one)
         progress = start(joint)
         for moment in moments(one):
             place = moment[2]
@@ -283,8 +283,8 @@ def test_a_node_runs_once_all_its_gradients_are_there() -> None:
 
 
 def test_messages_join_the_graphs_of_workers() -> None:
-    (one,) = timeline.passes(one_step())
-    joint = timeline.joint_graph(one)
+    (one,) = pictures.passes(one_step())
+    joint = pictures.joint_graph(one)
     crossing = [(a, b) for a, b, across in joint.edges(data="crosses") if across]
     assert len(crossing) == 4
     for first, second in crossing:
@@ -297,7 +297,7 @@ def test_messages_join_the_graphs_of_workers() -> None:
 
 
 def test_an_rref_and_its_forks_live_in_rows_of_their_own() -> None:
-    figure = timeline.rrefs(confirmation())
+    figure = pictures.rrefs(confirmation())
     labels = list(figure.layout.yaxis.ticktext)
     assert labels[0] == "RRef 0:0 at worker2"
     assert [label.rpartition(" on ")[2] for label in labels[1:]] == ["worker0", "worker1"]
@@ -308,7 +308,7 @@ def test_an_rref_and_its_forks_live_in_rows_of_their_own() -> None:
 
 def test_contexts_and_passes_end_where_they_were_released() -> None:
     run = one_step()
-    figure = timeline.contexts(run, clock="order")
+    figure = pictures.contexts(run, clock="order")
     (open_rows,) = named(figure, "context there")
     released = [n for n, r in enumerate(run.records) if r[3] is tracing.CONTEXT_RELEASED]
     ends = sorted(
@@ -321,12 +321,12 @@ def test_contexts_and_passes_end_where_they_were_released() -> None:
 
 def test_a_future_shows_where_its_time_went() -> None:
     run = confirmation()
-    figure = timeline.futures(run, clock="time")
+    figure = pictures.futures(run, clock="time")
     (confirming,) = named(figure, "waiting for confirmation")
     assert list(confirming.x) == pytest.approx([2 * LATENCY_S])
     (there,) = named(figure, "request on its way")
     assert set(np.round(there.x, 9)) <= {0.0, LATENCY_S}
-    assert len(there.x) == len(timeline.calls_of(run))
+    assert len(there.x) == len(pictures.calls_of(run))
 
 
 # -- who waits ------------------------------------------------------------------------------------
@@ -334,12 +334,12 @@ def test_a_future_shows_where_its_time_went() -> None:
 
 def test_a_hang_leads_to_what_was_lost() -> None:
     run = hanging()
-    graph = timeline.wait_for(run)
+    graph = pictures.wait_for(run)
     ((waiter, held, what),) = graph.edges(data="what")
     assert graph.nodes[waiter]["label"] == "worker0: main"
     assert graph.nodes[held]["label"] == "request lost: it was lost"
     assert what == "python call to worker1"
-    assert "1 wait<" in timeline.waits(run).layout.title.text
+    assert "1 wait<" in pictures.waits(run).layout.title.text
 
 
 def test_before_a_timeout_one_sees_who_waited() -> None:
@@ -350,15 +350,15 @@ def test_before_a_timeout_one_sees_who_waited() -> None:
 
     with Cluster(2, latency=f"constant:{LATENCY_S}") as cluster:
         cluster.run(main)
-    figure = timeline.waits(cluster)
+    figure = pictures.waits(cluster)
     assert "before the first timeout" in figure.layout.title.text
-    assert timeline.wait_for(cluster).number_of_edges() == 1
-    assert not timeline.wait_for(cluster, at=len(timeline.recording(cluster)))
+    assert pictures.wait_for(cluster).number_of_edges() == 1
+    assert not pictures.wait_for(cluster, at=len(pictures.recording(cluster)))
 
 
 def test_when_all_is_done_nobody_waits() -> None:
-    assert not timeline.wait_for(one_step())
-    assert "nobody waits" in timeline.waits(one_step()).layout.annotations[0].text
+    assert not pictures.wait_for(one_step())
+    assert "nobody waits" in pictures.waits(one_step()).layout.annotations[0].text
 
 
 # -- many events ----------------------------------------------------------------------------------
@@ -366,12 +366,12 @@ def test_when_all_is_done_nobody_waits() -> None:
 
 def test_a_picture_that_leaves_something_out_says_so() -> None:
     run = large(12, 38)
-    assert len(timeline.flows_of(run)) > 3_000
+    assert len(pictures.flows_of(run)) > 3_000
     for view, words in (
-        (timeline.space_time, "drawn by WebGL"),
-        (timeline.work, "drawn by WebGL"),
-        (timeline.futures, r"of [\d,]+ calls are drawn"),
-        (timeline.contexts, r"of [\d,]+ rows are drawn"),
+        (pictures.space_time, "drawn by WebGL"),
+        (pictures.work, "drawn by WebGL"),
+        (pictures.futures, r"of [\d,]+ calls are drawn"),
+        (pictures.contexts, r"of [\d,]+ rows are drawn"),
     ):
         figure = view(run)
         assert re.search(words, figure.layout.title.text), view.__name__
@@ -389,7 +389,7 @@ def test_order_is_the_clock_where_time_says_little() -> None:
     at_once = training(latency="0")
     assert clock_of(at_once) == "order"
     assert clock_of(one_step()) == "time"
-    with_silence = timeline.recording(
+    with_silence = pictures.recording(
         [(0.0, 0, 1, tracing.UDF_STARTED, ("f",))] * 3
         + [(n * 1e-4, 0, 1, tracing.UDF_ENDED, ("f", None)) for n in range(100)]
         + [(60.0, 0, 1, tracing.UDF_ENDED, ("f", None))]
@@ -404,9 +404,9 @@ def test_order_is_the_clock_where_time_says_little() -> None:
 def test_the_events_of_a_violation_are_ringed() -> None:
     run = training()
     cited = next(n for n, r in enumerate(run.records) if r[3] is tracing.PASS_ENDED)
-    broken = timeline.recording(
+    broken = pictures.recording(
         run, violations=(Violation("passes", "too early", "more", "less", 0, 0.0, (cited,)),)
     )
-    (ring,) = named(timeline.space_time(broken, clock="order"), "violation")
+    (ring,) = named(pictures.space_time(broken, clock="order"), "violation")
     assert list(ring.x) == [cited]
     assert "passes: too early" in ring.hovertext[0]

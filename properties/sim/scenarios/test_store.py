@@ -2,61 +2,95 @@
 
 from __future__ import annotations
 
+import json
 import os
-import random
 import signal
-import time
+import sys
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
-from squall.sim.scenario import Expected
+from squall.sim.scenarios import store as store_module
+from squall.sim.scenario import Expected, Scenario, dump_scenario
 from squall.sim.scenarios.keeping import Keeper, failed_scenario
-from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.scenarios.store import Place, Store, StoreError, write_synced
+from squall.sim.scenarios.replay import saved_scenario
+from squall.sim.scenarios.store import Place, Store, write_synced
 from squall.sim.search.campaign import Campaign, Failure, run_campaign
-from squall.sim.search.draw import draw
-from squall.sim.search.judge import Verdict
+from squall.sim.search.judge import Verdict, campaign_settings, scenario_of
 from squall.sim.search.mutants.planted import MUTANTS
 
-KILLS = 50
+WRITERS = 4
 
 
-def test_a_failure_is_a_row_and_a_file(tmp_path: Path) -> None:
-    place = Place(tmp_path / "store")
-    scenario = replace(
-        (draw(7)),
-        seed=2**64 - 1,
-        expected=Expected(digest="d", outcome="failed", property="rrefs", what="an owner was left"),
-    )
-    with Store(place) as store:
-        kept = store.keep(scenario, found_by="fuzz", text="in full")
-        store.keep(scenario, found_by="somebody else")  # it is known already
-    with Store(place, read_only=True) as store:
-        (found,) = store.failures()
-        assert found == kept
-        assert store.scenario(found) == scenario
-        assert store.find(kept.name) == store.find(kept.name[:5]) == kept
-        assert store.find("nope") is None
+def failing(seed: int, digest: str = "d") -> Scenario:
+    expected = Expected(digest=digest, outcome="failed", property="rrefs", what="an owner was left")
+    return replace(saved_scenario(scenario_of(seed)), expected=expected)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "store")
+
+
+def test_a_failure_is_a_scenario_and_who_found_it(place: Place) -> None:
+    scenario = replace(failing(7), seed=2**64 - 1)
+    kept = Store(place).keep(scenario, found_by="fuzz", text="in full")
+    assert Store(place).keep(scenario, found_by="somebody else") == kept, "it is known already"
+    store = Store(place)
+    (found,) = store.failures()
+    assert found == kept
+    assert store.scenario(found) == scenario
+    assert store.find(kept.name) == store.find(kept.name[:5]) == kept
+    assert store.find("nope") is None
     assert (found.seed, found.workers, found.property) == (2**64 - 1, scenario.workers, "rrefs")
-    assert found.replay == f"squall replay {found.file}"
+    assert found.failed and found.replay == f"squall replay {found.file}"
+
+
+def test_a_failure_that_comes_out_otherwise_is_written_again(place: Place) -> None:
+    store = Store(place)
+    store.keep(failing(7, "before"), found_by="fuzz")
+    now = store.keep(failing(7, "now"), found_by="shrink")
+    assert store.failures() == [now]
+    assert store.scenario(now).expected.digest == "now"
+
+
+def test_failures_are_in_the_order_in_which_they_were_found(place: Place) -> None:
+    kept = [Store(place).keep(failing(seed), found_by="fuzz") for seed in range(5)]
+    assert Store(place).failures() == kept
 
 
 def test_no_store_is_an_empty_one(tmp_path: Path) -> None:
-    with Store(Place(tmp_path / "none"), read_only=True) as store:
-        assert store.failures() == []
+    store = Store(Place(tmp_path / "none"))
+    assert store.failures() == store.runs() == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
-    import sqlite3
+def test_scenarios_are_listed_whoever_wrote_them(place: Place) -> None:
+    """What is in the folder is what there is: nothing else has to be kept in step with it."""
+    kept = Store(place).keep(failing(1), found_by="fuzz", text="in full")
+    copied = place.scenarios / "copied.json"
+    copied.write_text(dump_scenario(failing(2)))
+    (place.failures / f"{kept.name}.json").write_text("{broken")
+    (place.scenarios / "broken.json").write_text("{")
+    found = {each.name: each for each in Store(place).failures()}
+    assert set(found) == {kept.name, "copied", "broken"}
+    assert found[kept.name] == replace(
+        kept, found_by="", text="", found_at=found[kept.name].found_at
+    )
+    assert (found["copied"].seed, found["copied"].digest) == (2, "d")
+    assert found["broken"].what == "this file cannot be read"
 
-    place = Place(tmp_path)
-    with sqlite3.connect(place.database) as database:
-        database.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="tables of version 99, expected 1"), Store(place):
-        pass
+
+def test_a_folder_that_was_moved_names_its_own_files(place: Place, tmp_path: Path) -> None:
+    kept = Store(place).keep(failing(1), found_by="fuzz")
+    moved = Place(place.folder.rename(tmp_path / "elsewhere"))
+    (found,) = Store(moved).failures()
+    assert found == replace(kept, file=str(moved.scenarios / f"{kept.name}.json"))
 
 
 def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
@@ -74,59 +108,119 @@ def test_a_store_that_cannot_be_used_does_not_end_a_campaign(
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "file"))
     told: list[str] = []
-    scenario = draw(1)
-    with Keeper(told.append) as keeper:
-        assert keeper.keep(scenario, found_by="fuzz", text="") is None
-        assert keeper.keep(scenario, found_by="fuzz", text="") is None
+    keeper = Keeper(told.append)
+    for _ in range(2):
+        assert keeper.keep(failing(1), found_by="fuzz", text="") is None
     (line,) = told
     assert line.startswith("failures are not kept: ")
 
 
-def test_no_kill_loses_a_printed_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A campaign against a planted bug is killed fifty times at random moments; whatever it had
-    printed is in the store, with its whole scenario."""
+def forked(work: Callable[[int], object]) -> tuple[int, int]:
+    """The process id of a copy of this process that does ``work``, and what it writes to."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            work(writing)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(writing)
+    return child, reading
+
+
+def ended(child: int, reading: int) -> tuple[list[str], int]:
+    """The whole lines that a copy has written, once it has ended, and how it did."""
+    with os.fdopen(reading) as pipe:
+        *lines, _ = pipe.read().split("\n")
+    return lines, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_many_may_write_at_a_time(place: Place) -> None:
+    """All of them the same failures, and at once: each is there once, and whole."""
+    scenarios = [failing(seed) for seed in range(6)]
+    gate, opened = os.pipe()
+
+    def write(out: int) -> None:
+        os.close(opened)
+        os.read(gate, 1)  # until all have started
+        for scenario in scenarios:
+            Store(place).keep(scenario, found_by="fuzz", text="in full")
+
+    children = [forked(write) for _ in range(WRITERS)]
+    os.close(opened)
+    os.close(gate)
+    assert [ended(*child) for child in children] == [([], 0)] * WRITERS
+    found = Store(place).failures()
+    assert {kept.name for kept in found} == {scenario.name for scenario in scenarios}
+    assert all(kept.text == "in full" for kept in found)
+    files = {path.name for path in place.scenarios.iterdir()}
+    assert files == {f"{scenario.name}.json" for scenario in scenarios}
+    for kept in found:
+        assert Store(place).scenario(kept).name == kept.name
+
+
+def killed_before(number: int, module: Any) -> None:
+    """Kill this process before it executes so many lines of a module."""
+    left = count(number, -1)
+
+    def line(frame: FrameType, event: str, arg: object) -> Any:
+        if event == "line" and next(left) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return line
+
+    def call(frame: FrameType, event: str, arg: object) -> Any:
+        return line if frame.f_code.co_filename == module.__file__ else None
+
+    sys.settrace(call)
+
+
+def test_no_kill_loses_a_printed_failure(tmp_path: Path) -> None:
+    """A process that keeps two failures is killed before each line of the store in turn: whatever
+    it had printed is there, whole, and whatever is there can be read."""
+    scenarios = [failing(seed) for seed in (1, 2)]
+    at = (0, 0)
+    for number in count():
+        place = Place(tmp_path / f"killed before {number}")
+
+        def keep(out: int, place: Place = place, number: int = number) -> None:
+            killed_before(number, store_module)
+            for scenario in scenarios:
+                kept = Store(place).keep(scenario, found_by="fuzz", text="in full")
+                os.write(out, f"{kept.name}\n".encode())
+            sys.settrace(None)
+
+        printed, code = ended(*forked(keep))
+        found = {kept.name: kept for kept in Store(place).failures()}
+        assert set(printed) <= set(found)
+        for name in printed:
+            assert found[name].text == "in full"
+        for kept in found.values():
+            assert kept.failed and Store(place).scenario(kept).name == kept.name
+        assert at <= (len(printed), len(found))
+        at = (len(printed), len(found))
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+    assert at == (2, 2) and number > 50
+
+
+def test_a_campaign_prints_what_it_has_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "store"))
-    moments = random.Random(1)
-    printed: set[str] = set()
-    for number in range(KILLS):
-        told = tmp_path / f"told-{number}"
-        child = os.fork()
-        if child == 0:
-            try:
-                _campaign(told, first=number * 20)
-            finally:
-                os._exit(0)
-        # Some are killed on the way to their first failure, others after one or two of them.
-        while not told.exists() or told.read_text().count("\n") < number % 3:
-            time.sleep(0.001)
-        time.sleep(moments.uniform(0.0, 0.1))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        *lines, _ = told.read_text().split("\n")  # what has no end was not printed
-        printed.update(lines)
-    with Store(read_only=True) as store:
-        kept = {each.name: each for each in store.failures()}
-        assert len(printed) > KILLS / 5
-        assert printed <= set(kept)
-        for each in kept.values():
-            assert store.scenario(each).name == each.name
-
-
-def _campaign(told: Path, *, first: int) -> None:
-    """What the killed process does: as ``squall fuzz``, printing into a file."""
+    keeper = Keeper(pytest.fail)
+    names: list[str] = []
 
     def show(verdict: Verdict, failure: Failure | None, campaign: Campaign) -> None:
-        if failure is None:
-            return
-        kept = keeper.keep(failed_scenario(failure), found_by="fuzz", text="")
-        assert kept is not None
-        os.write(out, f"{kept.name}\n".encode())
+        if failure is not None:
+            kept = keeper.keep(failed_scenario(failure), found_by="fuzz", text="")
+            assert kept is not None
+            assert json.loads(Path(kept.file).read_text())["seed"] == verdict.seed
+            names.append(kept.name)
 
-    out = os.open(told, os.O_CREAT | os.O_WRONLY)
-    with (
-        Keeper(lambda _: None) as keeper,
-        MUTANTS["release-only-here"].apply(),
-        campaign_settings(),
-    ):
-        for seed in range(first, first + 1000):
-            run_campaign([seed], on_verdict=show)
+    with MUTANTS["release-only-here"].apply(), campaign_settings():
+        run_campaign(range(100), on_verdict=show)
+    assert names
+    assert [kept.name for kept in Store().failures()] == names

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import signal
 
 import pytest
 
@@ -133,8 +136,22 @@ def test_a_campaign_over_given_seeds_ends_with_them() -> None:
     assert not result.killed and result.scenarios == 3
 
 
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_all_campaigns_and_keeps_what_is_done(stop: signal.Signals) -> None:
+    before = multiprocessing.active_children()
+    refused = Mutant(name="gone", place="future:Future.value", old="no such", new="", wrong="x")
+    others = [MUTANTS[name] for name in SAMPLE]
+    (result,) = run_mutants(
+        [refused, *others], jobs=2, on_result=lambda result: os.kill(os.getpid(), stop)
+    )
+    assert result.problem is not None and "0 times" in result.problem
+    (result,) = run_mutants(
+        others[:3], seconds=30, jobs=3, on_result=lambda result: os.kill(os.getpid(), stop)
+    )
+    assert result.killed
+    assert multiprocessing.active_children() == before, "no process is left"
+
+
 def test_the_page_about_them_is_up_to_date() -> None:
     written = (DOCS / "mutants.md").read_text(encoding="utf-8")
-    assert written == "\n".join(page()), (
-        "python -m squall.sim.search.mutants.page > docs/mutants.md"
-    )
+    assert written == page(), "python -m squall.sim.search.mutants.page > docs/mutants.md"

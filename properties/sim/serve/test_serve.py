@@ -21,7 +21,7 @@ from squall.sim.cli.main import main
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.file import dump_scenario
 from squall.sim.scenarios.store import Place, Store
-from squall.sim.serve.server import ADDRESS, RUNS, Server
+from squall.sim.serve.server import ADDRESS, Server
 
 SECRET = "this file is none of the page's business"
 
@@ -36,10 +36,9 @@ def scenario(seed: int) -> Scenario:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     place = Place(tmp_path / "store")
-    with Store(place) as store:
-        for seed in (1, 2):
-            store.keep(scenario(seed), found_by="fuzz", text="what was seen")
-    runs = place.folder / RUNS
+    for seed in (1, 2):
+        Store(place).keep(scenario(seed), found_by="fuzz", text="what was seen")
+    runs = place.runs
     runs.mkdir()
     run = replace(scenario(3), expected=Expected())
     (runs / f"{run.name}.json").write_text(dump_scenario(run))

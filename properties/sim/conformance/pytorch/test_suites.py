@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from squall.sim.conformance.pool import Player
-from squall.sim.conformance.suites import Test, collect, judge
+from squall.sim.conformance.run import judge
+from squall.sim.conformance.suites import collect
+from squall.sim.conformance.tests import Test
 
 TESTS = collect()
 

@@ -1,0 +1,40 @@
+"""Plays tests on either engine, and says what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from squall.sim.conformance.pool import play_all
+from squall.sim.conformance.stock import play_all_native
+from squall.sim.conformance.table import NOT_APPLICABLE, NOT_APPLICABLE_TORCH
+from squall.sim.conformance.tests import Played, Result, Test, Verdict
+
+
+def run(tests: Iterable[Test], *, jobs: int = 1, engine: str = "port") -> Iterator[Result]:
+    """Play each test on a cluster of its own, ``jobs`` at a time; results as they come.
+
+    On the engine ``torch`` it is one at a time, whatever ``jobs`` says.
+    """
+    if engine == "torch":
+        for test, played in play_all_native(list(tests)):
+            yield judge(test, played, NOT_APPLICABLE_TORCH)
+        return
+    for test, played in play_all(list(tests), jobs=jobs):
+        yield judge(test, played)
+
+
+def judge(test: Test, played: Played, table: Mapping[str, str] | None = None) -> Result:
+    """The verdict: the table excuses a test that did not pass, never one that did."""
+    reason = (NOT_APPLICABLE if table is None else table).get(test.id)
+    verdict: Verdict
+    if reason is not None:
+        verdict, why = "not_applicable", reason
+        if played.outcome == "passed":
+            verdict, why = "failed", f"passes, but the table calls it not applicable: {reason}"
+    elif played.outcome == "passed":
+        verdict, why = "passed", ""
+    elif played.outcome == "skipped":
+        verdict, why = "failed", f"skips itself, and the table does not say why: {played.why}"
+    else:
+        verdict, why = "failed", played.why
+    return Result(test, verdict, why, played.log, played.seconds)

@@ -1,0 +1,110 @@
+"""A run as the script of a page reads it: JSON, compressed, as text that HTML can hold."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from squall.real import tracing
+from squall.sim.pictures.canvas import clock_of, context_name
+from squall.sim.pictures.causality import causes_of
+from squall.sim.pictures.flows import flows_of
+from squall.sim.pictures.recording import Recording
+
+#: characters of an event's details that the table shows at most
+_DETAILS_MOST = 400
+
+
+def core(run: Recording, views: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the page needs at once: its views, the times of events, and the messages."""
+    flows = flows_of(run)
+
+    def column(values: Iterable[int]) -> dict[str, str]:
+        return _binary(np.fromiter(values, np.int32, len(flows)))
+
+    return {
+        "views": views,
+        "clock": clock_of(run),
+        "times": _binary(run.times),
+        "workers": {worker: run.name(worker) for worker in run.workers},
+        "order": run.workers,
+        "cited": sorted({n for violation in run.violations for n in violation.events}),
+        "flows": {
+            "number": column(flow.number for flow in flows),
+            "src": column(flow.src for flow in flows),
+            "dst": column(flow.dst for flow in flows),
+            "sent": column(flow.sent for flow in flows),
+            "arrived": column(flow.arrived for flow in flows),
+            "end": column(flow.end for flow in flows),
+        },
+    }
+
+
+def events(run: Recording) -> dict[str, Any]:
+    """What the table of events shows, and what leads to what."""
+    types: dict[str, int] = {}
+    codes = np.fromiter(
+        (types.setdefault(record[3].name, len(types)) for record in run.records),
+        np.int16,
+        len(run),
+    )
+    causes = causes_of(run)
+    tasks = np.fromiter((record[2] for record in run.records), np.int32, len(run))
+    return {
+        "types": list(types),
+        "type": _binary(codes),
+        "task": _binary(tasks),
+        "worker": _binary(run.workers_of),
+        "before": _binary(causes.before),
+        "elsewhere": _binary(causes.elsewhere),
+        "text": [details(record[3], record[4]) for record in run.records],
+    }
+
+
+def details(type: tracing.EventType, values: tuple[Any, ...]) -> str:
+    """The values of an event in one line; ids of contexts and messages as maker:count."""
+    said = []
+    for name, value in zip(type.fields, values, strict=True):
+        if value is None or value == ():
+            continue
+        if name == "context" or (name == "message" and isinstance(value, int) and value >= 0):
+            value = context_name(value)
+        elif name == "about" and isinstance(value, tuple):
+            value = ",".join(_id(item) for item in value)
+        elif (
+            isinstance(value, tuple) and len(value) == 2 and all(isinstance(v, int) for v in value)
+        ):
+            value = f"{value[0]}:{value[1]}"
+        said.append(f"{name}={value}")
+    text = " ".join(said)
+    return text if len(text) <= _DETAILS_MOST else text[: _DETAILS_MOST - 1] + "…"
+
+
+def _id(item: object) -> str:
+    if isinstance(item, int) and item >= 1 << 48:
+        return context_name(item)
+    if isinstance(item, tuple):
+        return ":".join(str(part) for part in item)
+    return str(item)
+
+
+def _binary(values: NDArray[Any]) -> dict[str, str]:
+    kind = {"float64": "f8", "int32": "i4", "int16": "i2"}[values.dtype.name]
+    little = values.astype(values.dtype.newbyteorder("<"))
+    return {"dtype": kind, "bdata": base64.b64encode(little.tobytes()).decode("ascii")}
+
+
+def packed_json(value: Any) -> str:
+    return packed(json.dumps(value, separators=(",", ":")))
+
+
+def packed(text: str) -> str:
+    """JSON text, compressed and in base64."""
+    # Without the time of day, so that equal runs give equal pages.
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode("ascii")

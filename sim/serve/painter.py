@@ -1,0 +1,74 @@
+"""Pages of runs, each drawn by a process of its own and kept while the server runs."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import tempfile
+import threading
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from squall.sim.serve import work
+
+#: real seconds that a page may take
+PAGE_S = 4 * work.RUN_S
+# The server has threads and must not be forked; what the other processes need is imported once.
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload([work.__name__])
+
+
+class Painter:
+    """Draws pages and keeps them, in a folder that ends with it. Threads may share one."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="squall-serve-")
+        self._locks: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+    def page(self, name: str, scenario: Path) -> str:
+        """The page of a scenario. Raises ValueError with what went wrong."""
+        return self._made(work.draw, scenario, name)
+
+    def compare(self, one: Path, other: Path) -> dict[str, Any]:
+        """Where two runs part, as :func:`squall.sim.serve.work.compare` says. Raises ValueError."""
+        found: dict[str, Any] = json.loads(self._made(work.compare, one, other))
+        return found
+
+    def _made(self, draw: Callable[..., str], *args: Any) -> str:
+        stats = [path.stat() for path in args if isinstance(path, Path)]
+        key = repr((draw.__name__, args, [(stat.st_mtime_ns, stat.st_size) for stat in stats]))
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        file = Path(self._folder.name) / blake2b(key.encode(), digest_size=8).hexdigest()
+        with lock:  # whoever asks for the same meanwhile gets it then
+            if not file.exists():
+                file.write_text(_elsewhere(draw, *args), encoding="utf-8")
+            return file.read_text(encoding="utf-8")
+
+
+def _elsewhere(draw: Callable[..., str], *args: Any) -> str:
+    """What ``draw(*args)`` gives in another process. Raises ValueError with what went wrong."""
+    ours, theirs = _CONTEXT.Pipe(duplex=False)
+    process = _CONTEXT.Process(target=work.answer, args=(theirs, draw, *args), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        if not ours.poll(PAGE_S):
+            raise ValueError("the run did not end in time")
+        succeeded, text = ours.recv()
+    except EOFError:
+        raise ValueError("the run could not be drawn") from None
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+    if not succeeded:
+        raise ValueError(text)
+    drawn: str = text
+    return drawn

@@ -1,0 +1,91 @@
+"""A copy of this process, for work that may hang, crash, or leave something behind.
+
+    copy = Contained(work, 7)                # there, work(connection, 7) begins
+    answer = copy.connection.recv()
+    exit_code = copy.end()
+
+It is a fork, so that what is imported and compiled here is there at once. A process that has used
+CUDA cannot be copied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import warnings
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+_FORK = multiprocessing.get_context("fork")
+#: signals of a terminal or of whoever ends a campaign
+_STOPS = frozenset({signal.SIGINT, signal.SIGTERM})
+
+
+class Contained:
+    """A copy of this process that runs ``work(connection, *args)``, and what it sends.
+
+    It ignores interrupts, which whoever waits for its answer decides on, and ends with its work.
+    Whoever makes one ends it.
+    """
+
+    def __init__(self, work: Callable[..., object], *args: Any) -> None:
+        self.connection, theirs = _FORK.Pipe()
+        # What a signal raises while Python sees to a fork is lost, and the copy must not be
+        # interrupted before it has said what is to become of signals.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+        self._process = _FORK.Process(
+            target=_run, args=(self.connection, theirs, before, work, args)
+        )
+        try:
+            with warnings.catch_warnings():
+                # Python warns of other threads; the copy runs none of them and waits for none.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                self._process.start()
+            theirs.close()
+        finally:
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            except BaseException:  # what a signal that came meanwhile raises
+                self.end()
+                raise
+
+    @property
+    def pid(self) -> int:
+        pid = self._process.pid
+        assert pid is not None
+        return pid
+
+    def wait(self) -> int:
+        """Close the connection, which is how work that reads from it ends, and wait for that.
+
+        Returns the exit code; a negative one is the signal that ended it.
+        """
+        self.connection.close()
+        self._process.join()
+        code = self._process.exitcode
+        assert code is not None
+        return code
+
+    def end(self) -> int:
+        """Make sure that it is gone, and return its exit code as :meth:`wait` does."""
+        self._process.kill()
+        return self.wait()
+
+
+def _run(
+    ours: Connection,
+    theirs: Connection,
+    mask: set[signal.Signals],
+    work: Callable[..., object],
+    args: tuple[Any, ...],
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    ours.close()
+    with contextlib.suppress(EOFError, ConnectionError):  # nobody waits any more
+        work(theirs, *args)
+    os._exit(0)  # whatever else there is in it: threads, functions to be called at the end
