@@ -8,6 +8,8 @@ from typing import NamedTuple
 WorkerId = int
 ContextId = int
 AutogradMessageId = int
+#: names one backward pass of a context on all workers
+PassId = int
 
 #: the low bits of a context or message id count; the worker id stands above them
 LOCAL_ID_BITS = 48
@@ -31,7 +33,7 @@ ForkId = GlobalUniqueId
 
 
 class IdSource:
-    """Counts up from ``worker_id << 48``: the ids of contexts, or of autograd messages."""
+    """Counts up from ``worker_id << 48``: the ids of contexts, autograd messages or passes."""
 
     def __init__(self, worker_id: WorkerId, incarnation: int = 0) -> None:
         self.first = worker_id << LOCAL_ID_BITS
@@ -45,3 +47,16 @@ class IdSource:
         if new >= self.max_id:
             raise RuntimeError("We have run out of autograd ids, this should not happen")
         return new
+
+
+def maker_of(id: ContextId | AutogradMessageId | PassId) -> WorkerId:
+    """The worker whose :class:`IdSource` gave an id."""
+    return id >> LOCAL_ID_BITS
+
+
+def is_before(one: PassId, other: PassId) -> bool:
+    """Whether pass ``one`` is known to have begun before ``other`` did.
+
+    Of two that began on two workers nobody knows.
+    """
+    return maker_of(one) == maker_of(other) and one < other

@@ -9,7 +9,8 @@ import torch
 
 from squall.real.autograd import api as dist_autograd
 from squall.real.autograd.functions import SendRpcBackward
-from squall.real.autograd.messages import PassId
+from squall.real.autograd.messages import AutogradMetadata, PropagateGradientsReq
+from squall.real.ids import IdSource
 from squall.real.rpc import api as rpc
 from squall.real.rpc.options import TensorPipeRpcBackendOptions
 from squall.real.rpc.transport import QueueWorld
@@ -154,16 +155,16 @@ def race_of_two_gradients() -> tuple[int, list[float], int]:
     sends = [SendRpcBackward([x * 2]), SendRpcBackward([x * 3])]
     for message_id, send in enumerate(sends):
         context.add_send_function(send, message_id)
-    pass_id = PassId(0.0, 0, 1)
+    pass_id = IdSource(1).next()
     together = threading.Barrier(2)
     answered: list[SendRpcBackward] = []
 
     def arrive(send: SendRpcBackward) -> None:
         with run_as(worker.task()):
             together.wait(10)
-            engine.execute_send_function_async(
-                context, send, False, grads=[torch.ones(1)], pass_id=pass_id
-            ).wait()
+            metadata = AutogradMetadata(context.context_id, sends.index(send))
+            request = PropagateGradientsReq(metadata, [torch.ones(1)], False, pass_id)
+            engine.execute_send_function_async(context, send, request).wait()
             answered.append(send)
 
     threads = [threading.Thread(target=arrive, args=(send,)) for send in sends]

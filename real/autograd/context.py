@@ -11,7 +11,7 @@ from torch import Tensor
 
 from squall.real import tracing
 from squall.real.autograd.accumulate import accumulate_grad
-from squall.real.autograd.messages import AutogradMetadata, PassId, PropagateGradientsReq
+from squall.real.autograd.messages import AutogradMetadata, PropagateGradientsReq
 from squall.real.future import Future, collect_all
 from squall.real.rpc.message import Message
 from squall.real.runtime import current_task
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from squall.real.autograd.functions import SendRpcBackward
     from squall.real.autograd.graph_task import GraphTask
-    from squall.real.ids import AutogradMessageId, ContextId, WorkerId
+    from squall.real.ids import AutogradMessageId, ContextId, PassId, WorkerId
     from squall.real.process import Process
 
 _CONTEXT_KEY = "dist autograd context of the hook that runs"

@@ -23,11 +23,11 @@ from squall.real.autograd.engine import ACCUMULATE, KINDS, RECV, Engine
 from squall.real.autograd.functions import GraphRoot, SendRpcBackward, gradient_edge
 from squall.real.autograd.graph_task import CPU_DEVICE, GraphTask, GraphTaskGuard, NodeTask
 from squall.real.autograd.input_buffer import InputBuffer
-from squall.real.autograd.messages import PassId
+from squall.real.autograd.messages import PropagateGradientsReq
 from squall.real.autograd.profiled_pass import current_profiler, in_ranges, pass_range
 from squall.real.autograd.ready_queue import ReadyQueue
 from squall.real.future import Future, FutureError, completed
-from squall.real.ids import ContextId
+from squall.real.ids import ContextId, IdSource, PassId, is_before, maker_of
 
 if TYPE_CHECKING:
     from squall.real.autograd.container import DistAutogradContainer
@@ -43,6 +43,7 @@ class DistEngine:
     def __init__(self, worker: Process, container: DistAutogradContainer) -> None:
         self._worker = worker
         self._container = container
+        self._pass_ids = IdSource(container.worker_id, worker.incarnation)
         self._runtime = worker.runtime
         self._tracer = worker.tracer
         self._engine = Engine(worker)
@@ -94,9 +95,7 @@ class DistEngine:
                     "A backward pass is already running in autograd context "
                     f"{context.context_id} on worker {self._worker.id}"
                 )
-            latest = context.latest_pass
-            number = latest.number + 1 if latest is not None else 0
-            pass_id = PassId(self._runtime.now(), number, self._worker.id)
+            pass_id = self._pass_ids.next()
             graph_task = self.compute_dependencies(context, graph_root, retain_graph)
             graph_task.profiler = profiler
             self._begin(context, graph_task, pass_id)
@@ -136,31 +135,44 @@ class DistEngine:
         self,
         context: DistAutogradContext,
         send_function: SendRpcBackward,
-        retain_graph: bool,
-        *,
-        grads: Sequence[Tensor] | None = None,
-        pass_id: PassId | None = None,
-        message_id: int = -1,
+        request: PropagateGradientsReq,
     ) -> Future[None]:
-        """Go on with a pass from the gradients of one message.
+        """Go on with a pass from the gradients of one message, which ``send_function`` is given.
 
         The first arrival on this worker starts its part of the pass: the future is complete
         when all of that is done, here and beyond. Every later one is complete at once, since
-        whoever sent the first one waits already. ``grads`` are given to the send function once
-        it is clear that the pass ``pass_id`` is not over; None: it has them, and they belong to
-        the pass that runs or, without one, to a new one. Raises RuntimeError if it is over.
+        whoever sent the first one waits already. Raises RuntimeError if the pass is over.
         """
+        graph_task, first = self._join_pass(context, request)
+        tracer = self._tracer
+        if tracer.enabled:
+            message_id = request.metadata.message_id
+            tracer.emit(tracing.GRADIENTS_RECEIVED, context.context_id, message_id, first)
+        send_function.set_grads(request.grads)
+        if graph_task.device_queue is not None:
+            self._devices.wait_for_grads(graph_task, send_function.get_grads())
+        if not first:
+            self._launch(NodeTask(graph_task, send_function, InputBuffer(0)), False)
+            return completed(None, runtime=self._runtime)
+        return self._run_part(context, graph_task, send_function)
+
+    def _join_pass(
+        self, context: DistAutogradContext, request: PropagateGradientsReq
+    ) -> tuple[GraphTask, bool]:
+        """This worker's part of the pass that gradients belong to, and whether they begin it.
+
+        A pass that still runs in the context is over then. Raises RuntimeError if this one is.
+        """
+        pass_id = request.pass_id
         overtaken: GraphTask | None = None
         with self._lock:
             running = context.pass_id
-            if pass_id is None:
-                pass_id = running or PassId(self._runtime.now(), 0, self._worker.id)
             first = running != pass_id
             if first:
                 self._check_not_over(context, pass_id)
                 if running is not None:
                     overtaken = self._end(context)
-                graph_task = self.compute_dependencies(context, GraphRoot(), retain_graph)
+                graph_task = self.compute_dependencies(context, GraphRoot(), request.retain_graph)
                 self._begin(context, graph_task, pass_id)
             else:
                 graph_task = context.retrieve_graph_task()
@@ -168,16 +180,12 @@ class DistEngine:
             overtaken.set_exception(
                 RuntimeError("a later backward pass has begun in this autograd context")
             )
-        tracer = self._tracer
-        if tracer.enabled:
-            tracer.emit(tracing.GRADIENTS_RECEIVED, context.context_id, message_id, first)
-        if grads is not None:
-            send_function.set_grads(grads)
-        if graph_task.device_queue is not None:
-            self._devices.wait_for_grads(graph_task, send_function.get_grads())
-        if not first:
-            self._launch(NodeTask(graph_task, send_function, InputBuffer(0)), False)
-            return completed(None, runtime=self._runtime)
+        return graph_task, first
+
+    def _run_part(
+        self, context: DistAutogradContext, graph_task: GraphTask, send_function: SendRpcBackward
+    ) -> Future[None]:
+        """Run this worker's part of a pass, which ends when what it sent on has been answered."""
         accumulated = self.run_engine_and_accumulate_gradients(
             context, send_function, increment_outstanding_tasks=False
         )
@@ -201,7 +209,7 @@ class DistEngine:
     def _check_not_over(self, context: DistAutogradContext, pass_id: PassId) -> None:
         """Raises RuntimeError if this worker has seen ``pass_id``, or a later one, begin."""
         latest = context.latest_pass
-        if pass_id in context.passes or (latest is not None and pass_id.is_before(latest)):
+        if pass_id in context.passes or (latest is not None and is_before(pass_id, latest)):
             # Whoever waits for these gradients may hear of this before what went wrong.
             cause = context.passes.get(pass_id)
             raise RuntimeError(
@@ -210,7 +218,7 @@ class DistEngine:
                 + (f": {cause}" if cause is not None else "")
             )
         running = context.pass_id
-        if running is not None and running.root == self._worker.id:
+        if running is not None and maker_of(running) == self._worker.id:
             raise RuntimeError(
                 "Another backward pass is already running in autograd context "
                 f"{context.context_id} on worker {self._worker.id}"

@@ -12,12 +12,20 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from squall.real.ids import AutogradMessageId, ContextId, GlobalUniqueId, RRefId, WorkerId
+from squall.real.ids import (
+    AutogradMessageId,
+    ContextId,
+    GlobalUniqueId,
+    PassId,
+    RRefId,
+    WorkerId,
+)
 from squall.real.rpc.message import TYPES, Message, MessageType
 
 _CONTEXT = struct.Struct("<q")
 _WRAPPER = struct.Struct("<hqqH?I")
-_GRADIENTS = struct.Struct("<qq?dqh")
+#: the ten bytes that say nothing keep the length of these messages, and with it the digest of a run
+_GRADIENTS = struct.Struct("<qq?q10x")
 _RREF_BACKWARD = struct.Struct("<hqq?")
 
 
@@ -26,21 +34,6 @@ class AutogradMetadata(NamedTuple):
 
     context_id: ContextId
     message_id: AutogradMessageId
-
-
-class PassId(NamedTuple):
-    """Names one backward pass of a context on all workers."""
-
-    started_s: float
-    number: int
-    root: WorkerId
-
-    def is_before(self, other: PassId) -> bool:
-        """Whether this pass is known to have begun before ``other`` did.
-
-        Of two that began on two workers nobody knows: their clocks may differ.
-        """
-        return self.root == other.root and self < other
 
 
 class RpcWithAutograd:
@@ -128,14 +121,14 @@ class PropagateGradientsReq:
         self.pass_id = pass_id
 
     def to_message(self) -> Message:
-        payload = _GRADIENTS.pack(*self.metadata, self.retain_graph, *self.pass_id)
+        payload = _GRADIENTS.pack(*self.metadata, self.retain_graph, self.pass_id)
         return Message(self.type, payload, self.grads, about=tuple(self.metadata))
 
     @classmethod
     def from_message(cls, message: Message) -> PropagateGradientsReq:
-        context_id, message_id, retain, *pass_id = _GRADIENTS.unpack(message.payload)
+        context_id, message_id, retain, pass_id = _GRADIENTS.unpack(message.payload)
         metadata = AutogradMetadata(context_id, message_id)
-        return cls(metadata, message.tensors, retain, PassId(*pass_id))
+        return cls(metadata, message.tensors, retain, pass_id)
 
 
 class _Empty:

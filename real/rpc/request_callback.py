@@ -369,14 +369,7 @@ class RequestCallback:
             raise RuntimeError("distributed autograd is not initialized on this worker")
         context = worker.container.retrieve_context(req.metadata.context_id)
         send_function = context.retrieve_send_function(req.metadata.message_id)
-        done = worker.engine.execute_send_function_async(
-            context,
-            send_function,
-            req.retain_graph,
-            grads=req.grads,
-            pass_id=req.pass_id,
-            message_id=req.metadata.message_id,
-        )
+        done = worker.engine.execute_send_function_async(context, send_function, req)
         return then(done, lambda _: PropagateGradientsResp().to_message())
 
     def process_cleanup_autograd_context_req(

@@ -17,8 +17,9 @@ from squall.properties.support.one_worker import dist_backward, leaf, on_one_wor
 from squall.real import tracing
 from squall.real.autograd import api as dist_autograd
 from squall.real.autograd.graph_task import NEEDED, GraphTask
-from squall.real.autograd.messages import AutogradMetadata, PassId
+from squall.real.autograd.messages import AutogradMetadata, PropagateGradientsReq
 from squall.real.autograd.utils import add_recv_rpc_backward
+from squall.real.ids import IdSource
 from squall.real.rpc import api as rpc
 from squall.real.runtime import current_task
 from squall.real.worker import current_worker
@@ -157,18 +158,18 @@ def test_gradients_of_a_pass_that_is_over_are_refused() -> None:
         with dist_autograd.context() as context_id:
             x = leaf(3)
             loss = rpc.rpc_sync("worker0", multiply, args=(x, x)).sum()
-            dist_autograd.backward(context_id, [loss], retain_graph=True)
-            context = dist_autograd._retrieve_context(context_id)
-            assert context.latest_pass is not None
             engine = current_worker().engine
             assert engine is not None
+            earlier = engine._pass_ids.next()
+            dist_autograd.backward(context_id, [loss], retain_graph=True)
+            context = dist_autograd._retrieve_context(context_id)
+            assert context.latest_pass is not None and context.latest_pass > earlier
             send = next(iter(context.send_functions().values()))
-            late = PassId(context.latest_pass.started_s, -1, 0)
-            for old in (late, context.latest_pass):
+            for old in (earlier, context.latest_pass):
+                metadata = AutogradMetadata(context_id, 0)
+                late = PropagateGradientsReq(metadata, [torch.ones(3)], True, old)
                 with pytest.raises(RuntimeError, match="is over on worker 0"):
-                    engine.execute_send_function_async(
-                        context, send, True, grads=[torch.ones(3)], pass_id=old
-                    )
+                    engine.execute_send_function_async(context, send, late)
             dist_autograd.backward(context_id, [loss])  # and the next pass is not disturbed
 
     at_worker_0(main, workers=1)
@@ -185,10 +186,15 @@ def test_a_new_pass_overtakes_one_that_lost_its_root() -> None:
                 rpc.rpc_sync("worker1", multiply, args=(x * 1, x))
             first, second = context.send_functions().values()
 
+            ids = IdSource(1)
+            passes = [ids.next(), ids.next()]
+
             def arrive(send: Any, number: int) -> Any:
-                return engine.execute_send_function_async(
-                    context, send, True, grads=[torch.ones(3)] * 2, pass_id=PassId(0, number, 1)
+                metadata = AutogradMetadata(context_id, 0)
+                request = PropagateGradientsReq(
+                    metadata, [torch.ones(3)] * 2, True, passes[number - 1]
                 )
+                return engine.execute_send_function_async(context, send, request)
 
             dead = arrive(first, 1)
             current_task().runtime.sleep(1)

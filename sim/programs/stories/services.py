@@ -75,12 +75,12 @@ def hesitate(names: list[str]) -> str:
             sleep(SLOW_S)
         plain(sequence_id, objects_map)
 
-    module: Any = rpc
-    module._broadcast_to_followers = late
+    replaced = rpc_state(current_worker()).replaced
+    replaced[plain.__name__] = late
     try:
         return hasty(names)
     finally:
-        module._broadcast_to_followers = plain
+        del replaced[plain.__name__]
 
 
 def hasty(names: list[str]) -> str:

@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         name="first-arrival-counted-again",
         wrong="the first gradients are counted although the pass waits for them already",
-        place="autograd.dist_engine:DistEngine.execute_send_function_async",
+        place="autograd.dist_engine:DistEngine._run_part",
         old="context, send_function, increment_outstanding_tasks=False",
         new="context, send_function, increment_outstanding_tasks=True",
     ),
@@ -186,14 +186,14 @@ MUTANTS = (
     Mutant(
         name="every-arrival-begins-a-pass",
         wrong="each message with gradients begins a pass of its own",
-        place="autograd.dist_engine:DistEngine.execute_send_function_async",
+        place="autograd.dist_engine:DistEngine._join_pass",
         old="first = running != pass_id",
         new="first = True",
     ),
     Mutant(
         name="over-is-not-noticed",
         wrong="gradients of a pass that is over begin it again",
-        place="autograd.dist_engine:DistEngine.execute_send_function_async",
+        place="autograd.dist_engine:DistEngine._join_pass",
         old="            self._check_not_over(context, pass_id)\n",
         new="",
         needs="RX",
@@ -202,13 +202,13 @@ MUTANTS = (
         name="gradients-not-handed-over",
         wrong="gradients that come later are not given to their send function",
         place="autograd.dist_engine:DistEngine.execute_send_function_async",
-        old="        send_function.set_grads(grads)",
-        new="        send_function.set_grads(grads if first else [])",
+        old="    send_function.set_grads(request.grads)",
+        new="    send_function.set_grads(request.grads if first else [])",
     ),
     Mutant(
         name="reply-before-clean-up",
         wrong="the reply to gradients goes out before the pass is cleared away",
-        place="autograd.dist_engine:DistEngine.execute_send_function_async",
+        place="autograd.dist_engine:DistEngine._run_part",
         old="        self.cleanup_backward_pass(context, graph_task, rpcs.error)\n"
         "        result.complete_like(rpcs)",
         new="        result.complete_like(rpcs)\n"
@@ -218,7 +218,7 @@ MUTANTS = (
     Mutant(
         name="second-hop-not-waited-for",
         wrong="a worker reports its part as done before those that it sent gradients to",
-        place="autograd.dist_engine:DistEngine.execute_send_function_async",
+        place="autograd.dist_engine:DistEngine._run_part",
         old="        context.clear_and_wait_for_outstanding_rpcs_async().add_callback(all_done)",
         new="        all_done(completed(None, runtime=self._runtime))",
     ),
@@ -274,7 +274,7 @@ MUTANTS = (
     Mutant(
         name="error-of-a-part-swallowed",
         wrong="a part that failed is reported as done",
-        place="autograd.dist_engine:DistEngine.execute_send_function_async",
+        place="autograd.dist_engine:DistEngine._run_part",
         old="            result.try_fail(local.error)",
         new="            result.try_complete(None)",
     ),
@@ -288,7 +288,7 @@ MUTANTS = (
     Mutant(
         name="failed-pass-not-cleared",
         wrong="a pass that failed on another worker's gradients is not cleared away",
-        place="autograd.dist_engine:DistEngine.execute_send_function_async",
+        place="autograd.dist_engine:DistEngine._run_part",
         old="            self.cleanup_backward_pass(context, graph_task, local.error)\n",
         new="",
     ),
