@@ -118,6 +118,7 @@ def install() -> None:
         "squall.real.autograd.api",
         "squall.real.future",
         "squall.real.runtime",
+        "squall.real.worker",
     ):
         if name in sys.modules:
             raise RuntimeError(f"{name} has been imported already")
@@ -138,11 +139,11 @@ def install() -> None:
     )
     _stand_in(
         "squall.real.runtime",
-        {
-            "current_worker": current_worker,
-            "current_task": current_task,
-            "current_task_or_none": current_task,
-        },
+        {"current_task": current_task, "current_task_or_none": current_task},
+    )
+    _stand_in(
+        "squall.real.worker",
+        {"current_worker": current_worker, "current_worker_or_none": current_worker},
     )
     for name in ("squall.real.rpc.all_gather", "squall.real.rpc.rref_proxy"):
         _stand_in(name, vars(rpc.api))
