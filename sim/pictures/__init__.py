@@ -34,7 +34,8 @@ from squall.sim.pictures.passes import joint_graph, passes
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.rrefs import rrefs
 from squall.sim.pictures.space_time import space_time
-from squall.sim.pictures.waits import wait_for, waits
+from squall.sim.pictures.wait_graph import wait_for
+from squall.sim.pictures.waits import waits
 from squall.sim.pictures.work import work
 
 __all__ = [

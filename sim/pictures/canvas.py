@@ -15,9 +15,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from squall.sim.pictures.flows import seconds
-from squall.sim.pictures.palette import BAND, BLACK, LAYOUT, MUTED, VERMILION
+from squall.sim.pictures.palette import BAND, BLACK, INK, LAYOUT, MUTED, VERMILION
 from squall.sim.pictures.recording import Recording
+from squall.sim.pictures.words import heading, hover
 
 Clock = Literal["auto", "time", "order"]
 CLOCKS = ("auto", "time", "order")
@@ -52,6 +52,15 @@ def clock_of(run: Recording, clock: Clock = "auto") -> Literal["time", "order"]:
     places = np.floor((instants - times[0]) / (times[-1] - times[0]) * _PLACES)
     used = len(np.unique(places))
     return "order" if used < _CROWDED * min(len(instants), _PLACES) else "time"
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How a bar looks: its colour, one of plotly's patterns, and the colour of that and of its edge."""
+
+    color: str
+    pattern: str = ""
+    outline: str | None = None
 
 
 @dataclass
@@ -149,27 +158,27 @@ class Canvas:
         y: Sequence[float],
         hovers: Sequence[str],
         *,
-        color: str | Sequence[str],
+        fill: Fill,
         name: str,
         height: float = 0.7,
         labels: Sequence[str] | None = None,
-        pattern: str = "",
-        outline: str | None = None,
-        opacity: float = 1.0,
-        **more: Any,
+        label_color: str = INK,
     ) -> None:
-        """A bar from one event to another in each lane ``y``."""
+        """A bar from one event to another in each lane ``y``, with a label inside if it fits."""
         starts = self.x([span[0] for span in spans])
         ends = self.x([span[1] for span in spans])
         if self.used == "order":
             ends = np.maximum(ends, starts + 0.9)
-        marker: dict[str, Any] = {"color": color}
-        marker["line"] = {"color": outline or color, "width": 1}
-        if pattern:
-            marker["pattern"] = {"shape": pattern, "fgcolor": outline or MUTED, "size": 5}
+        marker: dict[str, Any] = {"color": fill.color}
+        marker["line"] = {"color": fill.outline or fill.color, "width": 1}
+        if fill.pattern:
+            marker["pattern"] = {"shape": fill.pattern, "fgcolor": fill.outline or MUTED, "size": 5}
             marker["pattern"]["fillmode"] = "overlay"
             marker["pattern"]["fgopacity"] = 0.55
-        text = {} if labels is None else {"text": labels, "textposition": "inside"}
+        text: dict[str, Any] = {}
+        if labels is not None:
+            text = {"text": labels, "textposition": "inside"}
+            text["textfont"] = {"size": 11, "color": label_color}
         self.traces.append(
             go.Bar(
                 base=starts,
@@ -184,11 +193,9 @@ class Canvas:
                 insidetextanchor="start",
                 textangle=0,
                 constraintext="inside",
-                opacity=opacity,
                 customdata=np.asarray(spans, dtype=np.int64).reshape(-1, 2),
                 meta={"events": True, "spans": True},
                 **text,
-                **more,
             )
         )
 
@@ -292,54 +299,11 @@ class Canvas:
         return "events in their order"
 
 
-def heading(text: str) -> dict[str, Any]:
-    """A title at the top left, of one line or two."""
-    return {
-        "text": text,
-        "x": 0,
-        "xref": "container",
-        "xanchor": "left",
-        "y": 1,
-        "yref": "container",
-        "yanchor": "top",
-        "pad": {"l": 12, "t": 24 if "<br>" in text else 14},
-        "font": {"size": 13.5},
-    }
-
-
 def faded(color: str, count: int) -> str:
     """A colour that lets ``count`` lines over each other be told apart: the more, the paler."""
     alpha = min(0.6, max(0.05, 900 / max(count, 1)))
     red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha:.3f})"
-
-
-def hover(run: Recording, number: int) -> str:
-    """An event in one line, for hovering."""
-    if not 0 <= number < len(run):
-        return ""
-    return f"#{number} at t={run.time_s(number):.6f} s"
-
-
-def table(rows: Iterable[tuple[str, object]], head: str = "") -> str:
-    """A hover text: a bold line, and a line for each pair that says something."""
-    lines = [f"<b>{head}</b>"] if head else []
-    lines += [
-        f'<span style="color:{MUTED}">{name}</span> {value}'
-        for name, value in rows
-        if value not in ("", None)
-    ]
-    return "<br>".join(lines)
-
-
-def context_name(context: int) -> str:
-    """A context or autograd message id in few words: its maker and its count, ``2:0``."""
-    return f"{context >> 48}:{context & (1 << 48) - 1}"
-
-
-def duration(run: Recording, first: int, last: int) -> str:
-    """How long it is from one event to another, for readers."""
-    return seconds(run.time_s(last) - run.time_s(first))
 
 
 def bands(lanes: Sequence[tuple[float, float]]) -> list[dict[str, Any]]:

@@ -6,10 +6,11 @@ import plotly.graph_objects as go
 
 from squall.model.events.passes import Part, passes_of
 from squall.real import tracing
-from squall.sim.pictures.canvas import Clock, context_name
+from squall.sim.pictures.canvas import Clock
 from squall.sim.pictures.palette import BLUE, INK, ORANGE, SKY, VERMILION
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.rows import Row, State, draw_rows
+from squall.sim.pictures.words import context_name
 
 OPEN = State("context there", "#d4ecf9", "", SKY)
 ROOT = State("pass, begun here", BLUE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from squall.real import tracing
-from squall.sim.pictures.canvas import Canvas, hover, table
+from squall.sim.pictures.canvas import Canvas
 from squall.sim.pictures.palette import (
     BLACK,
     GREEN,
@@ -19,6 +19,7 @@ from squall.sim.pictures.palette import (
     message_name,
 )
 from squall.sim.pictures.recording import Recording
+from squall.sim.pictures.words import hover, table
 
 _SYMBOLS = {
     "crash": ("x", VERMILION),

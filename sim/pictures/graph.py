@@ -7,38 +7,22 @@ from typing import Any
 import networkx as nx
 import plotly.graph_objects as go
 
-from squall.sim.pictures.canvas import context_name, heading, hover, table
-from squall.sim.pictures.flows import seconds
-from squall.sim.pictures.palette import (
-    BAND,
-    BLUE,
-    FONT,
-    INK,
-    LAYOUT,
-    MUTED,
-    ORANGE,
-    PALE,
-    PAPER,
-    SKY,
-    VERMILION,
-)
-from squall.sim.pictures.passes import (
-    Pass,
-    Place,
-    Progress,
-    advance,
-    joint_graph,
-    layout,
-    moments,
-    passes,
-    start,
-)
+from squall.sim.pictures.palette import BAND, INK, LAYOUT, MUTED, ORANGE, PALE, VERMILION
+from squall.sim.pictures.passes import Pass, Place, joint_graph, layout, passes, start
 from squall.sim.pictures.recording import Recording, recording
+from squall.sim.pictures.slider import (
+    RAN,
+    READY,
+    WAITING,
+    buttons,
+    colors,
+    counts,
+    slider,
+    stops,
+)
 from squall.sim.pictures.spans import short_name
+from squall.sim.pictures.words import context_name, heading, hover, nothing, table
 
-#: stops of the slider, and node colours in all of them together
-STOPS_MOST = 120
-_CELLS_MOST = 60_000
 #: nodes that are drawn at most, and that have their names beside them
 NODES_MOST = 5_000
 NAMED_MOST = 120
@@ -57,7 +41,6 @@ _ROLES = {
     "leaf": "leaf",
     "node": "node",
 }
-WAITING, READY, RAN, UNNEEDED = PAPER, SKY, BLUE, "#e2e4e9"
 
 
 def graph(run: object, *, number: int | None = None, context: int | None = None) -> go.Figure:
@@ -82,30 +65,6 @@ def graph(run: object, *, number: int | None = None, context: int | None = None)
         return nothing("The joint autograd graph", "no backward pass found a graph in this run")
     one = max(found, key=lambda p: sum(len(part.found) for part in p.parts.values()))
     return _draw(run, one)
-
-
-def nothing(title: str, why: str) -> go.Figure:
-    """The picture of something that did not happen."""
-    figure = go.Figure()
-    figure.update_layout(
-        dict(LAYOUT),
-        xaxis={"visible": False},
-        yaxis={"visible": False},
-        title=heading(f"<b>{title}</b>"),
-        annotations=[
-            {
-                "text": why,
-                "x": 0.5,
-                "y": 0.5,
-                "xref": "paper",
-                "yref": "paper",
-                "showarrow": False,
-                "font": {"size": 15, "color": MUTED},
-            }
-        ],
-        meta={"clock": "none", "title": title, "notes": [why]},
-    )
-    return figure
 
 
 def _draw(run: Recording, one: Pass) -> go.Figure:
@@ -133,10 +92,10 @@ def _draw(run: Recording, one: Pass) -> go.Figure:
             marker={
                 "size": size,
                 "symbol": [_SYMBOLS[joint.nodes[place]["role"]] for place in places],
-                "color": _colors(joint, places, progress, -1),
+                "color": colors(joint, places, progress, -1),
                 "line": {"color": INK, "width": 1.2},
             },
-            text=_counts(joint, places, progress),
+            text=counts(joint, places, progress),
             textposition="middle center",
             textfont={"size": 10.5 if size >= 20 else 8.5, "color": INK},
             hovertext=[_hover(run, one, joint, place) for place in places],
@@ -150,13 +109,13 @@ def _draw(run: Recording, one: Pass) -> go.Figure:
         traces.append(_names(joint, places, where))
     traces += _legend()
     figure = go.Figure(traces)
-    steps, frames, sampled = _slider(run, one, joint, places)
+    steps, frames, sampled = stops(run, one, joint, places)
     figure.frames = frames
     if sampled:
         notes.append(sampled)
     base = _layout(run, one, joint, where, notes)
-    base["sliders"] = [_slider_of(steps)]
-    base["updatemenus"] = [_buttons()]
+    base["sliders"] = [slider(steps)]
+    base["updatemenus"] = [buttons()]
     figure.update_layout(base)
     return figure
 
@@ -180,30 +139,6 @@ def _edges(
         line["dash"] = "dash"
     make = go.Scattergl if webgl else go.Scatter
     return make(x=x, y=y, mode="lines", line=line, hoverinfo="skip", name=name)
-
-
-def _colors(
-    joint: nx.MultiDiGraph, places: list[Place], progress: Progress, newest: int
-) -> list[str]:
-    colors = []
-    for place in places:
-        ran = progress.ran.get(place)
-        if ran is not None:
-            colors.append(ORANGE if ran == newest else RAN)
-        elif not joint.nodes[place]["needed"]:
-            colors.append(UNNEEDED)
-        elif progress.waits[place] <= 0:
-            colors.append(READY)
-        else:
-            colors.append(WAITING)
-    return colors
-
-
-def _counts(joint: nx.MultiDiGraph, places: list[Place], progress: Progress) -> list[str]:
-    return [
-        "" if place in progress.ran or not joint.nodes[place]["needed"] else str(progress.waits[place])
-        for place in places
-    ]  # fmt: skip
 
 
 def _ran_at(one: Pass, place: Place) -> int:
@@ -270,101 +205,6 @@ def _legend() -> list[Any]:
             ("leaf", WAITING, "square"),
         )
     ]  # fmt: skip
-
-
-def _slider(
-    run: Recording, one: Pass, joint: nx.MultiDiGraph, places: list[Place]
-) -> tuple[list[dict[str, Any]], list[Any], str]:
-    happened = [moment for moment in moments(one) if moment[2] in joint]
-    stops = max(2, min(STOPS_MOST, _CELLS_MOST // max(len(places), 1), len(happened)))
-    each = -(-len(happened) // stops) if happened else 1
-    sampled = f"the slider stops at every {each} events of the pass" if each > 1 else ""
-    progress = start(joint)
-    steps: list[dict[str, Any]] = []
-    frames: list[Any] = []
-
-    def stop(event: int) -> None:
-        name = str(len(frames))
-        frames.append(
-            go.Frame(
-                name=name,
-                traces=[2],
-                data=[
-                    {
-                        "type": "scatter",
-                        "marker": {
-                            "color": _colors(joint, places, progress, event),
-                            "line": {"color": INK, "width": 1.2},
-                        },
-                        "text": _counts(joint, places, progress),
-                    }
-                ],
-            )
-        )
-        since = run.time_s(event) - run.time_s(one.first)
-        how = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate"}
-        steps.append(
-            {
-                "method": "animate",
-                "label": f"+{seconds(since)}",
-                "args": [[name], {**how, "transition": {"duration": 0}}],
-                "value": str(event),
-            }
-        )
-
-    stop(one.first)
-    for index, moment in enumerate(happened, 1):
-        advance(progress, joint, moment)
-        if index % each == 0 or index == len(happened):
-            stop(moment[0])
-    return steps, frames, sampled
-
-
-def _slider_of(steps: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "steps": steps,
-        "active": 0,
-        "x": 0.09,
-        "len": 0.9,
-        "y": 0,
-        "yanchor": "top",
-        "pad": {"t": 14, "b": 4},
-        "currentvalue": {
-            "prefix": "since the pass began: ",
-            "font": {"size": 12.5, "color": INK},
-            "xanchor": "left",
-        },
-        "font": {"size": 10, "color": MUTED},
-        "bgcolor": BAND,
-        "activebgcolor": SKY,
-        "bordercolor": PALE,
-        "tickcolor": PALE,
-        "ticklen": 3,
-        "minorticklen": 2,
-    }
-
-
-def _buttons() -> dict[str, Any]:
-    at_once = {"transition": {"duration": 0}, "mode": "immediate"}
-    play = {"frame": {"duration": 160, "redraw": True}, "fromcurrent": True, **at_once}
-    stop = {"frame": {"duration": 0, "redraw": True}, **at_once}
-    return {
-        "type": "buttons",
-        "direction": "left",
-        "showactive": False,
-        "x": 0,
-        "xanchor": "left",
-        "y": 0,
-        "yanchor": "top",
-        "pad": {"t": 42, "l": 0, "r": 0},
-        "bgcolor": PAPER,
-        "bordercolor": PALE,
-        "font": {"size": 12, "color": INK, "family": FONT},
-        "buttons": [
-            {"label": "▶", "method": "animate", "args": [None, play]},
-            {"label": "❚❚", "method": "animate", "args": [[None], stop]},
-        ],
-    }
 
 
 def _layout(

@@ -7,15 +7,16 @@ seed. Where the share of such runs that fail jumps, something was decided.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from squall.sim.pictures.canvas import Canvas, Clock, hover, table
+from squall.sim.pictures.canvas import Canvas, Clock
 from squall.sim.pictures.palette import BLUE, SKY, VERMILION
 from squall.sim.pictures.recording import Recording, recording
+from squall.sim.pictures.words import hover, table
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.replay import replay
 from squall.sim.world.streams import NamedStream, WatchedRandom
@@ -152,11 +153,28 @@ def measure(
 
 def odds(found: Odds, *, clock: Clock = "order") -> go.Figure:
     """The probability of the failure over the run it was found in."""
-    run = found.run
-    canvas = Canvas(run, clock, f"How likely the failure still is: {found.failure[0]}")
-    points = found.points
-    events = [min(point.event, run.last) for point in points]
-    x = canvas.x(events)
+    canvas = Canvas(found.run, clock, f"How likely the failure still is: {found.failure[0]}")
+    _draw_interval(canvas, found.points)
+    _draw_shares(canvas, found.points)
+    if found.jump is not None:
+        before, after = (min(point.event, found.run.last) for point in found.jump)
+        _mark(canvas, before, after)
+    canvas.note(f"{found.points[0].runs} runs a point, each with its tail drawn anew")
+    if found.interrupted:
+        canvas.note("interrupted: the points before these are missing")
+    figure = canvas.figure()
+    figure.update_yaxes(
+        range=[-0.03, 1.05], tickformat=".0%", title_text="runs that fail", showgrid=True
+    )
+    return figure
+
+
+def _events(canvas: Canvas, points: Sequence[Point]) -> list[int]:
+    return [min(point.event, canvas.run.last) for point in points]
+
+
+def _draw_interval(canvas: Canvas, points: Sequence[Point]) -> None:
+    x = canvas.x(_events(canvas, points))
     low = [point.interval()[0] for point in points]
     high = [point.interval()[1] for point in points]
     canvas.traces.append(
@@ -171,9 +189,13 @@ def odds(found: Odds, *, clock: Clock = "order") -> go.Figure:
             meta={"events": True},
         )
     )
+
+
+def _draw_shares(canvas: Canvas, points: Sequence[Point]) -> None:
+    events = _events(canvas, points)
     canvas.traces.append(
         go.Scatter(
-            x=x,
+            x=canvas.x(events),
             y=[point.share for point in points],
             mode="lines+markers",
             line={"color": BLUE, "width": 2.5},
@@ -182,7 +204,7 @@ def odds(found: Odds, *, clock: Clock = "order") -> go.Figure:
             hovertext=[
                 table(
                     [
-                        ("after", f"{point.event:,} events, {hover(run, event)}"),
+                        ("after", f"{point.event:,} events, {hover(canvas.run, event)}"),
                         ("interval", "{:.0%} to {:.0%}".format(*point.interval())),
                     ],
                     head=f"{point.failed} of {point.runs} runs fail",
@@ -194,31 +216,25 @@ def odds(found: Odds, *, clock: Clock = "order") -> go.Figure:
             meta={"events": True},
         )
     )
-    jump = found.jump
-    if jump is not None:
-        before, after = (min(point.event, run.last) for point in jump)
-        canvas.shapes.append(
-            {
-                "type": "rect",
-                "x0": canvas.at(before),
-                "x1": canvas.at(after),
-                "yref": "paper",
-                "y0": 0,
-                "y1": 1,
-                "fillcolor": "rgba(213,94,0,0.12)",
-                "line": {"color": VERMILION, "width": 1, "dash": "dot"},
-                "layer": "below",
-            }
-        )
-        canvas.note(
-            f"it rises most between events {before:,} and {after:,} (t={run.time_s(before):.6f} "
-            f"to {run.time_s(after):.6f} s): look there"
-        )
-    canvas.note(f"{points[0].runs} runs a point, each with its tail drawn anew")
-    if found.interrupted:
-        canvas.note("interrupted: the points before these are missing")
-    figure = canvas.figure()
-    figure.update_yaxes(
-        range=[-0.03, 1.05], tickformat=".0%", title_text="runs that fail", showgrid=True
+
+
+def _mark(canvas: Canvas, before: int, after: int) -> None:
+    """Show where the probability jumps."""
+    run = canvas.run
+    canvas.shapes.append(
+        {
+            "type": "rect",
+            "x0": canvas.at(before),
+            "x1": canvas.at(after),
+            "yref": "paper",
+            "y0": 0,
+            "y1": 1,
+            "fillcolor": "rgba(213,94,0,0.12)",
+            "line": {"color": VERMILION, "width": 1, "dash": "dot"},
+            "layer": "below",
+        }
     )
-    return figure
+    canvas.note(
+        f"it rises most between events {before:,} and {after:,} (t={run.time_s(before):.6f} "
+        f"to {run.time_s(after):.6f} s): look there"
+    )

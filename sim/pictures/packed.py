@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from squall.real import tracing
-from squall.sim.pictures.canvas import clock_of, context_name
+from squall.sim.pictures.canvas import clock_of
 from squall.sim.pictures.causality import causes_of
 from squall.sim.pictures.flows import flows_of
 from squall.sim.pictures.recording import Recording
+from squall.sim.pictures.words import context_name
 
 #: characters of an event's details that the table shows at most
 _DETAILS_MOST = 400

@@ -11,7 +11,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
 from squall.sim.pictures import packed
-from squall.sim.pictures.canvas import context_name
 from squall.sim.pictures.contexts import contexts
 from squall.sim.pictures.flows import flows_of, seconds
 from squall.sim.pictures.futures import futures
@@ -22,6 +21,7 @@ from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.rrefs import rrefs
 from squall.sim.pictures.space_time import space_time
 from squall.sim.pictures.waits import waits
+from squall.sim.pictures.words import context_name
 from squall.sim.pictures.work import work
 
 #: passes whose graphs a page holds at most: the largest ones

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import plotly.graph_objects as go
 
-from squall.sim.pictures.canvas import Canvas, Clock, bands, duration, hover, table
-from squall.sim.pictures.graph import nothing
+from squall.sim.pictures.canvas import Canvas, Clock, Fill, bands
 from squall.sim.pictures.palette import INK, PAPER
 from squall.sim.pictures.recording import Recording
+from squall.sim.pictures.words import duration, hover, nothing, table
 
 #: rows that are drawn at most
 ROWS_MOST = 400
@@ -146,9 +146,7 @@ def _state(canvas: Canvas, state: State, rows: list[Row], place: dict[int, float
             spans,
             at,
             hovers,
-            color=state.color,
-            pattern=state.pattern,
-            outline=state.outline or state.color,
+            fill=Fill(state.color, state.pattern, state.outline or state.color),
             name=f"{state.name} ({len(spans):,})",
             height=max(heights),
         )

@@ -7,22 +7,13 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from squall.sim.pictures.canvas import (
-    DRAWN_MOST,
-    WEBGL_FROM,
-    Canvas,
-    Clock,
-    bands,
-    faded,
-    hover,
-    sample,
-    table,
-)
+from squall.sim.pictures.canvas import DRAWN_MOST, WEBGL_FROM, Canvas, Clock, bands, faded, sample
 from squall.sim.pictures.causality import cone
 from squall.sim.pictures.faults import draw_faults
 from squall.sim.pictures.flows import Flow, flows_of
 from squall.sim.pictures.palette import BLACK, GRID, INK, KINDS, ORANGE, PALE, SKY, message_name
 from squall.sim.pictures.recording import Recording, recording
+from squall.sim.pictures.words import hover, table
 
 
 def space_time(

@@ -1,181 +1,33 @@
-"""Who waits for whom at the end of a run, as a graph and as a picture of it."""
+"""Who waits for whom at the end of a run, as a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
 
 import networkx as nx
 import plotly.graph_objects as go
 
 from squall.model.events.graph import find_cycle
-from squall.model.events.hangs import predict
-from squall.model.events.passes import passes_of
-from squall.real import tracing
-from squall.sim.pictures.canvas import context_name, heading, hover, table
-from squall.sim.pictures.causality import causes_of
-from squall.sim.pictures.flows import Call, calls_of, seconds, tasks_of
-from squall.sim.pictures.graph import nothing
-from squall.sim.pictures.palette import (
-    BLACK,
-    BLUE,
-    INK,
-    LAYOUT,
-    MUTED,
-    ORANGE,
-    PALE,
-    VERMILION,
-    message_name,
-)
+from squall.sim.pictures.flows import seconds
+from squall.sim.pictures.palette import BLACK, BLUE, INK, LAYOUT, MUTED, ORANGE, PALE, VERMILION
 from squall.sim.pictures.recording import Recording, recording
+from squall.sim.pictures.wait_graph import until, wait_for
+from squall.sim.pictures.words import heading, hover, nothing, table
+
+_Place = tuple[float, float]
 
 _TITLE = "Who waits for whom at the end"
 _COLORS = {"task": BLUE, "pass": ORANGE, "dead end": VERMILION, "on its way": PALE}
 _SYMBOLS = {"task": "circle", "pass": "diamond", "dead end": "x", "on its way": "triangle-right"}
 
 
-def wait_for(run: object, *, at: int | None = None) -> nx.MultiDiGraph:
-    """Who waits for whom after the first ``at`` events (by default see :func:`moment`).
-
-    Nodes are tasks, passes, and dead ends: a message that was lost, a send function that nothing
-    feeds. They carry ``label``, ``kind`` and ``event`` (where they began); an edge carries
-    ``what`` is waited for and ``since``, in seconds of virtual time. Raises ValueError for a
-    number that the run has not.
-    """
-    run = _until(recording(run), at)
-    graph: nx.MultiDiGraph = nx.MultiDiGraph()
-    tasks = tasks_of(run)
-
-    for call in calls_of(run):
-        waiting = tasks.get(call.task)
-        if call.ended >= 0 or waiting is None:
-            continue
-        what = f"{message_name(call.inner)} to {run.name(call.dst)}"
-        graph.add_edge(
-            _task(run, graph, call.task), _holder(run, graph, call), what=what,
-            since=run.time_s(call.started),
-        )  # fmt: skip
-    _passes(run, graph)
-    return graph
-
-
-def moment(run: object) -> int:
-    """How many events of a run show best who waits: all, or, where nobody waits in the end since
-    timeouts ended it, those before the first timeout."""
-    run = recording(run)
-    calls = calls_of(run)
-    if run.waits:
-        return _before_the_end(run)
-    if any(call.ended < 0 for call in calls):
-        return len(run)
-    return min((call.ended for call in calls if call.outcome == "timeout"), default=len(run))
-
-
-def _before_the_end(run: Recording) -> int:
-    """The first event of a task that goes on although nothing woke it: it is being ended."""
-    arrivals = run.run.of(tracing.MESSAGE_DELIVERED)
-    last = arrivals[-1] if arrivals else -1
-    before, elsewhere = causes_of(run)
-    for event in range(last + 1, len(run)):
-        if -1 < before[event] < last and elsewhere[event] < 0:
-            return event
-    return len(run)
-
-
-def _until(run: Recording, at: int | None) -> Recording:
-    at = moment(run) if at is None else at
-    if not 0 <= at <= len(run):
-        raise ValueError(f"at: expected 0 to {len(run)}, the events of this run, got {at}")
-    if at == len(run):
-        return run
-    return Recording(run.records[:at], names=run.names, ended_s=run.time_s(at))
-
-
-def _task(run: Recording, graph: nx.MultiDiGraph, id: int) -> Hashable:
-    node = ("task", id)
-    if node not in graph:
-        known = tasks_of(run)[id]
-        label = f"{run.name(known.worker)}: {message_name(known.name)}"
-        graph.add_node(node, label=label, kind="task", event=known.first)
-    return node
-
-
-def _holder(run: Recording, graph: nx.MultiDiGraph, call: Call) -> Hashable:
-    request, reply = call.request, call.reply
-
-    def end(key: object, label: str, kind: str, event: int) -> Hashable:
-        node = ("end", key)
-        graph.add_node(node, label=label, kind=kind, event=event)
-        return node
-
-    if request is None:
-        return end(call.started, "it was never sent", "dead end", call.started)
-    if request.arrived < 0:
-        if request.dropped >= 0:
-            label = f"request lost: {request.reason}"
-            return end(request.number, label, "dead end", request.dropped)
-        return end(request.number, "request on its way", "on its way", request.sent)
-    if reply is not None:
-        if reply.dropped >= 0:
-            return end(reply.number, f"reply lost: {reply.reason}", "dead end", reply.dropped)
-        label = "reply arrived, nobody took it" if reply.arrived >= 0 else "reply on its way"
-        return end(reply.number, label, "on its way", reply.sent)
-    if call.handler_started < 0:
-        label = f"queued at {run.name(call.dst)}"
-        return end(request.number, label, "dead end", request.arrived)
-    return _task(run, graph, run.records[call.handler_started][2])
-
-
-def _passes(run: Recording, graph: nx.MultiDiGraph) -> None:
-    parts = {
-        (part.worker, part.context): part for part in passes_of(run.run).parts if part.ended < 0
-    }
-    for (worker, context), part in parts.items():
-        node = ("pass", worker, context)
-        graph.add_node(
-            node,
-            label=f"{run.name(worker)}: pass in {context_name(context)}",
-            kind="pass",
-            event=part.started,
-        )
-        if part.roots:
-            starter = _task(run, graph, run.records[part.started][2])
-            graph.add_edge(starter, node, what="the pass", since=run.time_s(part.started))
-        for asking in calls_of(run):
-            if asking.ended >= 0 or asking.dst != worker or asking.handler_started < 0:
-                continue
-            handler = run.records[asking.handler_started][2]
-            first = part.received[0][0] if part.received else part.started
-            if run.records[first][2] == handler and ("task", handler) in graph:
-                graph.add_edge(
-                    ("task", handler), node, what="the pass", since=run.time_s(part.started)
-                )
-        for asked in calls_of(run):
-            if asked.ended < 0 and asked.worker == worker and asked.type.startswith("BACKWARD"):
-                about = () if asked.request is None else asked.request.about
-                if about and about[0] == context and ("task", asked.task) in graph:
-                    graph.add_edge(
-                        node, ("task", asked.task), what="its gradients",
-                        since=run.time_s(asked.started),
-                    )  # fmt: skip
-    for predicted in predict(run.run, ended=False):
-        for unfed in predicted.unfed:
-            node = ("pass", unfed.worker, predicted.root.context)
-            if node not in graph:
-                continue
-            dead = ("unfed", unfed.worker, unfed.message)
-            label = (
-                f"message {context_name(unfed.message)} to {run.name(unfed.to)}: nothing uses it"
-            )
-            graph.add_node(dead, label=label, kind="dead end", event=graph.nodes[node]["event"])
-            since = run.time_s(graph.nodes[node]["event"])
-            graph.add_edge(node, dead, what="gradients of what it sent", since=since)
-
-
 def waits(run: object, *, at: int | None = None) -> go.Figure:
     """The wait-for graph: an arrow from who waits to what it waits for, after the first ``at``
-    events. By default at the end of the run, or before the first timeout (:func:`moment`)."""
+    events. By default at the end of the run, or before the first timeout
+    (:func:`squall.sim.pictures.wait_graph.moment`)."""
     whole = recording(run)
-    run = _until(whole, at)
+    run = until(whole, at)
     graph = wait_for(run, at=len(run))
     if not graph:
         return nothing(_TITLE, "nobody waits when the run is over")
@@ -186,80 +38,18 @@ def waits(run: object, *, at: int | None = None) -> go.Figure:
         title = f"Who waits for whom {when}, at t={run.ended_s:.6f} s"
     cycle = find_cycle(nx.DiGraph(graph))
     where = _layout(graph)
-    figure = go.Figure()
-    arrows = []
-    for first, second, data in graph.edges(data=True):
-        red = first in cycle and second in cycle
-        arrows.append(
-            {
-                "x": where[second][0],
-                "y": where[second][1],
-                "ax": where[first][0],
-                "ay": where[first][1],
-                "axref": "x",
-                "ayref": "y",
-                "showarrow": True,
-                "arrowhead": 2,
-                "arrowsize": 1.1,
-                "arrowwidth": 2.4 if red else 1.3,
-                "arrowcolor": VERMILION if red else MUTED,
-                "standoff": 14,
-                "startstandoff": 12,
-                "text": "",
-            }
-        )
-        x = (where[first][0] + where[second][0]) / 2
-        y = (where[first][1] + where[second][1]) / 2
-        figure.add_trace(
-            go.Scatter(
-                x=[x],
-                y=[y],
-                mode="text",
-                text=[f"<i>{data['what']}</i>"],
-                textposition="top center",
-                textfont={"size": 11, "color": MUTED},
-                hovertext=f"since t={data['since']:.6f} s, for "
-                f"{seconds(run.ended_s - data['since'])}",
-                hoverinfo="text",
-                showlegend=False,
-            )
-        )
-    for kind, color in _COLORS.items():
-        nodes = [node for node in graph if graph.nodes[node]["kind"] == kind]
-        if nodes:
-            figure.add_trace(
-                go.Scatter(
-                    x=[where[node][0] for node in nodes],
-                    y=[where[node][1] for node in nodes],
-                    mode="markers+text",
-                    marker={
-                        "size": 18,
-                        "color": color,
-                        "symbol": _SYMBOLS[kind],
-                        "line": {"color": BLACK, "width": 1},
-                    },
-                    text=[graph.nodes[node]["label"] for node in nodes],
-                    textposition="bottom center",
-                    textfont={"size": 12, "color": INK},
-                    hovertext=[
-                        table(
-                            [("began", hover(run, graph.nodes[node]["event"]))],
-                            head=graph.nodes[node]["label"],
-                        )
-                        for node in nodes
-                    ],
-                    hoverinfo="text",
-                    name=kind,
-                    customdata=[graph.nodes[node]["event"] for node in nodes],
-                )
-            )
-    rows = [place[1] for place in where.values()]
-    columns = [place[0] for place in where.values()]
+    arrows = [
+        _arrow(where[first], where[second], first in cycle and second in cycle)
+        for first, second in graph.edges()
+    ]
     count = graph.number_of_edges()
     note = f"{count} wait{'' if count == 1 else 's'}"
     if cycle:
         names = " → ".join(graph.nodes[node]["label"] for node in [*cycle, cycle[0]])
         note += f" · a cycle: {names}"
+    rows = [place[1] for place in where.values()]
+    columns = [place[0] for place in where.values()]
+    figure = go.Figure([*_reasons(run, graph, where), *_nodes(run, graph, where)])
     figure.update_layout(
         dict(LAYOUT),
         annotations=arrows,
@@ -272,7 +62,78 @@ def waits(run: object, *, at: int | None = None) -> go.Figure:
     return figure
 
 
-def _layout(graph: nx.MultiDiGraph) -> dict[Hashable, tuple[float, float]]:
+def _arrow(first: _Place, second: _Place, red: bool) -> dict[str, Any]:
+    """From who waits to what it waits for; red in a cycle."""
+    return {
+        "x": second[0],
+        "y": second[1],
+        "ax": first[0],
+        "ay": first[1],
+        "axref": "x",
+        "ayref": "y",
+        "showarrow": True,
+        "arrowhead": 2,
+        "arrowsize": 1.1,
+        "arrowwidth": 2.4 if red else 1.3,
+        "arrowcolor": VERMILION if red else MUTED,
+        "standoff": 14,
+        "startstandoff": 12,
+        "text": "",
+    }
+
+
+def _reasons(
+    run: Recording, graph: nx.MultiDiGraph, where: Mapping[Hashable, _Place]
+) -> Iterator[go.Scatter]:
+    """What is waited for, beside each arrow."""
+    for first, second, data in graph.edges(data=True):
+        yield go.Scatter(
+            x=[(where[first][0] + where[second][0]) / 2],
+            y=[(where[first][1] + where[second][1]) / 2],
+            mode="text",
+            text=[f"<i>{data['what']}</i>"],
+            textposition="top center",
+            textfont={"size": 11, "color": MUTED},
+            hovertext=f"since t={data['since']:.6f} s, for {seconds(run.ended_s - data['since'])}",
+            hoverinfo="text",
+            showlegend=False,
+        )
+
+
+def _nodes(
+    run: Recording, graph: nx.MultiDiGraph, where: Mapping[Hashable, _Place]
+) -> Iterator[go.Scatter]:
+    """Who waits, and what is waited for: a trace for each kind of them."""
+    for kind, color in _COLORS.items():
+        nodes = [node for node in graph if graph.nodes[node]["kind"] == kind]
+        if not nodes:
+            continue
+        labels = [graph.nodes[node]["label"] for node in nodes]
+        events = [graph.nodes[node]["event"] for node in nodes]
+        yield go.Scatter(
+            x=[where[node][0] for node in nodes],
+            y=[where[node][1] for node in nodes],
+            mode="markers+text",
+            marker={
+                "size": 18,
+                "color": color,
+                "symbol": _SYMBOLS[kind],
+                "line": {"color": BLACK, "width": 1},
+            },
+            text=labels,
+            textposition="bottom center",
+            textfont={"size": 12, "color": INK},
+            hovertext=[
+                table([("began", hover(run, event))], head=label)
+                for event, label in zip(events, labels, strict=True)
+            ],
+            hoverinfo="text",
+            name=kind,
+            customdata=events,
+        )
+
+
+def _layout(graph: nx.MultiDiGraph) -> dict[Hashable, _Place]:
     """Who waits stands to the left of what it waits for; a cycle shares a column's neighbours."""
     condensed = nx.condensation(nx.DiGraph(graph))
     level: dict[int, int] = {}

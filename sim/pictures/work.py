@@ -7,16 +7,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from squall.sim.pictures.canvas import (
-    Canvas,
-    Clock,
-    bands,
-    context_name,
-    duration,
-    hover,
-    sample,
-    table,
-)
+from squall.sim.pictures.canvas import Canvas, Clock, Fill, bands, sample
 from squall.sim.pictures.critical import critical_path
 from squall.sim.pictures.flows import Task, tasks_of
 from squall.sim.pictures.palette import BLACK, INK
@@ -34,6 +25,7 @@ from squall.sim.pictures.spans import (
     Span,
     spans_of,
 )
+from squall.sim.pictures.words import context_name, duration, hover, table
 
 #: beyond so many bars they are thick lines, drawn by WebGL
 BARS_MOST = 4_000
@@ -177,13 +169,11 @@ def _draw(
         [(span.first, span.last) for span in spans],
         at,
         hovers,
-        color=activity.color,
-        pattern=activity.pattern,
-        outline=activity.outline,
+        fill=Fill(activity.color, activity.pattern, activity.outline),
         name=label,
         height=_HEIGHTS.get(activity, 0.54),
         labels=None if activity in (QUEUED, OTHER) else [span.label for span in spans],
-        textfont={"size": 11, "color": "white" if activity in (FUNCTION, NODE, HANDLING) else INK},
+        label_color="white" if activity in (FUNCTION, NODE, HANDLING) else INK,
     )
 
 
