@@ -170,7 +170,7 @@ class OpsDrawing:
         via, relay = self._draw_relays(kind, call, places)
         if grad == "off_at_caller" and (via or call in REFERENCE_CALLS):
             grad = "off"
-        cuts = not all(map(kind.passes_gradients_to, range(len(places))))
+        cuts = bool(kind.cuts) and not all(map(kind.passes_gradients_to, range(len(places))))
         # If the operation would leave a recorded message without a gradient, it is local instead.
         if (cuts or grad != "on") and not (self.unused and choices.chance("cut off", 0.5)):
             if self._cuts_off_a_message(kind, places, hows, worker, grad):
