@@ -115,11 +115,12 @@ class Excuses:
             return None if None in excuses else excuses[0]
         if not value.set and value.id[0] in self.faults.gone:
             return ENDED_CREATOR
-        # The creator gave the creation up, and says so when it lets its user go, which is held.
+        # The creator gave the creation up. Its RREF_USER_DELETE tells the owner, and is not sent
+        # yet: something that is left too still holds the creator's reference.
         creators = (fork for fork in value.forks.values() if fork.in_use and fork.failed)
         if not value.set and any(self._of_fork(fork) is HELD_PARENT for fork in creators):
             return HELD_PARENT
-        # Or it could not say so.
+        # The creator gave the creation up, and its RREF_USER_DELETE never arrived.
         if not value.set and self._gave_up(value.id[0], value.worker, "RREF_USER_DELETE"):
             return UNHEARD_DELETE
         return None
@@ -135,7 +136,7 @@ class Excuses:
         if fork.stage is Stage.NONE and self._lost(fork):
             return LOST_FORK
         if fork.pending_child_of >= 0:
-            # Where it arrived on the owner, that has no user of it.
+            # A fork that arrived on its owner makes no user there.
             taken_up_on = value.worker if fork.stage is Stage.NONE else fork.worker
             if self._gave_up(taken_up_on, fork.pending_child_of, "RREF_CHILD_ACCEPT"):
                 return UNHEARD_ACCEPT

@@ -51,7 +51,7 @@ def ERRORS(run: Run) -> Iterator[Violation]:  # noqa: N802
     process of one of them ended or shut RPC down. What becomes of a third worker is none.
     """
     records = run.records
-    quiet = next(iter(run.of(tracing.TABLES_COUNTED)), 0)  # then everybody leaves
+    quiet = next(iter(run.of(tracing.TABLES_COUNTED)), 0)  # from here on all workers shut down
     failed = [n for n in run.of(tracing.CALL_ENDED) if n < quiet and records[n][4][2] == "error"]
     if not failed:
         return

@@ -13,7 +13,7 @@ from squall.real import tracing
 _KILLED = "killed"
 #: seconds that a worker may take to end what it has to end at once
 _SOON_S = 0.1
-#: what comes back for a request
+#: the types of the messages that answer requests
 _ANSWERS = frozenset(
     {
         "SCRIPT_RET",
@@ -30,7 +30,7 @@ _ANSWERS = frozenset(
         "EXCEPTION",
     }
 )
-#: whose handlers may find that the pass, or its context, is over
+#: requests whose handlers may find that the pass, or its context, is over
 _MAY_COME_TOO_LATE = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ")
 
 
@@ -122,7 +122,7 @@ def _calls(run: Run) -> Iterator[Violation]:
             continue
         outcome = records[end][4][2]
         if outcome != "timeout" and (outcome == "ok") != (error is None):
-            # That a connection broke may be told, or come to be noticed, after the answer came.
+            # That the connection broke may be reported, or noticed, only after the answer came.
             broken = outcome == "error" and bool(faults)
             late = bool(faults.counts["corrupt"] or faults.gone) or key[0] in own_time(run)
             if broken and (late or _unanswered(run, key, end)):
@@ -158,7 +158,7 @@ def _lost_together(run: Run) -> Iterator[Violation]:
         place = (worker, peer, time_s)
         if outcome != "error" or place in told or call not in began:
             continue
-        # One that fails as it is made found no connection; one that was answered, its answer.
+        # A call that fails as it is made found no connection; one that was answered is over.
         if records[began[call]][0] == time_s or not _unanswered(run, call, end):
             continue
         told.add(place)
@@ -210,7 +210,7 @@ def _step_errors(run: Run) -> Iterator[Violation]:
             continue
         where = f"trainers[{trainer}].steps[{number}]"
         hit = faults.hit()
-        # After a retry the first error is that of the attempt that had faults.
+        # After a retry, ``first_error`` is that of the attempt in which errors were planted.
         again = expected.first_error is not None
         if got.first_error is not None and not again and not (hit and explained(got.first_error)):
             yield Violation("futures", "an error", f"{where}: no error", repr(got.first_error))

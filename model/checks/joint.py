@@ -63,7 +63,7 @@ class Stitched:
 
     def find_cycle(self) -> list[Place]:
         """The nodes of a cycle in the graph of everything that was recorded, or []."""
-        #: by worker: what its numbers are raised by, so that no two places have the same
+        #: by worker: an offset added to its node numbers, so that no two workers share a number
         first: dict[int, int] = {}
         size = 0
         for worker, part in self.parts.items():
@@ -150,7 +150,7 @@ def JOINT_GRAPH(run: Run) -> Iterator[Violation]:  # noqa: N802
 
 
 def _reference_graphs(run: Run) -> dict[int, Graph]:
-    """By the event that starts a pass: the graph that it is to have."""
+    """The graph that each pass must have, by the number of the event that starts it."""
     if run.expected is None or run.got is None:
         return {}
     roots: dict[int, list[Part]] = {}

@@ -155,7 +155,7 @@ def _answered_early(run: Run, parts: list[Part]) -> Iterator[Violation]:
         if first < 0 or not records[first][4][2]:
             continue
         handled = (part.worker, *_handler_of(run, first))
-        # One that came twice has an answer at once as well.
+        # A request that arrived twice is answered at once the second time.
         answered = answers.get(handled, ())
         if len(answered) == 1 and records[answered[0]][4][3] is None:
             n = answered[0]

@@ -11,8 +11,8 @@ from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.outcome import StepOutcome
 from squall.real import tracing
 
-#: virtual seconds that a run without faults may take at the very most: with a hang, which calls
-#: wait for until they time out, and without one
+#: virtual seconds that a run without faults may take at most: with a hang, in which calls wait
+#: until they time out, and without one
 LONGEST_HANG_S, LONGEST_S = 600.0, 30.0
 #: what one story may add to that
 LONGEST_STORY_S = 10.0
@@ -31,7 +31,7 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """
     if run.crash is not None:
         if explained(run.crash) and slow_calls(run):
-            return  # the group could not even be formed
+            return  # the workers could not even join the group
         yield Violation("progress", "the run broke off", "an end", run.crash)
         return
     longest_s = LONGEST_HANG_S if run.program is None or run.hangs else LONGEST_S
@@ -43,7 +43,7 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
             longest_s += _longest_under_way_s(run) + _last_fault_s(run)
     if run.ended_s > longest_s:
         yield Violation("progress", "virtual time", f"at most {longest_s} s", f"{run.ended_s} s")
-    # Where every pass is to end, those that did have been fed: ``execution`` checks it.
+    # If every pass is expected to end, property ``execution`` checks that those that did were fed.
     predicted = predict(run, ended=run.hangs or run.program is None)
     for each in predicted:
         yield from _pass(run, each)

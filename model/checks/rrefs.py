@@ -43,7 +43,7 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
             protocol.now = n
         for breach in take(worker, task, type, values):
             if breach.what == FETCHES_DISAGREE and faults.hit(n):
-                continue  # one that came after its user had given it up: nobody sees the answer
+                continue  # it came after its user had given up waiting: nobody sees the answer
             if worker in protocol.leaving:
                 continue  # its tables may be cleared already
             yield run.violation("rrefs", breach.what, breach.expected, breach.seen, n)
@@ -102,7 +102,7 @@ def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     released: dict[tuple[int, int], int] = {}
     records = run.records
     faults = faults_of(run)
-    # Whoever is left behind is told at the end, when its peers leave.
+    # What comes later is part of the shutdown, in which workers hear that their peers leave.
     quiet = next(iter(run.of(tracing.TABLES_COUNTED)), len(records)) if faults else len(records)
     for n in run.of(
         tracing.CONTEXT_CREATED,
@@ -116,7 +116,7 @@ def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
             break
         _, worker, _, type, values = records[n]
         if type is tracing.FAULT_INJECTED:
-            if values[0] == "crash":  # what the process had is gone, and what it knew
+            if values[0] == "crash":  # all that the process held and knew is gone
                 for table in (live, released):
                     for key in [key for key in table if key[0] == values[2]]:
                         del table[key]

@@ -20,7 +20,7 @@ _MAY_WAIT = frozenset(
     }
 )
 _WRAPPER = "FORWARD_AUTOGRAD_REQ"
-#: what a task died of that ended with its process
+#: the error of a task that ended because its process did
 KILLED = "killed"
 
 

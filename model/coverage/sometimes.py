@@ -75,7 +75,7 @@ def sometimes(run: Run) -> set[str]:
 
 
 class _Watch:
-    """What has happened so far, as far as some situation asks."""
+    """What has happened so far, as far as the situations depend on it."""
 
     def __init__(self, run: Run) -> None:
         self.run = run

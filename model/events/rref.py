@@ -41,7 +41,7 @@ class Breach(NamedTuple):
     what: str
     expected: str
     seen: str
-    #: what is left, where that is the breach
+    #: what is left at the end, if that is what breaks the rule
     about: Fork | Value | None = None
 
 
@@ -61,7 +61,7 @@ class Fork:
     stage: Stage = Stage.NONE
     #: the worker that has the user
     worker: int = -1
-    #: in the owner's set, and how often it got in and out
+    #: whether it is in the owner's set of forks, and how often it was added and removed
     known: bool = False
     added: int = 0
     removed: int = 0
@@ -258,7 +258,8 @@ class Protocol:
         again = value.set > 0 and (error is None or value.error is None)
         value.set += 1
         value.error = error
-        value.asked_early = False  # whoever asked has it, whether or not it is kept
+        # A reply brings it to whoever asked, whether or not the owner keeps it.
+        value.asked_early = False
         if again:
             self._broken("a value was set twice", f"one value of {rref}", "another")
 
@@ -268,7 +269,7 @@ class Protocol:
             self._broken("a value was freed that is not there", f"an owner of {rref}", "none")
         value.present = False
         value.deleted += 1
-        if not value.set:  # of a creation that has failed, there is nothing to keep
+        if not value.set:  # the creation failed: there is nothing to keep
             return
         for fork in value.forks.values():
             if fork.known:
@@ -288,7 +289,7 @@ class Protocol:
             elif fork.stage is Stage.NONE and fork.pending_child_of >= 0:
                 parent = None if fork.parent is None else self.forks.get(fork.parent)
                 if parent is not None and parent.failed:
-                    continue  # of which the owner never heard, in any of its retries
+                    continue  # none of its retries reached the owner
                 self._broken(
                     "a value was freed while a fork was on its way",
                     f"{rref} kept for fork {fork.id} of worker {fork.pending_child_of}",
@@ -362,7 +363,7 @@ class Protocol:
     def fault(
         self, worker: int, task: int, kind: str, item: object, target: int, *rest: object
     ) -> None:
-        """A process ends, and all it had; or there is a new one. Other faults say nothing here."""
+        """A process ended, and lost all it had, or was restarted; other faults change nothing."""
         if kind == "restart":
             self.gone.discard(target)
         elif kind == "crash":
@@ -453,7 +454,7 @@ _RULES: dict[EventType, _Rule] = {
 }
 #: the events that the state machine reads
 TYPES = tuple(_RULES)
-#: those that tell something also where no request brings a user
+#: those of them that matter also where no request brings a user
 RREF_TYPES = tuple(
     type
     for type in TYPES

@@ -30,10 +30,10 @@ _LEAF_HOOKS: tuple[LeafHook, ...] = (
 )
 _LARGEST_LEAF = {"exact": 3.0, "float": 2.0}
 _LR = {"exact": 1.0, "float": 0.25}
-#: scenes beside one step
+#: stories beside one step, at most
 _MOST_STORIES = 1
 _MOST_GATHERS = 3
-#: gradients that an optimizer may take a step with
+#: the largest gradient with which an optimizer may take a step
 _MOST_STEPPED = 2.0**10
 
 
@@ -51,7 +51,7 @@ class _ProgramDrawing:
         self.choices = choices
         self.profile: Profile = draw_profile(choices, limits)
         self.leaves: list[Leaf] = []
-        #: the trainer that alone may use a leaf, because it changes it
+        #: by leaf: the one trainer that may use it, because its optimizer changes it
         self.private: dict[int, int] = {}
 
     def draw(self) -> Program:
@@ -77,8 +77,8 @@ class _ProgramDrawing:
         choices, profile = self.choices, self.profile
         shapes = _SHAPES + _ODD_SHAPES if profile.odd_shapes else _SHAPES
         hooks: tuple[LeafHook, ...] = ()
-        # Leaf 0 is there for everybody and always has a gradient. It makes the same choices, so
-        # that any one leaf can be cut out.
+        # Every trainer may use leaf 0, which always requires grad. It makes the same choices as
+        # the others, so that a driver that shrinks can cut any leaf out.
         grad = not choices.chance("without grad", 0.2) or number == 0
         if profile.leaf_hooks and grad and choices.chance("leaf hook", 0.5):
             usable = _LEAF_HOOKS if "increment" in profile.hooks else _LEAF_HOOKS[:-1]

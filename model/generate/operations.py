@@ -1,8 +1,8 @@
 """Draws the operations of a step.
 
-What would make a step fail or never end is turned into something close to it: a call that would
-leave a message without a gradient is made at home, an operation that would make integers too
-large becomes one that does not.
+An operation that would make the step fail or never end is replaced by one close to it: a call that
+would leave a message without a gradient becomes a local operation, one that would make integers too
+large becomes a multiple by one.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class OpsDrawing:
         self.sizes: list[list[Size]] = [[size] for size in sizes]
         #: which values may be used, leaves first; the very first one always
         self.usable = list(usable)
-        #: what hooks may add to a gradient
+        #: how much hooks of kind ``increment`` may add to a gradient in all
         self.added = 0.0
         self._optimizing = optimizing
         self._faulty = profile.faults and choices.chance("fault in step", 0.6)
@@ -161,7 +161,8 @@ class OpsDrawing:
         """Draw where an operation happens, and how its inputs get there."""
         choices, profile, home = self.choices, self.profile, self.home
         call: Call = choices.choice("call", profile.calls)
-        worker = self.draw_worker("worker")  # also of a local one: what shrinks has the same shape
+        # Drawn for a local one too: a driver that shrinks replays the same number of choices.
+        worker = self.draw_worker("worker")
         if call == "local":
             worker = home
         grad: Grad = choices.choice("grad", profile.grads) if len(profile.grads) > 1 else "on"
@@ -169,8 +170,8 @@ class OpsDrawing:
         via, relay = self._draw_relays(kind, call, places)
         if grad == "off_at_caller" and (via or call in REFERENCE_CALLS):
             grad = "off"
-        cuts = not all(map(kind.passes_gradients_to, range(len(places))))
-        # What would cut a gradient off behind a message stays at home.
+        cuts = bool(kind.cuts) and not all(map(kind.passes_gradients_to, range(len(places))))
+        # If the operation would leave a recorded message without a gradient, it is local instead.
         if (cuts or grad != "on") and not (self.unused and choices.chance("cut off", 0.5)):
             if self._cuts_off_a_message(kind, places, hows, worker, grad):
                 call, worker, via, relay = "local", home, (), "pass"
@@ -210,7 +211,9 @@ class OpsDrawing:
                 return "value"
             states = self.flow.values[place].states
             if len(states) > 1 and states[output] == NO_GRAD:
-                return "value"  # its neighbour, fetched with it, would get no gradient
+                return (
+                    "value"  # the other output, fetched in the same message, would get no gradient
+                )
         if not self.choices.chance("by reference", 0.5):
             return "value"
         return "kept_rref" if self.choices.chance("kept there", 0.15) else "rref"
@@ -240,7 +243,7 @@ class OpsDrawing:
     def _draw_keep(self, places: list[Place], hows: list[How], worker: int, builtin: bool) -> Keep:
         keep: Keep = self.choices.choice("keep", _KEEPS)
         if keep == "program" and self._optimizing:
-            return "step"  # it may be part of a leaf that changes
+            return "step"  # it may share memory with a leaf that the optimizer changes
         if keep == "now" and (worker == self.home or self._records(places, hows, worker, builtin)):
             return "use"
         return keep
@@ -274,7 +277,7 @@ class OpsDrawing:
         if not self._records(places, hows, worker):
             return False
         if grad == "on" and all(how == "value" for how in hows):
-            # All in one message, for which the gradient of one is enough.
+            # All inputs come in one message, for which the gradient of one of them is enough.
             fed = [place for at, place in enumerate(places) if kind.passes_gradients_to(at)]
             return not self._records(fed, hows[: len(fed)], worker)
         return True
@@ -322,7 +325,7 @@ class OpsDrawing:
     def _append_small(self, op: Op, places: list[Place]) -> None:
         results = self._sizes_of(op, places)
         if self._too_large(results):
-            # The same call of something that makes nothing larger, but if it is doubled on the way.
+            # The same call of what makes nothing larger; only relays may still double it.
             op = _scaling(op)
             results = self._sizes_of(op, places[:1])
         for hook in op.hooks:
@@ -339,7 +342,7 @@ class OpsDrawing:
             inputs = [x._replace(most=x.most * factor, slope=x.slope * factor) for x in inputs]
         results = KINDS[op.kind].sizes(op.factor, inputs)
         if op.relay == "join":
-            # Whichever input is the first to travel.
+            # What is joined is the first input that travels; any of them may be that one.
             most = len(op.via) * sum(x.elements * x.most for x in inputs)
             slope = len(op.via) * sum(x.elements * x.slope for x in inputs)
             first = results[0]

@@ -96,7 +96,7 @@ class Limits(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """The features of one program. All but the sizes are off at their simplest."""
+    """The features of one program. At the simplest choices, all but the sizes are off."""
 
     mode: Mode
     dtypes: tuple[Dtype, ...]
@@ -117,7 +117,7 @@ class Profile(NamedTuple):
     leaf_hooks: bool
     #: leave some outputs of operations with several unused
     partial: bool
-    #: leave something unused that a worker will wait for
+    #: leave something unused whose gradient a worker will wait for without end
     unused: bool
     faults: bool
     passes: bool

@@ -29,7 +29,8 @@ class StepDrawing(OpsDrawing):
             self.append(op, KINDS["scale"].sizes(1, self.sizes[0]))
             ends = self._ends()
         if self.unused and len(ends) > 1:
-            # One that is there: of what nobody asks for, nobody knows when it is done.
+            # One that the trainer has: of a result that nobody fetches, nobody can tell when it is
+            # there.
             there = [number for number, end in enumerate(ends) if self._is_here(end)]
             if there:
                 del ends[choices.choice("unused end", there)]
@@ -42,7 +43,7 @@ class StepDrawing(OpsDrawing):
             self._cover_the_rest()
 
     def draw_backwards(self) -> None:
-        """Draw the backward passes, so that each ends unless it is not to."""
+        """Draw the backward passes. Each ends, unless the step is to leave something unused."""
         choices, profile, flow = self.choices, self.profile, self.flow
         index = len(self.sizes)
         roots = tuple(index - root for root in self._roots)
@@ -58,7 +59,7 @@ class StepDrawing(OpsDrawing):
                 if by_reference:
                     wheres += ["rref", "rref"]
                 if last:
-                    # The message with the roots gets no gradient in any later pass.
+                    # The message that carries the roots gets no gradient in a later pass.
                     wheres.append("udf")
             where: Where = choices.choice("where", wheres) if len(wheres) > 1 else "here"
             by_reference = by_reference and where == "rref"
@@ -92,7 +93,7 @@ class StepDrawing(OpsDrawing):
     # -- roots ----------------------------------------------------------------------------
 
     def _ends(self) -> list[Place]:
-        """What no operation takes a gradient to."""
+        """The values that no operation so far takes a gradient to."""
         ends: list[Place] = []
         partial = self.profile.partial
         leaves, home = len(self.leaves), self.home
@@ -136,7 +137,7 @@ class StepDrawing(OpsDrawing):
             if call != "local":
                 worker = self.draw_worker("worker")
             if any(p < len(self.leaves) and self.leaves[p].owner == worker for p, _ in ends):
-                # The trainer's copy of that leaf is meant, but its owner would take its own.
+                # The trainer's copy of that leaf is meant; the owner would use its own tensor.
                 call, worker = "local", home
         index = len(self.sizes)
         inputs = []
@@ -151,7 +152,7 @@ class StepDrawing(OpsDrawing):
         )
 
     def _cover_the_rest(self) -> None:
-        """Add what an output left out had been the only way to."""
+        """Add a root for messages that only outputs which were left out lead to."""
         flow = self.flow
         missing = flow.missing([flow.values[root].states[0] for root in self._roots])
         if not missing:

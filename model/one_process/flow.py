@@ -27,8 +27,8 @@ from squall.model.program.program import (
     Step,
 )
 
-#: the state of a tensor, bits of an integer: that it requires grad, without which there are no
-#: others, and a set of marks, the first of which is the next bit
+#: the state of a tensor, as bits: the lowest says that it requires grad (without it no other is
+#: set), each further one is a mark that a gradient of it reaches (:attr:`Flow.marks`)
 State = int
 NO_GRAD: State = 0
 GRAD: State = 1
@@ -104,12 +104,12 @@ class Flow:
         index = there - self.leaves
         home, worker, call = self.home, op.worker, op.call
         kind = KINDS[op.kind]
-        # RRef(value) of a value that is made at home needs no call either.
+        # RRef(value) of a value that is made on the trainer's own worker needs no call either.
         by_call = call != "local" and (call != "rref" or worker != home or bool(op.via))
         silent = op.grad == "off_at_caller"
         computed = op.grad == "on" or (by_call and silent)
 
-        # Each input: what it is made from, and whether the trainer has to have it and sends it.
+        # For each input: the value, and whether the trainer sends it (and must have it for that).
         inputs: list[tuple[Made, Input, bool]] = []
         sent: list[State] = []
         for input in op.inputs:

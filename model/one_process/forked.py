@@ -60,7 +60,7 @@ def call_in_child(
     finally:
         os.close(reading)
         with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)  # it has answered, or never will
+            os.kill(child, signal.SIGKILL)  # it has answered, or took too long
         os.waitpid(child, 0)
     if not answer:
         raise CannotForkError("the copy of this process died without an answer")

@@ -20,7 +20,7 @@ from squall.model.program.kind import Value
 from squall.model.program.operations import PlantedError, compute, initial_values, join, planted
 from squall.model.program.program import REFERENCE_CALLS, Op, Program, Step, source, travels
 
-#: stands for a value that could not be made, of which nobody hears
+#: stands for a value whose operation raised, with nobody who asks for it and so hears of the error
 FAILED: Value = ()
 
 
@@ -41,7 +41,7 @@ class _Interpreter:
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
-        retained()  # of a run that came to no end
+        retained()  # forget what a run that broke off has left
         for trainer, number, step in self.program.steps:
             outcome = self._attempt(trainer, number, step, faults=True)
             if outcome.error is not None and step.retry:
@@ -124,7 +124,7 @@ class _Interpreter:
     def _backward(self, step: Step, values: list[Value], outcome: StepOutcome) -> None:
         for backward in step.backwards:
             roots = [values[-back] for back in backward.roots]
-            if backward.where != "rref":  # the trainer does not see that one
+            if backward.where != "rref":  # the value of that root never comes to the trainer
                 for back, root in zip(backward.roots, roots, strict=True):
                     assert isinstance(root, Tensor)
                     outcome.roots[len(values) - back] = root.detach().clone()

@@ -15,7 +15,7 @@ from squall.model.one_process.interpreter import interpret
 from squall.model.one_process.outcome import Outcome
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 
-#: of leaves without zeros
+#: seeds of leaves whose values have no zeros
 _SEEDS = (0, 1, 3, 5, 6)
 
 

@@ -50,11 +50,11 @@ def join(out: Value, x: Tensor) -> Value:
     return out + total((x,))
 
 
-# -- running one ------------------------------------------------------------------------------------
+# -- running one ----------------------------------------------------------------------------------
 
 
 class _Raise(torch.autograd.Function):
-    """The identity, until a gradient comes."""
+    """The identity, whose backward raises."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, text: str) -> Tensor:
@@ -85,7 +85,7 @@ def compute(op: Op, inputs: Sequence[Tensor], *, text: str | None = None) -> Val
         raise PlantedError(text)
     out = KINDS[op.kind].run(op, inputs)
     if not torch.is_grad_enabled():
-        # A view that is made under no_grad still claims to require grad.
+        # A view that is made under no_grad still says that it requires grad.
         return tuple(x.detach() for x in out) if isinstance(out, tuple) else out.detach()
     if text is None and not op.hooks:
         return out

@@ -62,7 +62,7 @@ Where = Literal["here", "udf", "rref"]
 
 #: calls that leave the result where it was made
 REFERENCE_CALLS = frozenset({"remote", "rref", "helper_remote"})
-#: of these, calls whose errors come with the value
+#: those of them whose error is raised where the value is fetched
 LAZY_CALLS = frozenset({"remote", "helper_remote"})
 HELPER_CALLS = frozenset({"helper_sync", "helper_async", "helper_remote"})
 
@@ -222,7 +222,7 @@ def travels(program: Program, index: int, op: Op, input: Input) -> bool:
 
 
 def exchanged(worker: int, round: int) -> int:
-    """What a worker gives in a round of exchange: no other worker, and no other round, the same."""
+    """What a worker gives in a round of exchange; different for every worker and round."""
     return round * 1000 + worker
 
 

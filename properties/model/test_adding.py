@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import squall
 
 OPERATION = '''
@@ -123,3 +125,16 @@ def test_an_operation_a_check_and_a_story_are_one_new_file_each(tmp_path: Path) 
         "1 1 a sum",
         "True",
     ]
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["squall.sim.search.draw", "squall.sim.scenarios.file", "squall.sim.programs.run"],
+)
+def test_whoever_draws_reads_or_runs_programs_knows_all_stories(module: str) -> None:
+    """The stories are declared above the model, which refuses to go on without them."""
+    code = (
+        f"import {module}\nfrom squall.model.program.stories import KINDS\nprint(len(KINDS) > 40)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

@@ -110,7 +110,7 @@ def place(worker: Any, host: Host) -> None:
 
 
 def withdraw(worker: Any) -> None:
-    """Take it away again, when all is over: it refers to the whole run."""
+    """Remove a worker's host at the end of a run: it refers to the whole run."""
     worker.locals.pop(_KEY, None)
 
 
@@ -139,7 +139,7 @@ def make_reference(address: Address, inputs: Sequence[Any]) -> Any:
 
 
 def relay(address: Address, hop: int, inputs: Sequence[Any]) -> Any:
-    """Go on from ``via[hop]`` of an operation, and hand back what comes."""
+    """On ``via[hop]`` of an operation: call the next worker on its way, and return the result."""
     host = here()
     op = host.op(address)
     inputs, first = host.relayed(op, inputs)

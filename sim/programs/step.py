@@ -96,7 +96,7 @@ class StepRun:
                 self.trainer.kept[self.trainer.number, self.number, index] = self.values[index]
 
     def _scribble(self) -> None:
-        """Write to the copies of leaves that came by reference: nobody else may notice."""
+        """Overwrite the copies of leaves that were fetched: no other worker may see it."""
         if any(op.keep == "program" for op in self.step.ops):
             return  # what is kept may be such a copy itself
         for key, value in self.fetched.items():
@@ -120,7 +120,7 @@ class StepRun:
             self.values.append(result)
             if op.grad == "off_at_caller" and not isinstance(result, Future):
                 self.values[index] = _detached(result)
-            # The last references to what is dropped now must not be in this frame.
+            # This frame must not hold the last references to what is dropped now.
             del inputs, result
             for dropped in last_uses.get(index, ()):
                 self.values[dropped] = None
@@ -128,7 +128,7 @@ class StepRun:
             self._await(index)
 
     def _last_uses(self) -> dict[int, list[int]]:
-        """After which operations the references to which others are dropped."""
+        """By operation: the operations whose references are dropped after it."""
         ops = self.step.ops
         if all(op.keep in ("step", "program") for op in ops):
             return {}

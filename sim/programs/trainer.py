@@ -38,7 +38,7 @@ class TrainerRun(TrainerState):
         for key, rref in self.kept.items():
             try:
                 value = rref.to_here()
-            except RuntimeError:  # it could not be made, and nobody asked for it before
+            except RuntimeError:  # its operation raised, and nobody has fetched it before
                 continue
             outputs = value if isinstance(value, tuple) else (value,)
             self.outcome.kept[key] = tuple(output.detach().clone() for output in outputs)

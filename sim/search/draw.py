@@ -19,6 +19,7 @@ import random
 from dataclasses import fields, replace
 from typing import NamedTuple
 
+import squall.sim.programs.stories.play  # noqa: F401  registers the stories that programs have
 from squall.model.generate.choices import SeededChoices
 from squall.model.generate.generator import generate
 from squall.model.generate.profiles import Limits

@@ -31,13 +31,13 @@ story = stories_of(__name__, rank=30)
 
 _TEXT: Any = "1"
 _TIME_IS_UP = "RPC ran for more than set timeout"
-#: between the number of a context and one that there is not
+#: added to the id of a context, it gives one that does not exist
 _FAR = 1 << 30
 _NO_CONTEXT = "Could not find autograd context with id: "
 
 
 def told(**facts: bool) -> str:
-    """What is not so, by name."""
+    """The names of the facts that do not hold; :data:`AS_IT_SHOULD_BE` if all do."""
     wrong = [name for name, holds in facts.items() if not holds]
     return f"not so: {', '.join(wrong)}" if wrong else AS_IT_SHOULD_BE
 
@@ -62,7 +62,7 @@ def vector() -> Tensor:
 
 
 class Counter:
-    """What proxies are tried on."""
+    """An object whose methods are called through a reference."""
 
     def __init__(self, number: int = 0) -> None:
         self.number = number

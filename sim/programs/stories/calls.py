@@ -26,7 +26,7 @@ from squall.sim.programs.host import here
 label_module(__name__, "calls")
 story = stories_of(__name__, rank=10)
 
-#: virtual seconds that a slow function takes, and that a call of it waits which gives up
+#: virtual seconds that a slow function takes, and the timeout of a call that gives it up
 SLOW_S, SHORT_S = 3.0, 1.0
 #: calls at once that are more than a worker has threads
 CROWD = 20
@@ -150,7 +150,7 @@ def crowd() -> int:
 
 
 def scribble(values: dict[str, Any]) -> dict[str, Any]:
-    """Write into what was given, which is this worker's own, and give it back."""
+    """Overwrite the given tensors, which are this worker's own copies, and return them."""
     values["a"].add_(1)
     values["list"].append(3)
     return values
@@ -194,7 +194,7 @@ def late_creation(to: int) -> str:
 
 def _slow_creation(home: int, to: int) -> str:
     if to == home:
-        return "no error but 1; 1"  # what is here is waited for, however long it takes
+        return "no error but 1; 1"  # the owner waits for its own value without a limit of time
     return f"RuntimeError: {TIMED_OUT}; 1"
 
 
@@ -310,7 +310,7 @@ def confirmation(to: int) -> str:
 
 
 def keep(rref: Any) -> None:
-    """Until the program's end, or the worker's."""
+    """Keep a reference until the program, or this worker, ends."""
     here().kept.append(rref)
 
 

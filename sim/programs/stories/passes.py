@@ -120,7 +120,7 @@ _HOOKS: dict[str, Callable[[int], Callable[[Tensor], None]]] = {
 
 
 def _way(home: int, to: int) -> str:
-    """How an error that a pass met on ``to`` begins for whoever started it on ``home``."""
+    """How the error of a pass that worker ``home`` started and that failed on ``to`` begins."""
     return f"Error on Node {home}: " + (f"Error on Node {to}: " if to != home else "")
 
 
@@ -342,7 +342,7 @@ def two_views() -> str:
 
 @story("views of one gradient", expected="[[2.0], [2.0]] [[2.0, 2.0]]")
 def views_of_one_gradient(to: int) -> str:
-    """Two passes on another worker alone."""
+    """Two passes, all of which happens on another worker."""
     found: str = rpc.rpc_sync(to, two_views)
     return found
 
@@ -360,13 +360,13 @@ def rows_and_all() -> str:
 
 @story("sparse, then dense", expected="[[3.0, 3.0], [2.0, 2.0], [1.0, 1.0]]")
 def sparse_then_dense(to: int) -> str:
-    """Two passes on another worker alone."""
+    """Two passes, all of which happens on another worker."""
     found: str = rpc.rpc_sync(to, rows_and_all)
     return found
 
 
 class PlainSGD:
-    """What torch has no functional twin for, so that it is stepped through ``.grad``.
+    """An optimizer without a functional version in torch: its step reads ``.grad``.
 
     Not one of ``torch.optim``: the first of those imports ``torch._dynamo``, which takes longer
     than a hundred scenarios.

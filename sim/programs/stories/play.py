@@ -61,7 +61,7 @@ class StoryRuns:
 
 
 def perform(story: Story) -> str | Callable[[], str]:
-    """What came of it, in a line, or what will tell. What it raises is told as well."""
+    """What came of a story, in a line (also if it raised), or a function that will tell."""
     try:
         return perform_of(story.kind)(story.worker)
     except Exception as error:

@@ -35,14 +35,14 @@ from squall.sim.programs.stories.passes import LR, PlainSGD, parameters
 label_module(__name__, "services")
 story = stories_of(__name__, rank=50)
 
-#: the end of what stock PyTorch says of an operator with two results
+#: part of the error of an operator with two results
 _TWO = "got a vector of size 2"
 
 # -- what is called -------------------------------------------------------------------------------
 
 
 def tripled(x: Tensor, times: int = 3) -> Tensor:
-    """Is compiled on first use."""
+    """Three times ``x``; compiled by TorchScript at its first use."""
     return x * times
 
 
@@ -322,7 +322,7 @@ def steps(to: int) -> str:
     )
 
 
-#: so often a callback looks whether the end has come
+#: how often a callback looks whether the worker is shutting down
 _PATIENCE = 100
 
 
