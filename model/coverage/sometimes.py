@@ -11,46 +11,54 @@ from collections.abc import Callable
 from typing import Any
 
 from squall.model.events.fault_effects import RETRIES, faults_of
-from squall.model.events.run import Run
+from squall.model.events.run import ALL_ENGINES, PORT_ONLY, Run
 from squall.real import tracing
 from squall.real.tracing import EventType
 
-#: every situation, by name
-SITUATIONS: tuple[str, ...] = (
-    "a fetch before its creation",
-    "a fork request after the deletion of its user",
-    "a deletion before the creation it is of",
-    "a fork request handled twice",
-    "a deletion handled twice",
-    "an acceptance handled twice",
-    "a clean-up handled twice",
-    "a clean-up during a pass",
-    "a call after the release of its context",
-    "a response after the release of its context",
-    "gradients after the end of their pass",
-    "gradients after the release of their context",
-    "a response after its timeout",
-    "a timeout of a call that was handled",
-    "a timeout of a call that never arrived",
-    "a creation that timed out",
-    "a retry of RREF_USER_DELETE",
-    "a retry of RREF_FORK_REQUEST",
-    "a retry of RREF_CHILD_ACCEPT",
-    "a retry of CLEANUP_AUTOGRAD_CONTEXT_REQ",
-    "the last of all retries",
-    "a request that came twice",
-    "a response that came twice",
-    "a message overtaken on its link",
-    "a pass that failed",
-    "a crash during a pass",
-    "a crash of an owner",
-    "a crash with calls on the way",
-    "a partition during a pass",
-    "a pause during a pass",
-    "a restarted worker that trains",
-    "a step that failed and succeeded in a fresh context",
-    "a step that succeeded although something was hit",
-)
+#: every situation, by name, and on which engines it can be told: of messages, calls, faults and
+#: what steps came to, all know; of contexts, passes, references and tries, only the workers of the
+#: port report
+SITUATIONS: dict[str, frozenset[str]] = {
+    "a fetch before its creation": PORT_ONLY,
+    "a fork request after the deletion of its user": ALL_ENGINES,
+    "a deletion before the creation it is of": ALL_ENGINES,
+    "a fork request handled twice": ALL_ENGINES,
+    "a deletion handled twice": ALL_ENGINES,
+    "an acceptance handled twice": ALL_ENGINES,
+    "a clean-up handled twice": ALL_ENGINES,
+    "a clean-up during a pass": PORT_ONLY,
+    "a call after the release of its context": PORT_ONLY,
+    "a response after the release of its context": PORT_ONLY,
+    "gradients after the end of their pass": PORT_ONLY,
+    "gradients after the release of their context": PORT_ONLY,
+    "a response after its timeout": ALL_ENGINES,
+    "a timeout of a call that was handled": ALL_ENGINES,
+    "a timeout of a call that never arrived": ALL_ENGINES,
+    "a creation that timed out": PORT_ONLY,
+    "a retry of RREF_USER_DELETE": PORT_ONLY,
+    "a retry of RREF_FORK_REQUEST": PORT_ONLY,
+    "a retry of RREF_CHILD_ACCEPT": PORT_ONLY,
+    "a retry of CLEANUP_AUTOGRAD_CONTEXT_REQ": PORT_ONLY,
+    "the last of all retries": PORT_ONLY,
+    "a request that came twice": PORT_ONLY,
+    "a response that came twice": ALL_ENGINES,
+    "a message overtaken on its link": ALL_ENGINES,
+    "a pass that failed": PORT_ONLY,
+    "a crash during a pass": PORT_ONLY,
+    "a crash of an owner": PORT_ONLY,
+    "a crash with calls on the way": ALL_ENGINES,
+    "a partition during a pass": PORT_ONLY,
+    "a pause during a pass": PORT_ONLY,
+    "a restarted worker that trains": PORT_ONLY,
+    "a step that failed and succeeded in a fresh context": ALL_ENGINES,
+    "a step that succeeded although something was hit": ALL_ENGINES,
+}
+
+
+def situations(engine: str) -> tuple[str, ...]:
+    """The names of those that can be told of runs on an engine."""
+    return tuple(name for name, engines in SITUATIONS.items() if engine in engines)
+
 
 _RELEASED_CALLS = ("FORWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_RESP")
 _HANDLED_TWICE = {

@@ -19,10 +19,10 @@ from selenium.webdriver.common.by import By
 
 from squall.properties.browser.conftest import Page, chromium
 from squall.properties.support.paths import ROOT
-from squall.properties.support.scripts import script_scenario
+from squall.properties.support.scripts import run_file
 from squall.sim import pictures
 from squall.sim.scenarios.replay import replay
-from squall.sim.scripts.run import run as run_script
+from squall.sim.search.draw import Settings, draw
 
 DOCS = ROOT / "docs"
 
@@ -30,24 +30,18 @@ DOCS = ROOT / "docs"
 def script(name: str, *args: str, workers: int) -> pictures.Recording:
     """A run of an example."""
     quiet = io.StringIO()
-    scenario = script_scenario(
-        script=ROOT / "examples" / name,
-        args=args,
-        workers=workers,
-        seed=7,
-        stdout=quiet,
-        stderr=quiet,
-    )
+    path = ROOT / "examples" / name
+    run = run_file(path, *args, workers=workers, seed=7, stdout=quiet, stderr=quiet)
     words = f"squall run examples/{name} --workers {workers} --seed 7"
     if args:
         words += " -- " + " ".join(args)
-    return pictures.recording(run_script(scenario), title=f"examples/{name}", replay=words)
+    return pictures.recording(run, title=f"examples/{name}", replay=words)
 
 
 def failing() -> pictures.Recording:
     """A storm that ends well but has a crash in it: the first seed with one."""
     for seed in range(500):
-        played = replay(seed_scenario(seed, "storm"))
+        played = replay(draw(seed, Settings("storm")))
         kinds = [r[4][0] for r in played.records if r[3].name == "fault_injected"]
         if {"crash", "restart"} <= set(kinds) and 300 < len(played.records) < 1200:
             return pictures.recording(

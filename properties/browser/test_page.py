@@ -15,6 +15,7 @@ from squall.properties.support.timeline_runs import confirmation, hanging, large
 from squall.sim import pictures
 from squall.sim.pictures.odds import Odds, Point
 from squall.sim.scenarios.replay import replay
+from squall.sim.search.draw import Settings, draw
 
 VIEWS = ("space_time", "work", "graph", "rrefs", "contexts", "futures", "waits")
 #: what a page may take to be looked at, in seconds of the browser's own work
@@ -36,7 +37,7 @@ def test_every_view_is_drawn_without_complaints(visit: Visit, which: str) -> Non
         "training": lambda: training(steps=2),
         "confirmation": confirmation,
         "hanging": hanging,
-        "storm": lambda: pictures.recording(replay(seed_scenario(5, "storm"))),
+        "storm": lambda: pictures.recording(replay(draw(5, Settings("storm")))),
         "nothing": lambda: pictures.recording([]),
     }
     page = visit(pictures.page(runs[which]()))

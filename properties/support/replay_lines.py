@@ -1,33 +1,44 @@
 """A pytest plugin: a test that fails after it ran a scenario says how to run that again.
 
-The scenario of the last run is kept with the stored failures, and the report of the test ends with
-a line ``squall replay …``. With Hypothesis the last run is that of the smallest example. The
-corpus of old failures runs first.
+    def test_a_drawn_scenario(replayable: Replayable) -> None:
+        scenario = replayable(draw(7))
+
+If the test fails, the last scenario that it noted is kept with the stored failures, and its report
+ends with a line ``squall replay …``. With Hypothesis the last one is that of the smallest example.
+The corpus of old failures runs first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from squall.sim.scenario import Expected
-from squall.sim.scenarios import noted
+from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.keeping import Keeper
 
-_FIRST = ("test_corpus.py", "test_faults_corpus.py")
+#: notes a scenario as the one that the test runs now, and gives it back
+Replayable = Callable[[Scenario], Scenario]
+
+_FIRST = ("test_corpus.py", "test_corpus_of_faults.py")
+_NOTED = pytest.StashKey[Scenario]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in _FIRST)  # stable: the rest stays in order
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    noted.forget()
-    return (yield)
+@pytest.fixture
+def replayable(request: pytest.FixtureRequest) -> Replayable:
+    """Notes the scenario that the test runs."""
+    stash = request.node.stash
+
+    def note(scenario: Scenario) -> Scenario:
+        stash[_NOTED] = scenario
+        return scenario
+
+    return note
 
 
 @pytest.hookimpl(wrapper=True)
@@ -43,14 +54,14 @@ def pytest_runtest_makereport(
 
 
 def _replay_lines(item: pytest.Item, text: str) -> list[str]:
-    saved = noted.last_scenario()
-    if saved is None:
+    scenario = item.stash.get(_NOTED, None)
+    if scenario is None:
         return []
     first_line = text.partition("\n")[0][:200]
     expected = Expected(outcome="failed", property="pytest", what=item.nodeid)
     lines: list[str] = []
     kept = Keeper(lines.append).keep(
-        replace(saved, expected=expected, note=item.nodeid), found_by="pytest", text=first_line
+        replace(scenario, expected=expected, note=item.nodeid), found_by="pytest", text=first_line
     )
     if kept is None:
         return lines

@@ -11,8 +11,9 @@ from itertools import chain, count
 from types import FrameType
 
 from squall.model.coverage.features import feature_names
-from squall.model.coverage.sometimes import SITUATIONS
+from squall.model.coverage.sometimes import situations
 from squall.sim.faults.plan import KINDS
+from squall.sim.scenario import EngineName
 from squall.sim.scenarios.failure import Failure, with_expectation
 from squall.sim.search.corpus import corpus_for
 from squall.sim.search.draw import Settings
@@ -23,6 +24,7 @@ from squall.sim.search.judge import Source, Verdict, judge_all
 class Campaign:
     """What a campaign has found so far."""
 
+    engine: EngineName = "port"
     #: seeds whose scenarios were judged, and scenarios of the corpus
     scenarios: int = 0
     corpus: int = 0
@@ -83,8 +85,9 @@ class Campaign:
         return {name: self.features[name] for name in feature_names()}
 
     def sometimes_counts(self) -> dict[str, int]:
-        """In how many scenarios each rare situation was reached, those that never were included."""
-        return {name: self.sometimes[name] for name in SITUATIONS}
+        """In how many scenarios each rare situation was reached, those that never were included; of
+        what the engine cannot tell, nothing."""
+        return {name: self.sometimes[name] for name in situations(self.engine)}
 
     def fault_counts(self) -> dict[str, int]:
         """How often each kind of fault happened, those that never did included."""
@@ -106,7 +109,7 @@ def run_campaign(
     interrupt, or a request to terminate, ends the campaign and keeps what it has found. For the
     main thread.
     """
-    campaign = Campaign()
+    campaign = Campaign(settings.engine)
     started = time.perf_counter()
     sources: Iterable[Source] = chain(corpus_for(settings), count() if seeds is None else seeds)
     verdicts = judge_all(sources, settings, jobs=jobs)

@@ -13,7 +13,7 @@ import pytest
 
 from squall.model.checks.registry import PROPERTIES, check, named_property
 from squall.model.events.hangs import explain
-from squall.model.events.run import Run, Violation
+from squall.model.events.run import ALL_ENGINES, Run, Violation
 from squall.real.autograd import context as context_module
 from squall.real.autograd.container import DistAutogradContainer
 from squall.real.autograd.context import DistAutogradContext
@@ -34,8 +34,10 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def test_properties_each_say_what_must_hold() -> None:
+    for engine in ALL_ENGINES:
+        there = [property.name for property in PROPERTIES if engine in property.engines]
+        assert len(set(there)) == len(there)
     names = [property.name for property in PROPERTIES]
-    assert len(set(names)) == len(names)
     assert set(names) >= {
         "contexts",
         "dependencies",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
+from squall.model.events.run import Run
 from squall.model.events.waiting import (
     Waiting,
     explain,
@@ -19,11 +19,12 @@ from squall.model.events.waiting import (
     wait_graph,
 )
 from squall.properties.support.playing import write
-from squall.properties.support.scripts import script_scenario
+from squall.properties.support.scripts import run_file
 from squall.real.rpc import api as rpc
+from squall.sim.cli.report import script_json
 from squall.sim.cluster import Cluster
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.scripts.run import run
+from squall.sim.search.draw import draw
 from squall.sim.search.judge import play
 from squall.sim.world.rules import Drop
 from squall.sim.world.stuck import Deadlock
@@ -47,17 +48,15 @@ PINGPONG = """
 """
 
 
-def played(script: Path) -> Report:
-    return run(
-        script_scenario(script=script, workers=2, stdout=io.StringIO(), stderr=io.StringIO())
-    )
+def played(script: Path) -> Run:
+    return run_file(script, workers=2)
 
 
 def test_threads_that_wait_for_each_other_are_a_cycle(tmp_path: Path) -> None:
     """One thread a worker, and calls that go to and fro: the third finds no thread."""
     report = played(write(tmp_path, PINGPONG))
-    assert report.outcome == "deadlock" and report.trace is not None
-    graph = wait_graph(report.trace.records, report.waiting)
+    assert report.outcome == "deadlock"
+    graph = wait_graph(report.records, report.waiting)
     (cycle,) = nx.simple_cycles(graph)
     kinds = [graph.nodes[node]["kind"] for node in cycle]
     assert sorted(kinds) == ["reply", "reply", "task", "task"]
@@ -65,7 +64,7 @@ def test_threads_that_wait_for_each_other_are_a_cycle(tmp_path: Path) -> None:
     lines = report.why()
     assert any("no thread of worker 1 takes it up" in line for line in lines)
     assert lines[-1].startswith("a deadlock: ")
-    told = json.loads(json.dumps(report.to_json()))["wait_graph"]
+    told = json.loads(json.dumps(script_json(report, 0)))["wait_graph"]
     assert {edge["from"] for edge in told["edges"]} <= {node["id"] for node in told["nodes"]}
     assert all(node["label"] and node["kind"] for node in told["nodes"])
 
@@ -73,7 +72,7 @@ def test_threads_that_wait_for_each_other_are_a_cycle(tmp_path: Path) -> None:
 def test_a_run_that_ends_has_no_graph(tmp_path: Path) -> None:
     report = played(write(tmp_path, PINGPONG.replace("args=(4,)", "args=(1,)")))
     assert report.outcome == "ok"
-    assert report.why() == [] and report.to_json()["wait_graph"] is None
+    assert report.why() == [] and script_json(report, 0)["wait_graph"] is None
 
 
 def lost(message: Any) -> Any:
@@ -134,7 +133,7 @@ def further(to: int) -> int:
 def test_a_pass_that_is_never_fed_is_explained() -> None:
     """What FAST mode waits for without end: the graph says which gradients nobody sends."""
     with campaign_settings():
-        run = next(r for r in map(play, map(scenario_of, range(300))) if r.hangs and r.waiting)
+        run = next(r for r in map(play, map(draw, range(300))) if r.hangs and r.waiting)
     lines = explain(wait_graph(run.records, run.waiting))
     assert any("waits for the backward pass of context" in line for line in lines)
     assert any("has sent none: nothing there has computed them" in line for line in lines)

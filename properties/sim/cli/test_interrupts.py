@@ -19,8 +19,9 @@ import pytest
 from squall.properties.support.commands import ROOT
 from squall.sim.scenario import Expected
 from squall.sim.scenarios.file import dump_scenario, load_scenario
-from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.store import Place, Store
+from squall.sim.search.again import again
+from squall.sim.search.draw import draw
 
 PATIENCE_S = 120.0
 MUTANT = "release-only-here"
@@ -29,17 +30,17 @@ MUTANT = "release-only-here"
 COMMAND = """
 import os, sys
 from squall.sim.search.mutants.planted import MUTANTS
-from sim import cli_shrink
+from squall.sim.cli import shrink
 from squall.sim.cli.entry import main
 
-show = cli_shrink._Display.show
+show = shrink._Display.show
 
 def told(self, shrinker):
     if shrinker.tried == 4:
         open(os.environ["TRIED"], "w").close()
     show(self, shrinker)
 
-cli_shrink._Display.show = told
+shrink._Display.show = told
 if os.environ["PLANT"]:
     planted = MUTANTS[os.environ["PLANT"]].apply()
     planted.__enter__()
@@ -114,9 +115,9 @@ def test_a_campaign_keeps_what_it_found(tmp_path: Path, jobs: str) -> None:
 def failing(folder: Path) -> Path:
     """A scenario that fails with the bug, and is large."""
     for seed in range(100):
-        saved = seed_scenario(seed)
+        saved = draw(seed)
         saved = replace(saved, expected=Expected(mutant=MUTANT))
-        if (saved.operations or 0) >= 8 and replay(saved, seconds=20.0).violations:
+        if (saved.operations or 0) >= 8 and again(saved, seconds=20.0).violations:
             file = folder / "large.json"
             file.write_text(dump_scenario(saved))
             return file
@@ -136,7 +137,7 @@ def test_a_shrinker_keeps_the_best_so_far(tmp_path: Path) -> None:
     assert report["outcome"] == "interrupted"
     assert report["tried"] >= 4
     saved = load_scenario(small)
-    found = {(each.property, each.what) for each in replay(saved, seconds=20.0).violations}
+    found = {(each.property, each.what) for each in again(saved, seconds=20.0).violations}
     assert (report["property"], report["what"]) in found
     assert saved.expected.mutant == MUTANT
 

@@ -11,6 +11,7 @@ from squall.properties.sim.cli.test_run import BACKWARD, TWO_WORKERS, write
 from squall.properties.support.commands import ROOT, squall
 from squall.sim.cli.main import main
 from squall.sim.scenarios.replay import replay
+from squall.sim.search.draw import draw
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_a_seed_becomes_a_page_and_files_for_other_tools(tmp_path: Path) -> None
     assert told["files"] == files
     assert told["replay"] == "squall replay 3"
     assert all(Path(path).stat().st_size > 100 for path in files.values())
-    assert replay(seed_scenario(3)).digest == told["digest"]
+    assert replay(draw(3)).digest == told["digest"]
     (kept,) = (tmp_path / "store" / "runs").glob("*.json")
     assert json.loads(kept.read_text())["expected"]["digest"] == told["digest"]
 

@@ -29,13 +29,15 @@ from squall.sim.pictures.events_frame import events_frame, write_csv, write_parq
 from squall.sim.pictures.export import dot, graphml
 from squall.sim.pictures.perfetto import perfetto, perfetto_json
 from squall.sim.scenarios.replay import replay
+from squall.sim.search.draw import Settings, draw
+from squall.sim.world.trace import Trace
 
 SCHEMA = json.loads((PROPERTIES / "support" / "trace_event_format.json").read_text())
 
 
 @cache
 def runs() -> list[pictures.Recording]:
-    storms = [replay(seed_scenario(seed, "storm")) for seed in (1, 2)]
+    storms = [replay(draw(seed, Settings("storm"))) for seed in (1, 2)]
     return [training(), confirmation(), hanging(), *map(pictures.recording, storms)]
 
 
@@ -177,15 +179,10 @@ def test_the_frame_has_a_row_for_each_event_and_a_column_for_each_field(tmp_path
     assert list(text["event"]) == list(frame["event"].astype(str))
 
 
-def test_a_report_gives_its_events_as_a_frame() -> None:
-    from squall.sim.world.trace import Trace
-
+def test_a_trace_gives_its_events_as_a_frame() -> None:
     trace = Trace()
     trace.records = list(runs()[0].records)
-    report = Report("ok", 0, trace.digest(), trace=trace)
-    assert len(report.events_frame()) == len(trace)
-    with pytest.raises(ValueError, match="made without a trace"):
-        Report("ok", 0, "").events_frame()
+    assert len(events_frame(pictures.recording(trace))) == len(trace)
 
 
 # -- the page as a file ---------------------------------------------------------------------------

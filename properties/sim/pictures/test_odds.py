@@ -9,19 +9,20 @@ from squall.sim import pictures
 from squall.sim.pictures.odds import Odds, Point, TailSeed
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.replay import replay
+from squall.sim.search.draw import draw
 
 
 def scenario(seed: int, mutant: str | None = None) -> Scenario:
     from dataclasses import replace
 
-    return replace((seed_scenario(seed)), expected=Expected(mutant=mutant))
+    return replace(draw(seed), expected=Expected(mutant=mutant))
 
 
 def with_latency(start: int = 0) -> tuple[Scenario, list[object]]:
     """A scenario whose messages take different times, and its events."""
     for seed in range(start, start + 100):
         saved = scenario(seed)
-        if saved.network.latency.startswith(("lognormal", "uniform")):
+        if saved.world.latency.startswith(("lognormal", "uniform")):
             records = list(replay(saved).records)
             if len(records) > 200:
                 return saved, records
@@ -82,7 +83,7 @@ def test_the_interval_holds_the_share_and_shrinks_with_runs() -> None:
 def test_a_bug_that_needs_luck_grows_certain_on_the_way() -> None:
     for seed in range(1000):
         saved = scenario(seed, mutant="accepted-before-known")
-        if saved.network.latency.startswith(("lognormal", "uniform")) and replay(saved).violations:
+        if saved.world.latency.startswith(("lognormal", "uniform")) and replay(saved).violations:
             found = pictures.measure(saved, points=3, times=5)
             if found.points[0].share < 1.0:
                 break

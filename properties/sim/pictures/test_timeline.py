@@ -31,7 +31,7 @@ from squall.sim.pictures.rrefs import CONFIRMED, VALUE
 from squall.sim.pictures.spans import CONFIRM, FUNCTION, NODE, REPLY, spans_of
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.draw import draw
+from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import play
 
 VIEWS = (
@@ -60,7 +60,7 @@ def named(figure: Any, start: str) -> list[Any]:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("profile", [None, "storm"])
 def test_any_run_can_be_looked_at(seed: int, profile: str | None) -> None:
-    run = pictures.recording(replay(seed_scenario(seed, profile)))
+    run = pictures.recording(replay(draw(seed, Settings(profile))))
     for view in VIEWS:
         figure = view(run)
         assert figure.to_json()
@@ -76,7 +76,7 @@ def test_a_run_without_any_event_can_be_looked_at() -> None:
 
 
 def test_what_cannot_be_pictured_says_what_can() -> None:
-    with pytest.raises(TypeError, match="nothing to picture in str, expected a Run, a Report"):
+    with pytest.raises(TypeError, match="nothing to picture in str, expected a Run, a Trace"):
         pictures.recording("seed 3")
 
 
@@ -153,7 +153,7 @@ def test_only_the_kinds_that_are_asked_for_are_drawn() -> None:
 def test_what_hits_messages_and_workers_is_marked() -> None:
     seen: set[str] = set()
     for seed in range(40):
-        run = pictures.recording(replay(seed_scenario(seed, "storm")))
+        run = pictures.recording(replay(draw(seed, Settings("storm"))))
         faults = faults_of(run)
         legend = " ".join(trace.name or "" for trace in pictures.space_time(run).data)
         for fault in faults:

@@ -1,9 +1,8 @@
-"""Stories and rounds of them: they come to what they must, and notice what is not so."""
+"""Stories: they come to what they must, and those of the corpus notice what is not so."""
 
 from __future__ import annotations
 
 import logging
-import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,14 +11,6 @@ import pytest
 
 from squall.model.checks.futures import FUTURES
 from squall.model.events.run import Run
-from squall.model.generate.rounds import (
-    AT_HOME,
-    AWAY,
-    EVERY,
-    draw_round,
-    is_round,
-    shuts_down_early,
-)
 from squall.model.program.check import check_program
 from squall.model.program.stories import (
     AS_IT_SHOULD_BE,
@@ -33,12 +24,15 @@ from squall.model.program.stories import (
 from squall.real import tracing
 from squall.sim.cluster import Cluster
 from squall.sim.programs.stories.play import perform
+from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.draw import Settings, draw
+from squall.sim.search.corpus import corpus, corpus_for
+from squall.sim.search.draw import Settings
 from squall.sim.search.judge import judge, judge_in_time, play
-from squall.sim.search.mutants.clean_process import CleanProcess
 from squall.sim.search.mutants.planted import MUTANTS
 
+ALL = list(corpus().values())
+AT_HOME, AWAY = corpus()["stories-at-home"], corpus()["stories-away"]
 #: those that need a program's host
 _IN_A_PROGRAM = {"left behind", "after the end", "callback at the end"}
 
@@ -96,32 +90,30 @@ def test_a_wide_story_is_as_it_should_be(kind: str, capsys: pytest.CaptureFixtur
     assert told(kind, 1, 0, latency="0") == AS_IT_SHOULD_BE
 
 
-def test_a_round_has_every_story_once() -> None:
-    for seed in (AWAY, AT_HOME, EVERY + AWAY):
-        program = draw(seed).program
-        check_program(program)
-        stories = [(trainer, story) for trainer, _, step in program.steps for story in step.stories]
-        assert sorted(story.kind for _, story in stories) == sorted(KINDS)
-        at_home = sum(story.worker == program.trainers[t].worker for t, story in stories)
-        assert (at_home == 0) == (seed % EVERY == AWAY)
-    assert draw(AWAY).shut_down_early and shuts_down_early(AWAY)
-    assert not is_round(AWAY + 1)
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.note)
+def test_the_corpus_has_every_story_once(scenario: Scenario) -> None:
+    program = scenario.program
+    assert program is not None
+    check_program(program)
+    stories = [(trainer, story) for trainer, _, step in program.steps for story in step.stories]
+    assert sorted(story.kind for _, story in stories) == sorted(KINDS)
+    at_home = sum(story.worker == program.trainers[t].worker for t, story in stories)
+    assert (at_home > 0) == (scenario is AT_HOME)
 
 
-def test_rounds_are_for_campaigns_on_the_port_without_faults() -> None:
-    kinds = {
-        story.kind
-        for given in (Settings(engine="torch"), Settings("rough"))
-        for _, _, step in draw(AWAY, given).program.steps
-        for story in step.stories
-    }
-    assert not kinds & set(WIDE)
+def test_one_of_the_corpus_shuts_down_early() -> None:
+    assert [scenario.world.shut_down_early for scenario in (AT_HOME, AWAY)] == [False, True]
 
 
-def test_everything_holds_in_rounds() -> None:
+def test_the_corpus_is_for_campaigns_on_the_port_without_faults() -> None:
+    assert corpus_for(Settings()) == ALL
+    assert corpus_for(Settings(engine="torch")) == corpus_for(Settings("rough")) == []
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.note)
+def test_everything_holds_in_the_corpus(scenario: Scenario) -> None:
     with campaign_settings():
-        for seed in (AWAY, AT_HOME, EVERY + AWAY, EVERY + AT_HOME):
-            assert judge(seed).violations == ()
+        assert judge(scenario).violations == ()
 
 
 @pytest.mark.parametrize(
@@ -135,25 +127,18 @@ def test_everything_holds_in_rounds() -> None:
         "profile-of-others",
     ],
 )
-def test_a_round_notices(name: str) -> None:
+def test_the_corpus_notices(name: str) -> None:
     with campaign_settings(), MUTANTS[name].apply():
         violations = judge(AWAY).violations
     assert "calls" in {violation.property for violation in violations}
 
 
-def test_a_round_that_breaks_off_is_a_verdict() -> None:
-    """An error that no check has foreseen is a failure of its seed, not of the campaign."""
+def test_a_run_that_breaks_off_is_a_verdict() -> None:
+    """An error that no check has foreseen is a failure of its scenario, not of the campaign."""
     with campaign_settings(), MUTANTS["exit-ends-the-thread"].apply():
         verdict = judge_in_time(AWAY)
     assert [violation.what for violation in verdict.violations] == ["the run broke off"]
     assert "SystemExit" in str(verdict.violations[0])
-
-
-def test_a_clean_process_knows_nothing_of_the_bug() -> None:
-    clean_process = CleanProcess()
-    with campaign_settings(), MUTANTS["profile-of-others"].apply():
-        assert not judge(AWAY).ok
-        assert clean_process.holds("", AWAY)
 
 
 def test_a_call_that_outlives_its_connection_is_noticed() -> None:
@@ -178,11 +163,7 @@ def test_a_call_that_outlives_its_connection_is_noticed() -> None:
     assert "a call outlived its connection" in found(2.0)
 
 
-def test_the_same_seed_gives_the_same_round() -> None:
-    assert draw_round(random.Random(AWAY), AWAY) == draw_round(random.Random(AWAY), AWAY)
-
-
-def test_a_round_runs_to_its_end() -> None:
+def test_the_corpus_runs_to_its_end() -> None:
     with campaign_settings():
-        run = play(draw(AWAY))
+        run = play(AWAY)
     assert run.got is not None and len(run.got.stories) == len(KINDS) and not run.stuck

@@ -14,31 +14,30 @@ from pathlib import Path
 import pytest
 
 from squall.properties.support.paths import CORPUS
-from squall.sim.scenario import Expected, Scenario
-from squall.sim.scenarios.file import load_scenario
-from squall.sim.scenarios.replay import replay
+from squall.properties.support.replay_lines import Replayable
+from squall.sim.scenario import Expected
+from squall.sim.scenarios.file import dump_scenario, load_scenario
+from squall.sim.search.again import again
 from squall.sim.search.mutants.planted import MUTANTS
 
 FILES = sorted(path for path in CORPUS.glob("*.json") if not path.name.startswith("fault_"))
 SECONDS = 60.0
 
 
-def scenario(path: Path) -> Scenario:
-    return load_scenario(path)
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_it_holds(path: Path) -> None:
-    saved = replace(scenario(path), expected=Expected())
-    assert [str(each) for each in replay(saved, seconds=SECONDS).violations] == []
+def test_it_holds(path: Path, replayable: Replayable) -> None:
+    saved = replayable(replace(load_scenario(path), expected=Expected()))
+    assert [str(each) for each in again(saved, seconds=SECONDS).violations] == []
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in FILES if scenario(path).expected.mutant], ids=lambda path: path.stem
+    "path",
+    [path for path in FILES if load_scenario(path).expected.mutant],
+    ids=lambda path: path.stem,
 )
-def test_its_planted_bug_is_noticed(path: Path) -> None:
-    saved = scenario(path)
-    found = {(each.property, each.what) for each in replay(saved, seconds=SECONDS).violations}
+def test_its_planted_bug_is_noticed(path: Path, replayable: Replayable) -> None:
+    saved = replayable(load_scenario(path))
+    found = {(each.property, each.what) for each in again(saved, seconds=SECONDS).violations}
     assert (saved.expected.property, saved.expected.what) in found
 
 
@@ -47,13 +46,14 @@ def test_its_planted_bug_is_noticed(path: Path) -> None:
 )
 def test_a_bug_that_only_faults_bring_out_has_a_scenario(name: str) -> None:
     """Shrunk: `python -m benchmarks.shrinking NAME --save properties/corpus`."""
-    saved = scenario(CORPUS / f"mutant_{name}.json")
+    saved = load_scenario(CORPUS / f"mutant_{name}.json")
     assert saved.expected.mutant == name
     assert saved.workers is not None and saved.workers <= 3
     assert saved.operations is not None and saved.operations <= 8
     assert len(saved.faults) <= 3
 
 
-def test_every_file_can_be_read() -> None:
+def test_every_file_can_be_read_and_written() -> None:
     for path in CORPUS.glob("*.json"):
-        assert scenario(path).version == 1
+        scenario = load_scenario(path)
+        assert load_scenario(dump_scenario(scenario)) == scenario

@@ -10,10 +10,11 @@ import re
 
 import pytest
 
-from squall.model.events.run import Run
 from squall.properties.support.paths import CORPUS
+from squall.properties.support.replay_lines import Replayable
 from squall.real.tracing import FAULT_INJECTED
 from squall.sim.faults.plan import KINDS
+from squall.sim.scenario import Scenario
 from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.replay import replay
 
@@ -47,8 +48,8 @@ EXPECTED: dict[str, tuple[int | None, tuple[str | None, str | None, str | None]]
 }
 
 
-def played(name: str) -> Run:
-    return replay(load_scenario(CORPUS / f"fault_{name}.json"))
+def scenario(name: str) -> Scenario:
+    return load_scenario(CORPUS / f"fault_{name}.json")
 
 
 def test_no_kind_is_missing() -> None:
@@ -56,15 +57,14 @@ def test_no_kind_is_missing() -> None:
 
 
 @pytest.mark.parametrize("kind", EXPECTED)
-def test_a_scenario_of_each_kind(kind: str) -> None:
+def test_a_scenario_of_each_kind(kind: str, replayable: Replayable) -> None:
     times, errors = EXPECTED[kind]
-    result = played(kind)
+    result = replay(replayable(scenario(kind)))
     assert result.violations == []
     found = sum(record[3] is FAULT_INJECTED and record[4][0] == kind for record in result.records)
     assert found > 1 if times is None else found == times
-    assert result.run is not None
-    assert result.run.got is not None
-    steps = result.run.got.steps.values()
+    assert result.got is not None
+    steps = result.got.steps.values()
     for step, error in zip(steps, errors, strict=True):
         if error is None:
             assert step.error is None
@@ -72,21 +72,21 @@ def test_a_scenario_of_each_kind(kind: str) -> None:
         else:
             assert step.error is not None
             assert re.search(re.escape(error), step.error)
-    recovery = result.run.recovery
+    recovery = result.recovery
     assert recovery is not None
     assert recovery.error is None
 
 
 @pytest.mark.parametrize("name", ["random_order", "pct"])
-def test_other_orders_end_as_well(name: str) -> None:
-    result = played(name)
+def test_other_orders_end_as_well(name: str, replayable: Replayable) -> None:
+    result = replay(replayable(scenario(name)))
     assert result.violations == []
-    assert result.digest == played(name).digest
+    assert result.digest == replay(scenario(name)).digest
 
 
 def test_healing_takes_effect_where_the_timeout_does_not() -> None:
     """A partition of a second, within the timeouts, costs one step and no more."""
-    result = played("partition")
+    result = replay(scenario("partition"))
     (event,) = [record for record in result.records if record[3] is FAULT_INJECTED]
     assert event[4][:2] == ("partition", "partitions[0]")
-    assert result.virtual_time_s < 10.0
+    assert result.ended_s < 10.0

@@ -19,9 +19,15 @@ from squall.sim.cli.main import main
 from squall.sim.pictures.narrate import column_log, narrate
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.file import dump_scenario, load_scenario
-from squall.sim.scenarios.replay import Until, first_difference, first_divergence, replay
+from squall.sim.scenarios.replay import (
+    Until,
+    digest_matches,
+    first_difference,
+    first_divergence,
+    replay,
+)
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.draw import draw
+from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import play
 from squall.sim.world.watch import Comparer, Diverged, Recorder, stack_lines, watching
 
@@ -30,18 +36,19 @@ SEEDS = int(os.environ.get("SQUALL_SEEDS", "12"))
 
 DIGESTS = """
 import random, sys
+from squall.sim.search.draw import Settings, draw
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.scenarios.replay import replay
-draw = random.Random(5)
+stream = random.Random(5)
 with campaign_settings():
     for _ in range(int(sys.argv[1])):
-        seed, profile = draw.randrange(2**32), draw.choice([None, None, "mild", "rough", "storm"])
-        print(seed, profile, replay((seed_scenario(seed, profile))).digest)
+        seed, profile = stream.randrange(2**32), stream.choice([None, None, "mild", "rough", "storm"])
+        print(seed, profile, replay(draw(seed, Settings(profile))).digest)
 """
 
 
 def saved(seed: int, profile: str | None = None) -> Scenario:
-    return seed_scenario(seed, profile)
+    return draw(seed, Settings(profile))
 
 
 def test_random_seeds_have_equal_digests_in_two_processes() -> None:
@@ -105,7 +112,7 @@ def test_a_draw_that_differs_is_named() -> None:
         play(scenario)
     comparer = Comparer(recorder.steps)
     with campaign_settings(), watching(comparer), pytest.raises(Diverged) as caught:
-        play(scenario._replace(seed=scenario.seed + 1000))
+        play(replace(scenario, seed=scenario.seed + 1000))
     assert "the first run has a draw for (3, " in str(caught.value)
 
 
@@ -184,8 +191,9 @@ def test_a_script_is_kept_whole(tmp_path: Path) -> None:
     assert told["replay"].startswith("squall replay ")
     file = told["replay"].split()[-1]
     script.unlink()
-    played = replay(load_scenario(Path(file)))
-    assert played.digest_matches
+    kept = load_scenario(Path(file))
+    played = replay(kept)
+    assert digest_matches(kept, played)
     assert played.outcome == "error" and "no 3" in played.violations[0].seen
     listed = json.loads(squall("failures", "--json", SQUALL_STORE=store).stdout)
     assert [each["file"] for each in listed["failures"]] == [file]

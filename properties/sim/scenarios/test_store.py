@@ -15,13 +15,16 @@ from typing import Any
 
 import pytest
 
+from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios import store as store_module
-from squall.sim.scenario import Expected, Scenario, dump_scenario
-from squall.sim.scenarios.keeping import Keeper, failed_scenario
-from squall.sim.scenarios.replay import saved_scenario
+from squall.sim.scenarios.failure import Failure
+from squall.sim.scenarios.file import dump_scenario, name_of
+from squall.sim.scenarios.keeping import Keeper
+from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.scenarios.store import Place, Store, write_synced
-from squall.sim.search.campaign import Campaign, Failure, run_campaign
-from squall.sim.search.judge import Verdict, campaign_settings, scenario_of
+from squall.sim.search.campaign import Campaign, run_campaign
+from squall.sim.search.draw import draw
+from squall.sim.search.judge import Verdict
 from squall.sim.search.mutants.planted import MUTANTS
 
 WRITERS = 4
@@ -29,7 +32,7 @@ WRITERS = 4
 
 def failing(seed: int, digest: str = "d") -> Scenario:
     expected = Expected(digest=digest, outcome="failed", property="rrefs", what="an owner was left")
-    return replace(saved_scenario(scenario_of(seed)), expected=expected)
+    return replace(draw(seed), expected=expected)
 
 
 @pytest.fixture
@@ -153,12 +156,12 @@ def test_many_may_write_at_a_time(place: Place) -> None:
     os.close(gate)
     assert [ended(*child) for child in children] == [([], 0)] * WRITERS
     found = Store(place).failures()
-    assert {kept.name for kept in found} == {scenario.name for scenario in scenarios}
+    assert {kept.name for kept in found} == {name_of(scenario) for scenario in scenarios}
     assert all(kept.text == "in full" for kept in found)
     files = {path.name for path in place.scenarios.iterdir()}
-    assert files == {f"{scenario.name}.json" for scenario in scenarios}
+    assert files == {f"{name_of(scenario)}.json" for scenario in scenarios}
     for kept in found:
-        assert Store(place).scenario(kept).name == kept.name
+        assert name_of(Store(place).scenario(kept)) == kept.name
 
 
 def killed_before(number: int, module: Any) -> None:
@@ -197,7 +200,7 @@ def test_no_kill_loses_a_printed_failure(tmp_path: Path) -> None:
         for name in printed:
             assert found[name].text == "in full"
         for kept in found.values():
-            assert kept.failed and Store(place).scenario(kept).name == kept.name
+            assert kept.failed and name_of(Store(place).scenario(kept)) == kept.name
         assert at <= (len(printed), len(found))
         at = (len(printed), len(found))
         if code == 0:
@@ -215,7 +218,7 @@ def test_a_campaign_prints_what_it_has_kept(
 
     def show(verdict: Verdict, failure: Failure | None, campaign: Campaign) -> None:
         if failure is not None:
-            kept = keeper.keep(failed_scenario(failure), found_by="fuzz", text="")
+            kept = keeper.keep(failure.scenario, found_by="fuzz", text="")
             assert kept is not None
             assert json.loads(Path(kept.file).read_text())["seed"] == verdict.seed
             names.append(kept.name)

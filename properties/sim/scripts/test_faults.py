@@ -9,15 +9,15 @@ from textwrap import dedent
 
 import pytest
 
+from squall.model.events.run import Run
 from squall.properties.support.commands import squall
-from squall.properties.support.scripts import script_scenario
+from squall.properties.support.scripts import run_file
 from squall.real.tracing import FAULT_INJECTED
 from squall.sim.cli.faults import script_faults
 from squall.sim.cli.input import BadInput, RunOptions, read_run_options
 from squall.sim.faults import plan as p
 from squall.sim.faults.file import check_plan, dump_plan
 from squall.sim.faults.plan import Plan, Schedule
-from squall.sim.scripts.run import run
 
 SCRIPT = """
     import os, sys, time
@@ -62,15 +62,13 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def play(script: Path, plan: Plan, **options: object) -> tuple[Report, list[str], list[str]]:
+def play(script: Path, plan: Plan, **options: object) -> tuple[Run, list[str], list[str]]:
     """The report of a run, what was printed, and the kinds of faults there were."""
     out = io.StringIO()
-    scenario = script_scenario(
-        script=script, workers=3, faults=plan, stdout=out, stderr=out, check=False, latency="0.001"
+    report = run_file(
+        script, workers=3, faults=plan, stdout=out, stderr=out, check=False, latency="0.001"
     )
-    report = run(scenario)
-    assert report.trace is not None
-    kinds = [event["kind"] for event in report.trace.of(FAULT_INJECTED)]
+    kinds = [report.records[n][4][0] for n in report.of(FAULT_INJECTED)]
     return report, out.getvalue().splitlines(), kinds
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from squall.model.events.run import Run
 from squall.properties.support.paths import SCRIPTS
-from squall.properties.support.scripts import script_scenario
+from squall.properties.support.scripts import run_file
 from squall.sim.faults.plan import Order
-from squall.sim.scripts.run import run
 
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py"))
 #: those that are run on stock PyTorch again; ``STOCK=all`` for all, which takes minutes
@@ -27,18 +27,15 @@ AGAIN = NAMES if os.environ.get("STOCK") == "all" else ["hooks", "nested_rpc"]
 
 def play(
     name: str, *, seed: int = 0, latency: str = "lognormal:0.001:0.5", order: Order = "fifo"
-) -> tuple[Report, str]:
+) -> tuple[Run, str]:
     printed = io.StringIO()
-    report = run(
-        script_scenario(
-            script=SCRIPTS / f"{name}.py",
-            seed=seed,
-            latency=latency,
-            order=order,
-            check=True,
-            stdout=printed,
-            stderr=sys.stderr,
-        )
+    report = run_file(
+        SCRIPTS / f"{name}.py",
+        seed=seed,
+        latency=latency,
+        order=order,
+        stdout=printed,
+        stderr=sys.stderr,
     )
     return report, printed.getvalue()
 
@@ -84,10 +81,10 @@ def test_a_script_prints_the_same_whatever_runs_next(name: str) -> None:
         assert printed == (SCRIPTS / f"{name}.expected").read_text()
 
 
-def run_text(folder: Path, source: str) -> Report:
+def run_text(folder: Path, source: str) -> Run:
     script = folder / "script.py"
     script.write_text(textwrap.dedent(source))
-    return run(script_scenario(script=script, stdout=io.StringIO(), stderr=io.StringIO()))
+    return run_file(script, stdout=io.StringIO(), stderr=io.StringIO())
 
 
 def test_the_exit_code_of_a_child_is_its_parents_business(tmp_path: Path) -> None:

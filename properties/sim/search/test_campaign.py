@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,9 @@ from squall.properties.support.commands import ROOT, squall
 from squall.real.autograd.container import DistAutogradContainer
 from squall.sim.faults.items import Drop
 from squall.sim.faults.plan import Plan
-from squall.sim.search.campaign import Campaign, Failure, run_campaign
+from squall.sim.scenarios.failure import Failure
+from squall.sim.search.campaign import Campaign, run_campaign
+from squall.sim.search.corpus import corpus
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import Verdict, judge_all
 
@@ -21,10 +24,10 @@ LOSSY = Plan(messages=(Drop(types=("RREF_ACK",), nth=(0,)),))
 def test_a_seed_is_a_scenario() -> None:
     assert draw(7) == draw(7)
     assert draw(7) != draw(8)
-    assert {draw(seed).order for seed in SEEDS} == {"fifo", "random"}
-    assert len({draw(seed).latency for seed in SEEDS}) > 3
-    assert {draw(seed).skip_handshakes for seed in SEEDS} == {False, True}
-    assert not any(draw(seed, Settings(plan=LOSSY)).skip_handshakes for seed in SEEDS)
+    assert {draw(seed).faults.schedule.order for seed in SEEDS} == {"fifo", "random"}
+    assert len({draw(seed).world.latency for seed in SEEDS}) > 3
+    assert {draw(seed).world.skip_handshakes for seed in SEEDS} == {False, True}
+    assert not any(draw(seed, Settings(plan=LOSSY)).world.skip_handshakes for seed in SEEDS)
 
 
 def test_the_verdicts_do_not_depend_on_the_number_of_processes() -> None:
@@ -48,23 +51,23 @@ def test_failures_of_one_kind_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     failure = campaign.failures["contexts", "a context was left"]
     assert shown == list(campaign.failures.values())
     assert len(shown) < failure.count <= campaign.failed
-    assert failure.replay == f"squall replay {failure.seed}"
+    assert failure.scenario == replace(draw(failure.seed), expected=failure.scenario.expected)
 
 
 def test_an_interrupted_campaign_keeps_what_it_found() -> None:
     def interrupt(verdict: Verdict, failure: Failure | None, campaign: Campaign) -> None:
-        if verdict.seed == 3:
+        if verdict.seed == 3 and not verdict.corpus:
             raise KeyboardInterrupt
 
     campaign = run_campaign(on_verdict=interrupt)
     assert campaign.interrupted
-    assert campaign.scenarios == 4
+    assert (campaign.corpus, campaign.scenarios) == (len(corpus()), 4)
     assert campaign.seconds > 0
 
 
 def test_a_campaign_ends_when_its_time_is_up() -> None:
     campaign = run_campaign(minutes=1e-6)
-    assert campaign.scenarios == 1
+    assert (campaign.corpus, campaign.scenarios) == (1, 0)
     assert not campaign.interrupted
 
 

@@ -24,13 +24,14 @@ from squall.model.one_process.interpreter import interpret
 from squall.model.program.program import Program
 from squall.properties.strategies import programs
 from squall.properties.support.paths import CORPUS
-from squall.sim.scenario import Expected, Scenario
-from squall.sim.scenarios.file import dump_scenario, load_scenario
+from squall.properties.support.replay_lines import Replayable
+from squall.sim.faults.plan import Order, Plan, Schedule
+from squall.sim.scenario import Expected, Scenario, World
+from squall.sim.scenarios.file import dump_scenario, load_scenario, name_of
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.judge import play
 from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.planted import MUTANTS
-from squall.sim.world.scheduler import Order
 
 LATENCIES = ("0", "constant:0.001", "lognormal:0.001:0.5", "uniform:0.0001:0.01")
 ORDERS: tuple[Order, ...] = ("fifo", "random")
@@ -42,10 +43,12 @@ def scenarios(draw: Callable[[SearchStrategy[Any]], Any], limits: Limits | None 
     """A program and the world it runs in; the simplest is fifo without latency."""
     return Scenario(
         seed=draw(st.integers(0, 99)),
-        program=draw(programs(limits)),
-        latency=draw(st.sampled_from(LATENCIES)),
-        order=draw(st.sampled_from(ORDERS)),
-        shut_down_early=draw(st.booleans()),
+        work=draw(programs(limits)),
+        world=World(
+            latency=draw(st.sampled_from(LATENCIES)),
+            faults=Plan(schedule=Schedule(order=draw(st.sampled_from(ORDERS)))),
+            shut_down_early=draw(st.booleans()),
+        ),
     )
 
 
@@ -69,9 +72,9 @@ class Keeper:
             return None
         scenario, found = self.last
         expected = Expected(outcome="failed", property=found[0].property, what=found[0].what)
-        saved = replace((scenario), expected=expected, note="found by Hypothesis")
+        saved = replace(scenario, expected=expected, note="found by Hypothesis")
         self.folder.mkdir(exist_ok=True)
-        path = self.folder / f"{found[0].property}-{saved.name}.json"
+        path = self.folder / f"{found[0].property}-{name_of(saved)}.json"
         path.write_text(dump_scenario(saved) + "\n", encoding="utf-8")
         return path
 
@@ -84,8 +87,8 @@ def keeper() -> Iterator[Keeper]:
 
 
 @given(scenario=scenarios())
-def test_every_property_holds(keeper: Keeper, scenario: Scenario) -> None:
-    assert [str(each) for each in keeper.violations(scenario)] == []
+def test_every_property_holds(keeper: Keeper, replayable: Replayable, scenario: Scenario) -> None:
+    assert [str(each) for each in keeper.violations(replayable(scenario))] == []
 
 
 # -- what becomes of a bug ------------------------------------------------------------------------

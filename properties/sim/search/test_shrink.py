@@ -17,10 +17,11 @@ from squall.model.shrink.simplifications import complexity, size
 from squall.properties.support.commands import ROOT, squall
 from squall.properties.support.playing import write
 from squall.sim.faults.plan import Delay, Drop, Garbage, Pause, Plan, Schedule, SlowStart
-from squall.sim.scenario import Expected, Scenario, Script
+from squall.sim.scenario import Expected, Scenario, Script, World
 from squall.sim.scenarios.file import load_scenario
-from squall.sim.scenarios.replay import replay
+from squall.sim.scenarios.replay import digest_matches
 from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.again import again
 from squall.sim.search.draw import draw
 from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.planted import MUTANTS
@@ -31,14 +32,14 @@ SECONDS = 60.0
 
 
 def of_seed(seed: int, mutant: str | None = None) -> Scenario:
-    return replace((seed_scenario(seed)), expected=Expected(mutant=mutant))
+    return replace(draw(seed), expected=Expected(mutant=mutant))
 
 
 def failing(mutant: str, *, least: int = 5) -> Scenario:
     """The first scenario of a campaign, of some size, that a planted bug breaks."""
     for seed in range(100):
         saved = of_seed(seed, mutant)
-        if (saved.operations or 0) >= least and replay(saved).violations:
+        if (saved.operations or 0) >= least and again(saved).violations:
             return saved
     raise AssertionError(f"nothing brings {mutant} out")
 
@@ -47,14 +48,14 @@ def failing(mutant: str, *, least: int = 5) -> Scenario:
 
 
 def test_candidates_are_valid_and_mean_something() -> None:
-    draw = random.Random(1)
+    chosen = random.Random(1)
     tried: Counter[str] = Counter()
     with campaign_settings():
         for seed in range(12):
             program = draw(seed).program
             candidates = list(cuts(program))
             assert candidates
-            for candidate in draw.sample(candidates, min(12, len(candidates))):
+            for candidate in chosen.sample(candidates, min(12, len(candidates))):
                 check_program(candidate)
                 interpret(candidate)
                 assert candidate != program
@@ -98,12 +99,12 @@ def test_a_planted_bug_becomes_small(mutant: str, most: Extent) -> None:
     assert (after.workers, after.operations, after.faults) <= most
     assert all(mine <= its for mine, its in zip(after, most, strict=True))  # type: ignore[operator]
     # The same thing breaks, it is the bug that breaks it, and the file says all of it.
-    played = replay(small)
+    played = again(small)
     assert shrinker.target is not None
     assert (small.expected.property, small.expected.what) == shrinker.target[:2]
     assert shrinker.target[:2] in {(each.property, each.what) for each in played.violations}
-    assert played.digest_matches
-    assert not replay(replace(small, expected=Expected())).violations
+    assert digest_matches(small, played)
+    assert not again(replace(small, expected=Expected())).violations
 
 
 def test_a_dependency_bug_shrinks_to_six_nodes() -> None:
@@ -120,7 +121,7 @@ def test_a_dependency_bug_shrinks_to_six_nodes() -> None:
         saved = next(
             saved
             for saved in map(of_seed, range(400))
-            if any(each.property == "dependencies" for each in replay(saved).violations)
+            if any(each.property == "dependencies" for each in again(saved).violations)
         )
         small = Shrinker(
             replace(saved, expected=Expected(property="dependencies", what="dependency count")),
@@ -145,7 +146,7 @@ def test_needless_faults_go() -> None:
         inner=(Garbage(worker=0),),
         schedule=Schedule(order="random"),
     )
-    saved = replace(saved, faults=plan, network=NetworkSpec(latency="lognormal:0.001:1.5"))
+    saved = saved.in_world(faults=plan, latency="lognormal:0.001:1.5")
     small = Shrinker(saved, seconds=SECONDS).run()
     assert extent(small).faults == 0
     assert deviations(small) == "FIFO everywhere, no faults"
@@ -157,7 +158,7 @@ def test_what_is_needed_of_the_faults_stays() -> None:
     file = ROOT / "properties" / "corpus" / "mutant_fork-request-once-only.json"
     saved = load_scenario(file)
     noise = (Delay(types=("PYTHON_CALL",), seconds=0.01, nth=(1,)), *saved.faults.messages)
-    noisy = replace(saved, faults=replace(saved.faults, messages=noise))
+    noisy = saved.in_world(faults=replace(saved.faults, messages=noise))
     small = Shrinker(noisy, seconds=SECONDS).run()
     assert len(small.faults) == len(saved.faults)
     assert "FIFO everywhere except: " in deviations(small)
@@ -168,7 +169,7 @@ def test_one_item_stands_for_many() -> None:
     saved = load_scenario(ROOT / "properties" / "corpus" / "mutant_retry-at-once.json")
     (item,) = saved.faults.messages
     many = tuple(replace(item, nth=(n,)) for n in range(1, 70))
-    small = Shrinker(replace(saved, faults=replace(saved.faults, messages=many))).run()
+    small = Shrinker(saved.in_world(faults=replace(saved.faults, messages=many))).run()
     assert small.faults.messages == (item,)
 
 
@@ -188,13 +189,13 @@ def test_an_interrupt_keeps_the_best_so_far() -> None:
     small = shrinker.run()
     assert shrinker.interrupted
     assert cost(small) < cost(saved)
-    assert replay(small).violations and small.expected.digest
+    assert again(small).violations and small.expected.digest
 
 
 def test_time_that_is_over_ends_it() -> None:
     shrinker = Shrinker(failing("release-only-here"), seconds=1e-3)
     small = shrinker.run()
-    assert shrinker.out_of_time and replay(small).violations
+    assert shrinker.out_of_time and again(small).violations
 
 
 SCRIPT = """
@@ -215,13 +216,15 @@ SCRIPT = """
 def test_a_script_loses_workers_and_faults(tmp_path: Path) -> None:
     script = write(tmp_path, SCRIPT)
     saved = Scenario(
-        script=Script(path=str(script), text=script.read_text(), workers=5),
-        network=NetworkSpec(latency="lognormal:0.001:1.5"),
-        faults=Plan(messages=(Delay(seconds=0.1, nth=(1,)),)),
+        work=Script(path=str(script), text=script.read_text(), workers=5),
+        world=World(
+            latency="lognormal:0.001:1.5",
+            faults=Plan(messages=(Delay(seconds=0.1, nth=(1,)),)),
+        ),
     )
     small = Shrinker(saved, seconds=SECONDS).run()
     assert extent(small) == Extent(2, None, 0)
-    assert small.network.latency == "0"
+    assert small.world.latency == "0"
 
 
 # -- the command ----------------------------------------------------------------------------------
@@ -244,7 +247,7 @@ def test_every_planted_bug_can_be_lifted() -> None:
     saved = failing(mutant.name)
     plain = replace(saved, expected=Expected())
     with mutant.apply():
-        assert replay(plain).violations
+        assert again(plain).violations
         with mutant.lifted():
-            assert not replay(plain).violations
-        assert replay(plain).violations
+            assert not again(plain).violations
+        assert again(plain).violations

@@ -19,8 +19,9 @@ import pytest
 from squall.properties.support.commands import ROOT
 from squall.sim.cli.main import main
 from squall.sim.scenario import Expected, Scenario
-from squall.sim.scenarios.file import dump_scenario
+from squall.sim.scenarios.file import dump_scenario, name_of
 from squall.sim.scenarios.store import Place, Store
+from squall.sim.search.draw import draw
 from squall.sim.serve.server import ADDRESS, Server
 
 SECRET = "this file is none of the page's business"
@@ -30,7 +31,7 @@ def scenario(seed: int) -> Scenario:
     expected = Expected(
         digest="0" * 32, outcome="failed", property="rrefs", what="an owner <was> left"
     )
-    return replace((seed_scenario(seed)), expected=expected)
+    return replace(draw(seed), expected=expected)
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     runs = place.runs
     runs.mkdir()
     run = replace(scenario(3), expected=Expected())
-    (runs / f"{run.name}.json").write_text(dump_scenario(run))
+    (runs / f"{name_of(run)}.json").write_text(dump_scenario(run))
     (tmp_path / "secret.json").write_text(json.dumps({"note": SECRET}))
     (runs / "escape.json").symlink_to(tmp_path / "secret.json")
     server = Server(place, 0)
@@ -72,7 +73,7 @@ def test_it_lists_failures_and_runs(server: Server) -> None:
     assert status == 200
     assert "Failures (2)" in page and "Runs (1)" in page
     for seed in (1, 2, 3):
-        assert f'href="/run/{scenario(seed).name}"' in page
+        assert f'href="/run/{name_of(scenario(seed))}"' in page
     assert "an owner &lt;was&gt; left" in page
     assert "escape" not in page
     assert headers["X-Content-Type-Options"] == "nosniff"
@@ -80,7 +81,7 @@ def test_it_lists_failures_and_runs(server: Server) -> None:
 
 
 def test_it_draws_a_run_when_asked(server: Server) -> None:
-    name = scenario(1).name
+    name = name_of(scenario(1))
     status, page, _ = ask(server, f"/run/{name}")
     assert status == 200
     assert 'data-view="space_time"' in page and f"<h1>{name}</h1>" in page
@@ -88,7 +89,7 @@ def test_it_draws_a_run_when_asked(server: Server) -> None:
 
 
 def test_it_compares_two_runs_from_where_they_part(server: Server) -> None:
-    one, other = scenario(1).name, scenario(2).name
+    one, other = name_of(scenario(1)), name_of(scenario(2))
     status, page, _ = ask(server, f"/compare?a={one}&b={other}")
     assert status == 200
     assert f'src="/run/{one}#event=' in page and f'src="/run/{other}#event=' in page

@@ -26,10 +26,12 @@ from squall.sim.diff import rules as native_rules
 from squall.sim.diff.compare import compare_engines
 from squall.sim.faults.plan import Crash, Plan
 from squall.sim.scenario import Scenario
+from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.file import load_scenario
+from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.stock.program import run_native
-from squall.sim.stock.shared import close_zygote, play_native, shared_zygote
+from squall.sim.stock.shared import close_zygote, shared_zygote
 
 FOUND_IN_TORCH = CORPUS / "torch"
 
@@ -67,7 +69,7 @@ def run(program: Program, **options: object) -> Run:
 def test_a_training_step_on_three_workers() -> None:
     program = training()
     got = run(program)
-    assert differences(program, interpret(program), got.outcome) == []
+    assert differences(program, interpret(program), got.got) == []
     assert got.waits == [] and got.crash is None and got.deaths == []
     assert all(
         table[name] == 0
@@ -85,8 +87,8 @@ def test_the_same_run_each_time() -> None:
 
 
 def test_both_engines_send_the_same_messages() -> None:
-    scenario = Scenario(program=training(), seed=5)
-    comparison = compare_engines(scenario, shared_zygote())
+    scenario = Scenario(work=training(), seed=5)
+    comparison = compare_engines(scenario)
     assert comparison.differences == []
     assert comparison.messages > 30
 
@@ -105,7 +107,7 @@ def test_a_timeout_is_virtual() -> None:
     """A minute passes for the workers, and about none here."""
     saved = load_scenario(FOUND_IN_TORCH / "context-back-from-the-dead.json")
     began = time.monotonic()
-    played, _ = play_native(saved)
+    played = ENGINES["torch"].run(saved)
     assert played.ended_s >= 60
     assert time.monotonic() - began < 30
 
@@ -123,16 +125,16 @@ def test_a_crash_is_told_to_the_others() -> None:
 @pytest.mark.parametrize("file", sorted(FOUND_IN_TORCH.glob("*.json")), ids=lambda file: file.stem)
 def test_a_finding_replays(file: Path) -> None:
     saved = load_scenario(file)
-    runs = [play_native(saved) for _ in range(2)]
-    for _, violations in runs:
-        found = [(v.property, v.what) for v in violations]
+    runs = [replay(saved) for _ in range(2)]
+    for run in runs:
+        found = [(v.property, v.what) for v in run.violations]
         expected = saved.expected
         if file.stem == "rref-of-a-tuple":  # what the memory holds is anybody's guess
             assert found and found[0][0] == expected.property
             continue
         assert (expected.property, expected.what) in found
     if file.stem != "rref-of-a-tuple":
-        assert runs[0][0].digests == runs[1][0].digests
+        assert runs[0].digest == runs[1].digest
 
 
 def test_every_finding_is_written_down() -> None:
