@@ -153,7 +153,9 @@ def installed(environment: Path, tmp_path: Path) -> Installed:
 
 
 def test_the_wheel_holds_the_package_alone(installed: Installed) -> None:
-    names = {name for name in zipfile.ZipFile(installed.wheel).namelist() if "dist-info" not in name}
+    names = {
+        name for name in zipfile.ZipFile(installed.wheel).namelist() if "dist-info" not in name
+    }
     assert {PurePosixPath(name).parts[0] for name in names} == {"squall"}
     wanted = {f"squall/{path.name}" for path in (ROOT / "squall").glob("*.py")}
     for folder in ("real", "model", "sim"):
@@ -185,6 +187,7 @@ def test_the_command_and_the_module_are_one(installed: Installed) -> None:
     assert installed.run(installed.python, "-m", "squall", "--help") == help_text
 
 
+@pytest.mark.usefixtures("compiled_engine")
 @pytest.mark.parametrize("engine", ["port", "torch"])
 def test_a_script_with_modules_of_our_names_beside_it(installed: Installed, engine: str) -> None:
     script = installed.folder / "train.py"
@@ -206,6 +209,7 @@ def test_a_campaign(installed: Installed) -> None:
     assert (report["outcome"], report["scenarios"]) == ("ok", 20)
 
 
+@pytest.mark.usefixtures("compiled_engine")
 def test_a_campaign_on_the_compiled_engine(installed: Installed) -> None:
     report = installed.report("fuzz", "--seeds", "3:6", "--engine", "torch")
     assert (report["outcome"], report["scenarios"]) == ("ok", 3)
