@@ -49,6 +49,6 @@ def test_so_is_a_test_in_it() -> None:
     assert collected(".", name) == [f"squall/{name}"]
 
 
-def test_so_is_a_folder() -> None:
+def test_so_is_a_folder_and_options_stay_as_they_are() -> None:
     names = collected("properties/sim", "world", "-k", "test_rules")
     assert names and all(name.startswith(f"squall/properties/{FILE}::") for name in names)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -34,31 +33,33 @@ class Process:
 
 
 @pytest.fixture
-def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
+def process(monkeypatch: pytest.MonkeyPatch) -> Process:
     found = Process()
     monkeypatch.setattr(real_time.time, "process_time", found.process_time)
     monkeypatch.setattr(real_time.signal, "setitimer", lambda *_: None)
-    yield found
+    return found
+
+
+def looks_until_it_is_too_long(process: Process, worked_s: float, *, elsewhere: bool) -> int:
+    """How often the timer looks before it ends a block, in which it each time has worked so."""
+    looks = 0
+    with contextlib.suppress(TooLongError), time_limit(LIMIT_S, elsewhere=elsewhere):
+        while looks < 10 * LOOKS:
+            looks += 1
+            process.look(worked_s)
+    return looks
 
 
 @pytest.mark.parametrize("worked_s", [TICK_S, 0.0], ids=["work", "waiting"])
 def test_work_and_waiting_have_an_end(process: Process, worked_s: float) -> None:
-    looks = 0
-    with pytest.raises(TooLongError), time_limit(LIMIT_S):
-        for looks in range(1, 2 * LOOKS):  # noqa: B007
-            process.look(worked_s)
-    assert looks == LOOKS
+    assert looks_until_it_is_too_long(process, worked_s, elsewhere=False) == LOOKS
 
 
 @pytest.mark.parametrize(("elsewhere", "expected"), [(False, 2 * LOOKS), (True, LOOKS)])
 def test_time_that_others_have_the_machine_counts_if_they_do_the_work(
     process: Process, elsewhere: bool, expected: int
 ) -> None:
-    looks = 0
-    with pytest.raises(TooLongError), time_limit(LIMIT_S, elsewhere=elsewhere):
-        for looks in range(1, 3 * LOOKS):  # noqa: B007
-            process.look(TICK_S / 2)
-    assert looks == expected
+    assert looks_until_it_is_too_long(process, TICK_S / 2, elsewhere=elsewhere) == expected
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -77,13 +78,18 @@ def test_time_in_which_a_process_is_stopped_counts_as_one_look(
             process.look(TICK_S)
 
 
-def test_a_block_that_goes_on_is_ended_again(process: Process) -> None:
-    with pytest.raises(TooLongError), time_limit(LIMIT_S):
-        with contextlib.suppress(TooLongError):
-            for _ in range(LOOKS):
-                process.look(TICK_S)
+def swallow(process: Process) -> None:
+    """A block that goes on after its first end."""
+    with contextlib.suppress(TooLongError):
         for _ in range(LOOKS):
             process.look(TICK_S)
+    for _ in range(LOOKS):
+        process.look(TICK_S)
+
+
+def test_a_block_that_goes_on_is_ended_again(process: Process) -> None:
+    with pytest.raises(TooLongError), time_limit(LIMIT_S):
+        swallow(process)
 
 
 def test_the_timer_ends_what_waits_for_ever() -> None:
