@@ -1,17 +1,24 @@
 """What every test shares: one torch thread, and how hard Hypothesis tries.
 
 ``HYPOTHESIS_PROFILE`` picks a profile: ``dev`` (few examples, the default), ``ci`` (more, the
-same ones every time) or ``deep`` (a long search, printed as it goes).
+same ones every time) or ``deep`` (a long search, printed as it goes). ``SQUALL_WITHOUT_NATIVE=1``
+skips the tests of PyTorch's compiled engine where it cannot be had; without it they fail.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 import torch
 from hypothesis import HealthCheck, Verbosity, settings
+
+from squall.real.native import build
+
+T = TypeVar("T")
 
 pytest_plugins = ["squall.properties.support.replay_lines"]
 
@@ -25,7 +32,7 @@ _COMMON = settings(
 settings.register_profile("dev", _COMMON, max_examples=25)
 settings.register_profile("ci", _COMMON, max_examples=100, derandomize=True, print_blob=True)
 settings.register_profile("deep", _COMMON, max_examples=5000, verbosity=Verbosity.verbose)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 @pytest.fixture
@@ -34,3 +41,24 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def compiled_engine() -> None:
+    """PyTorch's compiled engine, built now if it has to be: what needs it fails where it is not."""
+    _available(build.library)
+
+
+@pytest.fixture(scope="session")
+def compiler() -> str:
+    """The C++ compiler."""
+    return _available(build.compiler)
+
+
+def _available(ask: Callable[[], T]) -> T:
+    try:
+        return ask()
+    except build.Unavailable as missing:
+        if os.environ.get("SQUALL_WITHOUT_NATIVE") == "1":
+            pytest.skip(str(missing))
+        pytest.fail(f"{missing}; SQUALL_WITHOUT_NATIVE=1 skips what needs it", pytrace=False)

@@ -14,16 +14,21 @@ _TESTS = Path(__file__).parents[1].resolve()
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """Name the files and folders that are given as they are imported."""
-    args[:] = [_as_imported(arg) for arg in args]
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """The first conftest.py files are looked for beside the files and folders that are given."""
     given = early_config.known_args_namespace
     given.file_or_dir = [_as_imported(arg) for arg in given.file_or_dir]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """What is collected; options are left alone, whose values may be named as a folder is."""
+    config.args[:] = [_as_imported(arg) for arg in config.args]
 
 
 def _as_imported(arg: str) -> str:
     path, colons, test = arg.partition("::")
     place = Path.cwd() / path
-    if path.startswith("-") or _TESTS not in (place, *place.parents):
+    if _TESTS not in (place, *place.parents):
         return arg
     return f"{_TESTS.parent / 'squall' / 'properties' / place.relative_to(_TESTS)}{colons}{test}"

@@ -10,21 +10,14 @@ import pytest
 
 from squall.properties.support.commands import squall
 from squall.properties.support.paths import PROPERTIES, ROOT
-from squall.real.native import build
-from squall.real.native.build import Unavailable
 
-try:
-    COMPILER = build.compiler()
-except Unavailable as unavailable:
-    pytest.skip(str(unavailable), allow_module_level=True)
-if not Path("/proc/thread-self/syscall").exists():
-    pytest.skip("this kernel does not tell what a thread waits for", allow_module_level=True)
+pytestmark = pytest.mark.usefixtures("compiled_engine")
 
 
 @pytest.fixture(scope="module")
-def ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ring(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("quiet") / "ring"
-    command = [COMPILER, "-O1", "-std=c++20", f"-I{ROOT / 'real' / 'native'}"]
+    command = [compiler, "-O1", "-std=c++20", f"-I{ROOT / 'real' / 'native'}"]
     command += [str(PROPERTIES / "support" / "quiet_ring.cpp"), "-o", str(program), "-lpthread"]
     subprocess.run(command, check=True)
     return program

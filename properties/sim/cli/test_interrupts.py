@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,34 +15,50 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from squall.properties.support.commands import ROOT
+from squall.properties.support.paths import ROOT
+from squall.properties.support.waiting import PATIENCE_S, wait_for
 from squall.sim.scenario import Expected
 from squall.sim.scenarios.file import dump_scenario, load_scenario
 from squall.sim.scenarios.store import Place, Store
 from squall.sim.search.again import again
 from squall.sim.search.draw import draw
 
-PATIENCE_S = 120.0
 MUTANT = "release-only-here"
-#: the command, with a bug planted in it and in the processes that share its work; it says in a
-#: file when the shrinker has tried so many runs
+#: the command, with a bug planted in it and in the processes that share its work; it makes a file
+#: when the shrinker has tried so many runs
 COMMAND = """
-import os, sys
+import os
+from pathlib import Path
 from squall.sim.search.mutants.planted import MUTANTS
-from squall.sim.cli import shrink
+from squall.sim.search.shrink import shrinker
 from squall.sim.cli.entry import main
 
-show = shrink._Display.show
+class Telling(shrinker.Shrinker):
+    def __init__(self, *args, on_progress, **options):
+        def tell(self):
+            if self.tried == 4:
+                Path(os.environ["TRIED"]).touch()
+            on_progress(self)
+        super().__init__(*args, on_progress=tell, **options)
 
-def told(self, shrinker):
-    if shrinker.tried == 4:
-        open(os.environ["TRIED"], "w").close()
-    show(self, shrinker)
-
-shrink._Display.show = told
+shrinker.Shrinker = Telling
 if os.environ["PLANT"]:
     planted = MUTANTS[os.environ["PLANT"]].apply()
     planted.__enter__()
+main()
+"""
+#: the command, which is interrupted when it begins to import a module
+STARTING = """
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(name, path=None, target=None):
+        if name == os.environ["WHERE"]:
+            sys.meta_path.remove(Interrupts)
+            os.kill(os.getpid(), signal.SIGINT)
+
+from squall.sim.cli.entry import main
+sys.meta_path.insert(0, Interrupts)
 main()
 """
 
@@ -79,9 +94,7 @@ def interrupted(folder: Path, *words: str, when: Callable[[], object], plant: st
             stderr=to_err,
             start_new_session=True,
         )
-        until = time.monotonic() + PATIENCE_S
-        while not when() and process.poll() is None and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_for(lambda: when() or process.poll() is not None, "what is interrupted")
         assert process.poll() is None, err.read_text()
         os.killpg(process.pid, signal.SIGINT)
         code = process.wait(PATIENCE_S)
@@ -142,25 +155,25 @@ def test_a_shrinker_keeps_the_best_so_far(tmp_path: Path) -> None:
     assert saved.expected.mutant == MUTANT
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.3, 1.0])
-def test_an_interrupt_while_the_command_starts(tmp_path: Path, after_s: float) -> None:
+@pytest.mark.parametrize(
+    "where",
+    [
+        "squall.sim.cli.main",  # before anything is imported
+        "torch.nn",  # in the middle of torch, out of which no exception could come
+        "squall.sim.search.campaign",  # when the command has read its options
+    ],
+)
+def test_an_interrupt_while_the_command_starts(tmp_path: Path, where: str) -> None:
     """Python itself takes a moment, which no program can do anything about: from then on."""
-    began = tmp_path / "began"
-    start = f"open({str(began)!r}, 'w').close(); from squall.sim.cli.entry import main; main()"
-    with subprocess.Popen(
-        [sys.executable, "-c", f"import signal; {start}", "fuzz", "--seeds", "0:1000000", "--json"],
+    done = subprocess.run(
+        [sys.executable, "-c", STARTING, "fuzz", "--seeds", "0:1000000", "--json"],
         cwd=ROOT,
-        env={**os.environ, "SQUALL_STORE": str(tmp_path / "store")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        env={**os.environ, "SQUALL_STORE": str(tmp_path / "store"), "WHERE": where},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
         text=True,
-        start_new_session=True,
-    ) as process:
-        while not began.exists():
-            time.sleep(0.01)
-        time.sleep(0.1 + after_s)
-        os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE_S)
-    assert "Traceback" not in err
-    assert process.returncode == 130
-    assert json.loads(out)["outcome"] == "interrupted"
+        timeout=PATIENCE_S,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 130
+    assert json.loads(done.stdout)["outcome"] == "interrupted"

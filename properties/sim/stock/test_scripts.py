@@ -8,15 +8,10 @@ from pathlib import Path
 import pytest
 
 from squall.properties.support.commands import squall
-from squall.real.native import build
-from squall.real.native.build import Unavailable
 from squall.sim.faults.plan import Crash, Pause, Plan, SlowStart
-from squall.sim.stock.plan import kinds_left_out
+from squall.sim.stock.plan import kinds_left_out, left_out
 
-try:
-    build.compiler()
-except Unavailable as unavailable:
-    pytest.skip(str(unavailable), allow_module_level=True)
+pytestmark = pytest.mark.usefixtures("compiled_engine")
 
 
 @pytest.mark.parametrize("name", ["parameter_server", "pipeline", "rref_sharing"])
@@ -49,8 +44,6 @@ def test_pytorchs_own_tests_run_on_its_engine(test: str) -> None:
 
 
 def test_what_a_plan_asks_of_the_inside_of_a_worker_is_named() -> None:
-    from squall.sim.stock.plan import left_out
-
     plan = Plan(workers=(Pause(worker=0, at_s=0.0, for_s=1.0), SlowStart(worker=1, delay_s=1.0)))
     assert left_out(plan) == ["workers[1]: SlowStart"]
     assert left_out(Plan(workers=(Crash(worker=0, at_s=1.0),))) == []

@@ -3,76 +3,104 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import subprocess
-import sys
 import threading
-import time
 
 import pytest
 
+from squall.sim.world import real_time
 from squall.sim.world.real_time import TooLongError, time_limit
 
-
-def work(seconds: float) -> None:
-    until_s = time.process_time() + seconds
-    while time.process_time() < until_s:
-        pass
-
-
-def test_work_has_an_end() -> None:
-    started_s = time.process_time()
-    with pytest.raises(TooLongError), time_limit(0.3):
-        work(60.0)
-    assert 0.2 < time.process_time() - started_s < 2.0
+#: seconds; a binary fraction, so that a sum of so many is exact
+TICK_S = 0.125
+LOOKS = 20
+LIMIT_S = LOOKS * TICK_S
 
 
-def test_waiting_has_an_end_too() -> None:
-    with pytest.raises(TooLongError), time_limit(0.3):
-        threading.Event().wait(60.0)
+class Process:
+    """How much this process has worked, and when the timer looks: as a test says."""
+
+    def __init__(self) -> None:
+        self.worked_s = 0.0
+
+    def process_time(self) -> float:
+        return self.worked_s
+
+    def look(self, worked_s: float) -> None:
+        """The timer runs out, and since it last did the process has worked for so long."""
+        self.worked_s += worked_s
+        signal.raise_signal(signal.SIGALRM)
 
 
-def test_what_ends_in_time_is_left_alone() -> None:
-    before = signal.getsignal(signal.SIGALRM)
-    with time_limit(10.0):
-        work(0.05)
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-    assert signal.getsignal(signal.SIGALRM) is before
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Process:
+    found = Process()
+    monkeypatch.setattr(real_time.time, "process_time", found.process_time)
+    monkeypatch.setattr(real_time.signal, "setitimer", lambda *_: None)
+    return found
 
 
-def stubborn() -> None:
-    """Swallows the first end."""
-    with contextlib.suppress(TooLongError):
-        work(60.0)
-    work(60.0)
+def looks_until_it_is_too_long(process: Process, worked_s: float, *, elsewhere: bool) -> int:
+    """How often the timer looks before it ends a block, in which it each time has worked so."""
+    looks = 0
+    with contextlib.suppress(TooLongError), time_limit(LIMIT_S, elsewhere=elsewhere):
+        while looks < 10 * LOOKS:
+            looks += 1
+            process.look(worked_s)
+    return looks
 
 
-def test_a_block_that_goes_on_is_ended_again() -> None:
-    with pytest.raises(TooLongError), time_limit(0.2):
-        stubborn()
+@pytest.mark.parametrize("worked_s", [TICK_S, 0.0], ids=["work", "waiting"])
+def test_work_and_waiting_have_an_end(process: Process, worked_s: float) -> None:
+    assert looks_until_it_is_too_long(process, worked_s, elsewhere=False) == LOOKS
 
 
-STOPPED = """
-from squall.sim.world.real_time import time_limit
-import sys, time
-with time_limit(2.0, elsewhere={elsewhere}):
-    print("there", flush=True)
-    until = time.process_time() + 0.1
-    while time.process_time() < until:
-        pass
-print("ended")
-"""
+@pytest.mark.parametrize(("elsewhere", "expected"), [(False, 2 * LOOKS), (True, LOOKS)])
+def test_time_that_others_have_the_machine_counts_if_they_do_the_work(
+    process: Process, elsewhere: bool, expected: int
+) -> None:
+    assert looks_until_it_is_too_long(process, TICK_S / 2, elsewhere=elsewhere) == expected
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_time_in_which_a_process_is_stopped_does_not_count(elsewhere: bool) -> None:
-    words = [sys.executable, "-c", STOPPED.format(elsewhere=elsewhere)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "there\n"
-        os.kill(child.pid, signal.SIGSTOP)
-        time.sleep(3.0)  # longer than it may take
-        os.kill(child.pid, signal.SIGCONT)
-        assert child.stdout.read() == "ended\n"
-    assert child.returncode == 0
+def test_time_in_which_a_process_is_stopped_counts_as_one_look(
+    process: Process, elsewhere: bool
+) -> None:
+    """A signal that is pending is not pending twice: so it is while a process is stopped."""
+    with time_limit(LIMIT_S, elsewhere=elsewhere):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        try:
+            for _ in range(10 * LOOKS):
+                signal.raise_signal(signal.SIGALRM)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+        for _ in range(LOOKS - 2):
+            process.look(TICK_S)
+
+
+def swallow(process: Process) -> None:
+    """A block that goes on after its first end."""
+    with contextlib.suppress(TooLongError):
+        for _ in range(LOOKS):
+            process.look(TICK_S)
+    for _ in range(LOOKS):
+        process.look(TICK_S)
+
+
+def test_a_block_that_goes_on_is_ended_again(process: Process) -> None:
+    with pytest.raises(TooLongError), time_limit(LIMIT_S):
+        swallow(process)
+
+
+def test_the_timer_ends_what_waits_for_ever() -> None:
+    with pytest.raises(TooLongError), time_limit(0.3):
+        threading.Event().wait()
+
+
+def test_what_ends_in_time_leaves_no_timer_behind() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    with time_limit(60.0):
+        assert signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0)
+        assert signal.getsignal(signal.SIGALRM) is not before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) is before
