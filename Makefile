@@ -4,6 +4,7 @@
 # make notebooks   JupyterLab, opened on notebooks/
 # make test-browser   timelines in headless Chromium (apt-get install chromium chromium-driver)
 # make pictures   the pictures of the documentation, made anew
+# make architecture   the picture of the rooms in docs/architecture.md, made from the source
 # make lint types layers   what else .ci/run asks of a change
 
 PYTHON ?= python3
@@ -19,7 +20,7 @@ JOBS ?= auto
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: run test test-browser pictures notebooks test-notebooks lint types layers bench install format clean
+.PHONY: run test test-browser pictures architecture notebooks test-notebooks lint types layers bench install format clean
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
@@ -39,10 +40,13 @@ test-notebooks: $(NOTEBOOKS)
 	PLOTLY_RENDERER=plotly_mimetype $(BIN)/python -m pytest -q --nbmake --nbmake-timeout=120 -n $(JOBS) notebooks $(ARGS)
 
 test-browser: $(INSTALLED)
-	$(BIN)/python -m pytest -q properties/browser $(ARGS)
+	$(BIN)/python -m pytest -q squall/properties/browser $(ARGS)
 
 pictures: $(INSTALLED)
-	$(BIN)/python -m properties.browser.pictures
+	$(BIN)/python -m squall.properties.browser.pictures
+
+architecture: $(INSTALLED)
+	$(BIN)/python -m squall.properties.support.rooms
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
