@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from squall.properties.support.playing import Run, play, write
+from squall.properties.support.playing import Played, play, write
 
 SCRIPT = """
 import os
@@ -33,7 +33,7 @@ def main(rank):
 """
 
 
-def run(folder: Path, body: str) -> Run:
+def run(folder: Path, body: str) -> Played:
     played = play(write(folder, SCRIPT.replace("BODY", body)))
     assert played.exit_codes == [0] * 3, played.err
     return played

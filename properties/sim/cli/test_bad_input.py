@@ -63,17 +63,16 @@ def _example(name: str, kind: str, id: int) -> Any:
 def full_scenario() -> dict[str, Any]:
     from squall.sim.search.draw import draw
 
-    saved = draw(3)._replace(shut_down_early=False)
-    said = scenario_to_json(saved)
-    said |= {"network": {"latency": "constant:0.001", "bandwidth_bytes_per_s": 1e6}}
-    said |= {
+    said = scenario_to_json(draw(3))
+    said["world"] = {
+        "latency": "constant:0.001",
+        "bandwidth_bytes_per_s": 1e6,
         "shut_down_early": False,
         "skip_handshakes": False,
         "rpc_timeout_s": 5.0,
         "device": "cpu",
-        "engine": "port",
     }
-    said |= {"profile": "rough", "note": "a note"}
+    said |= {"engine": "port", "profile": "rough", "note": "a note"}
     said["expected"] = {
         "digest": "0" * 32, "outcome": "failed", "property": "rrefs", "what": "x", "mutant": None,
     }  # fmt: skip
