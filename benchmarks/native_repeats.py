@@ -24,9 +24,10 @@ from squall.model.events.digest import Record
 from squall.model.events.run import Run
 from squall.model.one_process.outcome import Outcome
 from squall.sim.faults.draw import PROFILES
+from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.draw import Settings, draw
-from squall.sim.stock.shared import close_zygote, run_scenario, shared_zygote
+from squall.sim.search.draw import Settings, draw, settings_of
+from squall.sim.stock.shared import close_zygote, shared_zygote
 
 _SPIN = "while True: pass"
 
@@ -71,19 +72,20 @@ def _shown(record: Record) -> tuple[Any, ...]:
     return (*record[:2], record[3].name, record[4])
 
 
-def repeat(seed: int, times: int, given: Given) -> tuple[Counter[str], str]:
+def repeat(seed: int, times: int, settings: Settings) -> tuple[Counter[str], str]:
     """How many runs of a seed came to each end, and where two of them part."""
     ends: Counter[str] = Counter()
     first: Run | None = None
     where = ""
     for _ in range(times):
-        run = run_scenario(draw(seed, given))
+        run = ENGINES["torch"].run(draw(seed, settings))
+        assert run.got is not None
         deaths = [str(death) for death in run.deaths]
-        ends[f"{run.cluster.trace.digest()} {bits(run.outcome)} {deaths}"] += 1
+        ends[f"{run.digest} {bits(run.got)} {deaths}"] += 1
         if first is None:
             first = run
         elif len(ends) > 1 and not where:
-            where = first_difference(first.cluster.trace.records, run.cluster.trace.records)
+            where = first_difference(first.records, run.records)
             where += "".join(f"; {each}" for each in [*first.deaths, *deaths])
     return ends, where
 
@@ -97,14 +99,14 @@ def main() -> int:
     options = parser.parse_args()
     first, _, last = options.seeds.partition(":")
     seeds = range(int(first), int(last))
-    given = Settings(engine="torch", profile=options.profile)
+    settings = settings_of(options.profile)._replace(engine="torch")
     began, processor = time.perf_counter(), time.process_time()
     differ = runs = odd = 0
     with campaign_settings(), busy(options.busy):
         shared_zygote()
         try:
             for seed in seeds:
-                ends, where = repeat(seed, options.times, given)
+                ends, where = repeat(seed, options.times, settings)
                 runs += options.times
                 if len(ends) > 1:
                     differ += 1

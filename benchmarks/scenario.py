@@ -20,11 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from squall.model.checks.registry import PROPERTIES
-from squall.model.events.run import Run
 from squall.model.one_process.interpreter import interpret
 from squall.sim.cluster import Cluster
-from squall.sim.programs import run as program_run
-from squall.sim.search import judge as fuzz
+from squall.sim.scenario import Scenario
+from squall.sim.scenarios.engines import ENGINES
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.draw import Settings
+from squall.sim.search.judge import drawn_ahead
 from squall.sim.world.garbage import settle
 
 SCENARIOS = 2000
@@ -97,38 +99,21 @@ def measure(scenarios: int = SCENARIOS, first: int = 0) -> dict[str, float]:
     events = 0
     with campaign_settings(), _Phases(clock):
         clock.lap()
-        for seed, scenario in fuzz.drawn_ahead(range(first, first + scenarios), fuzz.Settings()):
+        for scenario in drawn_ahead(range(first, first + scenarios), Settings()):
             clock.lap("generate")
-            assert scenario is not None
+            assert isinstance(scenario, Scenario) and scenario.program is not None
             settle()
             clock.lap("garbage")
             expected = interpret(scenario.program)
             clock.lap("reference")
-            played = program_run.run_program(
-                scenario.program,
-                raises=False,
-                seed=seed,
-                latency=scenario.latency,
-                order=scenario.order,
-                shut_down_early=scenario.shut_down_early,
-                skip_handshakes=scenario.skip_handshakes,
-                max_steps=fuzz.MAX_STEPS,
-            )
+            run = ENGINES["port"].run(scenario)
+            run.expected, run.cluster = expected, None
             clock.lap("close")
-            run = Run(
-                played.cluster.trace.records,
-                scenario.program,
-                expected,
-                played.outcome,
-                ended_s=played.cluster.runtime.now(),
-                waits=played.waits,
-                crash=played.crash,
-            )
-            for property in PROPERTIES:
+            for property in [each for each in PROPERTIES if each.judges(run)]:
                 deque(property.check(run), maxlen=0)
                 clock.lap(f"check: {property.name}")
             events += len(run.records)
-            del played, run
+            del run
             clock.lap("close")
     seconds = dict(clock.seconds)
     seconds["checks"] = sum(s for part, s in seconds.items() if part.startswith("check: "))

@@ -28,6 +28,7 @@ from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.scenarios.store import write_synced
 from squall.sim.search.again import planted
+from squall.sim.search.draw import draw, settings_of
 from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.planted import FAMILIES, MUTANTS
 from squall.sim.search.shrink.cost import Extent, deviations, extent
@@ -112,7 +113,7 @@ def _find(
     with campaign_settings(), planted(mutant.name):
         for number in count():
             seed, profile = number // len(profiles), profiles[number % len(profiles)]
-            saved = seed_scenario(seed, profile)
+            saved = draw(seed, settings_of(profile or ""))
             if replay(saved, seconds=RUN_S).violations:
                 with mutant.lifted():
                     holds = not replay(saved, seconds=RUN_S).violations
