@@ -113,8 +113,8 @@ def measure(
 
     The points are spread evenly over the events ``first`` to ``last`` (by default all).
     ``on_run(done, of)`` is called after each run; an interrupt gives the points that there are
-    so far. Raises ValueError if the scenario does not
-    fail, or for fewer than 2 points or 1 time.
+    so far. A bug that the scenario names is for the caller to plant. Raises ValueError if the
+    scenario does not fail, or for fewer than 2 points or 1 time.
     """
     if points < 2:
         raise ValueError(f"points: expected 2 or more, got {points}")
