@@ -130,7 +130,7 @@ IN_OP = "program.trainers[0].steps[0].ops[0]"
         ),
         (changed(program=None), "has neither a program nor a script"),
         (changed(script={"path": "a", "text": ""}), "has both a program and a script"),
-        (at("program", "version", value=2), "program.version: 2 is not supported"),
+        (at("program", "version", value=99), "program.version: 99 is not supported"),
         (at(*OP, "worker", value=9), f"{IN_OP}.worker: 9 is not one of the"),
         (at(*OP, "worker", value="0"), f"{IN_OP}.worker: '0' is wrong: should be a valid integer"),
         (at(*OP, "colour", value=1), f"{IN_OP}.colour: is no field of a program"),

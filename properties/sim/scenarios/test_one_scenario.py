@@ -76,9 +76,8 @@ def test_a_seed_is_one_program_on_its_way(seed: int, engine: EngineName, tmp_pat
     (judged,) = drawn_ahead([seed], settings)  # what a campaign judges
     assert isinstance(judged, Scenario)
     assert (judged.program, judged.engine) == (program, engine)
-    with Store(Place(tmp_path)) as store:  # what it keeps
-        kept = store.keep(judged, found_by="fuzz", text="")
-        assert store.scenario(kept) == judged
+    store = Store(Place(tmp_path))
+    assert store.scenario(store.keep(judged, found_by="fuzz", text="")) == judged  # what it keeps
     options = FuzzOptions(
         first=seed, last=seed + 1, minutes=None, jobs=1, device="cpu", engine=engine
     )
