@@ -68,7 +68,6 @@ from squall.model.checks.registry import PROPERTIES, check
 from squall.model.coverage.features import features
 from squall.model.generate.choices import SeededChoices
 from squall.model.generate.generator import generate
-from squall.model.events.run import Run
 from squall.model.one_process.interpreter import interpret
 from squall.model.one_process.outcome import differences
 from squall.model.program.file import dump_program, load_program
@@ -85,11 +84,11 @@ trainers = (Trainer(worker=0, steps=(step,)),)
 program = Program(workers=2, leaves=(Leaf(owner=0, shape=(2,)),), trainers=trainers)
 assert load_program(dump_program(program)) == program
 
-ran, expected = run_program(program), interpret(program)
-assert not differences(program, expected, ran.outcome)
-print(ran.outcome.steps[0, 0].passes[0][0].tolist())
+run = run_program(program)
+run.expected = interpret(program)
+assert not differences(program, run.expected, run.got)
+print(run.got.steps[0, 0].passes[0][0].tolist())
 
-run = Run(ran.cluster.trace.records, program, expected, ran.outcome)
 print({violation.what for violation in check(run)}, PROPERTIES[-1].name)
 
 found = features(program)
