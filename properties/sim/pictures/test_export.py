@@ -182,7 +182,7 @@ def test_the_frame_has_a_row_for_each_event_and_a_column_for_each_field(tmp_path
 def test_a_trace_gives_its_events_as_a_frame() -> None:
     trace = Trace()
     trace.records = list(runs()[0].records)
-    assert len(events_frame(pictures.recording(trace))) == len(trace)
+    assert len(events_frame(trace.records)) == len(trace)
 
 
 # -- the page as a file ---------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def test_the_page_says_what_came_of_the_run_and_how_to_see_it_again() -> None:
     assert run.digest in page and "violated: passes" in page
     assert f'<a href="#event={last}">#{last}</a>' in page
     assert "a &lt;b&gt;bad&lt;/b&gt; thing" in page and "<b>bad</b>" not in page
-    assert "squall replay 5 --x &#x27;&lt;y&gt;&#x27;" in page
+    assert "squall replay 5 --x &#39;&lt;y&gt;&#39;" in page
     assert f"{len(run):,}" in page
     core, events = unpacked(page, "core"), unpacked(page, "events")
     assert core["cited"] == [4, last]
