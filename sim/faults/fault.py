@@ -14,7 +14,7 @@ A kind is a module in ``sim/faults/kinds/`` with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import Field, replace
 from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 from pydantic import ConfigDict
@@ -43,6 +43,8 @@ class Fault:
 
     __slots__ = ()
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    # Each kind is a dataclass.
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     #: the list of the plan that such items stand in
     group: ClassVar[Group]
@@ -89,7 +91,7 @@ class Fault:
                 changes[name] = ranks[rank]
         if changes.get("src") is not None and changes["src"] == changes.get("dst"):
             return None
-        return replace(self, **changes)  # type: ignore[type-var]
+        return replace(self, **changes)
 
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:
         """The item at work in one run. ``name``: its place in the plan, ``workers[0]``."""

@@ -14,7 +14,8 @@ from squall.sim.faults.fault import Fault, Group
 
 def name_of(kind: type[Fault]) -> str:
     """The name that a kind has in plans and in the trace."""
-    name: str = kind.__dataclass_fields__["kind"].default  # type: ignore[attr-defined]
+    name = kind.__dataclass_fields__["kind"].default
+    assert isinstance(name, str), f"{kind} has no name"
     return name
 
 

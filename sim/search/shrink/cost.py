@@ -85,7 +85,7 @@ def _deviations(scenario: Scenario) -> int:
 def _value(item: Fault) -> int:
     """How much of an item is not at its simplest; which messages it means does not count."""
     count = 0
-    for field in fields(item):  # type: ignore[arg-type]
+    for field in fields(item):
         value = getattr(item, field.name)
         if field.name in ("nth", "types", "src", "dst", "worker", "kind"):
             continue
