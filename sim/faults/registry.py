@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from types import ModuleType
 from typing import get_args
 
+from squall.model.discovery import modules_in
 from squall.sim.faults import kinds
 from squall.sim.faults.choices import Draw
 from squall.sim.faults.fault import Fault, Group
@@ -35,8 +34,7 @@ def _kind_in(module: ModuleType) -> type[Fault]:
 def _found() -> list[tuple[type[Fault], list[Draw]]]:
     """Each kind with the ways of drawing it, in an order that is declared by the kinds."""
     found = []
-    for name in sorted(module.name for module in pkgutil.iter_modules(kinds.__path__)):
-        module = importlib.import_module(f"{kinds.__name__}.{name}")
+    for module in modules_in(kinds.__name__):
         draws = [value for value in vars(module).values() if isinstance(value, Draw)]
         found.append((_kind_in(module), draws))
     groups = get_args(Group)
