@@ -113,13 +113,18 @@ def fitting(plan: Plan, workers: int) -> Plan:
     """The plan without the items about workers that are not there."""
 
     def fits(item: Fault) -> bool:
-        try:
-            _ITEMS[type(item)].validate_python(item, context={"workers": workers})
-        except ValidationError:
-            return False
-        return True
+        return _wrong(item, workers) == _wrong(item, None)
 
     return plan.with_items(item for _, _, item in plan.items() if fits(item))
+
+
+def _wrong(item: Fault, workers: int | None) -> int:
+    """How many things are wrong with an item, given so many workers."""
+    try:
+        _ITEMS[type(item)].validate_python(item, context={"workers": workers})
+    except ValidationError as error:
+        return error.error_count()
+    return 0
 
 
 def check_plan(plan: Plan, *, workers: int | None = None, place: str = "faults") -> None:

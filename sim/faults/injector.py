@@ -21,7 +21,7 @@ from squall.sim.faults.links import LateLink
 from squall.sim.faults.messages import Counts, MessageEffect
 from squall.sim.faults.moments import NETWORK
 from squall.sim.faults.plan import Plan
-from squall.sim.faults.probes import Probes
+from squall.sim.faults.probe import Probes
 from squall.sim.world.network import Network
 from squall.sim.world.rules import Verdict, delay, drop, duplicate, fail, judge
 

@@ -10,7 +10,7 @@ import torch
 
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.limits import Count, Rank
-from squall.sim.faults.probes import Place, ProbedFault
+from squall.sim.faults.probe import Place, ProbedFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,9 @@ from typing import ClassVar, Literal, get_args
 
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.limits import Count, Rank
-from squall.sim.faults.probes import Place, ProbedFault
+from squall.sim.faults.probe import InjectedError, Place, ProbedFault
 
 Where = Literal["udf", "hook", "backward", "pickle", "unpickle"]
-
-
-class InjectedError(RuntimeError):
-    """An exception that a fault plan asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

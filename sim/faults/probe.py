@@ -12,6 +12,10 @@ from squall.sim.faults.fault import Ability, Effect, Fault, Group, Injection
 Place = Literal["udf", "hook", "node", "pickle", "unpickle"]
 
 
+class InjectedError(RuntimeError):
+    """An exception that a fault plan asked for."""
+
+
 class ProbedFault(Fault):
     """An error that is raised the ``nth`` time (from 1) that ``worker`` comes to a place."""
 
