@@ -13,6 +13,7 @@ import math
 import re
 from bisect import bisect_left
 from collections import Counter
+from typing import Literal
 
 from squall.model.events.run import Run
 from squall.real import tracing
@@ -24,17 +25,28 @@ RETRIES = {
     "RREF_CHILD_ACCEPT": 5,
     "CLEANUP_AUTOGRAD_CONTEXT_REQ": 20,
 }
-#: faults that end a worker, or what it is doing
-_HARD = frozenset({"crash", "shutdown", "allocation", "raise"})
-#: those after which a worker's own time is not that of the others
-_OWN_TIME = frozenset({"pause", "slow_cpu", "clock_skew"})
-#: those after which a worker's memory is gone
-_GONE = frozenset({"crash", "shutdown"})
-
-#: those that nobody notices
-_HARMLESS = frozenset({"duplicate", "fifo", "garbage", "slow_start"})
-#: those that lose a message
-_LOSSES = frozenset({"drop", "loss", "fail"})
+#: What a kind of fault does that checks have to know: nobody notices it, it loses messages, it
+#: ends a worker and its memory, it raises an error in one, or a worker's own time is not that of
+#: the others from then on.
+Effect = Literal["unnoticed", "loses", "ends", "raises", "own time"]
+#: By kind. Of a kind that is not here calls may fail, each if its own events tell so, and nothing
+#: else: as of one that lets messages come late, in another order, or changed.
+EFFECTS: dict[str, Effect] = {
+    "duplicate": "unnoticed",
+    "fifo": "unnoticed",
+    "garbage": "unnoticed",
+    "slow_start": "unnoticed",
+    "drop": "loses",
+    "loss": "loses",
+    "fail": "loses",
+    "crash": "ends",
+    "shutdown": "ends",
+    "allocation": "raises",
+    "raise": "raises",
+    "pause": "own time",
+    "slow_cpu": "own time",
+    "clock_skew": "own time",
+}
 _ACKNOWLEDGEMENTS = frozenset({"RREF_ACK", "CLEANUP_AUTOGRAD_CONTEXT_RESP"})
 #: so many losses are made good in so many seconds, even if they are all of one message
 _MOST_LOSSES, _LONG_S = 4, 10.0
@@ -91,13 +103,14 @@ class Faults:
         hard: list[int] = []
         for n in self.injected:
             kind, _, worker = run.records[n][4][:3]
-            if kind in _GONE:
+            effect = EFFECTS.get(kind)
+            if effect == "ends":
                 # A shutdown takes its time, so all that the worker does is before its end.
                 end = len(run.records) if kind == "shutdown" else n
                 self.gone.setdefault(worker, []).append(end)
             elif kind == "restart":
                 self.back.setdefault(worker, []).append(n)
-            if kind in _HARD:
+            if effect in ("ends", "raises"):
                 hard.append(n)
         if self.injected and not self._light(run):
             hard += _failed_calls(run)
@@ -131,9 +144,10 @@ class Faults:
         losses = 0
         for n in self.injected:
             kind, _, _, _, _, type = records[n][4][:6]
-            if kind in _LOSSES and (type in RETRIES or type in _ACKNOWLEDGEMENTS):
+            effect = EFFECTS.get(kind)
+            if effect == "loses" and (type in RETRIES or type in _ACKNOWLEDGEMENTS):
                 losses += 1
-            elif kind not in _HARMLESS:
+            elif effect != "unnoticed":
                 return False
         timeouts = (records[n][4][3] for n in run.of(tracing.CALL_STARTED))
         shortest_s = min((timeout_s for timeout_s in timeouts if timeout_s), default=0.0)
@@ -267,7 +281,7 @@ def own_time(run: Run) -> set[int]:
     found: set[int] = set()
     for n in run.of(tracing.FAULT_INJECTED):
         kind, _, worker = run.records[n][4][:3]
-        if kind in _OWN_TIME:
+        if EFFECTS.get(kind) == "own time":
             found.add(worker)
     return found
 

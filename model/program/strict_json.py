@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
 
 T = TypeVar("T")
 #: an exception to raise with a text
 Problem = Callable[[str], Exception]
 
+#: the type of an error that says by itself what is wrong with a value
+_SAID = "said"
 #: how pydantic's kinds of complaints read here; {noun} is what the file holds
 _MESSAGES = {
     "missing": "is missing",
@@ -80,10 +83,20 @@ def validate(adapter: TypeAdapter[T], data: Any, *, place: str, noun: str, probl
         # By way of JSON text: there, and only there, a list is a tuple for pydantic's strict mode.
         return adapter.validate_json(json.dumps(data))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path, unknown = _path(first["loc"]), first["type"] == "union_tag_invalid"
-        text = _message(first, noun) if not unknown else _unknown_kind(first)
-        raise problem(f"{place}{path}: {text}") from None
+        raise problem(f"{place}{complaint(error, noun)}") from None
+
+
+def complaint(error: ValidationError, noun: str) -> str:
+    """The first thing that is wrong, after the way to it: ``.groups[0]: is missing``."""
+    first = error.errors(include_url=False)[0]
+    path, unknown = _path(first["loc"]), first["type"] == "union_tag_invalid"
+    text = _message(first, noun) if not unknown else _unknown_kind(first)
+    return f"{path}: {text}"
+
+
+def wrong(text: str) -> PydanticCustomError:
+    """What a validator raises about a value of which ``text`` is true: "is no message type"."""
+    return PydanticCustomError(_SAID, "{text}", {"text": text})
 
 
 def shown(value: Any) -> str:
@@ -101,6 +114,8 @@ def _message(error: Any, noun: str) -> str:
     if known is not None:
         return known.format(noun=noun)
     text: str = error["msg"]
+    if error["type"] == _SAID:
+        return f"{shown(error['input'])} {text}"
     return f"{shown(error['input'])} is wrong: {text.removeprefix('Input ').removeprefix('Value error, ')}"
 
 

@@ -7,12 +7,12 @@ can be taken away by itself: it is where shrinking starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any
 
 from squall.real.tracing import FAULT_INJECTED, EventType
-from squall.sim.faults.plan import AnyMessageFault, Delay, Drop, MessageFault, Plan, Schedule, draws
+from squall.sim.faults.fault import Fault
+from squall.sim.faults.plan import Plan, Schedule
 from squall.sim.world.trace import Event
 
 #: an event as a trace keeps it: time, worker, task, type, values
@@ -30,44 +30,11 @@ def concrete(plan: Plan, records: Iterable[_Record], schedule: Schedule | None =
         if record[3] is FAULT_INJECTED:
             event = Event(number, *record)
             hits.setdefault(str(event["item"]), []).append(event)
-    messages: list[AnyMessageFault] = []
-    for at, item in enumerate(plan.messages):
-        if draws(item):
-            messages += _hits(item, hits.get(f"messages[{at}]", []))
-        else:
-            messages.append(item)
     # Links judge after everything else, so what they lost comes last here too.
-    for at, link in enumerate(plan.links):
-        if draws(link):
-            messages += [Drop(**_one(event)) for event in hits.get(f"links[{at}]", [])]
-    return replace(
-        plan,
-        messages=tuple(messages),
-        links=tuple(link for link in plan.links if not draws(link)),
-        schedule=plan.schedule if schedule is None else schedule,
-    )
-
-
-def _hits(item: AnyMessageFault, events: list[Event]) -> Iterator[AnyMessageFault]:
-    """An item for each message that ``item`` hit."""
-    for event in events:
-        changes: dict[str, Any] = _one(event)
-        if isinstance(item, Delay):
-            changes |= {"seconds": event["detail"], "spread_s": 0.0}
-        yield replace(item, **changes, **_CERTAIN)
-
-
-_CERTAIN: dict[str, Any] = {
-    name: MessageFault.__dataclass_fields__[name].default
-    for name in ("direction", "from_s", "until_s", "probability")
-}
-
-
-def _one(event: Event) -> dict[str, Any]:
-    """What selects the one message that an event tells of."""
-    return {
-        "types": (event["type"],),
-        "src": event["src"],
-        "dst": event["dst"],
-        "nth": (event["nth"],),
-    }
+    items: list[Fault] = []
+    for group, at, item in plan.items():
+        if item.draws:
+            items += item.concrete(hits.get(f"{group}[{at}]", []))
+        else:
+            items.append(item)
+    return plan.with_items(items, schedule=plan.schedule if schedule is None else schedule)

@@ -1,48 +1,123 @@
-"""The items of a plan that hit single messages, as they judge what is sent."""
+"""Faults that hit single messages: which messages an item means, and what becomes of one."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from pydantic import ConfigDict
 
 from squall.real.rpc.message import RESPONSE_FLAG, Message
-from squall.sim.faults.plan import (
-    Corrupt,
-    Delay,
-    Drop,
-    Duplicate,
-    Fail,
-    Hold,
-    MessageFault,
-    Plan,
-    Selector,
+from squall.sim.faults.fault import Effect, Fault, Group, Injection
+from squall.sim.faults.limits import (
+    STRICT,
+    Count,
+    Direction,
+    MessageTypeName,
+    Probability,
+    Problem,
+    Rank,
+    Seconds,
+    window_problem,
 )
-from squall.sim.world import rules
-from squall.sim.world.held import Held
-from squall.sim.world.network import Network
-from squall.sim.world.primitives import SimTimer
+from squall.sim.world.rules import Verdict
 from squall.sim.world.streams import NamedStream
+from squall.sim.world.trace import Event
 
-_Key = tuple[int, int, int]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """Some messages. Nothing given: all of them.
+
+    ``types``: names of message types (``BACKWARD_AUTOGRAD_REQ``). ``from_s``, ``until_s``: sent
+    at or after, and before. ``nth``: see sim/faults/plan.py.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    types: tuple[MessageTypeName, ...] = ()
+    src: Rank | None = None
+    dst: Rank | None = None
+    direction: Direction = "any"
+    nth: tuple[Count, ...] = ()
+    from_s: Seconds = 0.0
+    until_s: Seconds | None = None
+
+    def problem(self) -> Problem | None:
+        """What is wrong with it, if anything."""
+        return window_problem(self.from_s, self.until_s)
+
+
+class Hit(NamedTuple):
+    """A message that an item means: ``nth`` of its type on its link. ``stream`` is named by the
+    item and the message; ``item`` is the item's place in the plan."""
+
+    message: Message
+    nth: int
+    stream: NamedStream
+    item: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFault(Selector, Fault):
+    """Something that happens to each selected message with ``probability``."""
+
+    group: ClassVar[Group] = "messages"
+
+    probability: Probability = 1.0
+    id: int = 0
+
+    def verdict(self, hit: Hit) -> Verdict | None:
+        """What becomes of a message."""
+        raise NotImplementedError
+
+    @property
+    def draws(self) -> bool:
+        return 0 < self.probability < 1
+
+    def problem(self) -> Problem | None:
+        return Selector.problem(self)
+
+    def concrete(self, events: list[Event]) -> Iterator[Fault]:
+        for event in events:
+            yield replace(self, **one_message(event), **_CERTAIN, **self.seen(event))
+
+    def seen(self, event: Event) -> dict[str, Any]:
+        """What else of the item is to change so that it does what it did, without a draw."""
+        return {}
+
+    def at_work(self, name: str, injection: Injection) -> Effect[Any]:
+        return MessageEffect(self, name, injection)
+
+
+_CERTAIN: dict[str, Any] = {
+    name: MessageFault.__dataclass_fields__[name].default
+    for name in ("direction", "from_s", "until_s", "probability")
+}
+
+
+def one_message(event: Event) -> dict[str, Any]:
+    """What selects the one message that an event tells of."""
+    return {
+        "types": (event["type"],),
+        "src": event["src"],
+        "dst": event["dst"],
+        "nth": (event["nth"],),
+    }
 
 
 class Counts:
     """How many messages of each type each link has carried."""
 
     def __init__(self) -> None:
-        self._counts: dict[_Key, int] = {}
+        self._counts: dict[tuple[int, int, int], int] = {}
 
     def next(self, message: Message) -> int:
         """The number of this message on its link among those of its type, from 1."""
         key = (message.src, message.dst, int(message.type))
         count = self._counts[key] = self._counts.get(key, 0) + 1
         return count
-
-
-def stream_name(id: int, message: Message, nth: int) -> bytes:
-    """What names the draws of item ``id`` about a message: see :mod:`squall.sim.faults.plan`."""
-    link = f"link {message.src}->{message.dst}/{message.type.name}/{nth - 1}"
-    return f"fault {id}/{link}".encode()
 
 
 class Matcher:
@@ -73,108 +148,24 @@ class Matcher:
         return time_s >= self._from_s and (self._until_s is None or time_s < self._until_s)
 
 
-class _Rule:
-    def __init__(self, name: str, item: MessageFault, network: Network) -> None:
-        self.name = name
-        self.item: Any = item
+M = TypeVar("M", bound=MessageFault)
+
+
+class MessageEffect(Effect[M]):
+    """An item about messages at work in one run."""
+
+    def __init__(self, item: M, name: str, injection: Injection) -> None:
+        super().__init__(item, name, injection)
         self.matches = Matcher(item)
-        #: for an item that holds
-        self.held = Held(network) if isinstance(item, Hold) else None
-        self.until = Matcher(item.until) if isinstance(item, Hold) else None
-        self.over = False
-        #: when each message that is held is let go at the latest
-        self.timers: list[SimTimer] = []
 
-    def release(self) -> None:
-        """Hold no more, and let everything go."""
-        self.over = True
-        for timer in self.timers:
-            timer.cancel()
-        self.timers.clear()
-        if self.held is not None:
-            self.held.release()
-
-
-class MessageRules:
-    """Judges every message between two workers."""
-
-    def __init__(self, plan: Plan, network: Network) -> None:
-        self._network = network
-        self._runtime = network.runtime
-        self._stream = NamedStream(network.runtime.seed)
-        self._start_s = 0.0
-        self._rules = [
-            _Rule(f"messages[{at}]", item, network) for at, item in enumerate(plan.messages)
-        ]
-
-    def __bool__(self) -> bool:
-        return bool(self._rules)
-
-    def begin(self, start_s: float) -> None:
-        self._start_s = start_s
-        if any(rule.until is not None for rule in self._rules):
-            self._network.handled = self._handled
-
-    def end(self) -> None:
-        self._network.handled = None
-        for rule in self._rules:
-            rule.release()
-
-    def judge(self, message: Message, nth: int, time_s: float) -> rules.Verdict | None:
-        decided: rules.Verdict | None = None
-        for rule in self._rules:
-            # Everybody counts, so that taking away one item changes nothing for the others.
-            if rule.matches(message, time_s) and decided is None:
-                decided = self._verdict(rule, message, nth)
-        return decided
-
-    def _verdict(self, rule: _Rule, message: Message, nth: int) -> rules.Verdict | None:
-        item = rule.item
-        stream = self._stream.named(stream_name(item.id, message, nth))
+    def verdict(self, message: Message, nth: int) -> Verdict | None:
+        """What becomes of a message that :attr:`matches`; None: nothing, it was not drawn."""
+        item = self.item
+        stream = self.injection.stream(item.id, message, nth)
         if item.probability < 1 and stream.random() >= item.probability:
             return None
-        name = rule.name
-        match item:
-            case Delay():
-                seconds = item.seconds
-                if item.spread_s:
-                    seconds += stream.random() * item.spread_s
-                return rules.Delay(seconds, item=name, nth=nth)
-            case Drop():
-                return rules.Drop("dropped by a fault", item=name, nth=nth)
-            case Duplicate():
-                return rules.Duplicate(item.after_s, item=name, nth=nth)
-            case Corrupt():
-                return rules.Corrupt(item.flips, stream, item=name, nth=nth)
-            case Fail():
-                return rules.Fail(item.error, item=name, nth=nth)
-            case Hold():
-                held = rule.held
-                if rule.over or held is None:
-                    return None
-                timer = self._runtime.call_later(
-                    item.at_most_s, partial(self._let_go, held, message.id, message)
-                )
-                timer.worker = None
-                rule.timers.append(timer)
-                return rules.Hold(held, item=name, nth=nth)
-        return None
+        return self.hit(Hit(message, nth, stream, self.name))
 
-    def _let_go(self, held: Held, id: int, sent: Message) -> None:
-        """The longest time is over for one message: the copy on the wire of ``sent``."""
-        for message in held.messages:
-            if message.id == id and (message.src, message.dst, message.type) == (
-                sent.src,
-                sent.dst,
-                sent.type,
-            ):
-                held.let_go(message)
-                return
-
-    def _handled(self, message: Message) -> None:
-        if message.src == message.dst:
-            return
-        time_s = self._runtime.env._now - self._start_s
-        for rule in self._rules:
-            if rule.until is not None and not rule.over and rule.until(message, time_s):
-                rule.release()
+    def hit(self, hit: Hit) -> Verdict | None:
+        """What becomes of a message that is hit."""
+        return self.item.verdict(hit)

@@ -27,44 +27,42 @@ sim/faults/file.py reads and writes plans as JSON, and checks them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Discriminator
+from pydantic import ConfigDict, InstanceOf
 
-from squall.sim.faults.items import (
-    STRICT,
-    Allocation,
-    Bandwidth,
-    ClockSkew,
-    Corrupt,
-    Crash,
-    Cut,
-    Delay,
-    Direction,
-    Drop,
-    Duplicate,
-    Fail,
-    Fifo,
-    Flapping,
-    Garbage,
-    Hold,
-    LatencySpike,
-    LinkFault,
-    Loss,
-    MessageFault,
-    Moment,
-    Partition,
-    Pause,
-    PoolSize,
-    Raise,
-    Selector,
-    Shutdown,
-    SlowCpu,
-    SlowStart,
-    WorkerFault,
-)
+from squall.sim.faults.fault import Fault
+from squall.sim.faults.kinds.allocation import Allocation
+from squall.sim.faults.kinds.bandwidth import Bandwidth
+from squall.sim.faults.kinds.clock_skew import ClockSkew
+from squall.sim.faults.kinds.corrupt import Corrupt
+from squall.sim.faults.kinds.crash import Crash
+from squall.sim.faults.kinds.delay import Delay
+from squall.sim.faults.kinds.drop import Drop
+from squall.sim.faults.kinds.duplicate import Duplicate
+from squall.sim.faults.kinds.fail import Fail
+from squall.sim.faults.kinds.fifo import Fifo
+from squall.sim.faults.kinds.flapping import Flapping
+from squall.sim.faults.kinds.garbage import Garbage
+from squall.sim.faults.kinds.hold import Hold
+from squall.sim.faults.kinds.latency_spike import LatencySpike
+from squall.sim.faults.kinds.loss import Loss
+from squall.sim.faults.kinds.partition import Partition
+from squall.sim.faults.kinds.pause import Pause
+from squall.sim.faults.kinds.pool_size import PoolSize
+from squall.sim.faults.kinds.raising import Raise
+from squall.sim.faults.kinds.shutdown import Shutdown
+from squall.sim.faults.kinds.slow_cpu import SlowCpu
+from squall.sim.faults.kinds.slow_start import SlowStart
+from squall.sim.faults.limits import STRICT, Cut, Direction, Seconds
+from squall.sim.faults.links import LinkFault
+from squall.sim.faults.messages import MessageFault, Selector
+from squall.sim.faults.moments import Moment
+from squall.sim.faults.registry import GROUPS, KINDS
+from squall.sim.faults.workers import WorkerFault
+from squall.sim.world.schedule import FIFO, Order, Schedule
 
 __all__ = [
     "GROUPS",
@@ -72,11 +70,6 @@ __all__ = [
     "NO_FAULTS",
     "VERSION",
     "Allocation",
-    "AnyFault",
-    "AnyInnerFault",
-    "AnyLinkFault",
-    "AnyMessageFault",
-    "AnyWorkerFault",
     "Bandwidth",
     "ClockSkew",
     "Corrupt",
@@ -87,6 +80,7 @@ __all__ = [
     "Drop",
     "Duplicate",
     "Fail",
+    "Fault",
     "Fifo",
     "Flapping",
     "Garbage",
@@ -108,68 +102,9 @@ __all__ = [
     "SlowCpu",
     "SlowStart",
     "WorkerFault",
-    "draws",
 ]
 
 VERSION = 1
-
-Order = Literal["fifo", "random", "pct"]
-
-
-# -- the order of things ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """What happens first of all that could happen at one instant.
-
-    fifo: what was ready first. random: any, and a task may be interrupted wherever it takes a
-    lock, starts a task or looks at an event. pct: tasks and messages get random priorities, the
-    highest goes first, and at ``depth`` - 1 points among the first ``steps`` steps the running
-    one falls below all others (Burckhardt et al., A Randomized Scheduler with Probabilistic
-    Guarantees of Finding Bugs): an error that needs d ordering constraints is found with
-    probability 1 / (n * steps ** (d - 1)) or more.
-
-    With ``timeless``, as always in the order pct, messages take no time but what faults add: then
-    nothing but the order decides which of two arrives first.
-
-    ``late`` and ``yields`` are deviations from fifo, as a run can record them: the wake-up of
-    that number (from 0) goes after all others of its instant, the later the larger the second
-    number; at the scheduling point of that number the task lets others go first.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    order: Order = "fifo"
-    depth: int = 3
-    steps: int = 1_000
-    late: tuple[tuple[int, float], ...] = ()
-    yields: tuple[int, ...] = ()
-    timeless: bool = False
-
-
-AnyMessageFault = Delay | Drop | Duplicate | Hold | Corrupt | Fail
-AnyLinkFault = LatencySpike | Bandwidth | Loss | Flapping | Fifo
-AnyWorkerFault = Crash | Pause | SlowCpu | SlowStart | Shutdown
-AnyInnerFault = PoolSize | Allocation | Raise | Garbage | ClockSkew
-_BY_KIND = Discriminator("kind")
-AnyFault = AnyMessageFault | AnyLinkFault | Partition | AnyWorkerFault | AnyInnerFault
-
-
-def _by_kind(*classes: type[Any]) -> dict[str, type[Any]]:
-    return {item.__dataclass_fields__["kind"].default: item for item in classes}
-
-
-#: the kinds of a group's items, by their names
-GROUPS: dict[str, dict[str, type[Any]]] = {
-    "messages": _by_kind(Delay, Drop, Duplicate, Hold, Corrupt, Fail),
-    "links": _by_kind(LatencySpike, Bandwidth, Loss, Flapping, Fifo),
-    "partitions": _by_kind(Partition),
-    "workers": _by_kind(Crash, Pause, SlowCpu, SlowStart, Shutdown),
-    "inner": _by_kind(PoolSize, Allocation, Raise, Garbage, ClockSkew),
-}
-#: what may happen in a run because of a plan, as it is counted
-KINDS = (*(kind for kinds in GROUPS.values() for kind in kinds), "restart")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,17 +113,18 @@ class Plan:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
-    messages: tuple[Annotated[AnyMessageFault, _BY_KIND], ...] = ()
-    links: tuple[Annotated[AnyLinkFault, _BY_KIND], ...] = ()
-    partitions: tuple[Partition, ...] = ()
-    workers: tuple[Annotated[AnyWorkerFault, _BY_KIND], ...] = ()
-    inner: tuple[Annotated[AnyInnerFault, _BY_KIND], ...] = ()
-    schedule: Schedule = Schedule()
+    # Pydantic takes items as they are: sim/faults/file.py knows their kinds.
+    messages: tuple[InstanceOf[MessageFault], ...] = ()
+    links: tuple[InstanceOf[LinkFault], ...] = ()
+    partitions: tuple[InstanceOf[Fault], ...] = ()
+    workers: tuple[InstanceOf[Fault], ...] = ()
+    inner: tuple[InstanceOf[Fault], ...] = ()
+    schedule: Schedule = FIFO
     begin: Literal["ready", "launch"] = "ready"
-    heal_s: float | None = None
+    heal_s: Seconds | None = None
     version: int = VERSION
 
-    def items(self) -> Iterator[tuple[str, int, AnyFault]]:
+    def items(self) -> Iterator[tuple[str, int, Fault]]:
         """(group, position in it, item) of every item, in a fixed order."""
         for group in GROUPS:
             for at, item in enumerate(getattr(self, group)):
@@ -199,7 +135,15 @@ class Plan:
 
     def __bool__(self) -> bool:
         """Whether anything differs from a run without faults in the order fifo."""
-        return len(self) > 0 or self.schedule != Schedule()
+        return len(self) > 0 or self.schedule != FIFO
+
+    def with_items(self, items: Iterable[Fault], **changes: Any) -> Plan:
+        """The plan with these items, in their order, instead of its own."""
+        groups: dict[str, list[Fault]] = {group: [] for group in GROUPS}
+        for item in items:
+            groups[item.group].append(item)
+        changes |= {group: tuple(found) for group, found in groups.items()}
+        return replace(self, **changes)
 
     def without(self, group: str, at: int) -> Plan:
         """The plan without one item."""
@@ -208,17 +152,20 @@ class Plan:
         changed: dict[str, Any] = {group: tuple(left)}
         return replace(self, **changed)
 
+    def renumbered(self, ranks: Mapping[int, int]) -> Plan | None:
+        """The plan about workers with other numbers; None if an item would mean something else."""
+        found = []
+        for _, _, item in self.items():
+            changed = item.renumbered(ranks)
+            if changed is None:
+                return None
+            found.append(changed)
+        return self.with_items(found)
+
     @property
     def is_concrete(self) -> bool:
         """Whether the plan says everything by itself, and nothing is drawn."""
-        return self.schedule.order == "fifo" and not any(draws(item) for _, _, item in self.items())
+        return self.schedule.order == "fifo" and not any(item.draws for _, _, item in self.items())
 
 
 NO_FAULTS = Plan()
-
-
-def draws(item: AnyFault) -> bool:
-    """Whether an item draws from a random stream."""
-    if isinstance(item, Delay) and item.spread_s > 0:
-        return True
-    return isinstance(item, MessageFault | Loss) and 0 < item.probability < 1

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import get_args
+from squall.sim.faults.fault import Ability
+from squall.sim.faults.plan import GROUPS, Plan, Schedule
 
-from squall.sim.faults.plan import (
-    AnyInnerFault,
-    AnyWorkerFault,
-    Crash,
-    Garbage,
-    Pause,
-    Plan,
-    Schedule,
-)
+#: Of what kinds of faults may need, nothing: what can go wrong around a process whose inside is
+#: PyTorch's own concerns messages, links and whole processes, which are not started again.
+ABILITIES: frozenset[Ability] = frozenset()
 
 _SCHEDULE = "schedule: the order of a worker's threads is PyTorch's"
 
 
 def left_out(plan: Plan) -> list[str]:
     """Items of a plan that :func:`supported` leaves out, as ``group[position]: kind``."""
-    kept = supported(plan)
     lines = [
         f"{group}[{at}]: {type(item).__name__}"
         for group, at, item in plan.items()
-        if not any(item is other for other in getattr(kept, group))
+        if not ABILITIES.issuperset(item.needed())
     ]
     if plan.schedule not in (Schedule(), Schedule(order="random")):
         lines.append(_SCHEDULE)
@@ -39,28 +32,20 @@ def script_left_out(plan: Plan) -> list[str]:
 
 def kinds_left_out() -> list[str]:
     """What :func:`supported` leaves out of any plan, as ``group: kind``."""
-    kinds = [
-        f"{group}: {kind.__name__}"
-        for group, union, kept in (
-            ("workers", AnyWorkerFault, (Crash, Pause)),
-            ("inner", AnyInnerFault, (Garbage,)),
-        )
-        for kind in get_args(union)
-        if kind not in kept
+    kinds = [(group, kind) for group, kinds in GROUPS.items() for kind in kinds.values()]
+    always = [
+        f"{group}: {kind.__name__}" for group, kind in kinds if not ABILITIES.issuperset(kind.needs)
     ]
-    return [*kinds, "workers: Crash that restarts", "schedule"]
+    sometimes = [
+        f"{group}: {kind.__name__} {which}"
+        for group, kind in kinds
+        for ability, which in kind.may_need.items()
+        if ability not in ABILITIES
+    ]
+    return [*always, *sometimes, "schedule"]
 
 
 def supported(plan: Plan) -> Plan:
-    """What of a plan concerns messages, links and whole processes, which is all that can go wrong
-    around a process whose inside is PyTorch's own."""
-    return replace(
-        plan,
-        workers=tuple(
-            item
-            for item in plan.workers
-            if isinstance(item, Pause) or (isinstance(item, Crash) and item.restart_after_s is None)
-        ),
-        inner=tuple(item for item in plan.inner if isinstance(item, Garbage)),
-        schedule=Schedule(),
-    )
+    """What of a plan this engine can do."""
+    items = [item for _, _, item in plan.items() if ABILITIES.issuperset(item.needed())]
+    return plan.with_items(items, schedule=Schedule())

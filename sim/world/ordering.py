@@ -10,7 +10,7 @@ import random
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
-from squall.sim.faults.plan import Schedule
+from squall.sim.world.schedule import Schedule
 from squall.sim.world.streams import NamedStream
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class FifoExcept:
 
 
 class PctOrder:
-    """Random priorities with change points: see :class:`squall.sim.faults.plan.Schedule`.
+    """Random priorities with change points: see :class:`squall.sim.world.schedule.Schedule`.
 
     A task keeps its priority for life, a message has one of its own. Each is drawn by name
     (``seed / pct / task 5``, ``seed / pct / link 0->2 / BACKWARD_AUTOGRAD_REQ / 3``).

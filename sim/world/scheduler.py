@@ -6,7 +6,7 @@ user code stays ordinary blocking code. All of it happens in one operating-syste
 
 Order among tasks that are ready at one instant: ``fifo``, or ``random`` (seeded), in which every
 primitive of the runtime may also let another task in between, or what a
-:class:`~squall.sim.faults.plan.Schedule` says.
+:class:`~squall.sim.world.schedule.Schedule` says.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from squall.real import tracing
 from squall.real.runtime import Runtime, TaskOwner, current_task_variable
-from squall.sim.faults.plan import Order, Schedule
 from squall.sim.world.garbage import collect
 from squall.sim.world.ordering import NORMAL, FifoExcept, Ordering, PctOrder, RandomOrder, Recorded
 from squall.sim.world.primitives import SimEvent, SimLock, SimTask, SimTimer
+from squall.sim.world.schedule import Order, Schedule
 from squall.sim.world.streams import WatchedRandom
 from squall.sim.world.watch import current
 

@@ -248,13 +248,19 @@ def test_taking_all_items_away_one_by_one_ends_with_nothing() -> None:
             {"messages": [{"kind": "drop", "types": ["CALL"]}]},
             "faults.messages[0].types[0]: 'CALL' is no message type; there are SCRIPT_CALL",
         ),
-        ({"messages": [{"kind": "drop", "nth": [0]}]}, "faults.messages[0].nth[0]: 0 is not above"),
+        (
+            {"messages": [{"kind": "drop", "nth": [0]}]},
+            "faults.messages[0].nth[0]: 0 is wrong: should be greater than 0",
+        ),
         ({"messages": [{"kind": "drop", "x": 1}]}, "faults.messages[0].x: is no field of a drop"),
         (
             {"messages": [{"kind": "hold", "until": {"src": 7}}]},
             "faults.messages[0].until.src: 7 is not one of the 3 workers",
         ),
-        ({"links": [{"kind": "loss", "probability": 1.5}]}, "faults.links[0].probability: 1.5 is"),
+        (
+            {"links": [{"kind": "loss", "probability": 1.5}]},
+            "faults.links[0].probability: 1.5 is wrong",
+        ),
         (
             {"links": [{"kind": "flapping", "period_s": 1.0, "down_s": 2.0}]},
             "faults.links[0].down_s: 2.0 is above period_s, 1.0",
@@ -272,14 +278,14 @@ def test_taking_all_items_away_one_by_one_ends_with_nothing() -> None:
             "faults.workers[0].moment.event: 'lunch' is no event; there are task_started",
         ),
         ({"workers": [{"kind": "pause", "worker": 1}]}, "faults.workers[0].for_s: is missing"),
-        ({"inner": [{"kind": "pool_size", "threads": 0}]}, "faults.inner[0].threads: 0 is not"),
+        ({"inner": [{"kind": "pool_size", "threads": 0}]}, "faults.inner[0].threads: 0 is wrong"),
         ({"schedule": {"order": "lifo"}}, "faults.schedule.order: 'lifo' is wrong"),
         (
             {"schedule": {"order": "random", "yields": [1]}},
             "faults.schedule: late and yields are deviations from fifo, and order is random",
         ),
         ({"messages": {}}, "faults.messages: {} is wrong: should be a list"),
-        ({"heal_s": -1.0}, "faults.heal_s: -1.0 is negative"),
+        ({"heal_s": -1.0}, "faults.heal_s: -1.0 is wrong: should be greater than or equal to 0"),
         ({"version": 7}, "faults.version: 7 is not supported"),
         ({"nodes": []}, "faults.nodes: is no field of a fault plan"),
     ],

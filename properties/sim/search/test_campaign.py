@@ -9,8 +9,7 @@ import pytest
 
 from squall.properties.support.commands import ROOT, squall
 from squall.real.autograd.container import DistAutogradContainer
-from squall.sim.faults.items import Drop
-from squall.sim.faults.plan import Plan
+from squall.sim.faults.plan import Drop, Plan
 from squall.sim.scenarios.failure import Failure
 from squall.sim.search.campaign import Campaign, run_campaign
 from squall.sim.search.corpus import corpus

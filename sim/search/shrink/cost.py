@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from squall.model.shrink.simplifications import complexity, size
-from squall.sim.faults.plan import AnyFault, Hold, MessageFault, Plan, Schedule, Selector, draws
+from squall.sim.faults.plan import Fault, Hold, MessageFault, Plan, Schedule, Selector
 from squall.sim.scenario import Scenario
 from squall.sim.world.latency import parse_latency
 
@@ -78,11 +78,11 @@ def _deviations(scenario: Scenario) -> int:
     for _, _, item in plan.items():
         nth = getattr(item, "nth", ())  # one number, of a fault inside a worker
         named = len(nth) if isinstance(nth, tuple) else 1
-        count += _DRAWN if draws(item) else max(1, named)
+        count += _DRAWN if item.draws else max(1, named)
     return count
 
 
-def _value(item: AnyFault) -> int:
+def _value(item: Fault) -> int:
     """How much of an item is not at its simplest; which messages it means does not count."""
     count = 0
     for field in fields(item):

@@ -25,11 +25,10 @@ from squall.sim.faults.file import PlanError, check_plan
 from squall.sim.faults.plan import (
     GROUPS,
     NO_FAULTS,
-    AnyFault,
-    AnyMessageFault,
+    Fault,
+    MessageFault,
     Plan,
     Schedule,
-    draws,
 )
 from squall.sim.scenario import Expected, Scenario, World
 from squall.sim.scenarios.engines import ENGINES
@@ -231,7 +230,7 @@ class Shrinker:
         """Leave items of the plan out."""
         items = [(group, item) for group, _, item in self.best.faults.items()]
 
-        def rebuilt(left: Sequence[tuple[str, AnyFault]]) -> Scenario:
+        def rebuilt(left: Sequence[tuple[str, Fault]]) -> Scenario:
             groups: dict[str, Any] = {
                 name: tuple(item for group, item in left if group == name) for name in GROUPS
             }
@@ -324,18 +323,18 @@ class Shrinker:
             yield self.best.in_world(rpc_timeout_s=World().rpc_timeout_s)
 
 
-def plan_with(plan: Plan, group: str, items: Sequence[AnyFault]) -> Plan:
+def plan_with(plan: Plan, group: str, items: Sequence[Fault]) -> Plan:
     """The plan with other items in one group."""
     changes: dict[str, Any] = {group: tuple(items)}
     return replace(plan, **changes)
 
 
-def _mergers(items: Sequence[AnyMessageFault]) -> Iterator[tuple[AnyMessageFault, ...]]:
+def _mergers(items: Sequence[MessageFault]) -> Iterator[tuple[MessageFault, ...]]:
     """One item instead of those that differ only in which of their messages they mean: it means
     all of them, or the same ones."""
-    alike: dict[AnyMessageFault, list[int]] = {}
+    alike: dict[MessageFault, list[int]] = {}
     for at, item in enumerate(items):
-        if item.nth and not draws(item):
+        if item.nth and not item.draws:
             alike.setdefault(replace(item, nth=(), id=0), []).append(at)
     for item, places in alike.items():
         rest = tuple(other for at, other in enumerate(items) if at not in places)
@@ -349,7 +348,7 @@ def _mergers(items: Sequence[AnyMessageFault]) -> Iterator[tuple[AnyMessageFault
 _KEPT = ("nth", "types", "src", "dst", "worker", "kind", "probability")
 
 
-def _plainer_items(item: Any) -> Iterator[AnyFault]:
+def _plainer_items(item: Any) -> Iterator[Fault]:
     for field in fields(item):
         value = getattr(item, field.name)
         if field.name == "nth" and isinstance(value, tuple) and len(value) > 1:
@@ -375,32 +374,7 @@ def _fits(plan: Plan, workers: int | None) -> bool:
 
 def _plan_with_workers(plan: Plan, mapping: dict[int, int]) -> Plan | None:
     """The plan with workers renumbered; None if an item would mean something else then."""
-    groups: dict[str, list[AnyFault]] = {group: [] for group in GROUPS}
-    for group, _, item in plan.items():
-        changes: dict[str, Any] = {}
-        for name in ("src", "dst", "worker"):
-            worker = getattr(item, name, None)
-            if worker is not None:
-                changes[name] = mapping.get(worker)
-                if changes[name] is None:
-                    return None
-        if hasattr(item, "groups"):
-            parts = tuple(
-                tuple(dict.fromkeys(mapping[w] for w in g if w in mapping)) for g in item.groups
-            )
-            changes["groups"] = parts
-        if changes.get("src") is not None and changes.get("src") == changes.get("dst"):
-            return None
-        for name in ("until", "moment"):
-            inner = getattr(item, name, None)
-            if inner is not None:
-                ends = {
-                    n: mapping.get(getattr(inner, n))
-                    for n in ("src", "dst", "worker")
-                    if getattr(inner, n, None) is not None
-                }
-                changes[name] = replace(inner, **ends)
-        groups[group].append(replace(item, **changes))
-    changed: dict[str, Any] = {group: tuple(items) for group, items in groups.items()}
-    found = replace(plan, **changed)
-    return found if _fits(found, len(set(mapping.values()))) else None
+    found = plan.renumbered(mapping)
+    if found is None or not _fits(found, len(set(mapping.values()))):
+        return None
+    return found

@@ -1,0 +1,48 @@
+"""What is said of each kind of fault, in the documentation and to the checks."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.model.events.fault_effects import EFFECTS
+from squall.properties.support.paths import DOCS
+from squall.sim.faults.plan import GROUPS, KINDS, Crash, Hold, Moment, Partition, Plan, Selector
+from squall.sim.faults.registry import DRAWS
+from squall.sim.faults.table import table
+
+
+def test_the_documentation_has_what_the_kinds_say_of_themselves() -> None:
+    text = (DOCS / "faults.md").read_text(encoding="utf-8")
+    assert table() in text, "see python -m squall.sim.faults.table"
+
+
+def test_effects_are_of_kinds_that_there_are() -> None:
+    assert set(EFFECTS) <= set(KINDS)
+
+
+def test_every_kind_is_drawn_in_some_way() -> None:
+    kinds = {kind.__module__ for each in GROUPS.values() for kind in each.values()}
+    assert {draw.items.__module__ for draw in DRAWS.values()} == kinds
+
+
+def test_a_plan_for_workers_with_other_numbers() -> None:
+    plan = Plan(
+        messages=(Hold(src=3, until=Selector(src=3, dst=1)),),
+        partitions=(Partition(groups=((0,), (1, 3))),),
+        workers=(Crash(worker=3, moment=Moment(event="pass_started", worker=1)),),
+    )
+    assert plan.renumbered({0: 0, 3: 1}) == Plan(
+        messages=(Hold(src=1, until=Selector(src=1)),),
+        partitions=(Partition(groups=((0,), (1,))),),
+        workers=(Crash(worker=1, moment=Moment(event="pass_started")),),
+    )
+
+
+@pytest.mark.parametrize("gone", ["src", "worker"])
+def test_what_is_about_a_worker_that_is_gone_has_no_other_number(gone: str) -> None:
+    item = Crash(worker=2) if gone == "worker" else Hold(src=2, until=Selector())
+    assert item.renumbered({0: 0, 1: 1}) is None
+
+
+def test_both_ends_of_a_link_cannot_become_one() -> None:
+    assert Hold(src=1, dst=2, until=Selector()).renumbered({1: 0, 2: 0}) is None

@@ -1,0 +1,189 @@
+"""What a seed chooses as it draws the items of a fault plan: workers, links, times, messages."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+from squall.sim.faults.fault import Fault
+from squall.sim.faults.moments import Moment
+
+Profile = Literal["mild", "rough", "storm"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
+
+#: what is sent again until it is heard, and the answers to it
+RETRIED = (
+    "RREF_USER_DELETE",
+    "RREF_FORK_REQUEST",
+    "RREF_CHILD_ACCEPT",
+    "CLEANUP_AUTOGRAD_CONTEXT_REQ",
+)
+RETRIED_ANSWERS = ("RREF_ACK", "CLEANUP_AUTOGRAD_CONTEXT_RESP")
+_USER_CALLS = (
+    "FORWARD_AUTOGRAD_REQ",
+    "FORWARD_AUTOGRAD_RESP",
+    "PYTHON_CALL",
+    "PYTHON_RET",
+    "PYTHON_REMOTE_CALL",
+    "REMOTE_RET",
+    "PYTHON_RREF_FETCH_CALL",
+    "PYTHON_RREF_FETCH_RET",
+    "BACKWARD_AUTOGRAD_REQ",
+    "BACKWARD_AUTOGRAD_RESP",
+)
+ALL_TYPES = (*RETRIED, *RETRIED_ANSWERS, *_USER_CALLS)
+REQUESTS = tuple(name for name in ALL_TYPES if name.endswith(("_REQ", "_CALL"))) + RETRIED[:3]
+
+#: seconds from the start of the work to the end of the faults
+_HEALS_S = (0.02, 0.1, 0.5, 3.0, 15.0, 90.0)
+#: moments that are worth a crash: the worker is in the middle of something
+_MOMENTS = (
+    "pass_started",
+    "gradients_sent",
+    "gradients_received",
+    "node_executed",
+    "udf_started",
+    "handler_started",
+    "message_sent",
+    "user_created",
+    "owner_created",
+    "fork_added",
+    "child_pending",
+    "context_created",
+    "context_released",
+)
+
+
+def stream_of(*name: object) -> random.Random:
+    """A stream of that name, the same in every process."""
+    # A string seeds by its SHA-512, which no PYTHONHASHSEED changes.
+    return random.Random(repr(("swarm", *name)))
+
+
+class Choices:
+    """What a seed chooses under a profile, for a group of ``workers``.
+
+    ``timeout_s``: seconds that a call may take. ``small_pools``: whether an agent may have fewer
+    than three threads. Each choice draws from the stream that it is given, which is that of one
+    way of drawing items (:class:`Draw`).
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        seed: int,
+        workers: int,
+        timeout_s: float,
+        *,
+        small_pools: bool = False,
+    ) -> None:
+        self.profile = profile
+        self.seed = seed
+        self.workers = workers
+        self.timeout_s = timeout_s
+        self.small_pools = small_pools
+        self.heal_s = self.stream("heal").choice(_HEALS_S)
+        #: how much of everything: factor for probabilities
+        self.rate = {"mild": 1.0, "rough": 1.0, "storm": 3.0}[profile]
+        self._next_id = 0
+
+    @property
+    def is_mild(self) -> bool:
+        """Whether there is to be nothing but what the protocol makes good."""
+        return self.profile == "mild"
+
+    def stream(self, *name: object) -> random.Random:
+        """The stream of a decision of this seed."""
+        return stream_of(self.profile, self.seed, *name)
+
+    def worker(self, stream: random.Random) -> int:
+        return stream.randrange(self.workers)
+
+    def link(self, stream: random.Random) -> tuple[int | None, int | None]:
+        """A link, all of a worker's, or all."""
+        how = stream.random()
+        if how < 0.4:
+            return None, None
+        src = self.worker(stream)
+        if how < 0.55:
+            return src, None
+        if how < 0.7:
+            return None, src
+        return src, (src + stream.randint(1, self.workers - 1)) % self.workers
+
+    def at_s(self, stream: random.Random) -> float:
+        """When something starts: while there is work, mostly."""
+        return round(10 ** stream.uniform(-3.5, -0.8), 6)
+
+    def for_s(self, stream: random.Random) -> float:
+        """How long something lasts: from less than a message takes to more than a timeout."""
+        longest = self.timeout_s * (0.3 if self.is_mild else 2.0)
+        return round(10 ** stream.uniform(-3, 0) * longest, 6)
+
+    def probability(self, stream: random.Random, most: float = 0.2) -> float:
+        return round(min(1.0, self.rate * stream.uniform(0.01, most)), 4)
+
+    def id(self) -> int:
+        """An id that no other item of the plan has."""
+        self._next_id += 1
+        return self._next_id
+
+    def types(self, stream: random.Random, among: tuple[str, ...] = ALL_TYPES) -> tuple[str, ...]:
+        """One type, a few, or (empty) all."""
+        count = stream.choice((0, 1, 1, 2, 3))
+        if not count and among is ALL_TYPES:
+            return ()
+        return tuple(sorted(stream.sample(among, max(1, min(count, len(among))))))
+
+    def items(self, stream: random.Random) -> range:
+        """As many as there are to be items of a kind."""
+        return range(stream.randint(1, 4 if self.profile == "storm" else 2))
+
+    def nth(self, stream: random.Random, latest: int, most: int) -> tuple[int, ...]:
+        """Up to ``most`` numbers of messages, none above ``latest``."""
+        return tuple(sorted({stream.randint(1, latest) for _ in range(stream.randint(1, most))}))
+
+    def which(self, stream: random.Random, most: float = 0.2) -> dict[str, Any]:
+        """Selects messages: some nth ones, or each with a probability up to ``most``."""
+        src, dst = self.link(stream)
+        if stream.random() < 0.4:
+            return {"src": src, "dst": dst, "nth": self.nth(stream, 8, 3), "id": self.id()}
+        probability = self.probability(stream, most)
+        return {"src": src, "dst": dst, "probability": probability, "id": self.id()}
+
+    def moment(self, stream: random.Random, worker: int | None) -> dict[str, Any]:
+        """At a time, or right after something happened."""
+        if stream.random() < 0.4:
+            return {"at_s": self.at_s(stream)}
+        event = stream.choice(_MOMENTS)
+        where = worker if stream.random() < 0.7 else None
+        return {"moment": Moment(event=event, worker=where, nth=stream.randint(1, 6))}
+
+
+DrawItems = Callable[[Choices, random.Random], Sequence[Fault]]
+
+
+class Draw(NamedTuple):
+    """A way of drawing items of a kind.
+
+    ``name`` names its stream, so that it draws the same whatever else is drawn. ``mild``: the
+    protocol makes good what they do. ``light``: long before any call times out, because what is
+    ``lost`` is sent again soon, or because they are ``unnoticed``.
+    """
+
+    name: str
+    items: DrawItems
+    mild: bool
+    light: Literal["lost", "unnoticed"] | None
+
+
+def drawn(
+    name: str, *, mild: bool = False, light: Literal["lost", "unnoticed"] | None = None
+) -> Callable[[DrawItems], Draw]:
+    """Makes a :class:`Draw` of a function of a kind's module, where it is found by itself."""
+
+    def decorate(items: DrawItems) -> Draw:
+        return Draw(name, items, mild, light)
+
+    return decorate

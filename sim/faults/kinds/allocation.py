@@ -1,0 +1,42 @@
+"""Engines that run out of memory."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+
+from squall.sim.faults.choices import Choices, drawn
+from squall.sim.faults.limits import Count, Rank
+from squall.sim.faults.probe import Place, ProbedFault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation(ProbedFault):
+    """The ``nth`` node (from 1) that its engine evaluates cannot allocate its memory."""
+
+    position: ClassVar[int] = 2
+
+    kind: Literal["allocation"] = "allocation"
+    worker: Rank
+    nth: Count
+
+    @property
+    def place(self) -> Place:
+        return "node"
+
+    @property
+    def detail(self) -> object:
+        return self.nth
+
+    def error(self) -> Exception:
+        return torch.OutOfMemoryError(
+            f"injected: can't allocate memory for node {self.nth} of worker {self.worker}"
+        )
+
+
+@drawn("allocation")
+def one(choices: Choices, stream: random.Random) -> list[Allocation]:
+    return [Allocation(worker=choices.worker(stream), nth=stream.randint(1, 20))]

@@ -1,0 +1,63 @@
+"""Workers whose clock is wrong."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from squall.real.worker import Worker
+from squall.sim.faults.choices import Choices, drawn
+from squall.sim.faults.fault import Ability, Effect, Fault, Group, Injection
+from squall.sim.faults.limits import MOST, Factor, Rank
+from squall.sim.world.processes import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockSkew(Fault):
+    """Its clock shows ``offset_s`` more than the others' and runs ``rate`` times as fast, so that
+    its timeouts come earlier (``rate`` above 1) or later. Healed, it keeps what it is ahead and
+    runs as fast as the others."""
+
+    group: ClassVar[Group] = "inner"
+    position: ClassVar[int] = 5
+    needs: ClassVar[tuple[Ability, ...]] = ("inside",)
+
+    kind: Literal["clock_skew"] = "clock_skew"
+    worker: Rank
+    offset_s: Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)] = 0.0
+    rate: Factor = 1.0
+
+    def at_work(self, name: str, injection: Injection) -> Effect[Any]:
+        return _Skewing(self, name, injection)
+
+
+class _Skewing(Effect[ClockSkew]):
+    def __init__(self, item: ClockSkew, name: str, injection: Injection) -> None:
+        super().__init__(item, name, injection)
+        self._clock = Clock(item.offset_s, item.rate)
+        self.report(item.worker, (item.offset_s, item.rate))
+
+    def prepare(self, rank: int, worker: Worker) -> None:
+        if rank != self.item.worker:
+            return
+        runtime = self.injection.runtime
+        if runtime.clocks is None:
+            runtime.clocks = {}
+        runtime.clocks[worker] = self._clock
+
+    def heal(self) -> None:
+        runtime = self.injection.runtime
+        skewed, self._clock = self._clock, self._clock.healed(runtime.env.now)
+        for worker, clock in (runtime.clocks or {}).items():
+            if clock is skewed:
+                runtime.clocks[worker] = self._clock  # type: ignore[index]
+
+
+@drawn("clock skew", mild=True)
+def one(choices: Choices, stream: random.Random) -> list[ClockSkew]:
+    rate = stream.choice((1.0, 0.5, 1.5) if choices.is_mild else (1.0, 0.5, 2.0, 5.0))
+    offset_s = round(stream.uniform(0, 100), 3)
+    return [ClockSkew(worker=choices.worker(stream), offset_s=offset_s, rate=rate)]

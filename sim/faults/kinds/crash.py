@@ -1,0 +1,75 @@
+"""Workers whose process ends, and may come back."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from squall.real.worker import Worker
+from squall.sim.faults.choices import Choices, drawn
+from squall.sim.faults.fault import Ability, Effect, Injection
+from squall.sim.faults.limits import Seconds
+from squall.sim.faults.workers import WorkerEffect, WorkerFault
+from squall.sim.world.processes import processes_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crash(WorkerFault):
+    """Its process ends. Its connections are reset, which its peers see at once, or, ``silent``,
+    its peers see nothing and run into timeouts.
+
+    ``restart_after_s``: so much later there is a new process of the same rank, with empty state,
+    which joins the group again; None: it stays away.
+    """
+
+    position: ClassVar[int] = 1
+    may_need: ClassVar[Mapping[Ability, str]] = {"restart": "that restarts"}
+    further_events: ClassVar[tuple[str, ...]] = ("restart",)
+
+    kind: Literal["crash"] = "crash"
+    silent: bool = False
+    restart_after_s: Seconds | None = None
+
+    def needed(self) -> tuple[Ability, ...]:
+        return () if self.restart_after_s is None else ("restart",)
+
+    def at_work(self, name: str, injection: Injection) -> Effect[Any]:
+        return _Crashing(self, name, injection)
+
+
+class _Crashing(WorkerEffect[Crash]):
+    def __init__(self, item: Crash, name: str, injection: Injection) -> None:
+        super().__init__(item, name, injection)
+        processes_of(injection.runtime)
+
+    def happen(self, worker: Worker) -> None:
+        item, injection = self.item, self.injection
+        if injection.host.crash(item.worker, silent=item.silent):
+            self.report(item.worker, "silent" if item.silent else "reset")
+        if item.restart_after_s is not None:
+            # Healing does not take it back: it is part of the healing.
+            timer = injection.runtime.call_later(item.restart_after_s, self._restart)
+            timer.worker = None
+
+    def _restart(self) -> None:
+        self.injection.report("restart", self.name, self.item.worker, None)
+        self.injection.host.restart(self.item.worker)
+
+
+@drawn("crash")
+def some(choices: Choices, stream: random.Random) -> list[Crash]:
+    found = []
+    most = 2 if choices.profile == "storm" else 1
+    for worker in stream.sample(range(choices.workers), min(most, choices.workers - 1)):
+        after_s = stream.choice((None, 0.0, choices.for_s(stream), choices.for_s(stream)))
+        found.append(
+            Crash(
+                worker=worker,
+                silent=stream.random() < 0.4,
+                restart_after_s=after_s,
+                **choices.moment(stream, worker),
+            )
+        )
+    return found

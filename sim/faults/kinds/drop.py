@@ -1,0 +1,40 @@
+"""Messages that are lost."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from squall.sim.faults.choices import RETRIED, RETRIED_ANSWERS, Choices, drawn
+from squall.sim.faults.messages import Hit, MessageFault
+from squall.sim.world import rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop(MessageFault):
+    """It is lost; its sender does not learn of it."""
+
+    position: ClassVar[int] = 2
+
+    kind: Literal["drop"] = "drop"
+
+    def verdict(self, hit: Hit) -> rules.Verdict:
+        return rules.Drop("dropped by a fault", item=hit.item, nth=hit.nth)
+
+
+@drawn("drop")
+def some(choices: Choices, stream: random.Random) -> list[Drop]:
+    return [
+        Drop(types=choices.types(stream), **choices.which(stream, 0.15))
+        for _ in choices.items(stream)
+    ]
+
+
+@drawn("drop retried", mild=True, light="lost")
+def of_what_is_sent_again(choices: Choices, stream: random.Random) -> list[Drop]:
+    """Never more copies than there are retries."""
+    return [
+        Drop(types=(type,), nth=choices.nth(stream, 12, 4), id=choices.id())
+        for type in choices.types(stream, RETRIED + RETRIED_ANSWERS)
+    ]

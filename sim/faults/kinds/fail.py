@@ -1,0 +1,41 @@
+"""Messages that cannot be sent."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from squall.sim.faults.choices import RETRIED, Choices, drawn
+from squall.sim.faults.messages import Hit, MessageFault
+from squall.sim.world import rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail(MessageFault):
+    """It is not sent, and its sender gets ``error`` at once."""
+
+    position: ClassVar[int] = 6
+
+    kind: Literal["fail"] = "fail"
+    error: str = "connection reset by peer"
+
+    def verdict(self, hit: Hit) -> rules.Verdict:
+        return rules.Fail(self.error, item=hit.item, nth=hit.nth)
+
+
+@drawn("fail")
+def some(choices: Choices, stream: random.Random) -> list[Fail]:
+    return [
+        Fail(types=choices.types(stream), **choices.which(stream, 0.1))
+        for _ in choices.items(stream)
+    ]
+
+
+@drawn("fail retried", mild=True, light="lost")
+def of_what_is_sent_again(choices: Choices, stream: random.Random) -> list[Fail]:
+    """Never more copies than there are retries."""
+    return [
+        Fail(types=(type,), nth=choices.nth(stream, 12, 4), id=choices.id())
+        for type in choices.types(stream, RETRIED)
+    ]

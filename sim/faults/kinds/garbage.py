@@ -1,0 +1,38 @@
+"""Collections of cyclic garbage."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from squall.real.worker import Worker
+from squall.sim.faults.choices import Choices, drawn
+from squall.sim.faults.fault import Effect, Group, Injection
+from squall.sim.faults.workers import WorkerEffect, WorkerFault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Garbage(WorkerFault):
+    """Cyclic garbage is collected then. One heap serves all workers here, so it is all of it;
+    ``worker`` is the one in whose name."""
+
+    group: ClassVar[Group] = "inner"
+    position: ClassVar[int] = 4
+
+    kind: Literal["garbage"] = "garbage"
+
+    def at_work(self, name: str, injection: Injection) -> Effect[Any]:
+        return _Collecting(self, name, injection)
+
+
+class _Collecting(WorkerEffect[Garbage]):
+    def happen(self, worker: Worker) -> None:
+        self.report(self.item.worker, None)
+        self.injection.host.collect_garbage(self.item.worker)
+
+
+@drawn("garbage", mild=True, light="unnoticed")
+def some(choices: Choices, stream: random.Random) -> list[Garbage]:
+    worker = choices.worker(stream)
+    return [Garbage(worker=worker, **choices.moment(stream, worker)) for _ in choices.items(stream)]

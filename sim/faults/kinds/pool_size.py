@@ -1,0 +1,46 @@
+"""Agents with few threads, or many."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from squall.sim.faults.choices import Choices, drawn
+from squall.sim.faults.fault import Ability, Effect, Fault, Group, Injection
+from squall.sim.faults.limits import Count, Rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSize(Fault):
+    """Its agent has ``threads`` threads (None as ``worker``: every agent). Profiles draw fewer
+    than three only where no function waits in its thread for a value of its own worker, which
+    would then never be made."""
+
+    group: ClassVar[Group] = "inner"
+    position: ClassVar[int] = 1
+    needs: ClassVar[tuple[Ability, ...]] = ("inside",)
+
+    kind: Literal["pool_size"] = "pool_size"
+    worker: Rank | None = None
+    threads: Count
+
+    def at_work(self, name: str, injection: Injection) -> Effect[Any]:
+        return _Sized(self, name, injection)
+
+
+class _Sized(Effect[PoolSize]):
+    def threads(self, rank: int, default: int) -> int:
+        if self.item.worker not in (None, rank):
+            return default
+        self.report(rank, self.item.threads)
+        return self.item.threads
+
+
+@drawn("pool size")
+def one(choices: Choices, stream: random.Random) -> list[PoolSize]:
+    worker = stream.choice((None, choices.worker(stream)))
+    # With fewer, functions that wait for a value of their own worker keep its creation out for
+    # ever: PyTorch's documented limit of a pool that nested calls exhaust.
+    sizes = (1, 1, 2, 3) if choices.small_pools else (3, 4, 6)
+    return [PoolSize(worker=worker, threads=stream.choice(sizes))]

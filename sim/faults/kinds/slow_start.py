@@ -1,0 +1,41 @@
+"""Workers that start later than the others."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from squall.sim.faults.choices import Choices, drawn
+from squall.sim.faults.fault import Ability, Effect, Fault, Group, Injection
+from squall.sim.faults.limits import Rank, Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowStart(Fault):
+    """Its process starts ``delay_s`` after those of the others."""
+
+    group: ClassVar[Group] = "workers"
+    position: ClassVar[int] = 4
+    needs: ClassVar[tuple[Ability, ...]] = ("inside",)
+
+    kind: Literal["slow_start"] = "slow_start"
+    worker: Rank
+    delay_s: Seconds
+
+    def at_work(self, name: str, injection: Injection) -> Effect[Any]:
+        return _StartingLate(self, name, injection)
+
+
+class _StartingLate(Effect[SlowStart]):
+    def start_delay_s(self, rank: int) -> float:
+        if rank != self.item.worker:
+            return 0.0
+        self.report(rank, self.item.delay_s)
+        return self.item.delay_s
+
+
+@drawn("slow start", mild=True)
+def one(choices: Choices, stream: random.Random) -> list[SlowStart]:
+    delay_s = round(10 ** stream.uniform(-3, 0.5), 6)
+    return [SlowStart(worker=choices.worker(stream), delay_s=delay_s)]

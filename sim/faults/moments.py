@@ -1,0 +1,90 @@
+"""Moments: the nth event of a name, after which something is to happen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import ConfigDict
+
+from squall.real import tracing
+from squall.sim.faults.limits import STRICT, Count, EventName, Rank
+
+#: stands for the rank of a worker where the network reports something
+NETWORK = -1
+#: the position of the rank in what the network reports of a message
+_OF_MESSAGES = {
+    tracing.MESSAGE_SENT: tracing.MESSAGE_SENT.fields.index("src"),
+    tracing.MESSAGE_DROPPED: tracing.MESSAGE_DROPPED.fields.index("src"),
+    tracing.MESSAGE_DELIVERED: tracing.MESSAGE_DELIVERED.fields.index("dst"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """The ``nth`` event (from 1) called ``event`` (see real/tracing.py) on ``worker``, or on any.
+
+    Of a message, ``message_delivered`` is on its destination, ``message_sent`` and
+    ``message_dropped`` on its source. What is to happen then does as soon as the task that
+    reported the event waits for something.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    event: EventName
+    worker: Rank | None = None
+    nth: Count = 1
+
+
+class _Awaited:
+    """A moment that has not come yet."""
+
+    def __init__(self, moment: Moment, act: Callable[[], object]) -> None:
+        self.moment = moment
+        self.act = act
+        self.left = moment.nth
+
+    def sees(self, event: str, rank: object) -> bool:
+        """Whether this event is the one."""
+        if self.moment.event != event or self.moment.worker not in (None, rank):
+            return False
+        self.left -= 1
+        return self.left == 0
+
+
+class Moments:
+    """The moments that are awaited in one run."""
+
+    def __init__(self) -> None:
+        self._awaited: list[_Awaited] = []
+
+    def at(self, moment: Moment, act: Callable[[], object]) -> None:
+        """Call ``act`` when that moment comes, counted from now."""
+        self._awaited.append(_Awaited(moment, act))
+
+    def clear(self) -> None:
+        """Await none any more."""
+        self._awaited.clear()
+
+    def watch(self, rank: int, tracer: tracing.Tracer) -> None:
+        """See every event of a tracer as it is reported. ``rank``: of its worker, or NETWORK.
+
+        Raises ValueError if the tracer keeps none.
+        """
+        if not tracer.enabled:
+            raise ValueError("a fault plan with a moment needs a trace")
+        emit = tracer.emit
+
+        def seen(type: tracing.EventType, *values: object) -> None:
+            emit(type, *values)
+            if not self._awaited:
+                return
+            of: object = rank
+            if rank == NETWORK and type in _OF_MESSAGES:
+                of = values[_OF_MESSAGES[type]]
+            for awaited in [each for each in self._awaited if each.sees(type.name, of)]:
+                self._awaited.remove(awaited)
+                awaited.act()
+
+        tracer.emit = seen  # type: ignore[method-assign]

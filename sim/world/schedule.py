@@ -1,0 +1,52 @@
+"""The order in which a run does what could happen at one instant, as plain data.
+
+:mod:`squall.sim.world.ordering` makes it happen; a fault plan holds one as its ``schedule``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+Order = Literal["fifo", "random", "pct"]
+#: which one of things that are counted from 0, and by how much it is late
+Number = Annotated[int, Field(ge=0)]
+Late = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """What happens first of all that could happen at one instant.
+
+    fifo: what was ready first. random: any, and a task may be interrupted wherever it takes a
+    lock, starts a task or looks at an event. pct: tasks and messages get random priorities, the
+    highest goes first, and at ``depth`` - 1 points among the first ``steps`` steps the running
+    one falls below all others (Burckhardt et al., A Randomized Scheduler with Probabilistic
+    Guarantees of Finding Bugs): an error that needs d ordering constraints is found with
+    probability 1 / (n * steps ** (d - 1)) or more.
+
+    With ``timeless``, as always in the order pct, messages take no time but what faults add: then
+    nothing but the order decides which of two arrives first.
+
+    ``late`` and ``yields`` are deviations from fifo, as a run can record them: the wake-up of
+    that number (from 0) goes after all others of its instant, the later the larger the second
+    number; at the scheduling point of that number the task lets others go first.
+    """
+
+    # What a file says must be of exactly these fields and types.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", strict=True, revalidate_instances="always"
+    )
+
+    order: Order = "fifo"
+    depth: Annotated[int, Field(gt=0)] = 3
+    steps: Annotated[int, Field(gt=0)] = 1_000
+    late: tuple[tuple[Number, Late], ...] = ()
+    yields: tuple[Number, ...] = ()
+    timeless: bool = False
+
+
+#: first come, first served
+FIFO = Schedule()
