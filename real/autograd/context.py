@@ -199,7 +199,6 @@ class DistAutogradContext:
         message_id: AutogradMessageId,
         grads: Sequence[Tensor],
         retain_graph: bool,
-        device_map: dict[str, str],
     ) -> None:
         """Send gradients to the worker where a message came from, as a part of the pass."""
         agent = self._worker.agent

@@ -5,10 +5,9 @@ Each has a head of fixed size, so that the ids can be read without unpickling an
 
 from __future__ import annotations
 
-import pickle
 import struct
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 from torch import Tensor
 
@@ -23,8 +22,8 @@ from squall.real.ids import (
 from squall.real.rpc.message import TYPES, Message, MessageType
 
 _CONTEXT = struct.Struct("<q")
-_WRAPPER = struct.Struct("<hqqH?I")
-#: the ten bytes that say nothing keep the length of these messages, and with it the digest of a run
+#: bytes that say nothing (x) keep the lengths of messages, and with them the digests of runs
+_WRAPPER = struct.Struct("<hqqH?4x")
 _GRADIENTS = struct.Struct("<qq?q10x")
 _RREF_BACKWARD = struct.Struct("<hqq?")
 
@@ -44,7 +43,7 @@ class RpcWithAutograd:
     by a pair of send and recv functions; the response to the message follows it too.
     """
 
-    __slots__ = ("device_map", "from_worker_id", "message", "metadata", "recorded", "type")
+    __slots__ = ("from_worker_id", "message", "metadata", "recorded", "type")
 
     def __init__(
         self,
@@ -53,14 +52,12 @@ class RpcWithAutograd:
         metadata: AutogradMetadata,
         message: Message,
         recorded: bool = True,
-        device_map: dict[str, str] | None = None,
     ) -> None:
         self.type = type
         self.from_worker_id = from_worker_id
         self.metadata = metadata
         self.message = message
         self.recorded = recorded
-        self.device_map = device_map if device_map is not None else {}
 
     @property
     def wrapped_message(self) -> Message:
@@ -68,13 +65,10 @@ class RpcWithAutograd:
 
     def to_message(self) -> Message:
         message = self.message
-        devices = pickle.dumps(self.device_map) if self.device_map else b""
-        head = _WRAPPER.pack(
-            self.from_worker_id, *self.metadata, message.type, self.recorded, len(devices)
-        )
+        head = _WRAPPER.pack(self.from_worker_id, *self.metadata, message.type, self.recorded)
         return Message(
             self.type,
-            head + devices + message.payload,
+            head + message.payload,
             message.tensors,
             about=(*self.metadata, message.type._name_, *message.about),
         )
@@ -82,20 +76,18 @@ class RpcWithAutograd:
     @classmethod
     def from_message(cls, message: Message) -> RpcWithAutograd:
         payload = message.payload
-        sender, context_id, message_id, type, recorded, size = _WRAPPER.unpack_from(payload)
-        start = _WRAPPER.size + size
+        sender, context_id, message_id, type, recorded = _WRAPPER.unpack_from(payload)
         wrapped = Message(
             TYPES[type],
-            payload[start:],
+            payload[_WRAPPER.size :],
             message.tensors,
             id=message.id,
             src=message.src,
             dst=message.dst,
             about=message.about[3:],
         )
-        devices = pickle.loads(payload[_WRAPPER.size : start]) if size else {}
         metadata = AutogradMetadata(context_id, message_id)
-        return cls(message.type, sender, metadata, wrapped, recorded, devices)
+        return cls(message.type, sender, metadata, wrapped, recorded)
 
 
 #: what a process says to the release of a context that it never had
@@ -140,14 +132,14 @@ class _Empty:
     def to_message(self) -> Message:
         return Message(self.type)
 
+    @classmethod
+    def from_message(cls, message: Message) -> Self:
+        return cls()
+
 
 class PropagateGradientsResp(_Empty):
     __slots__ = ()
     type = MessageType.BACKWARD_AUTOGRAD_RESP
-
-    @classmethod
-    def from_message(cls, message: Message) -> PropagateGradientsResp:
-        return cls()
 
 
 class CleanupAutogradContextReq:
@@ -213,7 +205,3 @@ class RRefBackwardReq:
 class RRefBackwardResp(_Empty):
     __slots__ = ()
     type = MessageType.RREF_BACKWARD_RESP
-
-    @classmethod
-    def from_message(cls, message: Message) -> RRefBackwardResp:
-        return cls()

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from squall.real.rpc.profiling import RUNNING, LegacyProfiler
+from squall.real.rpc.profiling import LegacyProfiler, profiler_of
 from squall.real.runtime import current_task
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _OURS = "torch::distributed::autograd::"
 
 def current_profiler() -> LegacyProfiler | None:
     """The profiler of the running task, if it has one."""
-    return RUNNING.get(current_task()) if RUNNING else None
+    return profiler_of(current_task())
 
 
 @contextlib.contextmanager

@@ -32,19 +32,17 @@ class RecvRpcBackward:
     attribute ``recv``. The engine runs :meth:`apply` and never follows the node's edges.
     """
 
-    __slots__ = ("_context", "context_id", "device_map", "from_worker_id", "metadata")
+    __slots__ = ("_context", "context_id", "from_worker_id", "metadata")
 
     def __init__(
         self,
         metadata: AutogradMetadata,
         context: DistAutogradContext,
         from_worker_id: WorkerId,
-        device_map: dict[str, str],
     ) -> None:
         self.metadata = metadata
         self._context = weakref.ref(context)
         self.from_worker_id = from_worker_id
-        self.device_map = device_map
 
     def apply(self, node: Any, grads: Sequence[Tensor | None], retain_graph: bool) -> None:
         """Send the gradients to where the tensors came from. Does not wait.
@@ -63,7 +61,7 @@ class RecvRpcBackward:
             for grad, metadata in zip(grads, node._input_metadata, strict=True)
         ]
         context.propagate_gradients(
-            self.from_worker_id, self.metadata.message_id, defined, retain_graph, self.device_map
+            self.from_worker_id, self.metadata.message_id, defined, retain_graph
         )
 
 

@@ -110,7 +110,6 @@ def add_recv_rpc_backward(
     from_worker_id: WorkerId,
     *,
     recorded: bool = True,
-    device_map: dict[str, str] | None = None,
 ) -> DistAutogradContext | None:
     """Join received tensors to those that were sent; the context that it happened in.
 
@@ -126,7 +125,7 @@ def add_recv_rpc_backward(
         tracer = worker.tracer
         observer = tracer.observer
         anchors = observer.anchors(worker.id, *metadata) if observer is not None else ()
-        recv = RecvRpcBackward(metadata, context, from_worker_id, device_map or {})
+        recv = RecvRpcBackward(metadata, context, from_worker_id)
         try:
             context.add_recv_function(
                 lambda: set_history(received, recv, anchors, observer), metadata.message_id
@@ -150,7 +149,6 @@ def unwrap_forward_response(worker: Process, message: Message) -> Message:
         wrapper.message.tensors,
         wrapper.from_worker_id,
         recorded=wrapper.recorded,
-        device_map=wrapper.device_map,
     )
     return wrapper.message
 

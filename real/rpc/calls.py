@@ -20,7 +20,7 @@ from squall.real.rpc.builtin import make_script_call, make_script_remote_call
 from squall.real.rpc.commands import Command, PythonCall, PythonRemoteCall
 from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
 from squall.real.rpc.current import initialized
-from squall.real.rpc.profiling import RUNNING, ProfiledCall, profiled_call
+from squall.real.rpc.profiling import ProfiledCall, profiled_call
 from squall.real.rpc.rref import OwnerRRef, UserRRef
 from squall.real.rpc.rref_creation import create_rref
 from squall.real.rpc.serialization import (
@@ -83,7 +83,7 @@ def begin_remote(
     timeout_s = _seconds(timeout)
     args = args if args else ()
     kwargs = kwargs if kwargs else {}
-    profiled = profiled_call(worker, "remote", func, operator, dst) if RUNNING else None
+    profiled = profiled_call(worker, "remote", func, operator, dst)
     if operator is not None:
         rref = create_rref(
             worker,
@@ -143,7 +143,7 @@ def _invoke_rpc(to: Any, func: Any, args: Any, kwargs: Any, timeout: Any, mode: 
     timeout_s = _seconds(timeout)
     args = args if args else ()
     kwargs = kwargs if kwargs else {}
-    profiled = profiled_call(worker, mode, func, operator, dst) if RUNNING else None
+    profiled = profiled_call(worker, mode, func, operator, dst)
     if operator is not None:
         response = send_message_with_autograd(
             worker,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 from torch import Tensor
 
@@ -52,6 +52,10 @@ class _Pickled:
     def to_message(self) -> Message:
         return Message(self.type, self.payload, self.tensors)
 
+    @classmethod
+    def from_message(cls, message: Message) -> Self:
+        return cls(message.payload, message.tensors)
+
 
 class ScriptCall(_Pickled):
     """Call a torch operator: a pickled :class:`squall.real.rpc.builtin.OperatorCall`."""
@@ -59,45 +63,25 @@ class ScriptCall(_Pickled):
     __slots__ = ()
     type = MessageType.SCRIPT_CALL
 
-    @classmethod
-    def from_message(cls, message: Message) -> ScriptCall:
-        return cls(message.payload, message.tensors)
-
 
 class ScriptResp(_Pickled):
     __slots__ = ()
     type = MessageType.SCRIPT_RET
-
-    @classmethod
-    def from_message(cls, message: Message) -> ScriptResp:
-        return cls(message.payload, message.tensors)
 
 
 class PythonResp(_Pickled):
     __slots__ = ()
     type = MessageType.PYTHON_RET
 
-    @classmethod
-    def from_message(cls, message: Message) -> PythonResp:
-        return cls(message.payload, message.tensors)
-
 
 class ScriptRRefFetchRet(_Pickled):
     __slots__ = ()
     type = MessageType.SCRIPT_RREF_FETCH_RET
 
-    @classmethod
-    def from_message(cls, message: Message) -> ScriptRRefFetchRet:
-        return cls(message.payload, message.tensors)
-
 
 class PythonRRefFetchRet(_Pickled):
     __slots__ = ()
     type = MessageType.PYTHON_RREF_FETCH_RET
-
-    @classmethod
-    def from_message(cls, message: Message) -> PythonRRefFetchRet:
-        return cls(message.payload, message.tensors)
 
 
 class PythonCall(_Pickled):
@@ -116,7 +100,7 @@ class PythonCall(_Pickled):
         return Message(self.type, _FLAG[self.is_async_execution] + self.payload, self.tensors)
 
     @classmethod
-    def from_message(cls, message: Message) -> PythonCall:
+    def from_message(cls, message: Message) -> Self:
         payload = message.payload
         return cls(payload[1:], message.tensors, payload[0] == 1)
 
@@ -147,7 +131,7 @@ class ScriptRemoteCall(_Pickled):
         return Message(self.type, head + self.payload, self.tensors, about=about)
 
     @classmethod
-    def from_message(cls, message: Message) -> ScriptRemoteCall:
+    def from_message(cls, message: Message) -> Self:
         rref_id, fork_id = _ids(message)
         return cls(message.payload[_TWO_IDS.size :], message.tensors, rref_id, fork_id)
 
@@ -177,7 +161,7 @@ class PythonRemoteCall(_Pickled):
         return Message(self.type, head + self.payload, self.tensors, about=about)
 
     @classmethod
-    def from_message(cls, message: Message) -> PythonRemoteCall:
+    def from_message(cls, message: Message) -> Self:
         rref_id, fork_id = _ids(message)
         at = _TWO_IDS.size
         payload = message.payload
@@ -198,6 +182,10 @@ class _TwoIds:
         payload = _TWO_IDS.pack(*self.rref_id, *self.fork_id)
         return Message(self.type, payload, about=(tuple(self.rref_id), tuple(self.fork_id)))
 
+    @classmethod
+    def from_message(cls, message: Message) -> Self:
+        return cls(*_ids(message))
+
 
 class RemoteRet(_TwoIds):
     """The RRef's value is there; the creator's fork is registered."""
@@ -205,20 +193,12 @@ class RemoteRet(_TwoIds):
     __slots__ = ()
     type = MessageType.REMOTE_RET
 
-    @classmethod
-    def from_message(cls, message: Message) -> RemoteRet:
-        return cls(*_ids(message))
-
 
 class RRefForkRequest(_TwoIds):
     """A user asks the owner to register its fork."""
 
     __slots__ = ()
     type = MessageType.RREF_FORK_REQUEST
-
-    @classmethod
-    def from_message(cls, message: Message) -> RRefForkRequest:
-        return cls(*_ids(message))
 
 
 class RRefUserDelete(_TwoIds):
@@ -241,7 +221,7 @@ class RRefUserDelete(_TwoIds):
         return message
 
     @classmethod
-    def from_message(cls, message: Message) -> RRefUserDelete:
+    def from_message(cls, message: Message) -> Self:
         return cls(*_ids(message), message.payload[-1] == 1)
 
 
@@ -285,6 +265,11 @@ class _FetchCall:
         payload = _FETCH.pack(self.from_worker_id, *self.rref_id)
         return Message(self.type, payload, about=(tuple(self.rref_id),))
 
+    @classmethod
+    def from_message(cls, message: Message) -> Self:
+        sender, created_on, local_id = _FETCH.unpack(message.payload)
+        return cls(sender, GlobalUniqueId(created_on, local_id))
+
 
 class ScriptRRefFetchCall(_FetchCall):
     """Ask the owner for the value of an RRef that an operator made."""
@@ -292,22 +277,12 @@ class ScriptRRefFetchCall(_FetchCall):
     __slots__ = ()
     type = MessageType.SCRIPT_RREF_FETCH_CALL
 
-    @classmethod
-    def from_message(cls, message: Message) -> ScriptRRefFetchCall:
-        sender, created_on, local_id = _FETCH.unpack(message.payload)
-        return cls(sender, GlobalUniqueId(created_on, local_id))
-
 
 class PythonRRefFetchCall(_FetchCall):
     """Ask the owner for the value of an RRef that holds any Python object."""
 
     __slots__ = ()
     type = MessageType.PYTHON_RREF_FETCH_CALL
-
-    @classmethod
-    def from_message(cls, message: Message) -> PythonRRefFetchCall:
-        sender, created_on, local_id = _FETCH.unpack(message.payload)
-        return cls(sender, GlobalUniqueId(created_on, local_id))
 
 
 class RunWithProfilingReq:

@@ -1,4 +1,8 @@
-"""Checking the device maps of a group (torch/distributed/rpc/backend_registry.py)."""
+"""Checking the device maps of a group (torch/distributed/rpc/backend_registry.py).
+
+A tensor arrives here on the device that it was on: all workers share the devices of one process.
+Maps that say just that are accepted, others are refused.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ def tell_devices(store: Store, name: str, rank: int, options: TensorPipeRpcBacke
 def check_device_maps(store: Store, infos: tuple[WorkerInfo, ...]) -> None:
     """Check the maps of all workers of a group, which have told of them, against each other.
 
-    Raises ValueError, on every worker, if some map is invalid.
+    Raises ValueError, on every worker, if some map is invalid or moves tensors to another device.
     """
     if store.peek("devices/some", 0) == 0:
         return
@@ -44,6 +48,19 @@ def check_device_maps(store: Store, infos: tuple[WorkerInfo, ...]) -> None:
         said: DeviceInfo | None = store.peek(f"devices/{info.id}")
         every.append(said if said is not None else DeviceInfo(info.name, 0, {}, []))
     validate_device_maps(every)
+    for each in every:
+        refuse_moves(each.name, each.maps)
+
+
+def refuse_moves(name: str, maps: dict[str, DeviceMap]) -> None:
+    """Raises ValueError if a map of worker ``name`` sends a tensor to another device."""
+    for target, map_ in maps.items():
+        moved = {str(source): str(to) for source, to in map_.items() if source != to}
+        if moved:
+            raise ValueError(
+                f"Node {name} has a device map for {target} that moves tensors from one device to "
+                f"another, which squall does not do: {moved}"
+            )
 
 
 def _valid(devices: Iterable[torch.device], device_count: int) -> bool:

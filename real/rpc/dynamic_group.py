@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from squall.real.rpc.agent import RpcAgent
 from squall.real.rpc.all_gather import _init_rpc_states
 from squall.real.rpc.calls import rpc_sync
+from squall.real.rpc.devices import refuse_moves
 from squall.real.rpc.rendezvous import MIXED_GROUP
 from squall.real.rpc.state import rpc_state
 from squall.real.rpc.worker_info import Membership, WorkerInfo, check_worker_info
@@ -43,9 +44,11 @@ def join_group(
 ) -> RpcAgent:
     """Start this worker's agent and make it known to all workers that are in the group by now.
 
-    Raises RuntimeError if the name or the rank is taken, or the group is a static one.
+    Raises RuntimeError if the name or the rank is taken, or the group is a static one, ValueError
+    for a device map that moves tensors.
     """
     info = check_worker_info(name, rank)
+    refuse_moves(name, options.device_maps)
     worker = current_worker()
     with _turn(store):
         if store.peek("world_size") is not None:

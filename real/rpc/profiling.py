@@ -1,7 +1,7 @@
 """torch's legacy profiler, for one task at a time, and across calls.
 
 The compiled profiler belongs to the thread, which many tasks may share: it runs while its task
-runs, and is paused while another does (see :data:`RUNNING`). What a call does elsewhere is profiled
+runs, and is paused while another does (see :func:`profiler_of`). What a call does elsewhere is profiled
 there and comes back with the reply. (torch/csrc/distributed/rpc/profiler, torch/distributed/rpc/
 api.py: _enable_rpc_profiler)
 """
@@ -24,8 +24,8 @@ from squall.real.rpc.message import Message, MessageType
 from squall.real.rpc.worker_info import WorkerInfo
 from squall.real.runtime import Task, current_task, current_task_or_none
 
-#: the profilers that run or are paused, by their task; whoever switches tasks looks here
-RUNNING: dict[Task, LegacyProfiler] = {}
+#: where a task keeps its profiler, which runs or is paused
+_PROFILER = "legacy profiler"
 
 #: what stands between a call and what ran remotely for it (RemoteProfilerManager)
 REMOTE_KEY = "#remote_op: "
@@ -115,10 +115,10 @@ class LegacyProfiler:
     def start(self) -> None:
         """Profile this task from here on. Raises RuntimeError if somebody does already."""
         task = current_task()
-        if task in RUNNING:
+        if profiler_of(task) is not None:
             raise RuntimeError("Profiler is already enabled on this thread")
         self.resume()
-        RUNNING[task] = self
+        task.locals[_PROFILER] = self
         self.mark_start()
 
     def mark_start(self) -> None:
@@ -128,7 +128,7 @@ class LegacyProfiler:
     def stop(self) -> None:
         """No longer profile this task. Calls that it has made may still add their ends."""
         self.pause()
-        del RUNNING[current_task()]
+        del current_task().locals[_PROFILER]
 
     def finish(self) -> list[list[Facts]]:
         """Everything seen: the marks of this worker, then those of each call's other end."""
@@ -161,19 +161,19 @@ class LegacyProfiler:
     def here(self) -> Iterator[None]:
         """Let what runs inside, on whichever task, belong to this profile."""
         task = current_task()
-        own = RUNNING.pop(task, None)
+        own: LegacyProfiler | None = task.locals.pop(_PROFILER, None)
         if own is not None:
             own.pause()
         self.resume()
-        RUNNING[task] = self
+        task.locals[_PROFILER] = self
         try:
             yield
         finally:
             self.pause()
-            del RUNNING[task]
+            del task.locals[_PROFILER]
             if own is not None:
                 own.resume()
-                RUNNING[task] = own
+                task.locals[_PROFILER] = own
 
     # -- marks of our own ---------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class LegacyProfiler:
         if self._finished:
             return
         task = current_task_or_none()
-        if task is not None and RUNNING.get(task) is self:
+        if task is not None and profiler_of(task) is self:
             self.flush()
         self._add("", "pop", handle)
 
@@ -218,6 +218,11 @@ class LegacyProfiler:
         facts["time_us"] = self.worker.runtime.now() * 1e6 + self._count * _STEP_US
         facts["is_remote"] = False
         self._marks.append(facts)
+
+
+def profiler_of(task: Task) -> LegacyProfiler | None:
+    """The profiler of a task, which runs while that does; for whoever switches tasks, too."""
+    return task.locals.get(_PROFILER)
 
 
 class ProfiledCall:
@@ -257,7 +262,7 @@ def profiled_call(
     worker: Process, mode: str, func: Any, operator: Any, dst: WorkerInfo
 ) -> ProfiledCall | None:
     """The call that is about to be made, if this task is being profiled."""
-    profiler = RUNNING.get(current_task())
+    profiler = profiler_of(current_task())
     if profiler is None:
         return None
     if isinstance(operator, str):

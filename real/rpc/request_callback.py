@@ -331,7 +331,6 @@ class RequestCallback:
             request.wrapped.tensors,
             rpc.from_worker_id,
             recorded=rpc.recorded,
-            device_map=rpc.device_map,
         )
         if context is None:
             return self.process_rpc(request.wrapped_command, request.wrapped.type)

@@ -92,8 +92,8 @@ def test_a_scenario_that_never_ends_is_contained(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("squall.sim.search.mutants.campaign.HANG_S", 1.0)
     endless = Mutant(
         name="endless",
-        place="rpc.agent:RpcAgent._served",
-        old="self.server_active_calls -= 1",
+        place="rpc.in_flight:InFlight.served_one_less",
+        old="self.served -= 1",
         new="while True: pass",
         wrong="the agent counts for ever",
     )
@@ -104,8 +104,8 @@ def test_a_scenario_that_never_ends_is_contained(monkeypatch: pytest.MonkeyPatch
 def test_a_process_that_dies_is_contained() -> None:
     deadly = Mutant(
         name="deadly",
-        place="rpc.agent:RpcAgent._served",
-        old="self.server_active_calls -= 1",
+        place="rpc.in_flight:InFlight.served_one_less",
+        old="self.served -= 1",
         new="__import__('os')._exit(9)",
         wrong="the process ends",
     )
@@ -117,8 +117,8 @@ def test_a_process_that_somebody_ends_is_no_verdict() -> None:
     """SIGKILL comes from outside: from a person, or from a system that runs out of memory."""
     ended = Mutant(
         name="ended",
-        place="rpc.agent:RpcAgent._served",
-        old="self.server_active_calls -= 1",
+        place="rpc.in_flight:InFlight.served_one_less",
+        old="self.served -= 1",
         new="__import__('os').kill(__import__('os').getpid(), 9)",
         wrong="somebody ends the process",
     )

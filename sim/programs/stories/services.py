@@ -22,7 +22,7 @@ from squall.real.future import Future
 from squall.real.rpc import api as rpc
 from squall.real.rpc.all_gather import _all_gather, _broadcast_to_followers, _gather_to_leader
 from squall.real.rpc.optimizer import DistributedOptimizer
-from squall.real.rpc.profiling import REMOTE_KEY, RUNNING, LegacyProfiler, ProfilerOptions
+from squall.real.rpc.profiling import REMOTE_KEY, LegacyProfiler, ProfilerOptions, profiler_of
 from squall.real.rpc.state import rpc_state
 from squall.real.rpc.wire_names import label_module
 from squall.real.runtime import current_task
@@ -165,7 +165,7 @@ def profiled(to: int) -> str:
     node = "torch::distributed::autograd::RecvRpcBackward"
     whole = ranges.get("torch::distributed::autograd::backward", (0.0, 0.0))
     return told(
-        one_at_a_time="already enabled" in twice and task not in RUNNING,
+        one_at_a_time="already enabled" in twice and profiler_of(task) is None,
         called=y.item() == 2 and gradient == [4.0, 4.0] and created is None and value == 1,
         failed=PLANTED in error and f"rpc_async#fail{way}" in ranges,
         given_up="set timeout" in late and f"rpc_async#slow{way}" in ranges,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from squall.real.rpc.profiling import RUNNING
+from squall.real.rpc.profiling import profiler_of
 from squall.real.worker import Worker
 
 if TYPE_CHECKING:
@@ -165,12 +165,14 @@ class TorchIsolation:
                 _set_grad_enabled(False)
             else:
                 saved.restore()
-        if RUNNING and task in RUNNING:
-            RUNNING[task].resume()
+        profiler = profiler_of(task)
+        if profiler is not None:
+            profiler.resume()
 
     def leave(self, task: SimTask) -> None:
-        if RUNNING and task in RUNNING:
-            RUNNING[task].pause()
+        profiler = profiler_of(task)
+        if profiler is not None:
+            profiler.pause()
         if (
             _any_autocast()
             or _is_inference()

@@ -14,7 +14,7 @@ import torch
 from torch.autograd.profiler import record_function as real_record_function
 
 from squall.real.future import Future
-from squall.real.rpc.profiling import RUNNING, LegacyProfiler, Mark, ProfilerOptions
+from squall.real.rpc.profiling import LegacyProfiler, Mark, ProfilerOptions, profiler_of
 from squall.real.runtime import current_task
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat.facades import Facade
@@ -54,7 +54,7 @@ def enable_profiler(options: ProfilerOptions) -> None:
 
 def disable_profiler() -> list[list[Mark]]:
     """What the running task's profiler has seen. Raises RuntimeError if there is none."""
-    profiler = RUNNING.get(current_task())
+    profiler = profiler_of(current_task())
     if profiler is None:
         raise RuntimeError("Can't disable profiler when it's not running")
     profiler.stop()
@@ -86,7 +86,7 @@ def _end_with(record: Any, fut: Future[Any]) -> Future[Any]:
 
     Returns a future of the same value that is done after that.
     """
-    profiler = RUNNING.get(current_task())
+    profiler = profiler_of(current_task())
 
     def end(done: Future[Any]) -> Any:
         if profiler is None:

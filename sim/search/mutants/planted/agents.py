@@ -99,16 +99,16 @@ MUTANTS = (
         name="no-timeout",
         origin="i25531, p28392, p29601",
         wrong="a call whose timeout was given never expires",
-        place="rpc.agent:RpcAgent.send",
+        place="rpc.call_table:CallTable.begin",
         old="if timeout_s != NO_RPC_TIMEOUT:",
-        new="if timeout_s == self.rpc_timeout_s:",
+        new="if timeout_s == getattr(self._worker.agent, 'rpc_timeout_s', None):",
         needs="PLK",
     ),
     Mutant(
         name="no-default-timeout",
         origin="i25531, p28392, p29601",
         wrong="no call ever expires",
-        place="rpc.agent:RpcAgent.send",
+        place="rpc.call_table:CallTable.begin",
         old="if timeout_s != NO_RPC_TIMEOUT:",
         new="if False:",
         needs="PLKO",
@@ -117,7 +117,7 @@ MUTANTS = (
         name="call-completed-twice",
         origin="p38931, i39082",
         wrong="a reply does not take its call out of the table: it may be completed again",
-        place="rpc.agent:RpcAgent._take",
+        place="rpc.call_table:CallTable.take",
         old="call = self._calls.pop(id, None)",
         new="call = self._calls.get(id)",
         needs="PO",
@@ -126,7 +126,7 @@ MUTANTS = (
         name="timer-not-cancelled",
         origin="p38931, i39082",
         wrong="a call that has been answered times out all the same",
-        place="rpc.agent:RpcAgent._take",
+        place="rpc.call_table:CallTable.take",
         old="        call.timer.cancel()",
         new="        pass",
     ),
@@ -134,9 +134,9 @@ MUTANTS = (
         name="completed-under-lock",
         origin="p38929, p52749",
         wrong="callbacks of a call run with the agent's lock held",
-        place="rpc.agent:RpcAgent._finish",
+        place="rpc.call_table:CallTable._finish",
         old="            call.future.try_complete(message)",
-        new="            with self._lock:\n                call.future.try_complete(message)",
+        new="            with self._in_flight.lock:\n                call.future.try_complete(message)",
     ),
     Mutant(
         name="handlers-in-the-network-thread",
@@ -152,32 +152,29 @@ MUTANTS = (
         wrong="callbacks of replies run in whatever brings them",
         place="rpc.agent:RpcAgent.receive",
         old="self._runtime.spawn(\n"
-        "                self._complete,\n"
+        "                self._calls.complete,\n"
         "                call,\n"
         "                message,\n"
         '                name="reply",\n'
         "                worker=self.worker,\n"
         "                cause=message.number,\n"
         "            )",
-        new="self._complete(call, message)",
+        new="self._calls.complete(call, message)",
     ),
     Mutant(
         name="quiet-before-callbacks",
         origin="p58753",
         wrong="a call counts as over before its callbacks, which may make calls, have run",
-        place="rpc.agent:RpcAgent._finish",
+        place="rpc.call_table:CallTable._finish",
         old="    try:\n        if error is not None:\n            call.future.try_fail(error)\n"
         "        elif message is not None:\n            call.future.try_complete(message)\n"
         "    finally:\n"
-        "        context = self.worker.rref_context\n"
+        "        context = self._worker.rref_context\n"
         "        if context is not None and context.leaving:\n"
         "            context.give_back_users()\n"
         "        # After the callbacks, which may have made calls: join must not see a gap.\n"
-        "        with self._lock:\n            self.client_active_calls -= 1\n"
-        "            if self.client_active_calls == 0 and self.server_active_calls == 0:\n"
-        "                self._quiet.notify_all()",
-        new="    with self._lock:\n        self.client_active_calls -= 1\n"
-        "        if self._is_quiet():\n            self._quiet.notify_all()\n"
+        "        self._in_flight.made_one_less()",
+        new="    self._in_flight.made_one_less()\n"
         "    if error is not None:\n        call.future.try_fail(error)\n"
         "    elif message is not None:\n        call.future.try_complete(message)",
         needs="QR",
@@ -185,35 +182,35 @@ MUTANTS = (
     Mutant(
         name="call-not-counted",
         wrong="a call that is made does not count as active",
-        place="rpc.agent:RpcAgent.send",
-        old="        self.client_active_calls += 1\n",
+        place="rpc.call_table:CallTable.begin",
+        old="        in_flight.made += 1\n",
         new="",
     ),
     Mutant(
         name="call-stays-active",
         wrong="a call that failed stays counted as active: nobody can leave the group",
-        place="rpc.agent:RpcAgent._finish",
-        old="            self.client_active_calls -= 1\n",
-        new="            self.client_active_calls -= error is None\n",
+        place="rpc.call_table:CallTable._finish",
+        old="        self._in_flight.made_one_less()",
+        new="        if error is None:\n            self._in_flight.made_one_less()",
     ),
     Mutant(
         name="request-not-counted",
         wrong="a request that is handled does not count as active",
         place="rpc.agent:RpcAgent.receive",
-        old="        self.server_active_calls += 1\n",
+        old="        self._in_flight.served += 1\n",
         new="        pass\n",
     ),
     Mutant(
         name="request-stays-active",
         wrong="a request that was answered with an error stays counted as active",
         place="rpc.agent:RpcAgent._reply",
-        old="        self._served()",
-        new="        if error is None:\n            self._served()",
+        old="        self._in_flight.served_one_less()",
+        new="        if error is None:\n            self._in_flight.served_one_less()",
     ),
     Mutant(
         name="quiet-not-told",
         wrong="who waits for silence is not told when the last request is answered",
-        place="rpc.agent:RpcAgent._served",
+        place="rpc.in_flight:InFlight.served_one_less",
         old="            self._quiet.notify_all()",
         new="            pass",
         needs="RT",
@@ -221,7 +218,7 @@ MUTANTS = (
     Mutant(
         name="reply-to-the-wrong-call",
         wrong="replies are matched to calls by the order in which they come",
-        place="rpc.agent:RpcAgent._take",
+        place="rpc.call_table:CallTable.take",
         old="call = self._calls.pop(id, None)",
         new="call = self._calls.pop(min(self._calls, default=id), None)",
         needs="R",
@@ -229,23 +226,23 @@ MUTANTS = (
     Mutant(
         name="exception-taken-for-a-reply",
         wrong="a reply that is an exception completes its call as if it were a value",
-        place="rpc.agent:RpcAgent._complete",
+        place="rpc.call_table:CallTable.complete",
         old="if message.type == _EXCEPTION:",
         new="if False:",
     ),
     Mutant(
         name="all-calls-lost-with-a-peer",
         wrong="the loss of one peer fails the calls to all others",
-        place="rpc.agent:RpcAgent.peer_lost",
+        place="rpc.call_table:CallTable.peer_lost",
         old="if call.to == peer",
-        new="if call.to != self.info.id",
+        new="if call.to != self._worker.id",
         needs="K",
     ),
     Mutant(
         name="calls-outlive-their-peer",
         wrong="calls to a peer whose connection broke wait for their timeout, or for ever",
-        place="rpc.agent:RpcAgent.peer_lost",
-        old="            self._fail(call, RpcError(reason))",
+        place="rpc.call_table:CallTable.peer_lost",
+        old="            self.fail(call, RpcError(reason))",
         new="            pass",
         needs="K",
     ),
@@ -253,7 +250,7 @@ MUTANTS = (
         name="failed-send-keeps-its-call",
         wrong="a call that could not be sent is never failed",
         place="rpc.agent:RpcAgent.send",
-        old="            self._fail(taken, RpcError(str(error)))",
+        old="            self._calls.fail(taken, RpcError(str(error)))",
         new="            pass",
         needs="EK",
     ),
@@ -384,8 +381,8 @@ MUTANTS = (
         name="join-for-oneself",
         origin="i23948, i27777, i26984",
         wrong="a worker leaves when it is quiet itself, whatever its peers still do",
-        place="rpc.agent:RpcAgent.join",
-        old='if self.store.get(f"join/{round}/active") == 0:',
+        place="rpc.in_flight:GroupJoin.wait",
+        old='if self._store.get(f"join/{round}/active") == 0:',
         new="if True:",
         needs="RQ",
     ),
@@ -393,19 +390,19 @@ MUTANTS = (
         name="join-counts-too-early",
         origin="p38932, p38933",
         wrong="calls are counted before all workers have been quiet",
-        place="rpc.agent:RpcAgent.join",
-        old='        self.store.barrier(f"join/{round}/quiet", members, limit)\n'
-        "        active = self.client_active_calls + self.server_active_calls\n",
-        new="        active = self.client_active_calls + self.server_active_calls\n"
-        '        self.store.barrier(f"join/{round}/quiet", members, limit)\n',
+        place="rpc.in_flight:GroupJoin.wait",
+        old='        self._store.barrier(f"join/{round}/quiet", members, limit)\n'
+        "        active = in_flight.made + in_flight.served\n",
+        new="        active = in_flight.made + in_flight.served\n"
+        '        self._store.barrier(f"join/{round}/quiet", members, limit)\n',
         needs="RQ",
     ),
     Mutant(
         name="join-counts-own-calls-only",
         wrong="requests that are being handled do not keep anybody from leaving",
-        place="rpc.agent:RpcAgent.join",
-        old="active = self.client_active_calls + self.server_active_calls",
-        new="active = self.client_active_calls",
+        place="rpc.in_flight:GroupJoin.wait",
+        old="active = in_flight.made + in_flight.served",
+        new="active = in_flight.made",
         needs="RQ",
         unseen="each worker is quiet when it is asked, so this is about requests that come between "
         "two looks: who made them counts them, unless he has given them up on the way, and such a "
@@ -414,8 +411,8 @@ MUTANTS = (
     Mutant(
         name="join-does-not-wait",
         wrong="a worker that leaves does not wait for its own calls",
-        place="rpc.agent:RpcAgent._is_quiet",
-        old="return self.client_active_calls == 0 and self.server_active_calls == 0",
+        place="rpc.in_flight:InFlight.is_quiet",
+        old="return self.made == 0 and self.served == 0",
         new="return True",
         needs="RQ",
     ),
@@ -431,7 +428,7 @@ MUTANTS = (
         name="shutdown-forgets-pending-calls",
         wrong="calls that are pending when an agent stops never complete",
         place="rpc.agent:RpcAgent.shutdown",
-        old='        self._fail(call, RpcError("RPC agent is shutting down"))',
+        old='        self._calls.fail(call, RpcError("RPC agent is shutting down"))',
         new="        pass",
         needs="Q",
     ),

@@ -100,8 +100,8 @@ MUTANTS = (
     Mutant(
         name="callbacks-of-late-calls-nowhere",
         wrong="what waits for a call that took too long runs on no worker",
-        place="rpc.agent:RpcAgent._expire",
-        old="worker=self.worker",
+        place="rpc.call_table:CallTable._expire",
+        old="worker=self._worker",
         new="worker=None",
     ),
     Mutant(
@@ -304,7 +304,7 @@ MUTANTS = (
     Mutant(
         name="every-limit-doubled",
         wrong="calls are given up after twice their limit",
-        place="rpc.agent:RpcAgent.send",
+        place="rpc.call_table:CallTable.begin",
         old="self._runtime.call_later(max(timeout_s, 0.0)",
         new="self._runtime.call_later(2 * max(timeout_s, 0.0)",
     ),

@@ -451,7 +451,7 @@ MUTANTS = (
     Mutant(
         name="forks-of-late-replies-kept",
         wrong="RRefs in a reply that comes too late are never let go",
-        place="rpc.agent:RpcAgent._remember_expired",
+        place="rpc.call_table:CallTable._remember_expired",
         old="    self._expired[id] = True\n",
         new="",
         needs="PO",

@@ -109,7 +109,7 @@ MUTANTS = (
         name="profile-goes-on",
         wrong="a task that stops its profile is still profiled",
         place="rpc.profiling:LegacyProfiler.stop",
-        old="    del RUNNING[current_task()]\n",
+        old="    del current_task().locals[_PROFILER]\n",
         new="",
     ),
     Mutant(
@@ -124,7 +124,7 @@ MUTANTS = (
         name="pass-not-profiled",
         wrong="a pass is no range of the profile",
         place="autograd.profiled_pass:current_profiler",
-        old="return RUNNING.get(current_task()) if RUNNING else None",
+        old="return profiler_of(current_task())",
         new="return None",
     ),
     Mutant(
@@ -153,7 +153,7 @@ MUTANTS = (
     Mutant(
         name="first-call-to-a-lost-peer",
         wrong="of the calls to a peer that is lost only the first is ended",
-        place="rpc.agent:RpcAgent.peer_lost",
+        place="rpc.call_table:CallTable.peer_lost",
         old="    for id in ids:\n",
         new="    for id in ids[:1]:\n",
         needs="KE",

@@ -1,0 +1,76 @@
+"""The calls that are in flight, and waiting until there are none (RpcAgent::join in
+torch/csrc/distributed/rpc/tensorpipe_agent.cpp)."""
+
+from __future__ import annotations
+
+import itertools
+
+from squall.real.rpc.store import Store
+from squall.real.runtime import Runtime
+
+
+class InFlight:
+    """How many calls of one worker are in flight. Both counts change under :attr:`lock`."""
+
+    __slots__ = ("_quiet", "lock", "made", "served")
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.lock = runtime.lock("agent")
+        self._quiet = runtime.condition(self.lock, "calls in flight")
+        #: calls whose future has not finished, callbacks included
+        self.made = 0
+        #: requests that have not been answered
+        self.served = 0
+
+    def made_one_less(self) -> None:
+        """A call of this worker is over."""
+        with self.lock:
+            self.made -= 1
+            if self.made == 0 and self.served == 0:
+                self._quiet.notify_all()
+
+    def served_one_less(self) -> None:
+        """A request has been answered, or never will be."""
+        with self.lock:
+            self.served -= 1
+            if self.served == 0 and self.made == 0:
+                self._quiet.notify_all()
+
+    def wait_for_none(self, timeout: float) -> None:
+        """Block until there are none; RuntimeError after ``timeout`` seconds, 0 for no limit."""
+        with self.lock:
+            if not self._quiet.wait_for(self.is_quiet, timeout or None):
+                raise RuntimeError(f"RPC join timed out after {timeout} s")
+
+    def is_quiet(self) -> bool:
+        return self.made == 0 and self.served == 0
+
+
+class GroupJoin:
+    """Waits, together with all other workers of a group, until none of them has a call in flight.
+
+    That one worker has none is not enough, since a peer's reply or clean-up may start new calls:
+    the counts of all workers are summed after each round, and only a sum of zero ends it.
+    """
+
+    def __init__(self, in_flight: InFlight, store: Store) -> None:
+        self._in_flight = in_flight
+        self._store = store
+        self._rounds = itertools.count()
+
+    def wait(self, members: int, timeout: float) -> None:
+        """``timeout`` seconds for each wait, 0 for no limit. Raises RuntimeError and
+        StoreTimeoutError."""
+        in_flight = self._in_flight
+        limit = timeout or None
+        while True:
+            in_flight.wait_for_none(timeout)
+            # The first barrier makes sure that all have been quiet once; the counts are read
+            # between the two, and a call that any worker still has shows up in the sum.
+            round = next(self._rounds)
+            self._store.barrier(f"join/{round}/quiet", members, limit)
+            active = in_flight.made + in_flight.served
+            self._store.add(f"join/{round}/active", active)
+            self._store.barrier(f"join/{round}/counted", members, limit)
+            if self._store.get(f"join/{round}/active") == 0:
+                return
