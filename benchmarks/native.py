@@ -15,9 +15,10 @@ from pathlib import Path
 
 from squall.model.program.program import Input, Leaf, Op, Program, Step, Trainer
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.draw import draw
+from squall.sim.search.draw import Settings
+from squall.sim.search.judge import judge
 from squall.sim.stock.program import run_native
-from squall.sim.stock.shared import close_zygote, judge_native, shared_zygote
+from squall.sim.stock.shared import close_zygote, shared_zygote
 
 CALLS = 300
 
@@ -83,7 +84,7 @@ def scenarios_per_second(count: int = 30) -> float:
     shared_zygote()
     began = time.perf_counter()
     for seed in range(count):
-        judge_native(draw(seed))
+        judge(seed, Settings(engine="torch"))
     return count / (time.perf_counter() - began)
 
 

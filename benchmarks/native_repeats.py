@@ -44,8 +44,10 @@ def busy(loops: int) -> Iterator[None]:
             process.wait()
 
 
-def bits(outcome: Outcome) -> str:
+def bits(outcome: Outcome | None) -> str:
     """A digest of how each step ended, and of every gradient and parameter bit by bit."""
+    if outcome is None:
+        return "no end"
     digest = hashlib.blake2b(digest_size=8)
     for key, step in sorted(outcome.steps.items()):
         digest.update(repr((key, step.finished, (step.error or "").partition("\n")[0])).encode())
@@ -79,7 +81,6 @@ def repeat(seed: int, times: int, settings: Settings) -> tuple[Counter[str], str
     where = ""
     for _ in range(times):
         run = ENGINES["torch"].run(draw(seed, settings))
-        assert run.got is not None
         deaths = [str(death) for death in run.deaths]
         ends[f"{run.digest} {bits(run.got)} {deaths}"] += 1
         if first is None:

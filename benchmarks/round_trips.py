@@ -171,7 +171,9 @@ def _interpreter() -> Path | None:
         return None
     wanted = [f"{name}=={version}" for name, version in PINNED.items()]
     done = subprocess.run(
-        [str(python), "-m", "pip", "install", "-q", "--no-deps", *wanted], check=False
+        [str(python), "-m", "pip", "install", "-qq", "--no-deps", *wanted],
+        capture_output=True,
+        check=False,
     )
     if done.returncode:
         shutil.rmtree(ENVIRONMENT)

@@ -14,7 +14,7 @@ import time
 from squall.model.checks.registry import check
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 from squall.real import tracing
-from squall.sim.scenario import Scenario
+from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.judge import play
 
@@ -54,10 +54,10 @@ def measure() -> list[dict[str, float]]:
     """A row for each size: seconds of one core, nodes, messages, microseconds for one of these."""
     rows = []
     with campaign_settings():
-        play(Scenario(0, program_of(2, 100), latency="0", order="fifo"))
+        play(Scenario(work=program_of(2, 100), world=World(latency="0")))
         for workers in WORKERS:
             for nodes in NODES:
-                scenario = Scenario(0, program_of(workers, nodes), latency="0.001", order="fifo")
+                scenario = Scenario(work=program_of(workers, nodes), world=World(latency="0.001"))
                 started = time.process_time()
                 run = play(scenario)
                 ran = time.process_time()

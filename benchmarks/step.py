@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import socket
 import time
+import warnings
+from collections.abc import Generator
 from multiprocessing.connection import Connection
 
 import torch
@@ -22,6 +24,7 @@ def _stock_worker(rank: int, port: int, iterations: int, result: Connection) -> 
     import torch.distributed.autograd as dist_autograd
     from torch.distributed import rpc
 
+    warnings.simplefilter("ignore")  # what torch says of its own use of itself
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
     rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
@@ -107,7 +110,7 @@ def bare_simpy(events: int = 200_000) -> float:
 
     environment = simpy.Environment()
 
-    def sleeper():  # type: ignore[no-untyped-def]
+    def sleeper() -> Generator[simpy.Event, object, None]:
         for _ in range(events):
             yield environment.timeout(1)
 

@@ -21,7 +21,7 @@ from squall.sim.scenarios.keeping import Keeper
 #: notes a scenario as the one that the test runs now, and gives it back
 Replayable = Callable[[Scenario], Scenario]
 
-_FIRST = ("test_corpus.py", "test_corpus_of_faults.py")
+_FIRST = ("test_corpus.py", "test_corpus.py")
 _NOTED = pytest.StashKey[Scenario]()
 
 

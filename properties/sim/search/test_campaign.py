@@ -20,9 +20,8 @@ SEEDS = range(30)
 LOSSY = Plan(messages=(Drop(types=("RREF_ACK",), nth=(0,)),))
 
 
-def test_a_seed_is_a_scenario() -> None:
-    assert draw(7) == draw(7)
-    assert draw(7) != draw(8)
+def test_seeds_differ_in_all_that_is_drawn() -> None:
+    assert len({draw(seed).work for seed in SEEDS}) > 0.9 * len(SEEDS)
     assert {draw(seed).faults.schedule.order for seed in SEEDS} == {"fifo", "random"}
     assert len({draw(seed).world.latency for seed in SEEDS}) > 3
     assert {draw(seed).world.skip_handshakes for seed in SEEDS} == {False, True}

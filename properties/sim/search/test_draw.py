@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -81,7 +82,7 @@ def test_a_seed_draws_the_same_in_another_process() -> None:
     seen = {
         subprocess.run(
             [sys.executable, "-c", code],
-            env={"PYTHONHASHSEED": hash_seed, "PATH": ""},
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
             check=True,

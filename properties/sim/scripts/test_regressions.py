@@ -1,4 +1,4 @@
-"""What PyTorch's own tests have taught: each story here would have caught one of our defects."""
+"""What once went wrong: scripts that PyTorch's own tests have taught us to run as it does."""
 
 from __future__ import annotations
 
