@@ -21,12 +21,12 @@ from squall.sim.scenarios.keeping import Keeper
 #: notes a scenario as the one that the test runs now, and gives it back
 Replayable = Callable[[Scenario], Scenario]
 
-_FIRST = ("test_corpus.py", "test_corpus.py")
+_FIRST = "test_corpus.py"
 _NOTED = pytest.StashKey[Scenario]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in _FIRST)  # stable: the rest stays in order
+    items.sort(key=lambda item: item.path.name != _FIRST)  # stable: the rest stays in order
 
 
 @pytest.fixture
