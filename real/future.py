@@ -24,6 +24,9 @@ E = TypeVar("E", bound=BaseException)
 
 logger = logging.getLogger(__name__)
 
+#: programs look for "can only be marked completed once"
+_COMPLETE = "This future is complete already: a Future can only be marked completed once."
+
 
 class FutureError(RuntimeError):
     """An error that travelled as text. torch raises RuntimeError; so does this, by descent."""
@@ -124,18 +127,12 @@ class Future(Generic[T]):
     def mark_completed(self, value: T = None) -> None:  # type: ignore[assignment]
         """Complete with a value. Raises RuntimeError if the future is complete."""
         if not self.try_complete(value):
-            raise RuntimeError(
-                "Attempting to mark a completed Future as complete again. Note that "
-                "a Future can only be marked completed once."
-            )
+            raise RuntimeError(_COMPLETE)
 
     def set_error(self, error: BaseException) -> None:
         """Complete with an error. Raises RuntimeError if the future is complete."""
         if not self.try_fail(error):
-            raise RuntimeError(
-                "Attempting to mark a completed Future as complete again. Note that "
-                "a Future can only be marked completed once."
-            )
+            raise RuntimeError(_COMPLETE)
 
     def _tell(self) -> None:
         """Wake who waits and call who asked to be called."""

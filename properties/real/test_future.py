@@ -30,7 +30,7 @@ def test_only_the_first_completion_counts() -> None:
     assert future.try_complete(1)
     assert not future.try_complete(2)
     assert not future.try_fail(ValueError())
-    with pytest.raises(RuntimeError, match="completed Future as complete again"):
+    with pytest.raises(RuntimeError, match="can only be marked completed once"):
         future.mark_completed(3)
     assert future.value() == 1
 

@@ -107,9 +107,9 @@ class DistAutogradContainer:
         context_id = current_task().autograd_context_id
         if context_id == NO_CONTEXT:
             raise RuntimeError(
-                "Current thread doesn't have a valid autograd context. Please wrap your code "
-                "using: `with torch.distributed.autograd.context() as context_id` to generate a "
-                "valid context"
+                # Programs look for the words up to the colon.
+                "Current thread doesn't have a valid autograd context: there is none outside "
+                "`with torch.distributed.autograd.context() as context_id`"
             )
         context = self._contexts.get(context_id)
         if context is None:

@@ -174,9 +174,7 @@ class DistAutogradContext:
         """Raises RuntimeError if there is one."""
         with self._lock:
             if self._graph_task is not None:
-                raise RuntimeError(
-                    "Cannot set GraphTask multiple times for the same autograd context"
-                )
+                raise RuntimeError("another backward pass runs in this autograd context already")
             self._graph_task = graph_task
 
     def retrieve_graph_task(self) -> GraphTask:

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from squall.real.rpc.agent import RpcAgent
+from squall.real.rpc.rref_session import NO_AGENT
 from squall.real.worker import Worker, current_worker_or_none
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+#: torch's tests look for "RPC has not been initialized" at the beginning
 _NOT_INITIALIZED = "RPC has not been initialized. Call torch.distributed.rpc.init_rpc first."
 
 
@@ -44,10 +46,7 @@ def get_current_rpc_agent() -> RpcAgent:
     worker = current_worker_or_none()
     agent = worker.agent if worker is not None else None
     if agent is None:
-        raise RuntimeError(
-            "Current RPC agent is not set! Did you initialize the RPC framework "
-            "(e.g. by calling `rpc.init_rpc`)?"
-        )
+        raise RuntimeError(NO_AGENT)
     return agent
 
 

@@ -39,13 +39,13 @@ class RRef(Generic[T]):
     def __init__(self, value: T, type_hint: Any = None) -> None:
         if type_hint is not None and not isinstance(value, torch.jit.ScriptModule):
             raise RuntimeError(
-                "type_hint should only be specified when the RRef being created contains a "
-                "ScriptModule."
+                "type_hint is for values that are a ScriptModule, which this one is not"
             )
         if isinstance(value, torch.jit.ScriptModule) and type_hint is None:
+            # torch's tests look for the words up to the comma.
             raise RuntimeError(
-                "The RRef being created contains a ScriptModule, must provide its "
-                "ModuleInterface type hint. "
+                "The RRef being created contains a ScriptModule, so type_hint has to name its "
+                "ModuleInterface"
             )
         owner = _running_context().create_owner_rref()
         owner.set_value(value)
@@ -233,6 +233,7 @@ class RRef(Generic[T]):
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise RuntimeError(
+            # torch's tests look for the first half, programs for the second.
             "Can not pickle rref in python pickler, rref can only be pickled when using RPC"
         )
 

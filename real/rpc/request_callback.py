@@ -230,6 +230,7 @@ class RequestCallback:
             result.add_callback(done)
             return value
         kind = type(result)
+        # torch's tests look for both sentences, the first of which is pybind11's.
         return failed(
             RpcError(
                 f"Unable to cast Python instance of type {kind} to C++ type '?' (#define "

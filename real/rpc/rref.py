@@ -16,6 +16,7 @@ from squall.real.tracing import OWNER_VALUE_SET
 #: the type of an RRef whose value may be any Python object
 PY_OBJECT = "PyObject"
 
+#: torch's tests look for "RRef creation"; the text is part of traces, and so of the digests of runs
 TIMED_OUT = (
     "RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner "
     "node does not exist."

@@ -25,13 +25,11 @@ from squall.real.rpc.rref_users import UserTables
 
 logger = logging.getLogger(__name__)
 
+#: logged before the list of leaks, whose lines begin as in torch: "Leaking RRef"
 _LEAK = (
-    "Detected RRef Leaks during shutdown. This usually occurs when the application code still "
-    "holds references to RRef instances when calling shutdown(). If the program has completed "
-    "correctly and the process is exiting, it is OK to ignore these leaks. However, if you "
-    "program will keep running after this, these leaks could result in memory leaks on RRef "
-    "owners. Please make sure all RRefs are out of scope and Python GC has deleted them before "
-    "calling shutdown(): \n"
+    "RPC is shut down while other workers still refer to values of this one. References that the "
+    "program keeps, also in cycles that nobody has collected yet, are the usual reason: drop them "
+    "before shutdown() if the program goes on afterwards.\n"
 )
 
 
@@ -86,6 +84,7 @@ class RRefContext:
         rref.check()
         if isinstance(rref, UserRRef) and rref.deleted:
             raise RuntimeError(
+                # Programs look for the second sentence.
                 f"{rref!r} has been deleted. Cannot call fork an UserRRef after deletion."
             )
         fork_id = self._session.gen_globally_unique_id()
@@ -201,7 +200,7 @@ class RRefContext:
             )
         if not settled:
             logger.error(
-                "Timed out waiting for pending UserRRefs to be confirmed by owner and parent."
+                "some users of RRefs are still unknown to their owners: shutting down all the same"
             )
         self.leaving = True
         self.give_back_users()
@@ -212,7 +211,9 @@ class RRefContext:
                 lambda: not owners.owners and not owners.pending_owners, timeout_s
             )
         if not emptied:
-            logger.error("Timed out waiting for pending OwnerRRefs to be deleted.")
+            logger.error(
+                "some values of RRefs are still in use elsewhere: shutting down all the same"
+            )
             owners.give_up_creations(OVER)
         self.worker.shut_down = True
 

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: torch's tests look for the words up to "framework"
 NO_AGENT = (
-    "Current RPC agent is not set! Did you initialize the RPC framework (e.g. by calling "
-    "`rpc.init_rpc`)?"
+    "Current RPC agent is not set! Did you initialize the RPC framework? RPC runs on a worker "
+    "from rpc.init_rpc to rpc.shutdown."
 )
 
 _IDS = "rref ids"

@@ -36,9 +36,11 @@ _UDF = b"U"
 _TENSOR = b"T"
 _OBJECT = b"O"
 
-_HELP = """ Default RPC pickler does not serialize
-            function code. Ensure that UDFs are defined on both caller and
-            callee modules."""
+#: programs and torch's tests look for "Default RPC pickler does not serialize"
+_HELP = (
+    ". Default RPC pickler does not serialize the code of functions: they travel by name, and the "
+    "module that is named must have them on the callee too."
+)
 
 
 class PythonUDF(NamedTuple):

@@ -222,7 +222,7 @@ def test_pickling_outside_a_call_is_refused() -> None:
         for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(RuntimeError, match="rref can only be pickled when using RPC"):
                 attempt(rref)
-        with pytest.raises(RuntimeError, match="type_hint should only be specified"):
+        with pytest.raises(RuntimeError, match="type_hint is for values that are a ScriptModule"):
             RRef(1, type_hint=int)
         assert RRef[int] is not None
 
