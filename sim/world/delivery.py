@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from squall.real.rpc.message import Message
 from squall.real.rpc.store import Store
 from squall.real.rpc.transport import PeerLost, Receive
+from squall.sim.world.virtual_time import Callbacks, Due
 
 Receiver = tuple[Receive, PeerLost]
 
@@ -33,13 +33,10 @@ class Conditions(Protocol):
         """When it arrives, if it would without them at ``arrives_s``."""
 
 
-class Delivery:
-    """The SimPy event of one message's arrival."""
+class Delivery(Due):
+    """The event of one message's arrival."""
 
     __slots__ = ("callbacks", "fate", "message", "receiver", "sent_at", "store")
-
-    _ok = True
-    _value = None
 
     def __init__(self, store: Store, message: Message, sent_at: float, receiver: Receiver) -> None:
         self.store = store
@@ -48,4 +45,4 @@ class Delivery:
         #: the process that it was sent to: what comes later under the same id is another one
         self.receiver = receiver
         self.fate: Fate | None = None
-        self.callbacks: list[Callable[[Any], None]] | None = None
+        self.callbacks: Callbacks | None = None

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from squall.sim.scripts.compat.isolation import default_device_context
+from squall.sim.world.torch_settings import default_device_context
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 from squall.real import tracing
 from squall.real.rpc.message import RESPONSE_FLAG, Message
@@ -20,7 +19,8 @@ from squall.real.worker import Worker
 from squall.sim.world.delivery import NOBODY, Conditions, Delivery, Fate, Receiver
 from squall.sim.world.frames import checksum, flip
 from squall.sim.world.held import Held
-from squall.sim.world.latency import LatencyModel, parse_latency
+from squall.sim.world.latency import LatencyModel
+from squall.sim.world.links import Links
 from squall.sim.world.rules import (
     Corrupt,
     Delay,
@@ -34,7 +34,6 @@ from squall.sim.world.rules import (
     Verdict,
 )
 from squall.sim.world.scheduler import SimRuntime
-from squall.sim.world.streams import NamedStream
 
 #: how long after the last message the end of a connection is seen
 _CLOSE_S = 1e-9
@@ -58,11 +57,9 @@ class Network(World):
         tracer: tracing.Tracer = tracing.NULL_TRACER,
     ) -> None:
         self.runtime = runtime
-        self.latency = parse_latency(latency) if isinstance(latency, str) else latency
-        self.bandwidth_bytes_per_s = bandwidth_bytes_per_s
         self.connected = connected
         self.tracer = tracer
-        self._stream = NamedStream(runtime.seed)
+        self._links = Links(runtime.seed, latency, bandwidth_bytes_per_s)
         self._numbers = itertools.count()
         self._stores: dict[str, Store] = {}
         #: the workers that have been at a store; it ends with the last of their processes
@@ -70,9 +67,6 @@ class Network(World):
         self._receivers: dict[tuple[Store, int], Receiver] = {}
         #: the worker whose process is behind an id
         self._homes: dict[tuple[Store, int], Worker | None] = {}
-        # How many messages of a type a link has carried: what names the draws of the next.
-        self._carried: dict[tuple[int, int, int], int] = {}
-        self._free_at: dict[tuple[int, int], float] = {}
         #: who has sent to a worker, and so has a connection to lose
         self._peers: dict[tuple[Store, int], dict[int, None]] = {}
         #: each with the group whose messages it judges, or None for all
@@ -81,7 +75,8 @@ class Network(World):
         #: told of a worker that can be reached from now on, and of one that has its group
         self.on_attach: Callable[[Worker], object] | None = None
         self.on_joined: Callable[[Worker], object] | None = None
-        self._arrive_callbacks = self._arrive
+        # One list serves all messages: who takes an event from the queue only forgets the list.
+        self._arrive_callbacks = [self._arrive]
 
     # -- faults -------------------------------------------------------------------------
 
@@ -122,27 +117,27 @@ class Network(World):
 
     def in_flight(self) -> list[Message]:
         """The messages that are under way, held ones left out, in the order of their arrival."""
-        return [delivery.message for _, delivery in self._under_way()]
+        return [delivery.message for delivery in self._under_way()]
 
     def deliver(self, message: Message) -> None:
         """Let a message that is under way arrive now. Raises LookupError if it is not."""
-        for _, delivery in self._under_way():
+        for delivery in self._under_way():
             if delivery.message is message:
                 again = Delivery(delivery.store, message, delivery.sent_at, delivery.receiver)
                 again.fate, delivery.fate = delivery.fate, Fate(lost="")
-                self.put_on_its_way(again, self.runtime.env._now)
+                self.put_on_its_way(again)
                 return
         raise LookupError(f"not under way: {message!r}")
 
-    def put_on_its_way(self, delivery: Delivery, arrives_at_s: float) -> None:
-        """Let a message that was held arrive then, or now if that is over."""
-        delay_s = max(0.0, arrives_at_s - self.runtime.env._now)
-        self.runtime.schedule(delivery, [self._arrive_callbacks], delay_s)
+    def put_on_its_way(self, delivery: Delivery, arrives_at_s: float = 0.0) -> None:
+        """Let a message arrive then, or now if that is over."""
+        env = self.runtime.env
+        env.put(delivery, self._arrive_callbacks, max(0.0, arrives_at_s - env.now))
 
     def reset(self, store: Store, one: int, other: int, reason: str) -> None:
         """The connection of two workers breaks: what is under way between them is lost, and both
         see their pending calls fail. The next message opens another one."""
-        for _, delivery in self._under_way():
+        for delivery in self._under_way():
             message = delivery.message
             if delivery.store is store and {message.src, message.dst} == {one, other}:
                 delivery.fate = Fate(lost=reason)
@@ -213,7 +208,7 @@ class Network(World):
         for peer in peers:
             if peer in sent:
                 # Whoever reads to the end finds what was sent before the connection was closed.
-                after_s = sent[peer] - runtime.env._now + _CLOSE_S
+                after_s = sent[peer] - runtime.env.now + _CLOSE_S
                 lose = partial(self._lose, store, peer, worker_id, reason, ended)
                 runtime.call_later(after_s, lose).worker = None
             else:
@@ -234,14 +229,14 @@ class Network(World):
         if isinstance(verdict, Fail):
             self._report(message, verdict)
             raise ConnectionError(verdict.error)
-        runtime = self.runtime
-        now = runtime.env._now
+        env = self.runtime.env
+        now = env.now
         copy = message.copy()
         copy.number = next(self._numbers)
         if src == dst:
             delay_s = 0.0
         else:
-            delay_s = self._delay_s(copy, now)
+            delay_s = self._links.delay_s(copy, now)
             if self.conditions is not None:
                 delay_s = self.conditions.arrival_s(copy, now, now + delay_s) - now
             if not copy.type & RESPONSE_FLAG:
@@ -253,7 +248,7 @@ class Network(World):
         if verdict is not None:
             self._obey(verdict, delivery, delay_s)
             return
-        runtime.schedule(delivery, [self._arrive_callbacks], delay_s)
+        env.put(delivery, self._arrive_callbacks, delay_s)
 
     # -- inside -------------------------------------------------------------------------
 
@@ -261,7 +256,7 @@ class Network(World):
         """Do to a message that was sent, and would take ``delay_s``, what was decided."""
         message = delivery.message
         self._report(message, verdict)
-        arrives_at_s = self.runtime.env._now + delay_s
+        arrives_at_s = self.runtime.env.now + delay_s
         match verdict:
             case Drop():
                 self.dropped(message, verdict.reason)
@@ -312,15 +307,13 @@ class Network(World):
                 verdict.detail,
             )
 
-    def _under_way(self) -> list[tuple[float, Delivery]]:
-        """(when it arrives, the delivery) of everything under way, in that order."""
-        queue: Iterable[tuple[float, Any, Any, Any]] = self.runtime.env._queue
-        found = [
-            (at, priority, number, event)
-            for at, priority, number, event in queue
-            if type(event) is Delivery and (event.fate is None or event.fate.lost is None)
+    def _under_way(self) -> list[Delivery]:
+        """Everything that is under way and will arrive, in that order."""
+        return [
+            delivery
+            for _, delivery in self.runtime.env.queued(Delivery)
+            if delivery.fate is None or delivery.fate.lost is None
         ]
-        return [(at, event) for at, _, _, event in sorted(found, key=lambda each: each[:3])]
 
     def _lose(
         self, store: Store, peer: int, lost: int, reason: str, ended: int | None = None
@@ -332,43 +325,21 @@ class Network(World):
     def _last_arrivals_s(self, store: Store, src: int) -> dict[int, float]:
         """When the last message from ``src`` that is under way arrives, by its destination."""
         last: dict[int, float] = {}
-        queue: Iterable[tuple[float, Any, Any, Any]] = self.runtime.env._queue
-        for at, _, _, event in queue:
-            if type(event) is Delivery and event.store is store and event.message.src == src:
-                dst = event.message.dst
-                last[dst] = max(at, last.get(dst, at))
+        for at_s, delivery in self.runtime.env.queued(Delivery):
+            if delivery.store is store and delivery.message.src == src:
+                last[delivery.message.dst] = at_s
         return last
 
-    def _delay_s(self, message: Message, now: float) -> float:
-        src, dst = message.src, message.dst
-        delay_s = 0.0
-        if self.bandwidth_bytes_per_s is not None:
-            start = max(now, self._free_at.get((src, dst), 0.0))
-            done = start + message.size_bytes / self.bandwidth_bytes_per_s
-            self._free_at[src, dst] = done
-            delay_s = done - now
-        latency = self.latency
-        if latency.is_random:
-            key = (src, dst, int(message.type))
-            count = self._carried.get(key, 0)
-            self._carried[key] = count + 1
-            stream = self._stream.named(b"link %d->%d/%x/%d/latency" % (*key, count))
-        else:
-            stream = self._stream
-        return delay_s + latency.sample(stream)
-
     def _arrive(self, delivery: Delivery) -> None:
-        runtime = self.runtime
-        runtime.live -= 1
         message = delivery.message
         key = (delivery.store, message.dst)
         receiver = self._receivers.get(key)
         if receiver is not delivery.receiver or receiver is NOBODY:
             self.dropped(message, "not connected" if receiver is None else "its process is gone")
             return
-        processes = runtime.processes
+        processes = self.runtime.processes
         if processes is not None and processes.hold_message(
-            self._homes.get(key), delivery, [self._arrive_callbacks]
+            self._homes.get(key), delivery, self._arrive_callbacks
         ):
             return
         if delivery.fate is not None and self._fails(delivery, delivery.fate):
@@ -382,7 +353,7 @@ class Network(World):
                 message.dst,
                 message.type._name_,
                 message.id,
-                runtime.env._now - delivery.sent_at,
+                self.runtime.env.now - delivery.sent_at,
             )
         receiver[0](message)
 

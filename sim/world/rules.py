@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from random import Random
+from typing import Protocol
 
 from squall.real.rpc.message import Message, MessageType
-
-if TYPE_CHECKING:
-    import random
-
-    from squall.sim.world.held import Held
+from squall.sim.world.delivery import Delivery
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,11 +82,18 @@ class Duplicate(Verdict):
         return self.after_s
 
 
+class Holder(Protocol):
+    """Whoever holds messages on their way; see :class:`squall.sim.world.held.Held`."""
+
+    def add(self, delivery: Delivery, arrives_at_s: float) -> None:
+        """Keep a message that would have arrived then."""
+
+
 @dataclass(frozen=True)
 class Hold(Verdict):
     """It waits on its way until whoever holds it lets it go."""
 
-    held: Held
+    held: Holder
     kind: str = field(default="hold", kw_only=True)
 
 
@@ -98,7 +102,7 @@ class Corrupt(Verdict):
     """``flips`` of its bytes, drawn from ``stream``, arrive changed."""
 
     flips: int
-    stream: random.Random
+    stream: Random
     kind: str = field(default="corrupt", kw_only=True)
 
     @property

@@ -17,12 +17,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from random import Random
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from squall.sim.world.scheduler import SimRuntime
-    from squall.sim.world.streams import NamedStream, WatchedRandom
+from squall.sim.world.primitives import Scheduler
 
 #: frames of a stack that are kept, the innermost
 DEPTH = 24
@@ -38,7 +37,7 @@ class Watcher:
 
     def __init__(self) -> None:
         #: the runtime of the run that is watched, once there is one
-        self.runtime: SimRuntime | None = None
+        self.runtime: Scheduler | None = None
 
     def event(self, record: tuple[Any, ...]) -> None:
         """An event: (virtual time, worker, task, type, values)."""
@@ -46,7 +45,7 @@ class Watcher:
     def draw(self, name: object, value: object) -> None:
         """A random number, and the name of what it decides."""
 
-    def stream(self, stream: NamedStream | WatchedRandom) -> None:
+    def stream(self, stream: Random) -> None:
         """A generator was made. Whoever wants the run to go on otherwise may seed it again."""
 
     def stop(self, why: BaseException) -> None:

@@ -1,7 +1,7 @@
 """Random state of a simulated process: ``random``, ``numpy.random`` and ``os.urandom``.
 
 A process that never sets a seed draws from streams of the runtime, so a run can be repeated.
-Torch's random state is swapped with the process; see :mod:`.isolation`. Imports no torch.
+Torch's random state is swapped with the process; see :mod:`squall.sim.world.isolation`. Imports no torch.
 """
 
 from __future__ import annotations
