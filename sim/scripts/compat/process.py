@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from greenlet import GreenletExit
 
 from squall.real.worker import current_worker
+from squall.sim.scripts.compat.environ import Environ
 from squall.sim.scripts.compat.errors import ProcessError, exit_code_of, report
 from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN, ModuleSpace
-from squall.sim.scripts.compat.systems import Environ
 from squall.sim.world.isolation import STATE
 from squall.sim.world.torch_settings import ProcessSettings
 

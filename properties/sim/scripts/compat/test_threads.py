@@ -17,10 +17,10 @@ import pytest
 
 from squall.properties.support.paths import ROOT
 from squall.real.tracing import NULL_TRACER
-from squall.sim.faults.plan import Order
 from squall.sim.scripts.compat.modules import ModuleSpace
 from squall.sim.scripts.compat.program import Program
 from squall.sim.scripts.compat.substitutes import STANDARD, STANDARD_PRIVATE
+from squall.sim.world.schedule import Order
 from squall.sim.world.scheduler import SimRuntime
 
 ORDERS: list[Order] = ["fifo", "random"]
