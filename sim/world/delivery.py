@@ -11,13 +11,16 @@ from squall.sim.world.virtual_time import Callbacks, Due
 
 Receiver = tuple[Receive, PeerLost]
 
-#: what is where a process ended without anybody being told
+#: receives what is sent to a process that ended without anybody being told
 NOBODY: Receiver = (lambda message: None, lambda peer, reason, ended: None)
 
 
 class Fate:
-    """What was done to a message on its way: ``lost`` says why it does not arrive ("": it has
-    done so another way), ``check`` is what its checksum was when it was sent."""
+    """What was done to a message on its way.
+
+    ``lost`` says why it does not arrive; "" if another delivery brings it. ``check`` is the
+    checksum that it had when it was sent.
+    """
 
     __slots__ = ("check", "lost")
 
@@ -27,7 +30,7 @@ class Fate:
 
 
 class Conditions(Protocol):
-    """What the links are like for the moment."""
+    """What faults do to the links at this time."""
 
     def arrival_s(self, message: Message, sent_s: float, arrives_s: float) -> float:
         """When it arrives, if it would without them at ``arrives_s``."""
@@ -42,7 +45,7 @@ class Delivery(Due):
         self.store = store
         self.message = message
         self.sent_at = sent_at
-        #: the process that it was sent to: what comes later under the same id is another one
+        #: the process that it was sent to, which a restart may have replaced since
         self.receiver = receiver
         self.fate: Fate | None = None
         self.callbacks: Callbacks | None = None

@@ -1,4 +1,4 @@
-"""How torch is set up while a simulation runs."""
+"""Torch's settings for a whole simulation: one thread for sums, and the default device."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""The simulated network: links with latency and bandwidth, in virtual time.
+"""The simulated network: it carries messages between workers, in virtual time.
 
-Nothing is ordered but by arrival: a message with less luck is overtaken.
+A link keeps no order: of two messages the one whose latency ends first arrives first.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Unpack
 
 from squall.real import tracing
 from squall.real.rpc.message import RESPONSE_FLAG, Message
@@ -30,21 +31,21 @@ from squall.sim.world.rules import (
     Hold,
     Rule,
     Select,
-    Types,
     Verdict,
+    Which,
 )
 from squall.sim.world.scheduler import SimRuntime
 
-#: how long after the last message the end of a connection is seen
+#: seconds after the last message at which the end of a connection is seen
 _CLOSE_S = 1e-9
 
 
 class Network(World):
     """Carries messages between the workers of a simulation.
 
-    ``latency``: a model or its spec, for every link. ``bandwidth_bytes_per_s``: None for no
-    limit; otherwise a link sends one message after the other. A message to oneself arrives at
-    once. ``connected``: no worker has to open its connections by a first call.
+    ``latency`` and ``bandwidth_bytes_per_s``: see :class:`~squall.sim.world.links.Links`. A
+    message to oneself arrives at once. ``connected``: no worker has to open its connections by a
+    first call.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Network(World):
         self._links = Links(runtime.seed, latency, bandwidth_bytes_per_s)
         self._numbers = itertools.count()
         self._stores: dict[str, Store] = {}
-        #: the workers that have been at a store; it ends with the last of their processes
+        #: the workers that have asked for a store, which is forgotten when the last of them ends
         self._visitors: dict[str, dict[TaskOwner, None]] = {}
         self._receivers: dict[tuple[Store, int], Receiver] = {}
         #: the worker whose process is behind an id
@@ -100,20 +101,12 @@ class Network(World):
         finally:
             self.remove_rule(rule)
 
-    def hold(
-        self,
-        *,
-        kind: Types = None,
-        src: int | None = None,
-        dst: int | None = None,
-        nth: int | Iterable[int] | None = None,
-        where: Callable[[Message], bool] | None = None,
-    ) -> Held:
+    def hold(self, **which: Unpack[Which]) -> Held:
         """Hold such messages on their way, to be delivered by hand; see :mod:`squall.sim.world.held`.
 
-        Which: see :class:`squall.sim.world.rules.Select`. As a context manager it lets go at the end.
+        As a context manager it lets go at the end.
         """
-        return Held(self, Select(kind=kind, src=src, dst=dst, nth=nth, where=where))
+        return Held(self, Select(**which))
 
     def in_flight(self) -> list[Message]:
         """The messages that are under way, held ones left out, in the order of their arrival."""
@@ -207,7 +200,7 @@ class Network(World):
         sent = self._last_arrivals_s(store, worker_id)
         for peer in peers:
             if peer in sent:
-                # Whoever reads to the end finds what was sent before the connection was closed.
+                # What was sent before the connection was closed still arrives, before its end does.
                 after_s = sent[peer] - runtime.env.now + _CLOSE_S
                 lose = partial(self._lose, store, peer, worker_id, reason, ended)
                 runtime.call_later(after_s, lose).worker = None
@@ -366,7 +359,7 @@ class Network(World):
             return True
         if fate.check is None or checksum(message) == fate.check:
             return False
-        # As TLS does with a record that fails its check: where the next one begins is unsure.
+        # As TLS does when a record fails its check: where the next one begins is unknown.
         self.dropped(message, "its frame check failed")
         reason = (
             f"the connection between workers {message.src} and {message.dst} was reset: a frame "

@@ -1,4 +1,4 @@
-"""What becomes of workers as processes: they pause, get slow, end; and their clocks.
+"""Workers as processes: they pause, slow down and end, and their clocks may be wrong.
 
 A runtime asks :class:`Processes` before it lets anything of a worker run: a task that starts or
 goes on, a timer that has come due, a message that arrives.
@@ -24,7 +24,7 @@ class Clock(NamedTuple):
         return true_s * self.rate + self.offset_s
 
     def healed(self, true_s: float) -> Clock:
-        """It goes on from what it shows then, as fast as the others: no clock jumps back."""
+        """The clock that goes on from what this one shows then, as fast as the true time."""
         return Clock(self.shows(true_s) - true_s)
 
 

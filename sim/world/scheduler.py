@@ -96,7 +96,7 @@ class SimRuntime(Scheduler):
         self._undead: list[greenlet] = []
         #: tasks of processes that have ended: nothing of them runs, not even what cleans up
         self._frozen: list[SimTask] = []
-        #: greenlets whose task has ended, for the next ones: making one costs more than a switch
+        #: greenlets whose task has ended, to be used again: making one costs more than a switch
         self._idle: list[greenlet] = []
         # One list serves all: who takes an event from the queue only forgets the list.
         self._start_callbacks = [self._start]
@@ -315,7 +315,8 @@ class SimRuntime(Scheduler):
                     self.isolation.enter(task)
                 glet.throw(GreenletExit)
             if task.glet is not None:
-                # It will not die. Were it freed, it would be asked once more, outside of all this.
+                # It catches every GreenletExit. If it were freed, greenlet would throw once more,
+                # outside of the run.
                 self._undead.append(glet)
         self._dying = None
         self.running = before

@@ -1,4 +1,4 @@
-"""Looking at a run as it goes: each choice drawn and each event passes by here.
+"""Watching a run as it goes: each random draw and each event.
 
 A run that nobody watches pays nothing for it: streams and traces look for a watcher when they
 are made, not when they are used.
@@ -25,7 +25,7 @@ from squall.sim.world.primitives import Scheduler
 
 #: frames of a stack that are kept, the innermost
 DEPTH = 24
-#: files whose frames say how a step was noted, not who took it
+#: files whose frames say how a step was recorded, not what made it
 _HERE = ("sim/world/watch.py", "sim/world/trace.py", "sim/world/streams.py", "/random.py")
 
 #: where a step was taken: code and instruction of each frame, the innermost first

@@ -97,8 +97,7 @@ class BaseProcess:
         """Raises ValueError while the child runs."""
         if self._sim is not None and not self._sim.ended.is_set():
             raise ValueError(
-                "Cannot close a process while it is still running. "
-                "You should first call join() or terminate()."
+                "Cannot close a process while it is still running: join() or terminate() it first"
             )
 
     def _live(self) -> SimProcess:

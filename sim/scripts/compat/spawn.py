@@ -148,9 +148,8 @@ def spawn(
     """``torch.multiprocessing.spawn``: :func:`start_processes` by the method "spawn"."""
     if start_method != "spawn":
         warnings.warn(
-            f"This method only supports start_method=spawn (got: {start_method}).\n"
-            "To use a different start_method use:\n\t\t"
-            " torch.multiprocessing.start_processes(...)",
+            f"This method only supports start_method=spawn (got: {start_method}); "
+            "torch.multiprocessing.start_processes takes others",
             FutureWarning,
             stacklevel=2,
         )
