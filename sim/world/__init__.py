@@ -14,5 +14,6 @@ Processes: :mod:`.processes` (they pause, slow down, end), :mod:`.crash`, :mod:`
 
 Looking on: :mod:`.trace` (a run as events, and its digest), :mod:`.watch` (each event and each
 draw as it happens), :mod:`.stuck` (who waits for what), :mod:`.oracle` (the single-process
-reference of a run), :mod:`.real_time` (a limit on the real time of a run).
+reference of a run), :mod:`.real_time` (a limit on the real time of a run),
+:mod:`.contained` (a copy of this process for work that may hang or crash).
 """
