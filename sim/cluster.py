@@ -19,16 +19,18 @@ from squall.real.rpc.state import rpc_state
 from squall.real.tracing import NULL_TRACER, TABLES_COUNTED, Observer
 from squall.real.worker import Worker
 from squall.sim.faults.injector import Faults
-from squall.sim.faults.plan import NO_FAULTS, Order, Plan, Schedule
-from squall.sim.scripts.compat.isolation import TorchIsolation
+from squall.sim.faults.plan import NO_FAULTS, Plan
+from squall.sim.world.crash import crash
 from squall.sim.world.garbage import collect, deterministic_garbage
+from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import LatencyModel
 from squall.sim.world.network import Network
 from squall.sim.world.ordering import Recorded
-from squall.sim.world.processes import Processes, crash, processes_of
+from squall.sim.world.processes import Processes, processes_of
+from squall.sim.world.schedule import Order, Schedule
 from squall.sim.world.scheduler import SimRuntime
+from squall.sim.world.stuck import deadlock
 from squall.sim.world.trace import Trace
-from squall.sim.world.waitfor import deadlock
 
 logger = logging.getLogger(__name__)
 

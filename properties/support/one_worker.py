@@ -12,7 +12,7 @@ from squall.real.autograd import api as dist_autograd
 from squall.real.rpc.transport import QueueWorld
 from squall.real.tracing import NULL_TRACER, Tracer
 from squall.real.worker import Worker
-from squall.sim.scripts.compat.isolation import TorchIsolation
+from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.scheduler import SimRuntime
 
 T = TypeVar("T")

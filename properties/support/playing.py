@@ -12,8 +12,8 @@ from textwrap import dedent
 
 from squall.real.worker import Worker
 from squall.sim.faults.plan import Order
-from squall.sim.scripts.compat.isolation import TorchIsolation
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
+from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.network import Network
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.stuck import explain

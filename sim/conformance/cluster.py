@@ -14,11 +14,11 @@ import torch
 
 from squall.real.worker import Worker
 from squall.sim.conformance.tests import TIMEOUT_S, WORLD_SIZE, Played, Test
-from squall.sim.scripts.compat.isolation import TorchIsolation
 from squall.sim.scripts.compat.process import ProcessTable, SimProcess, current_process
 from squall.sim.scripts.compat.program import Program
 from squall.sim.scripts.compat.torches import PRIVATE, SUBSTITUTES
 from squall.sim.world.garbage import deterministic_garbage
+from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.network import Network
 from squall.sim.world.scheduler import SimRuntime
@@ -129,7 +129,7 @@ def _outcome(table: ProcessTable, runtime: SimRuntime) -> Played:
         assert error is not None
         return Played("failed", f"{first.name}: {error.type}: {error.text}")
     if runtime.foreground:
-        if runtime.now() >= TIMEOUT_S or runtime.live > 0:
+        if runtime.now() >= TIMEOUT_S or runtime.env.pending > 0:
             return Played("failed", f"no end within {TIMEOUT_S:g} s of virtual time")
         waits = "\n".join(explain(runtime, runtime.stuck()))
         return Played("failed", f"nothing can happen any more, and these wait:\n{waits}")

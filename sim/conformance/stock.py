@@ -25,7 +25,7 @@ from squall.sim.stock.script import ScriptProcesses
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import MissingModule, Zygote
 from squall.sim.world.latency import DEFAULT_LATENCY
-from squall.sim.world.scheduler import Livelock
+from squall.sim.world.virtual_time import Livelock
 
 _ENTRY = "squall.sim.conformance.stock_guest:main"
 #: of commands and timers, in one test; the longest takes a tenth of it

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
@@ -19,7 +20,6 @@ from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.words import hover, table
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.replay import replay
-from squall.sim.world.streams import NamedStream, WatchedRandom
 from squall.sim.world.watch import Watcher
 
 #: real seconds that one of the runs may take
@@ -37,12 +37,12 @@ class TailSeed(Watcher):
         super().__init__()
         self._left = after
         self._tail = tail
-        self._streams: list[NamedStream | WatchedRandom] = []
+        self._streams: list[Random] = []
         self._made = 0
         if after <= 0:
             self._left = 0
 
-    def stream(self, stream: NamedStream | WatchedRandom) -> None:
+    def stream(self, stream: Random) -> None:
         self._streams.append(stream)
         if not self._left:
             self._seed(stream)
@@ -54,7 +54,7 @@ class TailSeed(Watcher):
                 for stream in self._streams:
                     self._seed(stream)
 
-    def _seed(self, stream: NamedStream | WatchedRandom) -> None:
+    def _seed(self, stream: Random) -> None:
         self._made += 1
         stream.seed(repr(("tail", self._tail, self._made)))
 

@@ -21,8 +21,7 @@ from squall.sim.faults.plan import Plan
 from squall.sim.programs.host import Host, place, withdraw
 from squall.sim.programs.run import finished, gradients_of
 from squall.sim.programs.trainer import TrainerRun, together
-from squall.sim.world.stuck import Deadlock
-from squall.sim.world.waitfor import deadlock
+from squall.sim.world.stuck import Deadlock, deadlock
 
 
 def run_with_faults(

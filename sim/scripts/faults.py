@@ -14,9 +14,10 @@ from squall.sim.faults.injector import Faults
 from squall.sim.faults.plan import Plan
 from squall.sim.scripts.compat.launcher import Launcher
 from squall.sim.scripts.compat.process import PROCESS, SimProcess
+from squall.sim.world.crash import crash
 from squall.sim.world.garbage import collect
 from squall.sim.world.network import Network
-from squall.sim.world.processes import crash, processes_of
+from squall.sim.world.processes import processes_of
 
 logger = logging.getLogger(__name__)
 

@@ -17,18 +17,17 @@ from squall.model.events.run import ProcessError, Run
 from squall.model.one_process.reference import OnPass
 from squall.real.worker import Worker
 from squall.sim.scenario import Scenario, Script, World
-from squall.sim.scripts.compat.isolation import TorchIsolation
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
 from squall.sim.scripts.faults import ScriptHost
 from squall.sim.world.device import quiet_torch
 from squall.sim.world.garbage import deterministic_garbage
+from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import parse_latency
 from squall.sim.world.network import Network
 from squall.sim.world.oracle import attach, joint_reference
 from squall.sim.world.scheduler import SimRuntime
-from squall.sim.world.stuck import explain
+from squall.sim.world.stuck import explain, waiting
 from squall.sim.world.trace import Trace
-from squall.sim.world.waitfor import waiting
 
 
 def read_script(

@@ -22,7 +22,7 @@ from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.plan import left_out
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import Zygote
-from squall.sim.world.scheduler import Livelock
+from squall.sim.world.virtual_time import Livelock
 
 #: what the process that is copied imports
 MODULES = ("squall.sim.stock.guest",)

@@ -21,7 +21,7 @@ from squall.sim.stock.gradients import PassLog, summarise
 from squall.sim.stock.plan import script_left_out
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import Zygote
-from squall.sim.world.scheduler import Livelock
+from squall.sim.world.virtual_time import Livelock
 
 #: what the process that is copied imports
 MODULES = ("squall.sim.stock.script_guest", "squall.sim.stock.stacks")

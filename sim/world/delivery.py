@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from squall.real.rpc.message import Message
 from squall.real.rpc.store import Store
 from squall.real.rpc.transport import PeerLost, Receive
+from squall.sim.world.virtual_time import Callbacks, Due
 
 Receiver = tuple[Receive, PeerLost]
 
-#: what is where a process ended without anybody being told
+#: receives what is sent to a process that ended without anybody being told
 NOBODY: Receiver = (lambda message: None, lambda peer, reason, ended: None)
 
 
 class Fate:
-    """What was done to a message on its way: ``lost`` says why it does not arrive ("": it has
-    done so another way), ``check`` is what its checksum was when it was sent."""
+    """What was done to a message on its way.
+
+    ``lost`` says why it does not arrive; "" if another delivery brings it. ``check`` is the
+    checksum that it had when it was sent.
+    """
 
     __slots__ = ("check", "lost")
 
@@ -27,25 +30,22 @@ class Fate:
 
 
 class Conditions(Protocol):
-    """What the links are like for the moment."""
+    """What faults do to the links at this time."""
 
     def arrival_s(self, message: Message, sent_s: float, arrives_s: float) -> float:
         """When it arrives, if it would without them at ``arrives_s``."""
 
 
-class Delivery:
-    """The SimPy event of one message's arrival."""
+class Delivery(Due):
+    """The event of one message's arrival."""
 
     __slots__ = ("callbacks", "fate", "message", "receiver", "sent_at", "store")
-
-    _ok = True
-    _value = None
 
     def __init__(self, store: Store, message: Message, sent_at: float, receiver: Receiver) -> None:
         self.store = store
         self.message = message
         self.sent_at = sent_at
-        #: the process that it was sent to: what comes later under the same id is another one
+        #: the process that it was sent to, which a restart may have replaced since
         self.receiver = receiver
         self.fate: Fate | None = None
-        self.callbacks: list[Callable[[Any], None]] | None = None
+        self.callbacks: Callbacks | None = None

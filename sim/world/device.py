@@ -1,4 +1,4 @@
-"""How torch is set up while a simulation runs."""
+"""Torch's settings for a whole simulation: one thread for sums, and the default device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from squall.sim.scripts.compat.isolation import default_device_context
+from squall.sim.world.torch_settings import default_device_context
 
 
 @contextmanager

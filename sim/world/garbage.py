@@ -9,7 +9,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: how many campaigns hold the collector still for all of their runs
+#: how many campaigns have turned the collector off for all of their runs
 _still = 0
 
 
@@ -34,8 +34,8 @@ def deterministic_garbage() -> Iterator[None]:
 def still_garbage() -> Iterator[None]:
     """:func:`deterministic_garbage` once for many runs, each of which begins with :func:`settle`.
 
-    To thaw what exists costs every later collection the whole heap: modules, mostly, which is
-    more than a scenario takes.
+    After ``gc.unfreeze`` every later collection looks at the whole heap, mostly at modules, which
+    takes longer than a scenario does.
     """
     global _still
     with deterministic_garbage():

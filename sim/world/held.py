@@ -11,21 +11,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from squall.real.rpc.message import Message
-from squall.real.runtime import Event
+from squall.real.runtime import Event, Runtime
+from squall.sim.world.delivery import Delivery
 from squall.sim.world.rules import Hold, Rule, Verdict
 
-if TYPE_CHECKING:
-    from squall.sim.world.delivery import Delivery
-    from squall.sim.world.network import Network
+
+class Carrier(Protocol):
+    """What :class:`Held` asks of the network."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    def add_rule(self, rule: Rule) -> None: ...
+
+    def remove_rule(self, rule: Rule) -> None: ...
+
+    def put_on_its_way(self, delivery: Delivery, arrives_at_s: float = 0.0) -> None:
+        """Let a message that was held arrive then, or now if that is over."""
+
+    def dropped(self, message: Message, reason: str) -> None:
+        """Tell the trace that a message does not arrive."""
 
 
 class Held:
     """What a network holds for somebody."""
 
-    def __init__(self, network: Network, select: Callable[[Message], bool] | None = None) -> None:
+    def __init__(self, network: Carrier, select: Callable[[Message], bool] | None = None) -> None:
         """``select``: which messages are held from now on; None: those that a rule gives here."""
         self._network = network
         self._deliveries: dict[Delivery, float] = {}
@@ -67,7 +81,7 @@ class Held:
         Raises LookupError if it is not held.
         """
         delivery = self._take(message)
-        self._network.put_on_its_way(delivery, self._network.runtime.env._now)
+        self._network.put_on_its_way(delivery)
 
     def let_go(self, message: Message) -> None:
         """Let ``message`` arrive when its latency would have brought it, or now if that is over.

@@ -1,15 +1,15 @@
-"""The simulated network: links with latency and bandwidth, in virtual time.
+"""The simulated network: it carries messages between workers, in virtual time.
 
-Nothing is ordered but by arrival: a message with less luck is overtaken.
+A link keeps no order: of two messages the one whose latency ends first arrives first.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 from squall.real import tracing
 from squall.real.rpc.message import RESPONSE_FLAG, Message
@@ -20,7 +20,8 @@ from squall.real.worker import Worker
 from squall.sim.world.delivery import NOBODY, Conditions, Delivery, Fate, Receiver
 from squall.sim.world.frames import checksum, flip
 from squall.sim.world.held import Held
-from squall.sim.world.latency import LatencyModel, parse_latency
+from squall.sim.world.latency import LatencyModel
+from squall.sim.world.links import Links
 from squall.sim.world.rules import (
     Corrupt,
     Delay,
@@ -30,22 +31,21 @@ from squall.sim.world.rules import (
     Hold,
     Rule,
     Select,
-    Types,
     Verdict,
+    Which,
 )
 from squall.sim.world.scheduler import SimRuntime
-from squall.sim.world.streams import NamedStream
 
-#: how long after the last message the end of a connection is seen
+#: seconds after the last message at which the end of a connection is seen
 _CLOSE_S = 1e-9
 
 
 class Network(World):
     """Carries messages between the workers of a simulation.
 
-    ``latency``: a model or its spec, for every link. ``bandwidth_bytes_per_s``: None for no
-    limit; otherwise a link sends one message after the other. A message to oneself arrives at
-    once. ``connected``: no worker has to open its connections by a first call.
+    ``latency`` and ``bandwidth_bytes_per_s``: see :class:`~squall.sim.world.links.Links`. A
+    message to oneself arrives at once. ``connected``: no worker has to open its connections by a
+    first call.
     """
 
     def __init__(
@@ -58,21 +58,16 @@ class Network(World):
         tracer: tracing.Tracer = tracing.NULL_TRACER,
     ) -> None:
         self.runtime = runtime
-        self.latency = parse_latency(latency) if isinstance(latency, str) else latency
-        self.bandwidth_bytes_per_s = bandwidth_bytes_per_s
         self.connected = connected
         self.tracer = tracer
-        self._stream = NamedStream(runtime.seed)
+        self._links = Links(runtime.seed, latency, bandwidth_bytes_per_s)
         self._numbers = itertools.count()
         self._stores: dict[str, Store] = {}
-        #: the workers that have been at a store; it ends with the last of their processes
+        #: the workers that have asked for a store, which is forgotten when the last of them ends
         self._visitors: dict[str, dict[TaskOwner, None]] = {}
         self._receivers: dict[tuple[Store, int], Receiver] = {}
         #: the worker whose process is behind an id
         self._homes: dict[tuple[Store, int], Worker | None] = {}
-        # How many messages of a type a link has carried: what names the draws of the next.
-        self._carried: dict[tuple[int, int, int], int] = {}
-        self._free_at: dict[tuple[int, int], float] = {}
         #: who has sent to a worker, and so has a connection to lose
         self._peers: dict[tuple[Store, int], dict[int, None]] = {}
         #: each with the group whose messages it judges, or None for all
@@ -81,7 +76,8 @@ class Network(World):
         #: told of a worker that can be reached from now on, and of one that has its group
         self.on_attach: Callable[[Worker], object] | None = None
         self.on_joined: Callable[[Worker], object] | None = None
-        self._arrive_callbacks = self._arrive
+        # One list serves all messages: who takes an event from the queue only forgets the list.
+        self._arrive_callbacks = [self._arrive]
 
     # -- faults -------------------------------------------------------------------------
 
@@ -105,44 +101,36 @@ class Network(World):
         finally:
             self.remove_rule(rule)
 
-    def hold(
-        self,
-        *,
-        kind: Types = None,
-        src: int | None = None,
-        dst: int | None = None,
-        nth: int | Iterable[int] | None = None,
-        where: Callable[[Message], bool] | None = None,
-    ) -> Held:
+    def hold(self, **which: Unpack[Which]) -> Held:
         """Hold such messages on their way, to be delivered by hand; see :mod:`squall.sim.world.held`.
 
-        Which: see :class:`squall.sim.world.rules.Select`. As a context manager it lets go at the end.
+        As a context manager it lets go at the end.
         """
-        return Held(self, Select(kind=kind, src=src, dst=dst, nth=nth, where=where))
+        return Held(self, Select(**which))
 
     def in_flight(self) -> list[Message]:
         """The messages that are under way, held ones left out, in the order of their arrival."""
-        return [delivery.message for _, delivery in self._under_way()]
+        return [delivery.message for delivery in self._under_way()]
 
     def deliver(self, message: Message) -> None:
         """Let a message that is under way arrive now. Raises LookupError if it is not."""
-        for _, delivery in self._under_way():
+        for delivery in self._under_way():
             if delivery.message is message:
                 again = Delivery(delivery.store, message, delivery.sent_at, delivery.receiver)
                 again.fate, delivery.fate = delivery.fate, Fate(lost="")
-                self.put_on_its_way(again, self.runtime.env._now)
+                self.put_on_its_way(again)
                 return
         raise LookupError(f"not under way: {message!r}")
 
-    def put_on_its_way(self, delivery: Delivery, arrives_at_s: float) -> None:
-        """Let a message that was held arrive then, or now if that is over."""
-        delay_s = max(0.0, arrives_at_s - self.runtime.env._now)
-        self.runtime.schedule(delivery, [self._arrive_callbacks], delay_s)
+    def put_on_its_way(self, delivery: Delivery, arrives_at_s: float = 0.0) -> None:
+        """Let a message arrive then, or now if that is over."""
+        env = self.runtime.env
+        env.put(delivery, self._arrive_callbacks, max(0.0, arrives_at_s - env.now))
 
     def reset(self, store: Store, one: int, other: int, reason: str) -> None:
         """The connection of two workers breaks: what is under way between them is lost, and both
         see their pending calls fail. The next message opens another one."""
-        for _, delivery in self._under_way():
+        for delivery in self._under_way():
             message = delivery.message
             if delivery.store is store and {message.src, message.dst} == {one, other}:
                 delivery.fate = Fate(lost=reason)
@@ -212,8 +200,8 @@ class Network(World):
         sent = self._last_arrivals_s(store, worker_id)
         for peer in peers:
             if peer in sent:
-                # Whoever reads to the end finds what was sent before the connection was closed.
-                after_s = sent[peer] - runtime.env._now + _CLOSE_S
+                # What was sent before the connection was closed still arrives, before its end does.
+                after_s = sent[peer] - runtime.env.now + _CLOSE_S
                 lose = partial(self._lose, store, peer, worker_id, reason, ended)
                 runtime.call_later(after_s, lose).worker = None
             else:
@@ -234,14 +222,14 @@ class Network(World):
         if isinstance(verdict, Fail):
             self._report(message, verdict)
             raise ConnectionError(verdict.error)
-        runtime = self.runtime
-        now = runtime.env._now
+        env = self.runtime.env
+        now = env.now
         copy = message.copy()
         copy.number = next(self._numbers)
         if src == dst:
             delay_s = 0.0
         else:
-            delay_s = self._delay_s(copy, now)
+            delay_s = self._links.delay_s(copy, now)
             if self.conditions is not None:
                 delay_s = self.conditions.arrival_s(copy, now, now + delay_s) - now
             if not copy.type & RESPONSE_FLAG:
@@ -253,7 +241,7 @@ class Network(World):
         if verdict is not None:
             self._obey(verdict, delivery, delay_s)
             return
-        runtime.schedule(delivery, [self._arrive_callbacks], delay_s)
+        env.put(delivery, self._arrive_callbacks, delay_s)
 
     # -- inside -------------------------------------------------------------------------
 
@@ -261,7 +249,7 @@ class Network(World):
         """Do to a message that was sent, and would take ``delay_s``, what was decided."""
         message = delivery.message
         self._report(message, verdict)
-        arrives_at_s = self.runtime.env._now + delay_s
+        arrives_at_s = self.runtime.env.now + delay_s
         match verdict:
             case Drop():
                 self.dropped(message, verdict.reason)
@@ -312,15 +300,13 @@ class Network(World):
                 verdict.detail,
             )
 
-    def _under_way(self) -> list[tuple[float, Delivery]]:
-        """(when it arrives, the delivery) of everything under way, in that order."""
-        queue: Iterable[tuple[float, Any, Any, Any]] = self.runtime.env._queue
-        found = [
-            (at, priority, number, event)
-            for at, priority, number, event in queue
-            if type(event) is Delivery and (event.fate is None or event.fate.lost is None)
+    def _under_way(self) -> list[Delivery]:
+        """Everything that is under way and will arrive, in that order."""
+        return [
+            delivery
+            for _, delivery in self.runtime.env.queued(Delivery)
+            if delivery.fate is None or delivery.fate.lost is None
         ]
-        return [(at, event) for at, _, _, event in sorted(found, key=lambda each: each[:3])]
 
     def _lose(
         self, store: Store, peer: int, lost: int, reason: str, ended: int | None = None
@@ -332,43 +318,21 @@ class Network(World):
     def _last_arrivals_s(self, store: Store, src: int) -> dict[int, float]:
         """When the last message from ``src`` that is under way arrives, by its destination."""
         last: dict[int, float] = {}
-        queue: Iterable[tuple[float, Any, Any, Any]] = self.runtime.env._queue
-        for at, _, _, event in queue:
-            if type(event) is Delivery and event.store is store and event.message.src == src:
-                dst = event.message.dst
-                last[dst] = max(at, last.get(dst, at))
+        for at_s, delivery in self.runtime.env.queued(Delivery):
+            if delivery.store is store and delivery.message.src == src:
+                last[delivery.message.dst] = at_s
         return last
 
-    def _delay_s(self, message: Message, now: float) -> float:
-        src, dst = message.src, message.dst
-        delay_s = 0.0
-        if self.bandwidth_bytes_per_s is not None:
-            start = max(now, self._free_at.get((src, dst), 0.0))
-            done = start + message.size_bytes / self.bandwidth_bytes_per_s
-            self._free_at[src, dst] = done
-            delay_s = done - now
-        latency = self.latency
-        if latency.is_random:
-            key = (src, dst, int(message.type))
-            count = self._carried.get(key, 0)
-            self._carried[key] = count + 1
-            stream = self._stream.named(b"link %d->%d/%x/%d/latency" % (*key, count))
-        else:
-            stream = self._stream
-        return delay_s + latency.sample(stream)
-
     def _arrive(self, delivery: Delivery) -> None:
-        runtime = self.runtime
-        runtime.live -= 1
         message = delivery.message
         key = (delivery.store, message.dst)
         receiver = self._receivers.get(key)
         if receiver is not delivery.receiver or receiver is NOBODY:
             self.dropped(message, "not connected" if receiver is None else "its process is gone")
             return
-        processes = runtime.processes
+        processes = self.runtime.processes
         if processes is not None and processes.hold_message(
-            self._homes.get(key), delivery, [self._arrive_callbacks]
+            self._homes.get(key), delivery, self._arrive_callbacks
         ):
             return
         if delivery.fate is not None and self._fails(delivery, delivery.fate):
@@ -382,7 +346,7 @@ class Network(World):
                 message.dst,
                 message.type._name_,
                 message.id,
-                runtime.env._now - delivery.sent_at,
+                self.runtime.env.now - delivery.sent_at,
             )
         receiver[0](message)
 
@@ -395,7 +359,7 @@ class Network(World):
             return True
         if fate.check is None or checksum(message) == fate.check:
             return False
-        # As TLS does with a record that fails its check: where the next one begins is unsure.
+        # As TLS does when a record fails its check: where the next one begins is unknown.
         self.dropped(message, "its frame check failed")
         reason = (
             f"the connection between workers {message.src} and {message.dst} was reset: a frame "

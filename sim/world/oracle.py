@@ -1,4 +1,7 @@
-"""The single-process reference, told what it may not find out by itself about a simulation."""
+"""The single-process reference of a simulated run.
+
+``model`` knows no simulator: the clock, and which nodes run user code, are handed to it here.
+"""
 
 from __future__ import annotations
 

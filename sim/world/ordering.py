@@ -1,35 +1,19 @@
 """What goes first of all that is ready at one instant: orders other than first come, first served.
 
-The scheduler asks an order for the priority of everything it queues (the smaller goes first, ties
-by age) and, at each scheduling point of a task, whether the task lets others go first.
+An order gives a priority to everything that is queued (the smaller goes first, ties by age) and
+says, at each scheduling point of a task, whether the task lets others go first.
 """
 
 from __future__ import annotations
 
 import random
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from squall.sim.world.primitives import Scheduler
 from squall.sim.world.schedule import Schedule
 from squall.sim.world.streams import NamedStream
-
-if TYPE_CHECKING:
-    from squall.sim.world.scheduler import SimRuntime
-
-#: SimPy priority of everything that is ready in fifo order
-NORMAL = 1
-
-
-class Ordering(Protocol):
-    """``preemptive``: whether there is any point in asking :meth:`yields`."""
-
-    preemptive: bool
-
-    def priority(self, event: Any, due_s: float) -> float:
-        """The priority of what is queued for ``due_s``: a task, a timer, a message's arrival."""
-
-    def yields(self) -> bool:
-        """Whether the running task makes way for others at this point."""
+from squall.sim.world.virtual_time import NORMAL, Ordering
 
 
 class RandomOrder:
@@ -76,7 +60,7 @@ class PctOrder:
 
     preemptive = True
 
-    def __init__(self, runtime: SimRuntime, *, depth: int, steps: int) -> None:
+    def __init__(self, runtime: Scheduler, *, depth: int, steps: int) -> None:
         self._runtime = runtime
         self._stream = NamedStream(runtime.seed)
         points = self._stream.named(b"pct/change points")
@@ -105,10 +89,8 @@ class PctOrder:
         runtime = self._runtime
         if self._changes and self._is_change():
             self._tasks[runtime.running.id] = self._lowest
-        queue = runtime.env._queue
-        if not queue or queue[0][0] > runtime.env._now:
-            return False
-        return queue[0][1] < self._of_task(runtime.running.id)
+        first = runtime.env.next_priority()
+        return first is not None and first < self._of_task(runtime.running.id)
 
     def _is_change(self) -> bool:
         """Count a step; whether it is a change point."""

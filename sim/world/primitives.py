@@ -1,36 +1,65 @@
-"""What tasks in virtual time are, and what they wait on: tasks, timers, locks, events.
+"""Tasks in virtual time, and what they wait on: timers, locks, events.
 
 All of them are made by :class:`squall.sim.world.scheduler.SimRuntime`.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from greenlet import greenlet
 
-from squall.real.runtime import NO_CONTEXT, Event, Lock, Task, TaskOwner, Timer
-
-if TYPE_CHECKING:
-    from squall.sim.world.scheduler import SimRuntime
+from squall.real.runtime import NO_CONTEXT, Event, Lock, Runtime, Task, TaskOwner, Timer
+from squall.sim.world.virtual_time import Callbacks, Due, VirtualTime
 
 
-class SimTask(Task):
+class Scheduler(Runtime):
+    """What tasks, locks and events ask of the runtime that runs them."""
+
+    seed: int
+    env: VirtualTime
+    #: the task that runs now
+    running: SimTask
+    #: stands for whoever steps the simulation, so that there always is a running task
+    hub_task: SimTask
+    #: every task that has not ended, in order of creation
+    tasks: dict[SimTask, None]
+    #: whether :meth:`checkpoint` may let another task in
+    preemptive: bool
+
+    @abstractmethod
+    def ready(self, task: SimTask) -> None:
+        """Let a waiting task go on, at this instant."""
+
+    @abstractmethod
+    def block(
+        self, task: SimTask, on: object, waiters: deque[SimTask], timeout: float | None
+    ) -> bool:
+        """Switch away until somebody takes ``task`` out of ``waiters`` and makes it ready.
+
+        False if ``timeout`` seconds passed first. ``on``: what it waits for.
+        """
+
+    @abstractmethod
+    def fail(self, error: BaseException) -> None:
+        """Let the run end with ``error`` after what happens just now."""
+
+
+class SimTask(Task, Due):
     """A greenlet, and what it waits for."""
 
     __slots__ = ("callbacks", "glet", "isolated", "parent", "waiting_on", "waiting_since")
 
-    # A task is the SimPy event of its own wake-up: it is queued at most once at a time.
-    _ok = True
-    _value = None
+    # A task is the event of its own wake-up: it is queued at most once at a time.
 
-    runtime: SimRuntime
+    runtime: Scheduler
 
     def __init__(
-        self, runtime: SimRuntime, id: int, name: str, worker: TaskOwner | None, daemon: bool
+        self, runtime: Scheduler, id: int, name: str, worker: TaskOwner | None, daemon: bool
     ) -> None:
         # Task.__init__, without the call.
         self.runtime = runtime
@@ -42,7 +71,7 @@ class SimTask(Task):
         self.autograd_context_id = NO_CONTEXT
         self.pending_rrefs = None
         self.locals = {}
-        self.callbacks: list[Callable[[Any], None]] | None = None
+        self.callbacks: Callbacks | None = None
         self.glet: greenlet | None = None
         #: id of the task that started this one, or -1
         self.parent = -1
@@ -53,46 +82,36 @@ class SimTask(Task):
         self.isolated: Any = None
 
 
-class SimTimer(Timer):
-    __slots__ = ("_runtime", "callbacks", "fn", "held", "worker")
+class SimTimer(Timer, Due):
+    __slots__ = ("_env", "callbacks", "fn", "held", "worker")
 
-    _ok = True
-    _value = None
-
-    def __init__(self, runtime: SimRuntime, fn: Callable[[], object]) -> None:
-        self._runtime = runtime
+    def __init__(
+        self, env: VirtualTime, fn: Callable[[], object], worker: TaskOwner | None
+    ) -> None:
+        self._env = env
+        #: what it calls; None once it has, or has been cancelled
         self.fn: Callable[[], object] | None = fn
         #: whose timer it is: it does not fire while that worker does not run
-        self.worker = runtime.running.worker
+        self.worker = worker
         #: it has come due and waits for its worker
         self.held = False
-        self.callbacks: list[Callable[[Any], None]] | None = _FIRE
+        self.callbacks: Callbacks | None = None
 
-    def fire(self) -> None:
-        fn = self.fn
-        if fn is not None:
-            runtime = self._runtime
-            runtime.live -= 1
-            if runtime.processes is not None and runtime.processes.hold_timer(self):
-                return
-            self.fn = None
-            fn()
+    @property
+    def cancelled(self) -> bool:
+        return self.fn is None
 
     def cancel(self) -> None:
         if self.fn is not None:
             self.fn = None
             if not self.held:
-                self._runtime.timer_cancelled()
-
-
-# One list serves all timers, and refers to none of them.
-_FIRE: list[Callable[[Any], None]] = [SimTimer.fire]
+                self._env.cancel()
 
 
 class SimLock(Lock):
     __slots__ = ("_owner", "_runtime", "_waiters", "what")
 
-    def __init__(self, runtime: SimRuntime, what: object) -> None:
+    def __init__(self, runtime: Scheduler, what: object) -> None:
         self._runtime = runtime
         self._owner: SimTask | None = None
         self._waiters: deque[SimTask] = deque()
@@ -157,7 +176,7 @@ class SimLock(Lock):
 class SimEvent(Event):
     __slots__ = ("_runtime", "_set", "_waiters", "what")
 
-    def __init__(self, runtime: SimRuntime, what: object) -> None:
+    def __init__(self, runtime: Scheduler, what: object) -> None:
         self._runtime = runtime
         self._set = False
         self._waiters: deque[SimTask] = deque()

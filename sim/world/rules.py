@@ -1,4 +1,4 @@
-"""Rules that somebody has laid on the network: what is to become of a message.
+"""Rules of the network: what is to become of a message.
 
 A rule is any callable that looks at a message as it is sent and gives a verdict: None lets it
 pass, and the first rule that does not pass decides. :func:`drop` and its like make rules of the
@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from random import Random
+from typing import Protocol, TypedDict, Unpack
 
 from squall.real.rpc.message import Message, MessageType
-
-if TYPE_CHECKING:
-    import random
-
-    from squall.sim.world.held import Held
+from squall.sim.world.delivery import Delivery
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,11 +82,18 @@ class Duplicate(Verdict):
         return self.after_s
 
 
+class Holder(Protocol):
+    """Whoever holds messages on their way; see :class:`squall.sim.world.held.Held`."""
+
+    def add(self, delivery: Delivery, arrives_at_s: float) -> None:
+        """Keep a message that would have arrived then."""
+
+
 @dataclass(frozen=True)
 class Hold(Verdict):
     """It waits on its way until whoever holds it lets it go."""
 
-    held: Held
+    held: Holder
     kind: str = field(default="hold", kw_only=True)
 
 
@@ -98,7 +102,7 @@ class Corrupt(Verdict):
     """``flips`` of its bytes, drawn from ``stream``, arrive changed."""
 
     flips: int
-    stream: random.Random
+    stream: Random
     kind: str = field(default="corrupt", kw_only=True)
 
     @property
@@ -125,11 +129,23 @@ def _types(kind: Types) -> frozenset[MessageType] | None:
 _BY_NAME = dict(MessageType.__members__)
 
 
+class Which(TypedDict, total=False):
+    """Which messages are meant; nothing said: all of them."""
+
+    #: a type or several, or their names
+    kind: Types
+    src: int | None
+    dst: int | None
+    #: which of those that fit in all else, from 1
+    nth: int | Iterable[int] | None
+    #: looks at the message
+    where: Callable[[Message], bool] | None
+
+
 class Select:
     """Says of messages, in the order in which they are sent, whether they are meant.
 
-    ``kind``: a type or several, or their names. ``where``: looks at the message. ``nth``: which of those that
-    fit so far, from 1; all of them if nothing is said.
+    Which: see :class:`Which`. Raises ValueError for a name that no type of message has.
     """
 
     def __init__(
@@ -163,52 +179,21 @@ def judge(select: Select, verdict: Verdict) -> Rule:
     return lambda message: verdict if select(message) else None
 
 
-def drop(
-    *,
-    kind: Types = None,
-    src: int | None = None,
-    dst: int | None = None,
-    nth: int | Iterable[int] | None = None,
-    where: Callable[[Message], bool] | None = None,
-) -> Rule:
-    """A rule: such messages are lost. Which: see :class:`Select`; so for the other rules."""
-    return judge(Select(kind=kind, src=src, dst=dst, nth=nth, where=where), Drop("a rule"))
+def drop(**which: Unpack[Which]) -> Rule:
+    """A rule: such messages are lost."""
+    return judge(Select(**which), Drop("a rule"))
 
 
-def delay(
-    seconds: float,
-    *,
-    kind: Types = None,
-    src: int | None = None,
-    dst: int | None = None,
-    nth: int | Iterable[int] | None = None,
-    where: Callable[[Message], bool] | None = None,
-) -> Rule:
+def delay(seconds: float, **which: Unpack[Which]) -> Rule:
     """A rule: such messages arrive ``seconds`` later."""
-    return judge(Select(kind=kind, src=src, dst=dst, nth=nth, where=where), Delay(seconds))
+    return judge(Select(**which), Delay(seconds))
 
 
-def duplicate(
-    *after_s: float,
-    kind: Types = None,
-    src: int | None = None,
-    dst: int | None = None,
-    nth: int | Iterable[int] | None = None,
-    where: Callable[[Message], bool] | None = None,
-) -> Rule:
+def duplicate(*after_s: float, **which: Unpack[Which]) -> Rule:
     """A rule: copies of such messages arrive so many seconds after them; none said: at once."""
-    verdict = Duplicate(after_s or (0.0,))
-    return judge(Select(kind=kind, src=src, dst=dst, nth=nth, where=where), verdict)
+    return judge(Select(**which), Duplicate(after_s or (0.0,)))
 
 
-def fail(
-    error: str = "connection reset by peer",
-    *,
-    kind: Types = None,
-    src: int | None = None,
-    dst: int | None = None,
-    nth: int | Iterable[int] | None = None,
-    where: Callable[[Message], bool] | None = None,
-) -> Rule:
+def fail(error: str = "connection reset by peer", **which: Unpack[Which]) -> Rule:
     """A rule: sending such messages raises ``ConnectionError(error)``."""
-    return judge(Select(kind=kind, src=src, dst=dst, nth=nth, where=where), Fail(error))
+    return judge(Select(**which), Fail(error))

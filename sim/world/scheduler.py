@@ -1,8 +1,9 @@
-"""SimRuntime: the runtime seam answered by greenlets on a SimPy environment.
+"""SimRuntime: the runtime seam answered by greenlets in virtual time.
 
-Every task is a greenlet; the hub (whoever called :meth:`SimRuntime.run`) steps the SimPy
-environment and switches to the task whose turn an event is. A task runs until it waits, so
-user code stays ordinary blocking code. All of it happens in one operating-system thread.
+Every task is a greenlet; the hub (whoever called :meth:`SimRuntime.run`) makes the steps of
+:class:`~squall.sim.world.virtual_time.VirtualTime` and switches to the task whose turn it is. A
+task runs until it waits, so user code stays ordinary blocking code. All of it happens in one
+operating-system thread.
 
 Order among tasks that are ready at one instant: ``fifo``, or ``random`` (seeded), in which every
 primitive of the runtime may also let another task in between, or what a
@@ -15,33 +16,25 @@ import itertools
 import random as _random
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol
 
-import simpy
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from squall.real import tracing
-from squall.real.runtime import Runtime, TaskOwner, current_task_variable
-from squall.sim.world.garbage import collect
-from squall.sim.world.ordering import NORMAL, FifoExcept, Ordering, PctOrder, RandomOrder, Recorded
-from squall.sim.world.primitives import SimEvent, SimLock, SimTask, SimTimer
-from squall.sim.world.schedule import Order, Schedule
+from squall.real.runtime import TaskOwner, current_task_variable
+from squall.sim.world.ordering import FifoExcept, PctOrder, RandomOrder, Recorded
+from squall.sim.world.primitives import Scheduler, SimEvent, SimLock, SimTask, SimTimer
+from squall.sim.world.processes import Clock, Processes
+from squall.sim.world.schedule import FIFO, Order, Schedule
 from squall.sim.world.streams import WatchedRandom
+from squall.sim.world.virtual_time import VirtualTime
 from squall.sim.world.watch import current
 
 if TYPE_CHECKING:
     from squall.real.worker import Worker
-    from squall.sim.world.processes import Clock, Processes
 
-#: steps between two collections of cyclic garbage: a count, so that every run has the same
-COLLECT_EVERY = 50_000
 #: chance that a scheduling point lets another ready task in, in random order
 PREEMPTION = 0.1
-
-
-class Livelock(RuntimeError):  # noqa: N818 - it is what happened, not a mishap of ours
-    """Something always happens, and the run does not end."""
 
 
 class Isolation(Protocol):
@@ -55,7 +48,7 @@ class Isolation(Protocol):
     def enter(self, task: SimTask) -> None: ...
 
 
-class SimRuntime(Runtime):
+class SimRuntime(Scheduler):
     """Virtual time and tasks for any number of workers."""
 
     def __init__(
@@ -66,7 +59,7 @@ class SimRuntime(Runtime):
         isolation: Isolation | None = None,
         tracer: tracing.Tracer = tracing.NULL_TRACER,
     ) -> None:
-        self.env = simpy.Environment()
+        self.env = env = VirtualTime()
         watcher = current()
         if watcher is not None:
             watcher.runtime = self
@@ -74,25 +67,19 @@ class SimRuntime(Runtime):
         self.isolation = isolation
         self._fresh = isolation.fresh if isolation is not None else None
         self.tracer = tracer
-        #: events that will still do something; cancelled timers in the queue do not count
-        self.live = 0
         #: pauses, slows down and ends workers; None as long as nobody does
         self.processes: Processes | None = None
         #: the clocks of workers that do not show the true time, or None
         self.clocks: dict[Worker, Clock] | None = None
         self._schedule = schedule = order if isinstance(order, Schedule) else Schedule(order=order)
-        #: what is left of ``order`` besides its commonest forms
-        self._ordering: Ordering | None = None
-        self._order_stream = self.random("schedule") if schedule.order == "random" else None
+        env.order_stream = self.random("schedule") if schedule.order == "random" else None
         if schedule.order == "pct":
-            self._ordering = PctOrder(self, depth=schedule.depth, steps=schedule.steps)
+            env.ordering = PctOrder(self, depth=schedule.depth, steps=schedule.steps)
         elif schedule.late or schedule.yields:
-            self._ordering = FifoExcept(schedule)
-        self.preemptive = self._order_stream is not None or (
-            self._ordering is not None and self._ordering.preemptive
+            env.ordering = FifoExcept(schedule)
+        self.preemptive = env.order_stream is not None or (
+            env.ordering is not None and env.ordering.preemptive
         )
-        self._cancelled = 0
-        self._steps = 0
         #: about how many steps a run may take, or None
         self.max_steps: int | None = None
         self._ids = itertools.count()
@@ -109,18 +96,19 @@ class SimRuntime(Runtime):
         self._undead: list[greenlet] = []
         #: tasks of processes that have ended: nothing of them runs, not even what cleans up
         self._frozen: list[SimTask] = []
-        #: greenlets whose task has ended, for the next ones: making one costs more than a switch
+        #: greenlets whose task has ended, to be used again: making one costs more than a switch
         self._idle: list[greenlet] = []
-        # One callback serves all; SimPy forgets the list of an event, not what is in it.
+        # One list serves all: who takes an event from the queue only forgets the list.
         self._start_callbacks = [self._start]
         self._resume_callbacks = [self._resume]
+        self._fire_callbacks = [self._fire]
 
     # -- Runtime ------------------------------------------------------------------------
 
     def now(self) -> float:
         if self.clocks is not None and self.running.worker in self.clocks:
-            return self.clocks[self.running.worker].shows(self.env._now)
-        return self.env._now  # the property costs as much as the rest of an emit
+            return self.clocks[self.running.worker].shows(self.env.now)
+        return self.env.now
 
     def sleep(self, seconds: float) -> None:
         task = self.running
@@ -128,11 +116,12 @@ class SimRuntime(Runtime):
             raise RuntimeError("a scheduler callback would sleep")
         if task is self._dying:
             self._switch_to_hub(task)  # which throws again
+        env = self.env
         task.waiting_on = "sleep"
-        task.waiting_since = self.env._now
+        task.waiting_since = env.now
         if self.clocks is not None and task.worker in self.clocks:
             seconds /= self.clocks[task.worker].rate
-        self.schedule(task, self._resume_callbacks, seconds)
+        env.put(task, self._resume_callbacks, seconds)
         self._switch_to_hub(task)
 
     def spawn(
@@ -159,7 +148,7 @@ class SimRuntime(Runtime):
         self.tasks[task] = None
         if not daemon:
             self._foreground += 1
-        self.schedule(task, self._start_callbacks, 0.0)
+        self.env.put(task, self._start_callbacks, 0.0)
         if self.preemptive:
             self.checkpoint()
         return task
@@ -171,10 +160,10 @@ class SimRuntime(Runtime):
         return SimEvent(self, what)
 
     def call_later(self, delay_s: float, fn: Callable[[], object]) -> SimTimer:
-        timer = SimTimer(self, fn)
+        timer = SimTimer(self.env, fn, self.running.worker)
         if self.clocks is not None and timer.worker in self.clocks:
             delay_s /= self.clocks[timer.worker].rate
-        self.schedule(timer, timer.callbacks, delay_s)
+        self.env.put(timer, self._fire_callbacks, delay_s)
         return timer
 
     def random(self, *name: object) -> _random.Random:
@@ -185,7 +174,7 @@ class SimRuntime(Runtime):
     def checkpoint(self) -> None:
         if not self.preemptive or self.running is self.hub_task or self.running is self._dying:
             return
-        stream, ordering = self._order_stream, self._ordering
+        stream, ordering = self.env.order_stream, self.env.ordering
         if stream is not None:
             if stream.random() < PREEMPTION:
                 self.sleep(0.0)
@@ -196,26 +185,21 @@ class SimRuntime(Runtime):
         if self.running is not self.hub_task and self._hub is not None:
             self.tick()
 
-    # -- for primitives and the network ---------------------------------------------------
+    # -- Scheduler ------------------------------------------------------------------------
 
     def ready(self, task: SimTask) -> None:
-        """Let a waiting task go on, at this instant."""
-        self.schedule(task, self._resume_callbacks, 0.0)
+        self.env.put(task, self._resume_callbacks, 0.0)
 
     def block(
         self, task: SimTask, on: object, waiters: deque[SimTask], timeout: float | None
     ) -> bool:
-        """Switch away until somebody takes ``task`` out of ``waiters`` and makes it ready.
-
-        False if ``timeout`` seconds passed first.
-        """
         if task is self._dying:
             # Its last wake-up may still be queued, and a task is queued once at a time.
             if task in waiters:
                 waiters.remove(task)
             self._switch_to_hub(task)  # which throws again
         task.waiting_on = on
-        task.waiting_since = self.env._now
+        task.waiting_since = self.env.now
         if timeout is None:
             self._switch_to_hub(task)
             return True
@@ -233,19 +217,14 @@ class SimRuntime(Runtime):
         timer.cancel()
         return not timed_out
 
+    def fail(self, error: BaseException) -> None:
+        self._failure = error
+
+    # -- for scripts, whose code asks for the time itself -----------------------------------
+
     def tick(self, seconds: float = 1e-6) -> None:
         """Let a little virtual time pass: for a clock read, so that polling loops progress."""
         self.sleep(seconds)
-
-    def timer_cancelled(self) -> None:
-        self.live -= 1
-        self._cancelled += 1
-        queue = self.env._queue
-        if self._cancelled > 256 and self._cancelled * 2 > len(queue):
-            # SimPy cannot unschedule; without this, a minute's worth of timeouts piles up.
-            events: list[Any] = list(queue)
-            queue[:] = sorted(e for e in events if type(e[3]) is not SimTimer or e[3].fn)
-            self._cancelled = 0
 
     # -- running --------------------------------------------------------------------------
 
@@ -254,35 +233,21 @@ class SimRuntime(Runtime):
 
         With ``until_idle`` False, stop as soon as every task that is no daemon has ended.
         ``max_time_s``: stop when virtual time gets there. Raises what a scheduler callback
-        raised, and :class:`Livelock`; tasks that still wait are left in :attr:`tasks` (see
-        :meth:`stuck`).
+        raised, and :class:`~squall.sim.world.virtual_time.Livelock`; tasks that still wait are
+        left in :attr:`tasks` (see :meth:`stuck`).
         """
         if self._hub is not None:
             raise RuntimeError("the runtime is already running")
+        if not until_idle and self._foreground == 0:
+            return
         self._hub = getcurrent()
-        env = self.env
-        queue: list[Any] = env._queue
         try:
-            while self.live > 0:
-                self._steps += 1
-                if self._steps % COLLECT_EVERY == 0:
-                    if self.max_steps is not None and self._steps > self.max_steps:
-                        raise Livelock(f"no end after {self._steps} steps")
-                    collect()
-                if not until_idle and self._foreground == 0:
-                    break
-                if max_time_s is not None and queue[0][0] > max_time_s:
-                    break
-                # What env.step does, without the call.
-                env._now, _, _, event = heappop(queue)
-                callbacks, event.callbacks = event.callbacks, None
-                for callback in callbacks:
-                    callback(event)
-                if not event._ok and not hasattr(event, "_defused"):
-                    raise event._value
+            for _ in self.env.steps(until_s=max_time_s, max_steps=self.max_steps):
                 if self._failure is not None:
                     failure, self._failure = self._failure, None
                     raise failure
+                if not until_idle and self._foreground == 0:
+                    break
         finally:
             self._hub = None
 
@@ -297,12 +262,13 @@ class SimRuntime(Runtime):
 
     def record_schedule(self) -> Recorded:
         """Keep a log of what goes before what; to be asked for before anything runs."""
-        inner = self._ordering
-        if self._order_stream is not None:
-            inner, self._order_stream = RandomOrder(self._order_stream, PREEMPTION), None
+        env = self.env
+        inner = env.ordering
+        if env.order_stream is not None:
+            inner, env.order_stream = RandomOrder(env.order_stream, PREEMPTION), None
         timeless = self._schedule.timeless or self._schedule.order == "pct"
-        recorded = Recorded(inner or FifoExcept(Schedule()), timeless=timeless)
-        self._ordering = recorded
+        recorded = Recorded(inner or FifoExcept(FIFO), timeless=timeless)
+        env.ordering = recorded
         return recorded
 
     def freeze(self, task: SimTask) -> None:
@@ -311,10 +277,6 @@ class SimRuntime(Runtime):
             if not task.daemon:
                 self._foreground -= 1
             self._frozen.append(task)
-
-    def fail(self, error: BaseException) -> None:
-        """Make :meth:`run` raise ``error`` after the current event."""
-        self._failure = error
 
     def forbid_waiting(self) -> None:
         """A task that would wait gets a RuntimeError from here on: for a copy of the process."""
@@ -333,7 +295,7 @@ class SimRuntime(Runtime):
                     self.kill(task)
             while self._idle:
                 self._idle.pop().switch()
-            self.env._queue.clear()
+            self.env.clear()
         finally:
             self._hub = None
 
@@ -353,7 +315,8 @@ class SimRuntime(Runtime):
                     self.isolation.enter(task)
                 glet.throw(GreenletExit)
             if task.glet is not None:
-                # It will not die. Were it freed, it would be asked once more, outside of all this.
+                # It catches every GreenletExit. If it were freed, greenlet would throw once more,
+                # outside of the run.
                 self._undead.append(glet)
         self._dying = None
         self.running = before
@@ -361,24 +324,15 @@ class SimRuntime(Runtime):
 
     # -- inside ---------------------------------------------------------------------------
 
-    def schedule(self, event: Any, callbacks: list[Any] | None, delay_s: float) -> None:
-        """Queue a SimPy event (anything with ``callbacks``, ``_ok`` and ``_value``).
-
-        Its first callback must count :attr:`live` down.
-        """
-        event.callbacks = callbacks
-        self.live += 1
-        env = self.env
-        priority: float = NORMAL
-        if self._order_stream is not None:
-            priority += self._order_stream.random()
-        elif self._ordering is not None:
-            priority = self._ordering.priority(event, env._now + delay_s)
-        # What env.schedule does: (time, priority, count, event) is the whole order of a run.
-        heappush(env._queue, (env._now + delay_s, priority, next(env._eid), event))  # type: ignore[misc]
+    def _fire(self, timer: SimTimer) -> None:
+        fn = timer.fn
+        if fn is None:
+            self.env.cancelled -= 1
+        elif self.processes is None or not self.processes.hold_timer(timer, self._fire_callbacks):
+            timer.fn = None
+            fn()
 
     def _start(self, task: SimTask) -> None:
-        self.live -= 1
         if task not in self.tasks:  # killed meanwhile
             return
         if self.processes is not None and self.processes.hold(
@@ -404,7 +358,6 @@ class SimRuntime(Runtime):
         self.running = self.hub_task
 
     def _resume(self, task: SimTask) -> None:
-        self.live -= 1
         glet = task.glet
         if glet is None:
             return

@@ -104,7 +104,7 @@ class TraceWriter(Tracer):
         # A closure: a hundred events go into one training step of two workers.
         def emit(type: EventType, *values: object) -> None:
             id = -1 if worker is None else worker.id
-            append((env._now, id, runtime.running.id, type, values))
+            append((env.now, id, runtime.running.id, type, values))
 
         self.emit = emit  # type: ignore[method-assign]
 

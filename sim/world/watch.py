@@ -1,4 +1,4 @@
-"""Looking at a run as it goes: each choice drawn and each event passes by here.
+"""Watching a run as it goes: each random draw and each event.
 
 A run that nobody watches pays nothing for it: streams and traces look for a watcher when they
 are made, not when they are used.
@@ -17,16 +17,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from random import Random
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from squall.sim.world.scheduler import SimRuntime
-    from squall.sim.world.streams import NamedStream, WatchedRandom
+from squall.sim.world.primitives import Scheduler
 
 #: frames of a stack that are kept, the innermost
 DEPTH = 24
-#: files whose frames say how a step was noted, not who took it
+#: files whose frames say how a step was recorded, not what made it
 _HERE = ("sim/world/watch.py", "sim/world/trace.py", "sim/world/streams.py", "/random.py")
 
 #: where a step was taken: code and instruction of each frame, the innermost first
@@ -38,7 +37,7 @@ class Watcher:
 
     def __init__(self) -> None:
         #: the runtime of the run that is watched, once there is one
-        self.runtime: SimRuntime | None = None
+        self.runtime: Scheduler | None = None
 
     def event(self, record: tuple[Any, ...]) -> None:
         """An event: (virtual time, worker, task, type, values)."""
@@ -46,7 +45,7 @@ class Watcher:
     def draw(self, name: object, value: object) -> None:
         """A random number, and the name of what it decides."""
 
-    def stream(self, stream: NamedStream | WatchedRandom) -> None:
+    def stream(self, stream: Random) -> None:
         """A generator was made. Whoever wants the run to go on otherwise may seed it again."""
 
     def stop(self, why: BaseException) -> None:

@@ -384,9 +384,9 @@ def test_references_of_a_process_that_has_ended_tell_nobody(silent: bool) -> Non
             sleep(3.0)
 
         cluster.run(main, shutdown=False)
-        waiting = len(cluster.runtime.env._queue)
+        waiting = cluster.runtime.env.pending
         kept.clear()
-        assert len(cluster.runtime.env._queue) == waiting
+        assert cluster.runtime.env.pending == waiting
 
 
 @pytest.mark.parametrize("silent", [False, True])

@@ -95,7 +95,6 @@ def test_a_cancelled_timer_does_not_move_the_clock() -> None:
     runtime.run()
 
     assert runtime.now() == 1.0
-    assert len(runtime.env._queue) < 300, "cancelled timers are swept out of SimPy's queue"
 
 
 def test_a_condition_wakes_who_waits_for_its_predicate() -> None:

@@ -1,4 +1,4 @@
-"""Objects that go from one simulated process to another by ``multiprocessing``.
+"""How ``multiprocessing`` takes an object from one simulated process to another.
 
 Everything is pickled and unpickled, except tensors: as ``torch.multiprocessing`` puts them into
 shared memory, both processes see one storage. Functions and classes go by reference and arrive as
@@ -62,10 +62,8 @@ class _Pickler(pickle.Pickler):
             return None
         if obj.requires_grad and not obj.is_leaf:
             raise RuntimeError(
-                "Cowardly refusing to serialize non-leaf tensor which requires_grad, "
-                "since autograd does not support crossing process boundaries.  "
-                "If you just want to transfer the data, call detach() on the tensor "
-                "before serializing (e.g., putting it on the queue)."
+                "Cowardly refusing to serialize non-leaf tensor which requires_grad: its history "
+                "cannot follow it into another process. Send tensor.detach() to send the values."
             )
         data = obj.detach()
         if not self._share and not obj.is_shared():

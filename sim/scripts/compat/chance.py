@@ -1,7 +1,7 @@
 """Random state of a simulated process: ``random``, ``numpy.random`` and ``os.urandom``.
 
 A process that never sets a seed draws from streams of the runtime, so a run can be repeated.
-Torch's random state is swapped with the process; see :mod:`.isolation`. Imports no torch.
+Torch's random state is swapped with the process; see :mod:`squall.sim.world.isolation`. Imports no torch.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import random as real_random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from squall.real.worker import current_worker
 from squall.sim.scripts.compat.facades import Facade, builtin
+from squall.sim.scripts.compat.owner import current_owner
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
@@ -22,8 +22,8 @@ _STREAM = "entropy"
 
 def entropy() -> real_random.Random:
     """What the operating system's entropy is for the current process."""
-    worker = current_worker()
-    stream = worker.locals.get(_STREAM)
+    worker = current_owner()
+    stream: real_random.Random | None = worker.locals.get(_STREAM)
     if stream is None:
         process = worker.locals.get("process")
         name = process.pid if process is not None else worker.name

@@ -8,14 +8,11 @@ pickled, so that ``args = parse_args()`` under ``if __name__ == "__main__"`` is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from types import FunctionType, ModuleType
 from typing import Any
 
-import torch
-
 from squall.sim.scripts.compat.carry import Parcel
-from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN
+from squall.sim.scripts.compat.forked import Memory, rebound
+from squall.sim.scripts.compat.modules import CHILD_MAIN
 from squall.sim.scripts.compat.process import SimProcess, current_process
 
 #: what the launcher set for the main process alone; see :mod:`.launcher`
@@ -100,8 +97,7 @@ class BaseProcess:
         """Raises ValueError while the child runs."""
         if self._sim is not None and not self._sim.ended.is_set():
             raise ValueError(
-                "Cannot close a process while it is still running. "
-                "You should first call join() or terminate()."
+                "Cannot close a process while it is still running: join() or terminate() it first"
             )
 
     def _live(self) -> SimProcess:
@@ -244,7 +240,7 @@ def start_method(process: SimProcess) -> str:
 
 
 def _start_child(child: BaseProcess, parent: SimProcess, method: str) -> SimProcess:
-    memory = _Memory(parent) if method == "fork" else None
+    memory = Memory(parent) if method == "fork" else None
     carried = _carry(child, parent, memory)
     environ = dict(parent.environ)
     for name, value in parent.locals.get(OWN_RANK, {}).items():
@@ -275,7 +271,7 @@ def _start_child(child: BaseProcess, parent: SimProcess, method: str) -> SimProc
 
 
 def _carry(
-    child: BaseProcess, parent: SimProcess, memory: _Memory | None
+    child: BaseProcess, parent: SimProcess, memory: Memory | None
 ) -> Callable[[], BaseProcess]:
     """What gives the new process its own copy of ``child``. Raises what pickling raises."""
     try:
@@ -288,31 +284,13 @@ def _carry(
     copy.__dict__.update(child.__dict__)
 
     def inherited() -> BaseProcess:
-        copy._target = _rebind(copy._target)
+        copy._target = rebound(copy._target)
         return copy
 
     return inherited
 
 
-def _rebind(function: Any) -> Any:
-    """A function of the parent, over the current process's own globals."""
-    if not isinstance(function, FunctionType):
-        return function
-    space = current_process().space
-    if not space.owns(function.__module__):
-        return function
-    rebound = FunctionType(
-        function.__code__,
-        vars(space.load(function.__module__)),
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-    rebound.__kwdefaults__ = function.__kwdefaults__
-    return rebound
-
-
-def _import_main(process: SimProcess, memory: _Memory | None) -> None:
+def _import_main(process: SimProcess, memory: Memory | None) -> None:
     if process.group.program.script is None:
         return
     if memory is None:
@@ -324,38 +302,3 @@ def _import_main(process: SimProcess, memory: _Memory | None) -> None:
     finally:
         process.is_silent = False
     memory.restore(process)
-
-
-class _Memory:
-    """What a forked child finds in its modules: copies of the parent's data, and random state."""
-
-    def __init__(self, parent: SimProcess) -> None:
-        space = parent.space
-        self.modules: dict[str, dict[str, Parcel]] = {}
-        for name, module in space.own.items():
-            if name == CHILD_MAIN or space.is_library(name):
-                continue
-            kept = self.modules[name] = {}
-            for key, value in list(vars(module).items()):
-                if key.startswith("__") or isinstance(value, ModuleType | FunctionType | type):
-                    continue
-                # A lock, a file, a generator: the child keeps the one it has made itself.
-                with suppress(Exception):
-                    kept[key] = Parcel(value, space, share=False)
-        self.torch = torch.default_generator.get_state()
-        random = space.loaded.get("random")
-        self.random = random.getstate() if random is not None else None
-        numpy_random = space.loaded.get("numpy.random")
-        self.numpy = numpy_random.get_state() if numpy_random is not None else None
-
-    def restore(self, process: SimProcess) -> None:
-        for name, values in self.modules.items():
-            module = process.space.load(name)
-            for key, parcel in values.items():
-                vars(module)[key] = parcel.open()
-        process.space.load(MAIN).__name__ = MAIN
-        torch.default_generator.set_state(self.torch)
-        if self.random is not None:
-            process.space.load("random").setstate(self.random)
-        if self.numpy is not None:
-            process.space.load("numpy.random").set_state(self.numpy)

@@ -68,7 +68,7 @@ class Group:
         self.store.set(f"{number}/{self._rank}", value)
 
     def take(self, number: int) -> list[Any]:
-        """What all members have put under ``number``, by rank. Raises RuntimeError in time."""
+        """What all members have put under ``number``, by rank. Raises RuntimeError on a timeout."""
         size = len(self.ranks)
         try:
             values = [self.store.get(f"{number}/{i}", self.timeout_s) for i in range(size)]
@@ -111,8 +111,7 @@ def resolve(group: Any) -> Group:
     default = groups().default
     if default is None:
         raise ValueError(
-            "Default process group has not been initialized, please make sure to call "
-            "init_process_group."
+            "Default process group has not been initialized: call init_process_group first"
         )
     if group is None or group is WORLDS:
         return default
@@ -232,7 +231,7 @@ def new_group(
     for member in members:
         if not 0 <= member < default.size():
             raise ValueError(
-                "The new group's rank should be within the world_size set by init_process_group"
+                f"rank {member} of the new group is outside the world_size, {default.size()}"
             )
     if len(set(members)) != len(members):
         raise RuntimeError("the new group's ranks contain a duplicate")
@@ -271,9 +270,8 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     if fallback_rank is not None:
         return int(fallback_rank)
     raise RuntimeError(
-        "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow "
-        "`get_node_local_rank` to work, assuming you are not running in a multi-device context "
-        "and want the code to run locally instead."
+        "LOCAL_RANK is not in the environment; where a machine has one process only, give "
+        "get_node_local_rank a fallback_rank"
     )
 
 

@@ -22,10 +22,10 @@ import torch
 
 from squall.sim.scripts.compat.children import OWN_RANK
 from squall.sim.scripts.compat.errors import ProcessError
-from squall.sim.scripts.compat.isolation import TorchIsolation
 from squall.sim.scripts.compat.process import ProcessTable, SimProcess
 from squall.sim.scripts.compat.program import Program
 from squall.sim.scripts.compat.torches import PRIVATE, SUBSTITUTES
+from squall.sim.world.isolation import TorchIsolation
 
 if TYPE_CHECKING:
     from squall.real.worker import Worker
@@ -65,7 +65,7 @@ class Launcher:
 
     ``new_worker(name)`` makes the worker that a process runs as. ``workers`` is the number of
     ranks, None if the script is to decide. ``text``: see :class:`Program`. Script output goes to ``stdout`` and ``stderr``. The
-    runtime should have a :class:`~.isolation.TorchIsolation`. Raises ValueError for arguments
+    runtime should have a :class:`~squall.sim.world.isolation.TorchIsolation`. Raises ValueError for arguments
     with a placeholder when ``workers`` is None.
     """
 

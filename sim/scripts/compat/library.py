@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from squall.real.worker import current_worker
+from squall.sim.scripts.compat.owner import current_owner
 from squall.sim.scripts.compat.threads import ThreadTable
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _reduce_logger(logger: Any) -> tuple[Any, ...]:
 
 def find_logger(name: str) -> Any:
     """The logger of that name in the current process."""
-    logging: Any = current_worker().modules
+    logging: Any = current_owner().modules
     return logging.load("logging").getLogger(None if name == "root" else name)
 
 

@@ -1,4 +1,4 @@
-"""``multiprocessing`` and ``torch.multiprocessing`` as a simulated process sees them."""
+"""``multiprocessing`` as a simulated process sees it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ import functools
 import importlib
 import multiprocessing as real_multiprocessing
 import multiprocessing.connection as real_connection
-import signal
-import traceback
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import torch.multiprocessing as real_torch_multiprocessing
-from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
-
 from squall.sim.scripts.compat import children, managers, shared
 from squall.sim.scripts.compat.children import process_object
-from squall.sim.scripts.compat.errors import report
 from squall.sim.scripts.compat.facades import Facade
 from squall.sim.scripts.compat.process import current_process
 from squall.sim.scripts.compat.waiting import wait_for_any
@@ -26,9 +19,6 @@ from squall.sim.scripts.compat.waiting import wait_for_any
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
     from squall.sim.scripts.compat.process import SimProcess
-
-_SPAWN_ERROR = "torch.multiprocessing.spawn error"
-_TERMINATION_WAIT_S = 30.0
 
 
 class Context:
@@ -149,7 +139,7 @@ _SHARED: dict[str, Any] = {
 }
 
 
-def _default_names() -> dict[str, Any]:
+def default_names() -> dict[str, Any]:
     context = Context()
     return {
         **_SHARED,
@@ -162,7 +152,7 @@ def _default_names() -> dict[str, Any]:
 
 
 def make_multiprocessing(space: ModuleSpace) -> ModuleType:
-    return Facade(space, real_multiprocessing, _default_names())
+    return Facade(space, real_multiprocessing, default_names())
 
 
 def make_connection(space: ModuleSpace) -> ModuleType:
@@ -206,151 +196,3 @@ def make_context_module(space: ModuleSpace) -> ModuleType:
 def wait(object_list: Iterable[Any], timeout: float | None = None) -> list[Any]:
     """``multiprocessing.connection.wait``, for sentinels, connections and readers of queues."""
     return wait_for_any(list(object_list), timeout)
-
-
-# -- torch.multiprocessing -----------------------------------------------------------------------
-
-
-def run_spawned(fn: Callable[..., object], index: int, args: tuple[Any, ...]) -> None:
-    """What a process started by ``spawn`` does; its error is kept for the parent."""
-    try:
-        fn(index, *args)
-    except Exception as error:
-        process = current_process()
-        process.error = report(error)
-        process.locals[_SPAWN_ERROR] = process.error.traceback
-        traceback.clear_frames(error.__traceback__)
-        raise SystemExit(1) from None
-
-
-class ProcessContext:
-    """The processes that one call of ``start_processes`` has started."""
-
-    def __init__(self, processes: Sequence[children.BaseProcess]) -> None:
-        self.processes = list(processes)
-        self._running = {process._live(): index for index, process in enumerate(processes)}
-
-    def pids(self) -> list[int]:
-        return [int(process.pid or 0) for process in self.processes]
-
-    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Wait for some to end; True once all have.
-
-        Raises ProcessRaisedException or ProcessExitedException, the others being terminated,
-        if one of them fails. Waits ``timeout`` seconds at most; after a failure, gives the rest
-        ``grace_period`` seconds to end by themselves.
-        """
-        if not self._running:
-            return True
-        failed: int | None = None
-        for process in wait_for_any(list(self._running), timeout):
-            index = self._running.pop(process)
-            if process.exit_code != 0:
-                failed = index
-                break
-        if failed is None:
-            return not self._running
-        if grace_period is not None:
-            self._join_all(grace_period)
-        for process in [child._live() for child in self.processes]:
-            process.terminate()
-        self._join_all(_TERMINATION_WAIT_S)
-        raise _failure(failed, self.processes[failed]._live())
-
-    def _join_all(self, timeout: float) -> None:
-        runtime = current_process().group.runtime
-        end = runtime.now() + timeout
-        for process in self.processes:
-            process.join(max(0.0, end - runtime.now()))
-
-
-class SpawnContext(ProcessContext):
-    pass
-
-
-def _failure(index: int, process: SimProcess) -> Exception:
-    text = process.locals.get(_SPAWN_ERROR)
-    if text is not None:
-        return ProcessRaisedException(
-            f"\n\n-- Process {index:d} terminated with the following error:\n{text}",
-            index,
-            process.pid,
-        )
-    code = process.exit_code or 0
-    if code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"<Unknown signal {-code}>"
-        return ProcessExitedException(
-            f"process {index:d} terminated with signal {name}",
-            error_index=index,
-            error_pid=process.pid,
-            exit_code=code,
-            signal_name=name,
-        )
-    return ProcessExitedException(
-        f"process {index:d} terminated with exit code {code:d}",
-        error_index=index,
-        error_pid=process.pid,
-        exit_code=code,
-    )
-
-
-def start_processes(
-    fn: Callable[..., object],
-    args: tuple[Any, ...] = (),
-    nprocs: int = 1,
-    join: bool = True,
-    daemon: bool = False,
-    start_method: str = "spawn",
-) -> ProcessContext | None:
-    """Start ``fn(i, *args)`` in ``nprocs`` processes, and wait for them if ``join``."""
-    context = Context().get_context(start_method)
-    processes = []
-    for index in range(nprocs):
-        process = context.Process(target=run_spawned, args=(fn, index, args), daemon=daemon)
-        process.start()
-        processes.append(process)
-    started = ProcessContext(processes)
-    if not join:
-        return started
-    while not started.join():
-        pass
-    return None
-
-
-def spawn(
-    fn: Callable[..., object],
-    args: tuple[Any, ...] = (),
-    nprocs: int = 1,
-    join: bool = True,
-    daemon: bool = False,
-    start_method: str = "spawn",
-) -> ProcessContext | None:
-    """``torch.multiprocessing.spawn``: :func:`start_processes` by the method "spawn"."""
-    if start_method != "spawn":
-        warnings.warn(
-            f"This method only supports start_method=spawn (got: {start_method}).\n"
-            "To use a different start_method use:\n\t\t"
-            " torch.multiprocessing.start_processes(...)",
-            FutureWarning,
-            stacklevel=2,
-        )
-    return start_processes(fn, args, nprocs, join, daemon, start_method="spawn")
-
-
-_SPAWN_NAMES: dict[str, Any] = {
-    "ProcessContext": ProcessContext,
-    "SpawnContext": SpawnContext,
-    "spawn": spawn,
-    "start_processes": start_processes,
-}
-
-
-def make_torch_multiprocessing(space: ModuleSpace) -> ModuleType:
-    return Facade(space, real_torch_multiprocessing, {**_default_names(), **_SPAWN_NAMES})
-
-
-def make_torch_spawn(space: ModuleSpace) -> ModuleType:
-    return Facade(space, importlib.import_module("torch.multiprocessing.spawn"), _SPAWN_NAMES)

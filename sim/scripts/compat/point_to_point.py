@@ -22,9 +22,7 @@ def isend(
     own = resolve(group)
     to = member_meant(group, dst, group_dst)
     if to == own.rank():
-        raise ValueError(
-            "Invalid destination rank: destination rank should not be the same as the rank of the current process."
-        )
+        raise ValueError(f"Invalid destination rank: member {to} of the group is the sender itself")
     _post(own, to, tag, copy(tensor))
     sent: Future[Any] = Future(what="a send")
     sent.mark_completed(None)

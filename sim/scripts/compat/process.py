@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 from greenlet import GreenletExit
 
 from squall.real.worker import current_worker
+from squall.sim.scripts.compat.environ import Environ
 from squall.sim.scripts.compat.errors import ProcessError, exit_code_of, report
-from squall.sim.scripts.compat.isolation import STATE, TorchState
 from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN, ModuleSpace
-from squall.sim.scripts.compat.systems import Environ
+from squall.sim.world.isolation import STATE
+from squall.sim.world.torch_settings import ProcessSettings
 
 if TYPE_CHECKING:
     from squall.real.runtime import Event
@@ -69,7 +70,7 @@ class Stream:
 class SimProcess:
     """What one process owns. Runs a body on its main task, and then ends.
 
-    Is its own :class:`~.isolation.PrivateState`: arguments, environment, module path, streams,
+    Is its own :class:`~squall.sim.world.isolation.PrivateState`: arguments, environment, module path, streams,
     modules and torch's settings are in place while one of its tasks runs.
     """
 
@@ -116,7 +117,7 @@ class SimProcess:
         self.watchers: list[Event] = []
         self.ended = group.runtime.event(f"the end of process {name}")
         seed = group.runtime.random("torch random state", self.pid).getrandbits(63)
-        self.torch = TorchState(seed)
+        self.torch = ProcessSettings(seed)
         self.worker = group.new_worker(name)
         self.worker.locals[PROCESS] = self
         self.worker.locals[STATE] = self
@@ -291,7 +292,7 @@ class SimProcess:
         self.counts[what] = number = self.counts.get(what, 0) + 1
         return number
 
-    # -- isolation.PrivateState -------------------------------------------------------------
+    # -- PrivateState -------------------------------------------------------------
 
     def install(self) -> None:
         self.torch.install()

@@ -11,37 +11,18 @@ import importlib.util as real_util
 import os as real_os
 import signal as real_signal
 import sys as real_sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from squall.sim.scripts.compat.chance import urandom
 from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade, builtin
-from squall.sim.scripts.compat.modules import LoadedModules
+from squall.sim.scripts.compat.loaded_modules import LoadedModules
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
     from squall.sim.scripts.compat.process import SimProcess
-
-
-class Environ(real_os._Environ):  # type: ignore[type-arg]
-    """An ``os.environ`` of one process: never reaches the real process's environment."""
-
-    def __init__(self, values: Mapping[str, str]) -> None:
-        real: Any = real_os.environ
-        encode, decode = real.encodekey, real.decodekey
-        data = {encode(key): real.encodevalue(value) for key, value in values.items()}
-        super().__init__(data, encode, decode, real.encodevalue, real.decodevalue)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._data[self.encodekey(key)] = self.encodevalue(value)  # type: ignore[attr-defined]
-
-    def __delitem__(self, key: Any) -> None:
-        try:
-            del self._data[self.encodekey(key)]  # type: ignore[attr-defined]
-        except KeyError:
-            raise KeyError(key) from None
 
 
 def make_os(space: ModuleSpace) -> ModuleType:

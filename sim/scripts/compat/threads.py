@@ -3,7 +3,7 @@
 The standard library's own ``threading.py`` runs on top of it, so that ``Thread``, ``Timer``,
 ``Condition``, ``Barrier`` and the rest behave as they do in Python; only what the interpreter
 implements in C is given here, over the scheduler's tasks. Written for Python 3.11, 3.12 and
-3.13, which ask for different things. Imports neither torch nor the rest of squall's engine.
+3.13, which ask for different things. Imports no torch.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from __future__ import annotations
 import _thread as real_thread
 import itertools
 import sys
+import traceback
 from collections import deque
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from greenlet import GreenletExit
+
+from squall.sim.scripts.compat.thread_local import local
 
 if TYPE_CHECKING:
     from squall.sim.world.primitives import SimTask
@@ -131,70 +133,6 @@ class ThreadHandle:
         if self._task is not None and self._task is self._runtime.running and not self._done:
             raise RuntimeError("Cannot join current thread")
         self._event.wait(None if timeout is None or timeout < 0 else timeout)
-
-
-class local:  # noqa: N801 - the name that users see
-    """``threading.local``: attributes of its own for each task."""
-
-    def __new__(cls, /, *args: Any, **kwargs: Any) -> local:
-        if (args or kwargs) and cls.__init__ is object.__init__:
-            raise TypeError("Initialization arguments are not supported")
-        self = object.__new__(cls)
-        own = _LocalImpl(args, kwargs)
-        object.__setattr__(self, "_squall_local", own)
-        own.first_use(self)
-        return self
-
-    def __getattribute__(self, name: str) -> Any:
-        _switch_local(self)
-        return object.__getattribute__(self, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "__dict__":
-            raise AttributeError(
-                f"{type(self).__name__!r} object attribute '__dict__' is read-only"
-            )
-        _switch_local(self)
-        object.__setattr__(self, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        if name == "__dict__":
-            raise AttributeError(
-                f"{type(self).__name__!r} object attribute '__dict__' is read-only"
-            )
-        _switch_local(self)
-        object.__delattr__(self, name)
-
-
-class _LocalImpl:
-    """The dictionaries of one ``local``, by task; a task that is gone takes its own with it."""
-
-    runtime: SimRuntime
-
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        from squall.real.runtime import current_task
-
-        self.args = args
-        self.kwargs = kwargs
-        self.runtime = current_task().runtime  # type: ignore[assignment]
-        self.dicts: WeakKeyDictionary[SimTask, dict[str, Any]] = WeakKeyDictionary()
-
-    def first_use(self, owner: local) -> dict[str, Any]:
-        attributes: dict[str, Any] = {"_squall_local": self}
-        self.dicts[self.runtime.running] = attributes
-        object.__setattr__(owner, "__dict__", attributes)
-        return attributes
-
-
-def _switch_local(owner: local) -> None:
-    own: _LocalImpl = object.__getattribute__(owner, "_squall_local")
-    attributes = own.dicts.get(own.runtime.running)
-    if attributes is None:
-        own.first_use(owner)
-        # A thread that sees the object for the first time initialises it for itself.
-        type(owner).__init__(owner, *own.args, **own.kwargs)
-        return
-    object.__setattr__(owner, "__dict__", attributes)
 
 
 class _DummyReaper:
@@ -391,7 +329,5 @@ def _excepthook(args: Any, /) -> None:
 
 
 def _report_ignored(function: object) -> None:
-    import traceback
-
     print(f"Exception ignored in thread started by: {function!r}", file=sys.stderr)
     traceback.print_exc()

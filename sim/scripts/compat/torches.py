@@ -11,7 +11,7 @@ import torch
 from squall.real import future
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import optimizer, public
-from squall.sim.scripts.compat import collectives, faulty, multiprocess, profilers, stores
+from squall.sim.scripts.compat import collectives, faulty, multiprocess, profilers, spawn, stores
 from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade
 from squall.sim.scripts.compat.process import current_process
 from squall.sim.scripts.compat.rpc_api import make_rpc_api
@@ -182,8 +182,8 @@ SUBSTITUTES: dict[str, Substitute] = {
     "torch.distributed.rpc": make_rpc,
     "torch.distributed.rpc._testing": faulty.make_testing,
     "torch.futures": make_futures,
-    "torch.multiprocessing": multiprocess.make_torch_multiprocessing,
-    "torch.multiprocessing.spawn": multiprocess.make_torch_spawn,
+    "torch.multiprocessing": spawn.make_torch_multiprocessing,
+    "torch.multiprocessing.spawn": spawn.make_torch_spawn,
     "torch.nn": front("torch.nn"),
     "torch.nn.parallel": _with_no_ddp("torch.nn.parallel"),
     "torch.nn.parallel.distributed": _with_no_ddp("torch.nn.parallel.distributed"),

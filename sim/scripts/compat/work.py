@@ -61,8 +61,7 @@ def in_background(action: Callable[[], Any]) -> Work:
 def copy(tensor: Tensor) -> Tensor:
     if not isinstance(tensor, Tensor):
         raise TypeError(
-            "Invalid function argument. Expected parameter `tensor` of type torch.Tensor\n"
-            f"             but got {type(tensor)} instead."
+            f"Invalid function argument: `tensor` is a {type(tensor).__name__}, not a torch.Tensor"
         )
     return tensor.detach().clone()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from squall.properties.support.commands import squall
 from squall.properties.support.playing import play, write
 
 PACKAGE = {
@@ -161,22 +162,90 @@ def test_globals_of_user_modules_are_private_to_a_process(tmp_path: Path) -> Non
     ], played.err
 
 
-def test_a_user_module_may_be_called_like_a_module_of_ours(tmp_path: Path) -> None:
-    write(tmp_path, "class Net:\n    layers = 3\n", "model.py")
-    write(tmp_path, "NAME = 'mine'\n", "utils.py")
-    script = write(
-        tmp_path,
-        """
-        import pickle
-        from model import Net
-        import utils
-        print(Net.layers, type(pickle.loads(pickle.dumps(Net()))) is Net, utils.NAME)
-        """,
-    )
+#: a user's project whose modules have the names of folders of squall's
+NAMESAKES = {
+    "model.py": """
+        import torch
+        calls = 0
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = torch.nn.Parameter(torch.full((2,), 3.0))
+            def forward(self, x):
+                return x * self.weight
+        def forward(x):
+            global calls
+            calls += 1
+            return Net()(x), calls
+    """,
+    "real.py": "SCALE = 2\ndef scale(x):\n    return x * SCALE\n",
+    "properties.py": "def name():\n    return __name__, __file__\n",
+    "sim/__init__.py": "from sim.world import step\n",
+    "sim/world.py": """
+        import os
+        def step(x):
+            return x + int(os.environ["MY_RANK"])
+    """,
+    "script.py": """
+        import os
+        import torch
+        import torch.distributed.autograd as dist_autograd
+        import torch.distributed.rpc as rpc
+        import torch.multiprocessing as mp
+        import model, properties, real, sim, sim.world
 
+        def run(rank):
+            os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "localhost", "29500"
+            os.environ["MY_RANK"] = str(rank)
+            real.SCALE += rank
+            rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
+            if rank == 0:
+                other = "worker1"
+                with dist_autograd.context() as context:
+                    x = torch.ones(2, requires_grad=True)
+                    y, calls = rpc.rpc_sync(other, model.forward, args=(x,))
+                    loss = rpc.rpc_sync(other, real.scale, args=(y,)).sum()
+                    dist_autograd.backward(context, [loss])
+                    gradient = dist_autograd.get_gradients(context)[x]
+                print(gradient.tolist(), calls, model.calls, real.SCALE)
+                print(*rpc.rpc_sync(other, properties.name))
+                print(rpc.rpc_sync(other, sim.step, args=(40,)), sim.world.step(40))
+                net = rpc.remote(other, model.Net)
+                print(net.rpc_sync().forward(torch.ones(2)).tolist(), type(net.to_here()) is model.Net)
+            rpc.shutdown()
+
+        if __name__ == "__main__":
+            mp.spawn(run, nprocs=2)
+            print(sim.__name__, sim.world.__name__)
+    """,
+}
+
+
+def namesakes(folder: Path) -> tuple[Path, list[str]]:
+    """The script of that project, and the lines it prints."""
+    for name, source in NAMESAKES.items():
+        write(folder, source, name)
+    return folder / "script.py", [
+        "[9.0, 9.0] 1 0 2",
+        f"properties {folder / 'properties.py'}",
+        "41 40",
+        "[3.0, 3.0] True",
+        "sim sim.world",
+    ]
+
+
+def test_user_modules_may_be_called_like_folders_of_squall(tmp_path: Path) -> None:
+    script, lines = namesakes(tmp_path)
     played = play(script)
-    assert played.lines == ["3 True mine"], played.err
-    assert not {"model", "utils"} & sys.modules.keys()
+    assert played.lines == lines, played.err
+    assert not {"model", "real", "properties", "sim"} & sys.modules.keys()
+
+
+def test_the_command_runs_them_too(tmp_path: Path) -> None:
+    script, lines = namesakes(tmp_path)
+    ran = squall("run", str(script))
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[: len(lines)] == lines
 
 
 def test_two_processes_import_at_once(tmp_path: Path) -> None:

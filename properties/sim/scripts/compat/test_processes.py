@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from squall.properties.support.playing import play, stock, write
-from squall.sim.faults.plan import Order
+from squall.sim.world.schedule import Order
 
 RANK_STYLE = """
     import os, sys

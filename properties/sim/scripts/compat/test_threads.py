@@ -17,10 +17,10 @@ import pytest
 
 from squall.properties.support.paths import ROOT
 from squall.real.tracing import NULL_TRACER
-from squall.sim.faults.plan import Order
 from squall.sim.scripts.compat.modules import ModuleSpace
 from squall.sim.scripts.compat.program import Program
 from squall.sim.scripts.compat.substitutes import STANDARD, STANDARD_PRIVATE
+from squall.sim.world.schedule import Order
 from squall.sim.world.scheduler import SimRuntime
 
 ORDERS: list[Order] = ["fifo", "random"]
@@ -294,3 +294,8 @@ def _other_python(version: str) -> Path | None:
         return None
     probe = subprocess.run([named, "-c", "import greenlet, simpy, pytest"], capture_output=True)
     return Path(named) if probe.returncode == 0 else None
+
+
+def test_the_standard_library_s_substitutes_import_no_torch() -> None:
+    code = "import sys, squall.sim.scripts.compat.substitutes; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

@@ -12,8 +12,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from squall.real.worker import Worker
-from squall.sim.scripts.compat.isolation import TorchIsolation
 from squall.sim.world.device import quiet_torch
+from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.network import Network
 from squall.sim.world.scheduler import SimRuntime
 

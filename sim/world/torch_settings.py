@@ -1,25 +1,15 @@
-"""Swaps what PyTorch keeps per thread, and what a process owns, when a task is switched.
+"""Torch's settings of a thread and of a process: taken out, and put back later.
 
-All tasks run in one operating-system thread, so a ``no_grad`` of one would leak into the next.
-When a task is switched out, every thread-local setting of torch is put back to its default and
-what was there is kept on the task; when it is switched in again, it is restored. A task therefore
-starts from the defaults, as a thread does, and one that changed nothing costs only the look.
-
-What belongs to the process (random state, default dtype, and for scripts environment, arguments,
-streams, modules) is swapped only when the next task belongs to another worker.
+PyTorch keeps grad mode, autocast, modes, hooks on saved tensors and the current CUDA stream once a
+thread; random state, default dtype and the like once a process. All of a simulation runs in one
+thread of one process: :mod:`squall.sim.world.isolation` swaps these when a task is switched.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
-
-from squall.real.rpc.profiling import profiler_of
-from squall.real.worker import Worker
-
-if TYPE_CHECKING:
-    from squall.sim.world.primitives import SimTask
 
 _C = torch._C
 _autograd: Any = _C._autograd
@@ -42,25 +32,65 @@ _get_deterministic = _C._get_deterministic_algorithms
 _get_generator_state = torch.default_generator.get_state
 _set_generator_state = torch.default_generator.set_state
 
-#: key of a process's :class:`PrivateState` in ``Worker.locals``
-STATE = "private state"
 _AUTOCAST_DEVICES = ("cpu", "cuda")
+_AUTOCAST_DTYPES = {device: torch.get_autocast_dtype(device) for device in _AUTOCAST_DEVICES}
 _NO_ANOMALY = (False, True)
-#: stands for "as by default, but with grad mode off", much the commonest difference
-_NO_GRAD = object()
 
 
-class PrivateState(Protocol):
-    """What one process owns and all share while it runs; swapped by :class:`TorchIsolation`."""
-
-    def install(self) -> None:
-        """Put the process's own in place."""
-
-    def remove(self) -> None:
-        """Take note of it, because another process is about to run."""
+# -- of a thread ----------------------------------------------------------------------------------
 
 
-class _ThreadState:
+class Taken(Protocol):
+    """A thread's settings that differ from the defaults, while the defaults are in place."""
+
+    def restore(self) -> None:
+        """Put them back. To be called once."""
+
+
+def take_thread_settings() -> Taken | None:
+    """Put torch's defaults in place of this thread's settings; None if that changes nothing."""
+    if (
+        _any_autocast()
+        or _is_inference()
+        or _function_modes()
+        or _dispatch_modes()
+        or _top_hooks(True) is not None
+        or not _hooks_enabled()
+        or not _functions_enabled()
+        or (torch.cuda._initialized and _cuda_differs())
+    ):
+        return ThreadSettings()
+    if not _is_grad_enabled():
+        _set_grad_enabled(True)
+        return _NO_GRAD
+    return None
+
+
+class _NoGrad:
+    """All as by default, but grad mode is off: much the commonest difference."""
+
+    __slots__ = ()
+
+    def restore(self) -> None:
+        _set_grad_enabled(False)
+
+
+_NO_GRAD = _NoGrad()
+
+
+class DefaultDevice:
+    """The settings of a task that has not run yet, where there is a default device."""
+
+    __slots__ = ("device",)
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def restore(self) -> None:
+        torch.set_default_device(self.device)
+
+
+class ThreadSettings:
     """The thread-local settings of torch that differ from the defaults."""
 
     __slots__ = ("autocast", "cuda", "device", "dispatch_modes", "function_modes", "function_state",
@@ -117,113 +147,13 @@ class _ThreadState:
             _untyped._set_torch_function_state(self.function_state)
 
 
-class _DefaultDevice:
-    """The state of a task that has not run yet, where there is a default device."""
-
-    __slots__ = ("device",)
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-
-    def restore(self) -> None:
-        torch.set_default_device(self.device)
+# -- of a process ---------------------------------------------------------------------------------
 
 
-class TorchIsolation:
-    """What :class:`~squall.sim.world.scheduler.SimRuntime` calls at each switch.
-
-    Workers without a state of their own under ``Worker.locals[STATE]`` get one at their first
-    task: torch's random state, seeded from the runtime by the worker's name. A default device
-    that is set when this is made is that of every task. ``processes`` False: all workers share
-    the process's settings, with a random state seeded from the runtime; that is quicker, and
-    makes no difference to what draws no random numbers and changes none of the settings.
-    """
-
-    def __init__(self, *, processes: bool = True) -> None:
-        self._processes = processes
-        context = default_device_context()
-        #: what every task starts with, as ``SimTask.isolated``
-        self.fresh: object = None if context is None else _DefaultDevice(context.device)
-        #: the settings of the thread that runs the simulation, while tasks run
-        self._hub: _ThreadState | None = None
-        self._worker: Worker | None = None
-        self._state: PrivateState | None = None
-        self._outside: TorchState | None = None
-
-    def enter(self, task: SimTask) -> None:
-        worker = task.worker
-        if (
-            worker is not self._worker
-            and isinstance(worker, Worker)
-            and (self._processes or self._worker is None)
-        ):
-            self._change(worker)
-        saved = task.isolated
-        if saved is not None:
-            task.isolated = None
-            if saved is _NO_GRAD:
-                _set_grad_enabled(False)
-            else:
-                saved.restore()
-        profiler = profiler_of(task)
-        if profiler is not None:
-            profiler.resume()
-
-    def leave(self, task: SimTask) -> None:
-        profiler = profiler_of(task)
-        if profiler is not None:
-            profiler.pause()
-        if (
-            _any_autocast()
-            or _is_inference()
-            or _function_modes()
-            or _dispatch_modes()
-            or _top_hooks(True) is not None
-            or not _hooks_enabled()
-            or not _functions_enabled()
-            or (torch.cuda._initialized and _cuda_differs())
-        ):
-            task.isolated = _ThreadState()
-        elif not _is_grad_enabled():
-            task.isolated = _NO_GRAD
-            _set_grad_enabled(True)
-
-    def close(self) -> None:
-        """Give the caller of the simulation back what was its own."""
-        if self._hub is not None:
-            self._hub.restore()
-            self._hub = None
-        if self._state is not None:
-            self._state.remove()
-            self._state = None
-        self._worker = None
-        if self._outside is not None:
-            self._outside.install()
-            self._outside = None
-
-    def _change(self, worker: Worker) -> None:
-        if self._state is not None:
-            self._state.remove()
-        elif self._outside is None:
-            self._outside = TorchState()
-            self._outside.remove()
-            if self.fresh is not None:
-                self._hub = _ThreadState()
-            if not self._processes:
-                TorchState(worker.runtime.random("torch random state").getrandbits(63)).install()
-        self._worker = worker
-        if not self._processes:
-            return
-        state: PrivateState | None = worker.locals.get(STATE)
-        if state is None:
-            seed = worker.runtime.random("torch random state", worker.name).getrandbits(63)
-            state = worker.locals[STATE] = TorchState(seed)
-        self._state = state
-        state.install()
-
-
-class TorchState:
-    """Torch's settings of one process: random state, default dtype, deterministic algorithms."""
+class ProcessSettings:
+    """Torch's settings of one process: random state, default dtype, deterministic algorithms, and
+    whether anomalies are detected. :meth:`remove` takes note of them, :meth:`install` puts them
+    in place."""
 
     __slots__ = ("anomaly", "cuda", "deterministic", "dtype", "random", "seed", "warn_only")
 
@@ -271,6 +201,9 @@ class TorchState:
         elif self.seed is not None:
             for generator in torch.cuda.default_generators:
                 generator.manual_seed(self.seed)
+
+
+# -- parts of a thread's settings -------------------------------------------------------------------
 
 
 def _pop_dispatch_modes() -> list[Any]:
@@ -339,9 +272,6 @@ def _put_autocast(state: Any) -> None:
         torch.autocast_increment_nesting()
     if not cache:
         torch.set_autocast_cache_enabled(False)
-
-
-_AUTOCAST_DTYPES = {device: torch.get_autocast_dtype(device) for device in _AUTOCAST_DEVICES}
 
 
 def _cuda_differs() -> bool:
