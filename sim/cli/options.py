@@ -22,7 +22,7 @@ MAX_SECONDS = 24 * 3600.0
 
 def seeds_option(default: str) -> Any:
     """``default``: what runs without it."""
-    about = f"Scenarios A to B-1, one for each seed (default {default})."
+    about = f"Scenarios A to B-1, one for each seed (default: {default})."
     return typer.Option("--seeds", metavar="A:B", help=about, parser=parsers.seeds)
 
 
@@ -52,8 +52,7 @@ def _engine(more: str = "") -> Any:
     return typer.Option("--engine", metavar="port|torch", help=about, parser=parsers.engine)
 
 
-def _device(more: str = "") -> Any:
-    about = f"Where all tensors live; of a script, its default device{more}."
+def _device(about: str) -> Any:
     return typer.Option("--device", metavar="cpu|cuda", help=about, parser=parsers.device)
 
 
@@ -76,7 +75,7 @@ _LATENCY = typer.Option(
     "lognormal:MEDIAN:SIGMA or empirical:FILE (one a line).",
     parser=parsers.latency,
 )
-_AS_SAVED = " (default: as the file of the scenario says, or {})"
+_AS_SAVED = " (default: what a scenario's file says, or {})"
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object; all else goes to stderr.")
@@ -127,7 +126,8 @@ ProfileOption = Annotated[
 Engine = Annotated[EngineName, _engine()]
 Jobs = Annotated[int, _jobs()]
 OneJobACore = Annotated[int | None, _jobs("; by default one a core")]
-OnDevice = Annotated[Device, _device()]
+OnDevice = Annotated[Device, _device("Where all tensors live.")]
+DeviceOfScript = Annotated[Device, _device("Default device of the script.")]
 Seed = Annotated[int, _SEED]
 Latency = Annotated[str, _LATENCY]
 
@@ -141,7 +141,9 @@ ScenarioArgument = Annotated[
 ]
 # None: as the scenario is
 EngineOfScenario = Annotated[EngineName | None, _engine(_AS_SAVED.format("port"))]
-DeviceOfScenario = Annotated[Device | None, _device(_AS_SAVED.format("cpu"))]
+DeviceOfScenario = Annotated[
+    Device | None, _device(f"Where all tensors live{_AS_SAVED.format('cpu')}.")
+]
 # None: not given, for commands that take them for scripts alone
 SeedOfScript = Annotated[int | None, _SEED]
 LatencyOfScript = Annotated[str | None, _LATENCY]

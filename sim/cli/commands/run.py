@@ -15,11 +15,11 @@ from squall.sim.cli.engine import left_out, ready, tell_left_out
 from squall.sim.cli.exits import FAILED, INTERRUPTED
 from squall.sim.cli.options import (
     CheckDeterminism,
+    DeviceOfScript,
     Engine,
     FaultsOption,
     Json,
     Latency,
-    OnDevice,
     Seed,
     Workers,
 )
@@ -62,7 +62,7 @@ def run(
     workers: Workers = None,
     seed: Seed = 0,
     latency: Latency = DEFAULT_LATENCY,
-    device: OnDevice = "cpu",
+    device: DeviceOfScript = "cpu",
     engine: Engine = "port",
     faults: FaultsOption = None,
     check: Annotated[
