@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -181,7 +182,7 @@ def _script(what: str, for_a_scenario: dict[str, bool], mutant: str | None) -> P
     return parsers.script(what)
 
 
-def _refuse(what: str, for_a_script: dict[str, object], args: list[str]) -> None:
+def _refuse(what: str, for_a_script: Mapping[str, object], args: list[str]) -> None:
     """Raises :class:`BadInput` for what only scripts have."""
     for name, value in for_a_script.items():
         if value is not None:
