@@ -57,6 +57,7 @@ def fuzz(
     minutes: Annotated[
         float | None,
         typer.Option(
+            "--minutes",
             metavar="M",
             help="Instead: scenarios from 0 on for M minutes.",
             parser=parsers.positive("--minutes", MAX_MINUTES),

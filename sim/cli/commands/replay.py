@@ -57,6 +57,7 @@ def replay(
     until: Annotated[
         str | None,
         typer.Option(
+            "--until",
             metavar="EVENT",
             help="Stop there: the number of an event, t=SECONDS of virtual time, or the name of an "
             "event or message type, the second of it as NAME:2.",
@@ -69,6 +70,7 @@ def replay(
     diff: Annotated[
         str | None,
         typer.Option(
+            "--diff",
             metavar="OTHER",
             help="Run this one too (seed or file) and show the first event at which they part.",
         ),

@@ -30,6 +30,7 @@ def serve(
     port: Annotated[
         int,
         typer.Option(
+            "--port",
             metavar="P",
             help="Port on 127.0.0.1; 0 takes a free one.",
             parser=parsers.integer("--port", 0, 65535),
@@ -38,7 +39,10 @@ def serve(
     store: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="The store (default .squall).", parser=parsers.folder("--store")
+            "--store",
+            metavar="DIR",
+            help="The store (default .squall).",
+            parser=parsers.folder("--store"),
         ),
     ] = None,
     json: Json = False,

@@ -101,6 +101,7 @@ def timeline(
     points: Annotated[
         int,
         typer.Option(
+            "--points",
             metavar="K",
             help="With --odds: points of the run to start from.",
             parser=parsers.integer("--points", 2, MAX_POINTS),
@@ -109,6 +110,7 @@ def timeline(
     times: Annotated[
         int,
         typer.Option(
+            "--times",
             metavar="N",
             help="With --odds: runs from each point.",
             parser=parsers.integer("--times", 1, MAX_TIMES),
