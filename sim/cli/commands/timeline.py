@@ -50,72 +50,79 @@ squall timeline 7 --dot joint.dot --parquet events.parquet --json
 """
 
 
+What = Annotated[
+    str,
+    typer.Argument(
+        metavar="SEED|FILE|SCRIPT",
+        help="A seed of squall fuzz, a scenario file, the name of a stored failure, or a Python "
+        "script.",
+        show_default=False,
+    ),
+]
+Args = Annotated[
+    list[str] | None, typer.Argument(metavar="ARGS", help="What a script gets in sys.argv.")
+]
+Output = Annotated[
+    Path | None,
+    output_option(f"The page (default {DEFAULT_FILE}, unless another file is asked for)."),
+]
+Perfetto = Annotated[
+    Path | None,
+    file_option("--perfetto", "A trace for ui.perfetto.dev and chrome://tracing (JSON)."),
+]
+Dot = Annotated[Path | None, file_option("--dot", "The joint autograd graph for Graphviz.")]
+GraphMl = Annotated[Path | None, file_option("--graphml", "The joint autograd graph as GraphML.")]
+Parquet = Annotated[Path | None, file_option("--parquet", "The events as a Parquet table.")]
+Csv = Annotated[Path | None, file_option("--csv", "The events as a CSV table.")]
+PassNumber = Annotated[
+    int | None,
+    typer.Option(
+        "--pass",
+        metavar="N",
+        help="Whose graph --dot and --graphml write (by default the largest).",
+        parser=parsers.integer("--pass", 0, 1_000_000),
+    ),
+]
+WithOdds = Annotated[
+    bool,
+    typer.Option(
+        "--odds", help="Also how likely the failure is from each point on: runs it over and over."
+    ),
+]
+Points = Annotated[
+    int,
+    typer.Option(
+        "--points",
+        metavar="K",
+        help="With --odds: points of the run to start from.",
+        parser=parsers.integer("--points", 2, MAX_POINTS),
+    ),
+]
+Times = Annotated[
+    int,
+    typer.Option(
+        "--times",
+        metavar="N",
+        help="With --odds: runs from each point.",
+        parser=parsers.integer("--times", 1, MAX_TIMES),
+    ),
+]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep the run in the store, for squall serve.")]
+
+
 def timeline(
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="SEED|FILE|SCRIPT",
-            help="A seed of squall fuzz, a scenario file, the name of a stored failure, or a "
-            "Python script.",
-            show_default=False,
-        ),
-    ],
-    args: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ARGS", help="What a script gets in sys.argv."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        output_option(f"The page (default {DEFAULT_FILE}, unless another file is asked for)."),
-    ] = None,
-    perfetto: Annotated[
-        Path | None,
-        file_option("--perfetto", "A trace for ui.perfetto.dev and chrome://tracing (JSON)."),
-    ] = None,
-    dot: Annotated[
-        Path | None, file_option("--dot", "The joint autograd graph for Graphviz.")
-    ] = None,
-    graphml: Annotated[
-        Path | None, file_option("--graphml", "The joint autograd graph as GraphML.")
-    ] = None,
-    parquet: Annotated[
-        Path | None, file_option("--parquet", "The events as a Parquet table.")
-    ] = None,
-    csv: Annotated[Path | None, file_option("--csv", "The events as a CSV table.")] = None,
-    pass_number: Annotated[
-        int | None,
-        typer.Option(
-            "--pass",
-            metavar="N",
-            help="Whose graph --dot and --graphml write (by default the largest).",
-            parser=parsers.integer("--pass", 0, 1_000_000),
-        ),
-    ] = None,
-    odds: Annotated[
-        bool,
-        typer.Option(
-            "--odds",
-            help="Also how likely the failure is from each point on: runs it over and over.",
-        ),
-    ] = False,
-    points: Annotated[
-        int,
-        typer.Option(
-            "--points",
-            metavar="K",
-            help="With --odds: points of the run to start from.",
-            parser=parsers.integer("--points", 2, MAX_POINTS),
-        ),
-    ] = 16,
-    times: Annotated[
-        int,
-        typer.Option(
-            "--times",
-            metavar="N",
-            help="With --odds: runs from each point.",
-            parser=parsers.integer("--times", 1, MAX_TIMES),
-        ),
-    ] = 10,
+    what: What,
+    args: Args = None,
+    output: Output = None,
+    perfetto: Perfetto = None,
+    dot: Dot = None,
+    graphml: GraphMl = None,
+    parquet: Parquet = None,
+    csv: Csv = None,
+    pass_number: PassNumber = None,
+    odds: WithOdds = False,
+    points: Points = 16,
+    times: Times = 10,
     faults: FaultsOption = None,
     mutant: Mutant = None,
     engine: EngineOfScenario = None,
@@ -123,9 +130,7 @@ def timeline(
     workers: Workers = None,
     seed: SeedOfScript = None,
     latency: LatencyOfScript = None,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the run in the store, for squall serve.")
-    ] = False,
+    keep: Keep = False,
     json: Json = False,
 ) -> None:
     """Run a scenario and write its pictures into one page that opens without a network.
