@@ -16,7 +16,7 @@ from squall.model.program.program import Program
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.sim.faults.file import MOST
 from squall.sim.faults.plan import NO_FAULTS, Plan
-from squall.sim.limits import MAX_SEED, MAX_WORKERS, Device, EngineName
+from squall.sim.names import MAX_SEED, MAX_WORKERS, Device, EngineName
 from squall.sim.world.latency import DEFAULT_LATENCY, parse_latency
 
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]

@@ -7,7 +7,7 @@ from typing import TextIO
 
 from squall.model.events.run import Run
 from squall.sim.faults.plan import NO_FAULTS, Order, Plan, Schedule
-from squall.sim.limits import EngineName
+from squall.sim.names import EngineName
 from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scripts.run import read_script

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from squall.sim.cli.bad_input import BadInput
-from squall.sim.limits import EngineName
+from squall.sim.names import EngineName
 
 if TYPE_CHECKING:
     from squall.sim.scenario import Scenario

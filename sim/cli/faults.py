@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from squall.sim.cli.bad_input import BadInput
-from squall.sim.faults.draw import PROFILES, Profile
-from squall.sim.faults.plan import NO_FAULTS, Plan
+from squall.sim.names import PROFILES, Profile
+
+if TYPE_CHECKING:
+    from squall.sim.faults.plan import Plan
 
 
 @dataclass(frozen=True)
 class Faults:
-    """What is to go wrong, as it was named. Of ``profile`` and ``plan`` one says it."""
+    """What is to go wrong, as it was named: ``profile``, or else ``plan``."""
 
     text: str
-    profile: Profile | None = None
-    plan: Plan = NO_FAULTS
+    profile: Profile | None
+    plan: Plan
 
     def plan_for(self, workers: int | None) -> Plan:
         """The plan, which names none but these workers. Raises :class:`BadInput`."""
@@ -31,9 +34,11 @@ class Faults:
 
 def read_faults(text: str) -> Faults:
     """A profile by its name, or a plan from a file. Raises :class:`BadInput`."""
+    from squall.sim.faults.plan import NO_FAULTS
+
     for profile in PROFILES:
         if profile == text:
-            return Faults(text, profile)
+            return Faults(text, profile, NO_FAULTS)
     path = Path(text)
     if not path.is_file():
         known = ", ".join(PROFILES)
@@ -41,7 +46,7 @@ def read_faults(text: str) -> Faults:
     from squall.sim.faults.file import load_plan
 
     try:
-        return Faults(text, plan=load_plan(path))
+        return Faults(text, None, load_plan(path))
     except OSError as error:
         raise BadInput("--faults", text, f"cannot read {text!r}: {error.strerror}") from None
     except ValueError as error:

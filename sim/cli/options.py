@@ -13,8 +13,7 @@ import typer
 
 from squall.sim.cli import parsers
 from squall.sim.cli.faults import Faults, read_faults
-from squall.sim.faults.draw import PROFILES, Profile
-from squall.sim.limits import MAX_SEED, MAX_WORKERS, Device, EngineName
+from squall.sim.names import MAX_SEED, MAX_WORKERS, PROFILES, Device, EngineName, Profile
 
 MAX_JOBS = 256
 MAX_SECONDS = 24 * 3600.0

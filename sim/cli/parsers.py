@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from squall.sim.cli.bad_input import BadInput
-from squall.sim.limits import DEVICES, ENGINE_NAMES, MAX_SEED, Device, EngineName
+from squall.sim.names import DEVICES, ENGINE_NAMES, MAX_SEED, Device, EngineName
 
 T = TypeVar("T")
 

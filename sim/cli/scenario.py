@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.faults import Faults
-from squall.sim.limits import MAX_SEED, Device, EngineName
+from squall.sim.names import MAX_SEED, Device, EngineName
 
 if TYPE_CHECKING:
     from squall.sim.faults.plan import Plan

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.faults import Faults
-from squall.sim.faults.plan import NO_FAULTS, Plan
-from squall.sim.limits import Device, EngineName
+from squall.sim.names import Device, EngineName
 from squall.sim.world.latency import DEFAULT_LATENCY
 
 if TYPE_CHECKING:
+    from squall.sim.faults.plan import Plan
     from squall.sim.scenario import Scenario
 
 #: in an argument of the script: what each rank finds there is its own
@@ -55,6 +55,8 @@ class ScriptRun:
         Raises :class:`BadInput` for a plan with other workers, and for a profile without a number
         of workers.
         """
+        from squall.sim.faults.plan import NO_FAULTS
+
         if self.faults is None:
             return NO_FAULTS
         if self.faults.profile is None:

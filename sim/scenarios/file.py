@@ -25,7 +25,7 @@ from squall.model.program.file import program_from_json, program_to_json
 from squall.model.program.strict_json import check_version, parse, read_text, validate
 from squall.sim.faults.file import plan_from_json, plan_to_json
 from squall.sim.faults.plan import NO_FAULTS
-from squall.sim.limits import EngineName
+from squall.sim.names import EngineName
 from squall.sim.scenario import Expected, Scenario, Script, Seed, World
 
 #: versions of the format that can be read; the last one is written

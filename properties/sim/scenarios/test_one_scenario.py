@@ -23,7 +23,7 @@ from squall.sim.cli.reports.campaign import Asked
 from squall.sim.cli.reports.campaign import again as again_line
 from squall.sim.cli.scenario import Changes, read_scenario
 from squall.sim.faults.plan import Delay, Plan, Schedule
-from squall.sim.limits import ENGINE_NAMES, EngineName
+from squall.sim.names import ENGINE_NAMES, EngineName
 from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.failure import Failure

@@ -15,7 +15,7 @@ from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.engine import ready
 from squall.sim.cli.exits import FAILED, INTERRUPTED
 from squall.sim.cli.options import Engine, Json, OneJobACore
-from squall.sim.limits import EngineName
+from squall.sim.names import EngineName
 
 if TYPE_CHECKING:
     from squall.sim.cli.reports.conformance import Conformance

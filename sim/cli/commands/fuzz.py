@@ -23,7 +23,7 @@ from squall.sim.cli.options import (
     OnDevice,
     seeds_option,
 )
-from squall.sim.limits import MAX_SEED
+from squall.sim.names import MAX_SEED
 
 if TYPE_CHECKING:
     from squall.sim.cli.reports.campaign import Asked

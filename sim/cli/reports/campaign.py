@@ -14,7 +14,7 @@ from rich.text import Text
 from squall.sim.cli.faults import Faults
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, verdict
 from squall.sim.faults.plan import NO_FAULTS
-from squall.sim.limits import Device, EngineName
+from squall.sim.names import Device, EngineName
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.failure import Failure
 from squall.sim.search.campaign import Campaign

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, verdict
-from squall.sim.faults.draw import Profile
+from squall.sim.names import Profile
 from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.result import Result, median_seconds, only_killers
 

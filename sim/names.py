@@ -1,4 +1,7 @@
-"""What a scenario may name: seeds, numbers of workers, devices, engines. Importing this is quick."""
+"""What a scenario and a command line may name: engines, devices, profiles, seeds, workers.
+
+The command line needs these before anything runs: importing this imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -12,3 +15,6 @@ EngineName = Literal["port", "torch"]
 Device = Literal["cpu", "cuda"]
 ENGINE_NAMES: tuple[EngineName, ...] = get_args(EngineName)
 DEVICES: tuple[Device, ...] = get_args(Device)
+#: how much goes wrong, as drawn from a seed (sim/search/draw.py)
+Profile = Literal["mild", "rough", "storm"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
