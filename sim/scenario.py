@@ -8,23 +8,17 @@ shrinking, timelines and tests pass it on as it is, and a file holds exactly thi
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, Field
 
 from squall.model.program.program import Program
-from squall.real.ids import MAX_WORKER_ID
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.sim.faults.file import MOST
 from squall.sim.faults.plan import NO_FAULTS, Plan
+from squall.sim.names import MAX_SEED, MAX_WORKERS, Device, EngineName
 from squall.sim.world.latency import DEFAULT_LATENCY, parse_latency
 
-MAX_WORKERS = MAX_WORKER_ID + 1
-MAX_SEED = 2**64 - 1
-EngineName = Literal["port", "torch"]
-Device = Literal["cpu", "cuda"]
-ENGINE_NAMES: tuple[EngineName, ...] = get_args(EngineName)
-DEVICES: tuple[Device, ...] = get_args(Device)
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 
 

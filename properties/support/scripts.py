@@ -7,7 +7,8 @@ from typing import TextIO
 
 from squall.model.events.run import Run
 from squall.sim.faults.plan import NO_FAULTS, Order, Plan, Schedule
-from squall.sim.scenario import EngineName, Scenario, World
+from squall.sim.names import EngineName
+from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scripts.run import read_script
 from squall.sim.world.latency import DEFAULT_LATENCY

@@ -8,7 +8,8 @@ import signal
 import sys
 from types import FrameType
 
-INTERRUPTED = 130
+from squall.sim.cli.exits import INTERRUPTED
+
 _MESSAGE = "interrupted before there was a report"
 
 

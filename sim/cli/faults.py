@@ -1,36 +1,53 @@
-"""The option ``--faults`` of ``squall run``: a profile or the file of a plan."""
+"""What ``--faults`` names: a profile that draws faults, or the file of a plan."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast, get_args
+from typing import TYPE_CHECKING
 
-from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
-from squall.sim.cli.input import BadInput, RunOptions
-from squall.sim.faults.file import load_plan
-from squall.sim.faults.plan import NO_FAULTS, Plan
-from squall.sim.search.draw import Profile, draw_faults
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.names import PROFILES, Profile
+
+if TYPE_CHECKING:
+    from squall.sim.faults.plan import Plan
 
 
-def script_faults(options: RunOptions) -> Plan:
-    """What is to go wrong in the run of a script.
+@dataclass(frozen=True)
+class Faults:
+    """What is to go wrong, as it was named: ``profile``, or else ``plan``."""
 
-    Raises :class:`BadInput` for what is neither a profile nor a file with a plan for so many
-    workers, and for a profile without their number.
-    """
-    text = options.faults
-    if text is None:
-        return NO_FAULTS
-    if text in get_args(Profile):
-        if options.workers is None:
-            raise BadInput("--faults", text, f"{text} needs the number of workers: give --workers")
-        profile = cast(Profile, text)
-        return draw_faults(profile, options.seed, options.workers, DEFAULT_RPC_TIMEOUT_S)
+    text: str
+    profile: Profile | None
+    plan: Plan
+
+    def plan_for(self, workers: int | None) -> Plan:
+        """The plan, which names none but these workers. Raises :class:`BadInput`."""
+        from squall.sim.faults.file import check_plan
+
+        try:
+            check_plan(self.plan, workers=workers)
+        except ValueError as error:
+            raise BadInput("--faults", self.text, f"{self.text}: {error}") from None
+        return self.plan
+
+
+def read_faults(text: str) -> Faults:
+    """A profile by its name, or a plan from a file. Raises :class:`BadInput`."""
+    from squall.sim.faults.plan import NO_FAULTS
+
+    for profile in PROFILES:
+        if profile == text:
+            return Faults(text, profile, NO_FAULTS)
     path = Path(text)
     if not path.is_file():
-        known = ", ".join(get_args(Profile))
+        known = ", ".join(PROFILES)
         raise BadInput("--faults", text, f"expected {known} or a file with a plan, got {text!r}")
+    from squall.sim.faults.file import load_plan
+
     try:
-        return load_plan(path, workers=options.workers)
-    except (ValueError, OSError) as error:
+        return Faults(text, None, load_plan(path))
+    except OSError as error:
+        raise BadInput("--faults", text, f"cannot read {text!r}: {error.strerror}") from None
+    except ValueError as error:
         raise BadInput("--faults", text, f"{text}: {error}") from None

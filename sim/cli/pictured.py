@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from squall.sim.cli.input import BadInput, read_run_options
-from squall.sim.cli.scenario import read_scenario
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.engine import ready
+from squall.sim.cli.scenario import Changes, read_scenario
+from squall.sim.cli.script import ScriptRun
 from squall.sim.cli.streams import each_warning_once, stdout_to_stderr
-from squall.sim.world.latency import DEFAULT_LATENCY
 
 if TYPE_CHECKING:
     from squall.sim.pictures.odds import Odds
@@ -21,22 +22,11 @@ if TYPE_CHECKING:
     from squall.sim.scenario import Scenario
 
 
-class World(NamedTuple):
-    """What of a scenario's world the command line replaces; None: as it is."""
+class Spread(NamedTuple):
+    """From how many points of a run its odds are measured, and with how many runs from each."""
 
-    faults: str | None
-    mutant: str | None
-    engine: str | None
-    device: str | None
-
-    def words(self) -> list[str]:
-        """The same as words of a command line."""
-        return [
-            word
-            for name, value in self._asdict().items()
-            if value is not None
-            for word in (f"--{name}", value)
-        ]
+    points: int
+    times: int
 
 
 class Bar:
@@ -66,80 +56,45 @@ class Bar:
         self._progress.update(self._task, description=text, completed=done or 0, total=of)
 
 
-def picture_script(
-    what: str,
-    args: list[str],
-    given: dict[str, str | None],
-    world: World,
-    bar: Bar,
-) -> Recording:
-    """Run a script. ``given`` are its options of the command line. Raises :class:`BadInput`."""
-    if world.mutant is not None:
-        problem = f"is for a seed or a scenario file, and {what!r} is a script"
-        raise BadInput("--mutant", world.mutant, problem)
-    options = read_run_options(
-        script=what,
-        args=tuple(args),
-        workers=given["--workers"],
-        seed="0" if given["--seed"] is None else given["--seed"],
-        latency=DEFAULT_LATENCY if given["--latency"] is None else given["--latency"],
-        device=world.device or "cpu",
-        engine=world.engine or "port",
-        check=True,
-        faults=world.faults,
-    )
-    from squall.sim.cli.script import read_script_scenario
+def picture_script(asked: ScriptRun, bar: Bar) -> Recording:
+    """Run a script. Raises :class:`BadInput`."""
     from squall.sim.pictures.recording import recording
     from squall.sim.scenarios.engines import ENGINES
 
-    bar.say(f"running {what}")
-    scenario = read_script_scenario(options)
-    if options.engine == "torch":
-        from squall.sim.cli.native import ready_native
-
-        ready_native(sys.stderr)
+    bar.say(f"running {asked.script}")
+    scenario = asked.scenario()
+    ready(asked.engine)
     with stdout_to_stderr(), each_warning_once():
         ran = ENGINES[scenario.engine].run(scenario, stdout=sys.stderr)
-    run = recording(ran, title=what, replay=options.command())
-    run.facts |= {"latency": options.latency}
+    run = recording(ran, title=str(asked.script), replay=asked.command())
+    run.facts |= {"latency": asked.latency}
     return run
 
 
 def picture_scenario(
-    what: str,
-    world: World,
-    odds: bool,
-    spread: tuple[int, int],
-    keep: bool,
-    bar: Bar,
+    what: str, changes: Changes, bar: Bar, *, spread: Spread | None, keep: bool
 ) -> tuple[Recording, Odds | None]:
-    """Run a scenario; ``keep`` it in the store, and measure its ``odds`` over ``spread`` points
-    and times. Raises :class:`BadInput`."""
-    scenario = read_scenario(
-        what,
-        faults=world.faults,
-        mutant=world.mutant,
-        device=world.device,
-        engine=world.engine,
-        field="SEED|FILE|SCRIPT",
-    )
+    """Run a scenario; ``keep`` it in the store, and measure its odds over ``spread``, if given.
+
+    Raises :class:`BadInput`.
+    """
+    scenario = read_scenario(what, changes, field="SEED|FILE|SCRIPT")
     from squall.sim.pictures.odds import measure
     from squall.sim.pictures.recording import facts_of, recording
     from squall.sim.scenarios.failure import expecting
     from squall.sim.search.again import again, planted
 
-    words = ["squall", "replay", what, *world.words()]
     title = f"seed {what}" if what.isdigit() else what
     if scenario.profile:
         title += f", faults {scenario.profile}"
     bar.say(f"running {title}")
     with redirect_stdout(sys.stderr):
         ran = again(scenario)
-    facts = facts_of(scenario)
-    run = recording(ran, title=title, replay=shlex.join(words), facts=facts)
+    replay = shlex.join(["squall", "replay", what, *changes.words()])
+    run = recording(ran, title=title, replay=replay, facts=facts_of(scenario))
     if keep:
         _keep(expecting(scenario, ran))
-    if not odds:
+    if spread is None:
         return run, None
     if not ran.violations:
         raise BadInput("--odds", "", "this run does not fail: there is no probability to follow")
@@ -148,7 +103,7 @@ def picture_scenario(
         bar.say("odds", done, of)
 
     with planted(scenario.expected.mutant):
-        return run, measure(scenario, points=spread[0], times=spread[1], on_run=on_run)
+        return run, measure(scenario, points=spread.points, times=spread.times, on_run=on_run)
 
 
 def _keep(scenario: Scenario) -> None:

@@ -2,65 +2,72 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from squall.sim.cli.input import BadInput, device_name, engine_name, integer
-from squall.sim.scenario import MAX_SEED
+from squall.sim.cli import parsers
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.faults import Faults
+from squall.sim.names import MAX_SEED, Device, EngineName
 
 if TYPE_CHECKING:
     from squall.sim.faults.plan import Plan
     from squall.sim.scenario import Scenario
 
 
-def read_scenario(
-    text: str,
-    *,
-    faults: str | None = None,
-    mutant: str | None = None,
-    device: str | None = None,
-    engine: str | None = None,
-    field: str = "SCENARIO",
-) -> Scenario:
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What the command line replaces in a scenario; None: as it is."""
+
+    faults: Faults | None = None
+    mutant: str | None = None
+    engine: EngineName | None = None
+    device: Device | None = None
+
+    def words(self) -> list[str]:
+        """The same as words of a command line."""
+        values = {
+            "--faults": None if self.faults is None else self.faults.text,
+            "--mutant": self.mutant,
+            "--engine": self.engine,
+            "--device": self.device,
+        }
+        return [word for name, value in values.items() if value for word in (name, value)]
+
+
+def read_scenario(text: str, changes: Changes, field: str = "SCENARIO") -> Scenario:
     """The scenario of a seed, of a file, of the corpus, or of a stored failure by its name.
 
-    ``faults``: the profile that draws a seed's faults, or a file with a plan, which takes the
-    place of the scenario's own. ``mutant``: a bug to plant. Raises :class:`BadInput`.
+    Of ``changes``, a profile of faults draws those of a seed; a plan takes the place of the
+    scenario's own. Raises :class:`BadInput`.
     """
+    if text.isascii() and text.isdigit() and not Path(text).exists():
+        scenario = _of_seed(parsers.integer(field, 0, MAX_SEED)(text), changes)
+    else:
+        scenario = _changed(_of_file(text, field, changes.faults), changes)
+    return scenario if changes.mutant is None else _with_mutant(scenario, changes.mutant)
+
+
+def _of_seed(seed: int, changes: Changes) -> Scenario:
     from squall.sim.faults.plan import NO_FAULTS
     from squall.sim.search.draw import Settings, draw
 
-    profile, file = (None, faults) if faults is not None and _is_file(faults) else (faults, None)
-    path = Path(text)
-    named = None if engine is None else engine_name(engine)
-    on = None if device is None else device_name(device)
-    if text.isascii() and text.isdigit() and not path.exists():
-        seed = integer(field, text, 0, MAX_SEED)
-        plan = NO_FAULTS if file is None else _plan(file, None)
-        scenario = draw(seed, Settings(_profile(profile), plan, named or "port", on or "cpu"))
-    elif profile is not None:
-        problem = f"{profile!r} is no file with a plan, and a profile is for a seed"
-        raise BadInput("--faults", profile, problem)
-    else:
-        scenario = _of_file(text, field)
-        if file is not None:
-            scenario = _under(scenario, _plan(file, scenario.workers))
-        if named is not None:
-            scenario = replace(scenario, engine=named)
-        if on is not None:
-            scenario = scenario.in_world(device=on)
-        device_name(scenario.world.device)
-    return scenario if mutant is None else _with_mutant(scenario, mutant)
+    faults = changes.faults
+    profile, plan = (None, NO_FAULTS) if faults is None else (faults.profile, faults.plan)
+    return draw(seed, Settings(profile, plan, changes.engine or "port", changes.device or "cpu"))
 
 
-def _profile(name: str | None) -> Any:
-    from squall.sim.search.draw import PROFILES
-
-    if name is not None and name not in PROFILES:
-        known = " or ".join(PROFILES)
-        raise BadInput("--faults", name, f"expected {known} or a file, got {name!r}")
-    return name
+def _changed(scenario: Scenario, changes: Changes) -> Scenario:
+    """A scenario that was saved, with what the command line replaces."""
+    if changes.faults is not None:
+        scenario = _under(scenario, changes.faults.plan_for(scenario.workers))
+    if changes.engine is not None:
+        scenario = replace(scenario, engine=changes.engine)
+    if changes.device is not None:
+        scenario = scenario.in_world(device=changes.device)
+    parsers.device(scenario.world.device)
+    return scenario
 
 
 def _under(scenario: Scenario, plan: Plan) -> Scenario:
@@ -77,11 +84,10 @@ def _under(scenario: Scenario, plan: Plan) -> Scenario:
     return scenario
 
 
-def _is_file(text: str) -> bool:
-    return Path(text).is_file()
-
-
-def _of_file(text: str, field: str) -> Scenario:
+def _of_file(text: str, field: str, faults: Faults | None) -> Scenario:
+    if faults is not None and faults.profile is not None:
+        problem = f"{faults.text!r} is no file with a plan, and a profile is for a seed"
+        raise BadInput("--faults", faults.text, problem)
     from squall.sim.scenarios.file import load_scenario
     from squall.sim.scenarios.store import Store, StoreError
     from squall.sim.search.corpus import corpus
@@ -107,27 +113,9 @@ def _of_file(text: str, field: str) -> Scenario:
         raise BadInput(field, text, f"{path}: {error}") from None
 
 
-def _plan(text: str, workers: int | None) -> Plan:
-    from squall.sim.faults.file import load_plan
-
-    try:
-        return load_plan(Path(text), workers=workers)
-    except OSError as error:
-        raise BadInput("--faults", text, f"cannot read {text!r}: {error.strerror}") from None
-    except ValueError as error:
-        raise BadInput("--faults", text, f"{text}: {error}") from None
-
-
 def _with_mutant(scenario: Scenario, name: str) -> Scenario:
-    import difflib
-
     from squall.sim.scenario import Expected
-    from squall.sim.search.mutants.planted import MUTANTS
 
-    if name not in MUTANTS:
-        near = difflib.get_close_matches(name, MUTANTS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else "; squall mutants --list shows them"
-        raise BadInput("--mutant", name, f"there is no mutant {name!r}{hint}")
     if scenario.expected.mutant == name:
         return scenario
     return replace(scenario, expected=Expected(mutant=name))

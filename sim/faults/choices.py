@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from squall.sim.faults.fault import Fault
 from squall.sim.faults.moments import Moment
-
-Profile = Literal["mild", "rough", "storm"]
-PROFILES: tuple[Profile, ...] = get_args(Profile)
+from squall.sim.names import Profile
 
 #: what is sent again until it is heard, and the answers to it
 RETRIED = (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from squall.sim.faults.choices import PROFILES, Choices, Profile, stream_of
+from squall.sim.faults.choices import Choices, stream_of
 from squall.sim.faults.plan import Plan, Schedule
 from squall.sim.faults.registry import DRAWS
+from squall.sim.names import PROFILES, Profile
 
 __all__ = ["LIGHT", "MILD", "PROFILES", "Drawing", "Profile", "stream_of"]
 

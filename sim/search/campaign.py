@@ -13,7 +13,7 @@ from types import FrameType
 from squall.model.coverage.features import feature_names
 from squall.model.coverage.sometimes import situations
 from squall.sim.faults.plan import KINDS
-from squall.sim.scenario import EngineName
+from squall.sim.names import EngineName
 from squall.sim.scenarios.failure import Failure, with_expectation
 from squall.sim.search.corpus import corpus_for
 from squall.sim.search.draw import Settings

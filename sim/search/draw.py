@@ -27,7 +27,8 @@ from squall.model.program.program import Program, computation_of, source
 from squall.sim.faults.draw import MILD, PROFILES, Drawing, Profile, stream_of
 from squall.sim.faults.file import fitting
 from squall.sim.faults.plan import NO_FAULTS, Order, Plan, Schedule
-from squall.sim.scenario import Device, EngineName, Scenario, World
+from squall.sim.names import Device, EngineName
+from squall.sim.scenario import Scenario, World
 
 __all__ = ["MILD", "PROFILES", "Profile", "Settings", "draw", "draw_faults", "expanded"]
 

@@ -21,7 +21,7 @@ from squall.model.events.waiting import (
 from squall.properties.support.playing import write
 from squall.properties.support.scripts import run_file
 from squall.real.rpc import api as rpc
-from squall.sim.cli.report import script_json
+from squall.sim.cli.reports.script import script_json
 from squall.sim.cluster import Cluster
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw

@@ -34,7 +34,7 @@ from squall.sim.search.draw import draw
             "--odds: expected a seed or a scenario file, got a script",
         ),
         (
-            ["examples/pipeline.py", "--mutant", "x"],
+            ["examples/pipeline.py", "--mutant", "release-only-here"],
             "--mutant: is for a seed or a scenario file, and 'examples/pipeline.py' is a script",
         ),
     ],

@@ -19,11 +19,12 @@ from squall.properties.support.playing import write
 from squall.real.native import build
 from squall.real.native.build import Unavailable
 from squall.real.tracing import CALL_ENDED, CALL_STARTED
-from squall.sim.cli.fuzz import FuzzOptions
-from squall.sim.cli.fuzz import replay as again_line
-from squall.sim.cli.scenario import read_scenario
+from squall.sim.cli.reports.campaign import Asked
+from squall.sim.cli.reports.campaign import again as again_line
+from squall.sim.cli.scenario import Changes, read_scenario
 from squall.sim.faults.plan import Delay, Plan, Schedule
-from squall.sim.scenario import ENGINE_NAMES, EngineName, Scenario, World
+from squall.sim.names import ENGINE_NAMES, EngineName
+from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.file import dump_scenario, load_scenario
@@ -78,23 +79,23 @@ def test_a_seed_is_one_program_on_its_way(seed: int, engine: EngineName, tmp_pat
     assert (judged.program, judged.engine) == (program, engine)
     store = Store(Place(tmp_path))
     assert store.scenario(store.keep(judged, found_by="fuzz", text="")) == judged  # what it keeps
-    options = FuzzOptions(
-        first=seed, last=seed + 1, minutes=None, jobs=1, device="cpu", engine=engine
+    asked = Asked(
+        seeds=range(seed, seed + 1), minutes=None, jobs=1, device="cpu", engine=engine, faults=None
     )
-    line = again_line(Failure(judged, Violation("rrefs", "x", "y", "z")), options)
+    line = again_line(Failure(judged, Violation("rrefs", "x", "y", "z")), asked)
     command, replayed, text, *rest = shlex.split(line)  # what it tells people to run
     assert (command, replayed) == ("squall", "replay")
     assert rest == ([] if engine == "port" else ["--engine", engine])
-    assert read_scenario(text, engine=rest[1] if rest else None) == judged
+    assert read_scenario(text, Changes(engine=engine if rest else None)) == judged
 
 
 def test_a_scenario_of_the_corpus_is_named_on_its_line() -> None:
     for scenario in corpus_for(Settings()):
-        options = FuzzOptions(
-            first=0, last=1, minutes=None, jobs=1, device="cpu", engine=scenario.engine
+        asked = Asked(
+            seeds=range(1), minutes=None, jobs=1, device="cpu", engine=scenario.engine, faults=None
         )
-        line = again_line(Failure(scenario, Violation("rrefs", "x", "y", "z")), options)
-        assert read_scenario(line.split()[2]) == scenario
+        line = again_line(Failure(scenario, Violation("rrefs", "x", "y", "z")), asked)
+        assert read_scenario(line.split()[2], Changes()) == scenario
 
 
 # -- scripts --------------------------------------------------------------------------------------

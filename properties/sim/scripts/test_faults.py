@@ -13,8 +13,9 @@ from squall.model.events.run import Run
 from squall.properties.support.commands import squall
 from squall.properties.support.scripts import run_file
 from squall.real.tracing import FAULT_INJECTED
-from squall.sim.cli.faults import script_faults
-from squall.sim.cli.input import BadInput, RunOptions, read_run_options
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.faults import read_faults
+from squall.sim.cli.script import ScriptRun
 from squall.sim.faults import plan as p
 from squall.sim.faults.file import check_plan, dump_plan
 from squall.sim.faults.plan import Plan, Schedule
@@ -148,24 +149,14 @@ def test_another_order(script: Path) -> None:
 # -- the option of squall run -----------------------------------------------------------------------
 
 
-def asked(script: Path, faults: str, workers: str | None = "3") -> RunOptions:
-    return read_run_options(
-        script=str(script),
-        args=(),
-        workers=workers,
-        seed="4",
-        latency="0.001",
-        device="cpu",
-        engine="port",
-        check=True,
-        faults=faults,
-    )
+def asked(script: Path, faults: str, workers: int | None = 3) -> ScriptRun:
+    return ScriptRun(script=script, workers=workers, seed=4, faults=read_faults(faults))
 
 
 @pytest.mark.parametrize("profile", ["mild", "rough", "storm"])
 def test_a_profile_draws_a_plan_from_the_seed(script: Path, profile: str) -> None:
-    plan = script_faults(asked(script, profile))
-    assert plan == script_faults(asked(script, profile))
+    plan = asked(script, profile).plan()
+    assert plan == asked(script, profile).plan()
     check_plan(plan, workers=3)
     assert plan.heal_s is not None
     assert "--faults " + profile in asked(script, profile).command()
@@ -174,21 +165,21 @@ def test_a_profile_draws_a_plan_from_the_seed(script: Path, profile: str) -> Non
 @pytest.mark.parametrize(
     ("text", "workers", "message"),
     [
-        ("hail", "3", "--faults: expected mild, rough, storm or a file with a plan, got 'hail'"),
+        ("hail", 3, "--faults: expected mild, rough, storm or a file with a plan, got 'hail'"),
         ("rough", None, "--faults: rough needs the number of workers: give --workers"),
-        ('{"messages": [{"kind": "drop", "src": 3}]}', "3", "src: 3 is not one of the 3 workers"),
-        ('{"messages": [', "3", "faults: is not JSON"),
+        ('{"messages": [{"kind": "drop", "src": 3}]}', 3, "src: 3 is not one of the 3 workers"),
+        ('{"messages": [', 3, "faults: is not JSON"),
     ],
 )
 def test_what_is_wrong_with_the_option_is_told(
-    script: Path, text: str, workers: str | None, message: str
+    script: Path, text: str, workers: int | None, message: str
 ) -> None:
     if text.startswith("{"):
         path = script.with_name("plan.json")
         path.write_text(text)
         text = str(path)
     with pytest.raises(BadInput) as caught:
-        script_faults(asked(script, text, workers))
+        asked(script, text, workers).plan()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -16,8 +15,7 @@ from squall.model.coverage.sometimes import SITUATIONS
 from squall.model.program.check import check_program
 from squall.model.program.program import computation_of
 from squall.properties.support.commands import squall
-from squall.sim.cli.fuzz import read_fuzz_options
-from squall.sim.cli.input import BadInput
+from squall.sim.cli.main import main
 from squall.sim.faults.file import check_plan, dump_plan
 from squall.sim.faults.plan import KINDS, Drop, Plan, PoolSize
 from squall.sim.scenarios.settings import campaign_settings
@@ -161,21 +159,15 @@ def test_a_situation_that_is_never_reached_can_fail() -> None:
     assert "latency_spike" in told.stdout
 
 
-def test_bad_input(tmp_path: Path) -> None:
+def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "plan.json"
     file.write_text('{"version": 1, "messages": [{"kind": "lose"}]}')
     for told, words in {
-        "expected mild, rough, storm or the file of a fault plan": ("--faults", "wild"),
+        "expected mild, rough, storm or a file with a plan": ("--faults", "wild"),
         "--require-sometimes": ("--require-sometimes",),
         "messages[0].kind": ("--faults", str(file)),
     }.items():
-        with pytest.raises(BadInput, match=re.escape(told)):
-            read_fuzz_options(
-                seeds="0:1",
-                minutes=None,
-                jobs="1",
-                device="cpu",
-                engine="port",
-                faults=words[1] if words[0] == "--faults" else None,
-                require_sometimes=words[0] != "--faults",
-            )
+        with pytest.raises(SystemExit) as left:
+            main(["fuzz", "--seeds", "0:1", *words])
+        assert left.value.code == 2
+        assert told in capsys.readouterr().err

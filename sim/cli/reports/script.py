@@ -1,4 +1,4 @@
-"""What a run came to, for people (rich) and for machines (one JSON object)."""
+"""What ``squall run`` says of a run, for people and for machines."""
 
 from __future__ import annotations
 
@@ -7,39 +7,38 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
-from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from squall.model.events.waiting import to_json as graph_json
 from squall.model.one_process.reference import GradientSummary
+from squall.sim.cli.panels import WIDTH, print_panel, summary_table, verdict
 
 if TYPE_CHECKING:
     from squall.model.events.run import ProcessError, Run
-    from squall.sim.cli.input import BadInput, RunOptions
+    from squall.sim.cli.script import ScriptRun
     from squall.sim.scenarios.store import Kept
     from squall.sim.world.watch import Divergence
 
-WIDTH = 100
 MISMATCHES_SHOWN = 10
 NOT_COMPARABLE_SHOWN = 3
 
 
 def run_json(
     run: Run,
-    options: RunOptions,
+    asked: ScriptRun,
     kept: Kept | None = None,
     divergence: Divergence | None = None,
 ) -> str:
     """The object of ``squall run --json``; its keys are in docs/json.md."""
     return json.dumps(
         {
-            **script_json(run, options.seed),
-            "script": str(options.script),
-            "args": list(options.args),
-            "latency": options.latency,
-            "device": options.device,
-            "command": options.command(),
+            **script_json(run, asked.seed),
+            "script": str(asked.script),
+            "args": list(asked.args),
+            "latency": asked.latency,
+            "device": asked.device,
+            "command": asked.command(),
             "replay": None if kept is None else kept.replay,
             "divergence": None if divergence is None else divergence.to_json(),
         },
@@ -85,59 +84,31 @@ def _gradients_json(gradients: GradientSummary) -> dict[str, Any]:
     }
 
 
-def bad_input_json(error: BadInput) -> str:
-    """The object that stands for a run that never started."""
-    return json.dumps(
-        {
-            "outcome": "bad input",
-            "field": error.field,
-            "value": error.value,
-            "message": str(error),
-        }
-    )
-
-
-def outcome_json(outcome: str, message: str) -> str:
-    """The object that stands for a run that ended without a report."""
-    return json.dumps({"outcome": outcome, "message": message})
-
-
-def print_report(run: Run, options: RunOptions, console: Console, kept: Kept | None = None) -> None:
+def print_report(run: Run, asked: ScriptRun, console: Console, kept: Kept | None = None) -> None:
     """Failures, the summary, and the command that repeats the run."""
     console = Console(file=console.file, width=min(WIDTH, console.width), highlight=False)
     console.print()
     for part in _failures(run):
         console.print(part, soft_wrap=True)
-    console.print(
-        Panel(
-            _summary(run, options),
-            title=Text(f"squall: {options.script}"),
-            title_align="left",
-            border_style="green" if run.ok else "red",
-            padding=(1, 2),
-        )
-    )
-    console.print(Text(f"again: {options.command()}", style="dim"), soft_wrap=True)
+    print_panel(console, _summary(run, asked), f"squall: {asked.script}", good=run.ok)
+    console.print(Text(f"again: {asked.command()}", style="dim"), soft_wrap=True)
     if kept is not None:
         text = f"kept, script and all: {kept.replay}"
         console.print(Text(text, style="dim"), soft_wrap=True)
         console.print(Text(f"to look at: {kept.timeline}", style="dim"), soft_wrap=True)
 
 
-def _summary(run: Run, options: RunOptions) -> RenderableType:
-    table = Table.grid(padding=(0, 3))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    ok = "bold green" if run.ok else "bold red"
-    table.add_row("outcome", Text(run.outcome, style=ok))
-    table.add_row("gradients", _gradients(run, options))
+def _summary(run: Run, asked: ScriptRun) -> RenderableType:
+    table = summary_table()
+    table.add_row("outcome", verdict(run.outcome, good=run.ok))
+    table.add_row("gradients", _gradients(run, asked))
     table.add_row(
         "cluster",
-        Text(f"{_count(run.workers, 'worker')}, seed {options.seed}, latency {options.latency}"),
+        Text(f"{_count(run.workers, 'worker')}, seed {asked.seed}, latency {asked.latency}"),
     )
-    if options.faults is not None:
+    if asked.faults is not None:
         said = ", ".join(f"{kind} {count:,}" for kind, count in run.faults.items())
-        table.add_row("faults", f"{options.faults}: {said or 'none happened'}")
+        table.add_row("faults", f"{asked.faults.text}: {said or 'none happened'}")
     table.add_row("virtual time", f"{run.ended_s:.6f} s")
     table.add_row("wall time", f"{run.wall_time_s:.3f} s")
     left = f"{_count(run.leaked_rrefs, 'RRef')}, {_count(run.leaked_contexts, 'context')}"
@@ -149,10 +120,10 @@ def _summary(run: Run, options: RunOptions) -> RenderableType:
     return table
 
 
-def _gradients(run: Run, options: RunOptions) -> RenderableType:
+def _gradients(run: Run, asked: ScriptRun) -> RenderableType:
     summary = run.gradients
     if summary is None:
-        return Text("not checked" if not options.check else "nothing to compare", style="yellow")
+        return Text("not checked" if not asked.check else "nothing to compare", style="yellow")
     detail = f"{summary.compared:,} of {_count(summary.passes, 'backward pass', 'backward passes')}"
     detail = f"{detail} compared, deviation at most {summary.max_deviation:.3g}"
     for why in summary.not_comparable[:NOT_COMPARABLE_SHOWN]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json as json_module
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from squall.sim.cli.input import BadInput
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.options import Json
 
 if TYPE_CHECKING:
     from squall.sim.scenarios.store import Kept
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 #: characters of what broke
 _MOST_SHOWN = 100
 
+RANK = 90
 EPILOG = """\
 [bold]Examples[/bold]
 
@@ -32,9 +34,7 @@ They are under .squall/ in the working directory; SQUALL_STORE names another fol
 """
 
 
-def failures(
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+def failures(json: Json = False) -> None:
     """List the failures that campaigns, scripts and tests have left in this folder."""
     from squall.sim.scenarios.store import Store, StoreError, default_place
 

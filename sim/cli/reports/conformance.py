@@ -1,27 +1,17 @@
-"""``squall conformance``: what it was asked for, progress, and what came out."""
+"""What ``squall conformance`` says of PyTorch's own tests, for people and for machines."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
-import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rich.console import Console, RenderableType
-from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from squall.sim.cli.input import BadInput, engine_name, integer
-from squall.sim.conformance.run import run
-from squall.sim.conformance.suites import SUITES, collect
-from squall.sim.conformance.tests import VERDICTS, MissingPackageError, Result, Test, Verdict
+from squall.sim.cli.panels import print_panel
+from squall.sim.conformance.tests import VERDICTS, Result, Verdict
 
-WIDTH = 100
-MAX_JOBS = 256
 #: lines of what a failed test printed that are shown
 LOG_LINES = 15
 _STYLES: dict[Verdict, str] = {
@@ -29,36 +19,6 @@ _STYLES: dict[Verdict, str] = {
     "failed": "bold red",
     "not_applicable": "dim",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConformanceOptions:
-    """What was asked for, checked."""
-
-    tests: list[Test]
-    engine: str
-    jobs: int
-
-
-def read_options(
-    *, suites: Iterable[str], pattern: str, engine: str, jobs: str | None
-) -> ConformanceOptions:
-    """Raises :class:`BadInput` for the first thing that is wrong."""
-    suites = list(suites)
-    for suite in suites:
-        if suite not in SUITES:
-            known = ", ".join(SUITES)
-            raise BadInput("SUITE", suite, f"there is no suite {suite!r}, expected one of {known}")
-    tests = collect(suites, pattern)
-    if not tests:
-        of = f" of {', '.join(dict.fromkeys(suites))}" if suites else ""
-        problem = f"no test{of} has {pattern!r} in its name, expected a part, such as backward"
-        raise BadInput("-k", pattern, problem)
-    return ConformanceOptions(
-        tests=tests,
-        engine=engine_name(engine),
-        jobs=_cores() if jobs is None else integer("--jobs", jobs, 1, MAX_JOBS),
-    )
 
 
 @dataclass(frozen=True)
@@ -111,52 +71,8 @@ class Conformance:
         return suites
 
 
-def run_conformance(options: ConformanceOptions, console: Console) -> Conformance:
-    """Play the tests, with a line on ``console`` as each ends, and a bar on a terminal.
-
-    What was found until somebody interrupts it is kept. Raises :class:`BadInput`.
-    """
-    if options.engine == "torch":
-        from squall.sim.cli.native import ready_native
-
-        ready_native(sys.stderr)
-    started = time.monotonic()
-    count = len(options.tests)
-    found: dict[str, Result] = {}
-    interrupted = False
-    progress = Progress(
-        TextColumn("conformance"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]}", style="bold red"),
-        TimeElapsedColumn(),
-        console=console,
-        auto_refresh=False,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    bar = progress.add_task("conformance", total=count, failed="")
-    failures = 0
-    try:
-        with progress:
-            for result in run(options.tests, jobs=options.jobs, engine=options.engine):
-                found[result.test.id] = result
-                failures += result.verdict == "failed"
-                failed = f"{failures} failed" if failures else ""
-                progress.update(bar, completed=len(found), failed=failed)
-                console.print(_line(result, len(found), count), soft_wrap=True)
-                progress.refresh()
-    except MissingPackageError as error:
-        raise BadInput("conformance", "", str(error)) from None
-    except KeyboardInterrupt:
-        interrupted = True
-    results = [found[test.id] for test in options.tests if test.id in found]
-    return Conformance(options.engine, results, time.monotonic() - started, count, interrupted)
-
-
 def print_conformance(outcome: Conformance, console: Console) -> None:
     """Failures, then the counts of each suite."""
-    width = min(WIDTH, console.width)
     for result in outcome.results:
         if result.verdict == "failed":
             console.print()
@@ -166,19 +82,12 @@ def print_conformance(outcome: Conformance, console: Console) -> None:
         played = f"interrupted: {len(outcome.results)} of {outcome.asked} tests were played"
         console.print(Text(played, style="yellow"), soft_wrap=True)
     console.print()
-    console.print(
-        Panel(
-            _summary(outcome),
-            title="squall: PyTorch's own tests",
-            title_align="left",
-            border_style="green" if outcome.ok else "red",
-            padding=(1, 2),
-            width=width,
-        )
-    )
+    title = "squall: PyTorch's own tests"
+    print_panel(console, _summary(outcome), title, good=outcome.ok)
 
 
-def _line(result: Result, number: int, count: int) -> Text:
+def result_line(result: Result, number: int, count: int) -> Text:
+    """What came of one test."""
     digits = len(str(count))
     text = Text(f"{number:>{digits}}/{count}  {result.seconds:6.2f} s  ")
     text.append(f"{result.verdict.replace('_', ' '):<14}", style=_STYLES[result.verdict])
@@ -223,7 +132,3 @@ def _row(results: list[Result], seconds: float) -> list[RenderableType]:
 
 def _count(results: list[Result], verdict: Verdict) -> int:
     return sum(result.verdict == verdict for result in results)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

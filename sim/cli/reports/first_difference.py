@@ -1,53 +1,49 @@
-"""``squall replay --diff``: where two runs part."""
+"""What ``squall replay --diff`` says: where two runs part, for people and for machines."""
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from squall.model.events.digest import Record
-    from squall.model.events.run import Run
-    from squall.sim.scenario import Scenario
-    from squall.sim.scenarios.replay import FirstDifference
+from squall.model.events.digest import Record
+from squall.model.events.run import Run
+from squall.sim.pictures.narrate import narrate, sentence
+from squall.sim.scenarios.replay import FirstDifference
 
-FAILED = 1
 #: events shown before the place where two runs part, and behind it on either side
 _AROUND = 3
 
 
-def diff_runs(one: Scenario, other: Scenario, console: Console, *, json: bool) -> int:
-    """Run both scenarios and tell where they part; the exit code."""
-    from squall.sim.scenarios.replay import first_difference
-    from squall.sim.search.again import again
-
-    mine, yours = again(one), again(other)
-    found = first_difference(mine.records, yours.records)
-    if json:
-        told = {
+def difference_json(found: FirstDifference | None, mine: Run, yours: Run) -> str:
+    """The object of ``squall replay --diff --json``; its keys are in docs/json.md."""
+    return json.dumps(
+        {
             "digest": mine.digest,
             "other_digest": yours.digest,
             "equal": found is None,
             "first_difference": None if found is None else _difference_json(found, mine, yours),
             "outcome": mine.outcome,
             "other_outcome": yours.outcome,
-        }
-        typer.echo(json_module.dumps(told, allow_nan=False))
-    elif found is None:
+        },
+        allow_nan=False,
+    )
+
+
+def print_difference(
+    found: FirstDifference | None, mine: Run, yours: Run, console: Console
+) -> None:
+    """The last events that the runs share, and what each does then."""
+    if found is None:
         console.print(f"the same run: {len(mine.records):,} events, digest {mine.digest}")
     else:
         _print_difference(found, mine.records, yours.records, console)
-    return 0 if found is None else FAILED
 
 
 def _difference_json(found: FirstDifference, mine: Run, yours: Run) -> dict[str, Any]:
-    from squall.sim.pictures.narrate import sentence
-
     number = found.number
     sides = [(found.one, mine.records), (found.other, yours.records)]
     texts = [None if side is None else sentence(records, number) for side, records in sides]
@@ -58,8 +54,6 @@ def _difference_json(found: FirstDifference, mine: Run, yours: Run) -> dict[str,
 def _print_difference(
     found: FirstDifference, mine: Sequence[Record], yours: Sequence[Record], console: Console
 ) -> None:
-    from squall.sim.pictures.narrate import narrate
-
     number = found.number
     same = f"the same up to event {number - 1}, and then not:" if number else "nothing in common:"
     console.print(Text(same, style="bold"))

@@ -10,10 +10,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from squall.sim.cli.input import BadInput, integer
+from squall.sim.cli import parsers
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.options import Json
 
 DEFAULT_PORT = 8321
 
+RANK = 110
 EPILOG = """\
 [bold]Examples[/bold]
 
@@ -25,34 +28,39 @@ squall serve --port 0 --json                (a free port, and which one)
 
 def serve(
     port: Annotated[
-        str, typer.Option(metavar="P", help="Port on 127.0.0.1; 0 takes a free one.")
-    ] = str(DEFAULT_PORT),
+        int,
+        typer.Option(
+            "--port",
+            metavar="P",
+            help="Port on 127.0.0.1; 0 takes a free one.",
+            parser=parsers.integer("--port", 0, 65535),
+        ),
+    ] = DEFAULT_PORT,
     store: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="The store (default .squall).", show_default=False),
+        Path | None,
+        typer.Option(
+            "--store",
+            metavar="DIR",
+            help="The store (default .squall).",
+            parser=parsers.folder("--store"),
+        ),
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object with the address.")
-    ] = False,
+    json: Json = False,
 ) -> None:
     """List stored failures and runs, open their timelines, compare two of them side by side.
 
     Listens on 127.0.0.1 only and changes nothing. Ctrl-C ends it.
     """
-    number = integer("--port", port, 0, 65535)
     from squall.sim.scenarios.store import Place, default_place
     from squall.sim.serve.server import ADDRESS, Server
 
-    if store is not None and not (store and Path(store).is_dir()):
-        raise BadInput("--store", store, f"there is no directory {store!r}")
-    place = default_place() if store is None else Place(Path(store))
+    place = default_place() if store is None else Place(store)
     console = Console(file=sys.stderr, highlight=False)
     try:
-        server = Server(place, number, on_request=lambda line: console.print(line, style="dim"))
+        server = Server(place, port, on_request=lambda line: console.print(line, style="dim"))
     except OSError as error:
-        raise BadInput(
-            "--port", port, f"cannot listen on {ADDRESS}:{number}: {error.strerror}"
-        ) from None
+        problem = f"cannot listen on {ADDRESS}:{port}: {error.strerror}"
+        raise BadInput("--port", str(port), problem) from None
     try:
         if json:
             typer.echo(json_module.dumps({"url": server.url, "store": str(place.folder)}))

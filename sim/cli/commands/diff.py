@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from squall.sim.cli.fuzz import seed_range
-from squall.sim.cli.input import BadInput
-from squall.sim.cli.native import ready_native
-from squall.sim.cli.report import WIDTH
-from squall.sim.cli.scenario import read_scenario
+from squall.sim.cli import parsers
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.engine import ready
+from squall.sim.cli.exits import FAILED, INTERRUPTED
+from squall.sim.cli.options import Json, seeds_option
+from squall.sim.cli.panels import WIDTH, print_panel, summary_table, verdict
+from squall.sim.cli.scenario import Changes, read_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from squall.sim.diff.compare import Comparison
     from squall.sim.scenario import Scenario
 
-FAILED, INTERRUPTED = 1, 130
 DEFAULT_SEEDS = "0:100"
 
+RANK = 50
 EPILOG = """\
 [bold]Examples[/bold]
 
@@ -49,17 +50,8 @@ def diff(
             show_default=False,
         ),
     ] = None,
-    seeds: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A:B",
-            help=f"Scenarios A to B-1, one for each seed (default {DEFAULT_SEEDS}).",
-            show_default=False,
-        ),
-    ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object; progress goes to stderr.")
-    ] = False,
+    seeds: Annotated[range | None, seeds_option(DEFAULT_SEEDS)] = None,
+    json: Json = False,
 ) -> None:
     """Run scenarios on the port, on PyTorch's compiled engine and in one process, and compare.
 
@@ -67,23 +59,21 @@ def diff(
     is one that no rule explains.
     """
     if scenarios and seeds is not None:
-        raise BadInput("--seeds", seeds, "expected either scenarios or --seeds, got both")
+        given = f"{seeds.start}:{seeds.stop}"
+        raise BadInput("--seeds", given, "expected either scenarios or --seeds, got both")
     wanted = list(_wanted(scenarios or [], seeds))
-    ready_native(sys.stderr)
+    ready("torch")
     found, interrupted = _compare_all(wanted, Console(file=sys.stderr, highlight=False))
     known = Counter(rule for comparison in found for rule in comparison.rules)
     unknown = [_unknown_json(comparison) for comparison in found if comparison.unknown]
     if json:
-        typer.echo(
-            json_module.dumps(
-                {
-                    "scenarios": len(found),
-                    "unknown_differences": unknown,
-                    "known_differences": dict(known.most_common()),
-                    "interrupted": interrupted,
-                }
-            )
-        )
+        told = {
+            "scenarios": len(found),
+            "unknown_differences": unknown,
+            "known_differences": dict(known.most_common()),
+            "interrupted": interrupted,
+        }
+        typer.echo(json_module.dumps(told))
     else:
         _print(found, known, Console(highlight=False))
     if interrupted:
@@ -91,17 +81,17 @@ def diff(
     raise typer.Exit(FAILED if unknown else 0)
 
 
-def _wanted(scenarios: list[str], seeds: str | None) -> Iterator[Scenario]:
+def _wanted(scenarios: list[str], seeds: range | None) -> Iterator[Scenario]:
     from squall.sim.search.draw import Settings, draw
 
     if scenarios:
         for text in scenarios:
-            scenario = read_scenario(text)
+            scenario = read_scenario(text, Changes())
             if scenario.program is None:
                 raise BadInput("SCENARIO", text, f"{text!r} is a script, expected a program")
             yield scenario
         return
-    for seed in range(*seed_range(DEFAULT_SEEDS if seeds is None else seeds)):
+    for seed in parsers.seeds(DEFAULT_SEEDS) if seeds is None else seeds:
         yield draw(seed, Settings(engine="torch"))
 
 
@@ -154,17 +144,16 @@ def _print(found: list[Comparison], known: Counter[str], console: Console) -> No
         for each in found[0].differences:
             if each.rule is not None:
                 console.print(Text(f"{each.rule}: {each}", style="yellow"), soft_wrap=True)
-    table = Table.grid(padding=(0, 3))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
+    print_panel(console, _summary(found, known), "squall diff", good=not failed)
+
+
+def _summary(found: list[Comparison], known: Counter[str]) -> Table:
+    failed = sum(bool(comparison.unknown) for comparison in found)
     same = sum(not comparison.differences for comparison in found)
-    style = "bold red" if failed else "bold green"
-    verdict = f"{len(failed):,} of {len(found):,} scenarios differ in what no rule explains"
-    table.add_row("outcome", Text(verdict, style=style))
+    table = summary_table()
+    text = f"{failed:,} of {len(found):,} scenarios differ in what no rule explains"
+    table.add_row("outcome", verdict(text, good=not failed))
     table.add_row("the same", f"{same:,}, to the last message")
     for rule, count in known.most_common():
         table.add_row("known" if count else "", f"{count:,}  {rule}")
-    border = "red" if failed else "green"
-    console.print(
-        Panel(table, title="squall diff", title_align="left", border_style=border, padding=(1, 2))
-    )
+    return table

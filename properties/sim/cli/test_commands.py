@@ -1,0 +1,113 @@
+"""What all commands share: options declared once, quick help, and one file for one more command."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from squall.properties.support.commands import squall
+from squall.properties.support.paths import ROOT
+from squall.sim.cli.commands import command_modules
+
+CLI = ROOT / "sim" / "cli"
+#: a command as a stranger would write the first one, with an option that others have too
+GREET = '''
+"""``squall greet``: says hello."""
+
+import json as json_module
+
+import typer
+
+from squall.sim.cli.options import Json, Seed
+
+RANK = 35
+EPILOG = "squall greet --seed 7"
+
+
+def greet(seed: Seed = 0, json: Json = False) -> None:
+    """Say hello to a seed."""
+    typer.echo(json_module.dumps({"hello": seed}) if json else f"hello {seed}")
+'''
+
+
+def names_of_options() -> Counter[str]:
+    """How often each name of an option is written down as one, in the source of the commands."""
+    found: Counter[str] = Counter()
+    for file in CLI.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+                "typer.Option",
+                "file_option",
+            ):
+                words = [word.value for word in node.args if isinstance(word, ast.Constant)]
+                found.update(word for word in words if str(word).startswith("--"))
+    return found
+
+
+def test_every_option_is_declared_once() -> None:
+    names = names_of_options()
+    assert {"--json", "--faults", "--seed", "--engine", "--save", "--list"} <= set(names)
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_help_lists_the_commands_in_their_order() -> None:
+    shown = squall("--help").stdout
+    places = [
+        shown.index(f"│ {module.__name__.rpartition('.')[2]} ") for module in command_modules()
+    ]
+    assert len(places) > 10
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_torch_is_not_imported_for(word: str) -> None:
+    look = (
+        "import sys\n"
+        "from squall.sim.cli.main import main\n"
+        "try:\n"
+        f"    main([{word!r}])\n"
+        "finally:\n"
+        "    print(sorted({'torch', 'numpy', 'networkx'} & set(sys.modules)))\n"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.splitlines()[-1] == "[]"
+
+
+def test_one_more_command_is_one_more_file(tmp_path: Path) -> None:
+    package = tmp_path / "squall"
+    package.mkdir()
+    for file in (ROOT / "squall").glob("*.py"):
+        shutil.copy(file, package)
+    for room in ("real", "model", "sim"):
+        shutil.copytree(ROOT / room, package / room, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "sim" / "cli" / "commands" / "greet.py").write_text(GREET)
+
+    def greet(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "squall", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(tmp_path), "COLUMNS": "100"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert greet("greet", "--seed", "7").stdout == "hello 7\n"
+    assert greet("greet", "--seed", "7", "--json").stdout == '{"hello": 7}\n'
+    wrong = greet("greet", "--seed", "x")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("squall: --seed: expected an integer from 0 to ")
+    listed = greet("--help").stdout
+    assert "Say hello to a seed." in listed
+    assert listed.index("│ fuzz ") < listed.index("│ greet ") < listed.index("│ properties ")
+    assert "squall greet --seed 7" in greet("greet", "--help").stdout

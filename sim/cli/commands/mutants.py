@@ -1,0 +1,113 @@
+"""``squall mutants``: do the properties notice planted bugs?"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from squall.sim.cli import parsers
+from squall.sim.cli.exits import FAILED, INTERRUPTED
+from squall.sim.cli.options import Jobs, Json, ProfileOption, seconds_option, seeds_option
+
+if TYPE_CHECKING:
+    from squall.sim.cli.reports.mutants import Asked
+    from squall.sim.search.mutants.result import Result
+
+RANK = 60
+EPILOG = """\
+[bold]Examples[/bold]
+
+squall mutants --list
+
+squall mutants --jobs 2                (every mutant that should be noticed)
+
+squall mutants dependency-not-counted --seeds 3:4
+"""
+
+
+def mutants(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME...",
+            help="Which ones (default: all that should be noticed).",
+            parser=parsers.mutant("NAME"),
+        ),
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--list", help="Only list them, and what is wrong with each.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also those that nothing brings out yet.")
+    ] = False,
+    seconds: Annotated[float, seconds_option("Real seconds for each of them at most.")] = 60,
+    jobs: Jobs = 1,
+    seeds: Annotated[range | None, seeds_option("from 0 on")] = None,
+    faults: ProfileOption = None,
+    json: Json = False,
+) -> None:
+    """Plant known bugs in the engine, one at a time, and see which property notices.
+
+    Each is tried in a process of its own, with the scenarios of `squall fuzz`, until one fails.
+    Seconds are those of one core.
+    """
+    from squall.sim.cli.reports.mutants import (
+        Asked,
+        alarming,
+        list_json,
+        print_list,
+        print_results,
+        results_json,
+    )
+    from squall.sim.search.mutants.planted import MUTANTS
+
+    chosen = [MUTANTS[name] for name in dict.fromkeys(names or ())] or [
+        mutant for mutant in MUTANTS.values() if everything or mutant.expected
+    ]
+    asked = Asked(
+        mutants=tuple(chosen),
+        left_out=() if names else tuple(m for m in MUTANTS.values() if m not in chosen),
+        seconds=seconds,
+        jobs=jobs,
+        seeds=seeds,
+        profile=faults,
+    )
+    if show:
+        listed = asked.mutants + asked.left_out
+        typer.echo(list_json(listed)) if json else print_list(listed, Console())
+        return
+    results = _play(asked)
+    if json:
+        typer.echo(results_json(results, asked))
+    else:
+        print_results(results, asked, Console())
+    if len(results) < len(asked.mutants):
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(FAILED if alarming(results, asked) else 0)
+
+
+def _play(asked: Asked) -> list[Result]:
+    """Try them, with a line for each that is done; fewer than asked for if interrupted."""
+    from squall.sim.cli.reports.mutants import result_line
+    from squall.sim.search.mutants.campaign import run_mutants
+
+    progress = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    total = len(asked.mutants)
+    done = 0
+
+    def on_result(result: Result) -> None:
+        nonlocal done
+        done += 1
+        progress.print(f"[{done}/{total}] {result_line(result)}", markup=False)
+
+    return run_mutants(
+        asked.mutants,
+        seconds=asked.seconds,
+        jobs=asked.jobs,
+        seeds=asked.seeds,
+        profile=asked.profile,
+        on_result=on_result,
+    )

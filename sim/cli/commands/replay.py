@@ -1,0 +1,199 @@
+"""``squall replay``: a run again, and what came of it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.engine import left_out, tell_left_out
+from squall.sim.cli.exits import FAILED
+from squall.sim.cli.options import (
+    CheckDeterminism,
+    DeviceOfScenario,
+    EngineOfScenario,
+    FaultsOption,
+    Json,
+    Mutant,
+    ScenarioArgument,
+    file_option,
+)
+from squall.sim.cli.scenario import Changes, read_scenario
+
+if TYPE_CHECKING:
+    from squall.model.events.run import Run
+    from squall.sim.cli.reports.replay import Replayed
+    from squall.sim.scenario import Scenario
+    from squall.sim.scenarios.replay import Until
+    from squall.sim.world.watch import Divergence
+
+RANK = 70
+EPILOG = """\
+[bold]Examples[/bold]
+
+squall replay 1234                          (the scenario of seed 1234)
+
+squall replay 1234 --faults rough --log
+
+squall replay .squall/scenarios/0a1b2c3d.json --until BACKWARD_AUTOGRAD_REQ:2
+
+squall replay 7 --diff 8                    (where do they part?)
+
+squall replay 7 --check-determinism --json
+"""
+
+
+def replay(
+    scenario: ScenarioArgument,
+    faults: FaultsOption = None,
+    mutant: Mutant = None,
+    device: DeviceOfScenario = None,
+    engine: EngineOfScenario = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="EVENT",
+            help="Stop there: the number of an event, t=SECONDS of virtual time, or the name of an "
+            "event or message type, the second of it as NAME:2.",
+        ),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Tell every event in words.")] = False,
+    log: Annotated[
+        bool, typer.Option("--log", help="One line an event, a column for each worker.")
+    ] = False,
+    diff: Annotated[
+        str | None,
+        typer.Option(
+            "--diff",
+            metavar="OTHER",
+            help="Run this one too (seed or file) and show the first event at which they part.",
+        ),
+    ] = None,
+    check_determinism: CheckDeterminism = False,
+    save: Annotated[
+        Path | None, file_option("--save", "Write the scenario and its digest there.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run a scenario again and say whether it is the same run: to the last event, or not.
+
+    Exit code 1 if something does not hold, or if the digest is not the expected one.
+    """
+    stop = None if until is None else read_until(until)
+    if diff is not None and (stop is not None or check_determinism):
+        raise BadInput("--diff", diff, "expected without --until and --check-determinism")
+    changes = Changes(faults=faults, mutant=mutant, engine=engine, device=device)
+    again = read_scenario(scenario, changes)
+    console = Console(file=sys.stderr if json else sys.stdout, highlight=False, soft_wrap=True)
+    if diff is not None:
+        other = read_scenario(diff, changes, field="--diff")
+        raise typer.Exit(_diff(again, other, console, json=json))
+    divergence = _check_determinism(again) if check_determinism else None
+    tell_left_out(again.engine, left_out(again))
+    again, run = _play(again, stop)
+    if stop is not None and not stop.stopped:
+        problem = f"there is no {until} in this run, which has {len(run.records)} events"
+        raise BadInput("--until", until or "", problem)
+    if save is not None:
+        _save(again, run, save)
+    from squall.sim.cli.reports.replay import Replayed, print_replay, replay_json
+
+    replayed = Replayed(again, run, stop, check_determinism, divergence)
+    if verbose or log:
+        _tell(replayed, console, log=log)
+    if json:
+        typer.echo(replay_json(replayed))
+    else:
+        print_replay(replayed, console)
+    raise typer.Exit(0 if replayed.good else FAILED)
+
+
+def read_until(text: str) -> Until:
+    """Raises :class:`BadInput` unless ``text`` names an event."""
+    from squall.real.rpc.message import MessageType
+    from squall.real.tracing import EventType
+    from squall.sim.scenarios.replay import Until
+
+    if re.fullmatch(r"\d+", text):
+        return Until(number=int(text))
+    if match := re.fullmatch(r"t=(\d+\.?\d*(?:e-?\d+)?)(?: ?s)?", text):
+        return Until(time_s=float(match[1]))
+    name, _, nth = text.partition(":")
+    known = name in EventType.registry or name in MessageType.__members__
+    if known and re.fullmatch(r"([1-9]\d*)?", nth):
+        return Until(name=name, nth=int(nth or 1))
+    problem = (
+        f"expected the number of an event, t=SECONDS, or NAME or NAME:n with the name of an event "
+        f"(node_executed) or a message type (BACKWARD_AUTOGRAD_REQ), got {text!r}"
+    )
+    raise BadInput("--until", text, problem)
+
+
+def _play(scenario: Scenario, stop: Until | None) -> tuple[Scenario, Run]:
+    """Run it; with nothing to compare the digest with, first once to know it."""
+    from squall.sim.scenarios.failure import expecting
+    from squall.sim.scenarios.file import ScenarioError
+    from squall.sim.search.again import again
+
+    try:
+        if stop is not None:
+            return scenario, again(scenario, until=stop)
+        if scenario.expected.digest is None:
+            scenario = expecting(scenario, again(scenario))
+        return scenario, again(scenario)
+    except ScenarioError as error:
+        raise BadInput("SCENARIO", "", str(error)) from None
+
+
+def _check_determinism(scenario: Scenario) -> Divergence | None:
+    from squall.sim.scenarios.replay import first_divergence
+    from squall.sim.search.again import planted
+
+    with planted(scenario.expected.mutant):
+        return first_divergence(scenario)
+
+
+def _diff(one: Scenario, other: Scenario, console: Console, *, json: bool) -> int:
+    """Run both scenarios and tell where they part; the exit code."""
+    from squall.sim.cli.reports.first_difference import difference_json, print_difference
+    from squall.sim.scenarios.replay import first_difference
+    from squall.sim.search.again import again
+
+    mine, yours = again(one), again(other)
+    found = first_difference(mine.records, yours.records)
+    if json:
+        typer.echo(difference_json(found, mine, yours))
+    else:
+        print_difference(found, mine, yours, console)
+    return 0 if found is None else FAILED
+
+
+def _save(scenario: Scenario, run: Run, file: Path) -> None:
+    from squall.sim.scenarios.failure import expecting
+    from squall.sim.scenarios.file import dump_scenario
+    from squall.sim.scenarios.store import write_synced
+
+    try:
+        write_synced(file, dump_scenario(expecting(scenario, run)))
+    except OSError as error:
+        problem = f"cannot write {str(file)!r}: {error.strerror}"
+        raise BadInput("--save", str(file), problem) from None
+
+
+def _tell(replayed: Replayed, console: Console, *, log: bool) -> None:
+    from squall.sim.cli.reports.replay import workers_of
+    from squall.sim.pictures.narrate import column_log, narrate
+
+    run = replayed.run
+    if log:
+        for line in column_log(run.records, workers_of(replayed.scenario, run)):
+            console.print(line)
+        return
+    for text in narrate(run.records):
+        console.print(text, markup=False)

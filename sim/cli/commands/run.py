@@ -1,0 +1,129 @@
+"""``squall run``: an ordinary script on a simulated cluster."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from squall.sim.cli import parsers
+from squall.sim.cli.engine import left_out, ready, tell_left_out
+from squall.sim.cli.exits import FAILED, INTERRUPTED
+from squall.sim.cli.options import (
+    CheckDeterminism,
+    DeviceOfScript,
+    Engine,
+    FaultsOption,
+    Json,
+    Latency,
+    Seed,
+    Workers,
+)
+from squall.sim.cli.script import ScriptRun
+from squall.sim.cli.streams import each_warning_once, stdout_to_stderr
+from squall.sim.world.latency import DEFAULT_LATENCY
+
+if TYPE_CHECKING:
+    from squall.model.events.run import Run
+    from squall.sim.scenario import Scenario
+    from squall.sim.world.watch import Divergence
+
+RANK = 10
+CONTEXT_SETTINGS = {"ignore_unknown_options": True}
+EPILOG = """\
+[bold]Examples[/bold]
+
+squall run examples/parameter_server.py --workers 4 --seed 7
+
+squall run train.py --latency uniform:0.001:0.005 --epochs 2
+
+squall run train.py --json -- --seed 1     (after -- every option is the script's)
+"""
+
+
+def run(
+    script: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SCRIPT",
+            help="A script written for stock PyTorch.",
+            show_default=False,
+            parser=parsers.script,
+        ),
+    ],
+    args: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARGS", help="What the script gets in sys.argv."),
+    ] = None,
+    workers: Workers = None,
+    seed: Seed = 0,
+    latency: Latency = DEFAULT_LATENCY,
+    device: DeviceOfScript = "cpu",
+    engine: Engine = "port",
+    faults: FaultsOption = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check/--no-check", help="Compare every gradient with the single-process reference."
+        ),
+    ] = True,
+    check_determinism: CheckDeterminism = False,
+    json: Json = False,
+) -> None:
+    """Run SCRIPT, unmodified, with every worker of it on a simulated network in virtual time.
+
+    Options of squall may stand before or after SCRIPT; all others are passed on to it. A profile
+    of faults needs --workers.
+    """
+    asked = ScriptRun(
+        script=script,
+        args=tuple(args or ()),
+        workers=workers,
+        seed=seed,
+        latency=latency,
+        device=device,
+        engine=engine,
+        faults=faults,
+        check=check,
+    )
+    from squall.model.checks.registry import check as check_run
+    from squall.sim.cli.reports.divergence import print_second_run
+    from squall.sim.cli.reports.script import print_report, run_json
+    from squall.sim.scenarios.keeping import keep_script
+
+    scenario = asked.scenario()
+    ready(engine)
+    tell_left_out(engine, left_out(scenario))
+    ran, divergence = _play(scenario, twice=check_determinism, json=json)
+    ran.violations = check_run(ran)
+    kept = keep_script(scenario, ran)
+    if json:
+        typer.echo(run_json(ran, asked, kept, divergence))
+    else:
+        print_report(ran, asked, Console(), kept)
+        if check_determinism:
+            print_second_run(divergence, Console(highlight=False, soft_wrap=True))
+    if ran.outcome == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(0 if ran.ok and divergence is None else FAILED)
+
+
+def _play(scenario: Scenario, *, twice: bool, json: bool) -> tuple[Run, Divergence | None]:
+    """Run the script; ``twice``: once more, up to where the second run parts from the first."""
+    from squall.sim.scenarios.engines import ENGINES
+    from squall.sim.scenarios.replay import second_run
+    from squall.sim.world.watch import Recorder, watching
+
+    recorder = Recorder() if twice else None
+    divergence = None
+    with stdout_to_stderr() if json else nullcontext(), each_warning_once():
+        with nullcontext() if recorder is None else watching(recorder):
+            ran = ENGINES[scenario.engine].run(scenario, stdout=sys.stderr if json else sys.stdout)
+        if recorder is not None and ran.outcome != "interrupted":
+            divergence = second_run(scenario, recorder)
+    sys.stdout.flush()
+    return ran, divergence

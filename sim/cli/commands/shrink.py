@@ -1,0 +1,140 @@
+"""``squall shrink``: a failing scenario made small."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.exits import INTERRUPTED
+from squall.sim.cli.options import (
+    FaultsOption,
+    Json,
+    Mutant,
+    ScenarioArgument,
+    output_option,
+    seconds_option,
+)
+from squall.sim.cli.scenario import Changes, read_scenario
+
+if TYPE_CHECKING:
+    from squall.sim.search.shrink.shrinker import Shrinker
+
+#: real seconds between two refreshes of the display
+_REFRESH_S = 0.25
+
+RANK = 80
+EPILOG = """\
+[bold]Examples[/bold]
+
+squall shrink .squall/scenarios/0a1b2c3d.json -o small.json
+
+squall shrink 1234 --faults rough --seconds 300
+
+squall shrink 5 --mutant dependency-not-counted --json
+"""
+
+
+def shrink(
+    scenario: ScenarioArgument,
+    output: Annotated[
+        Path | None,
+        output_option("Where to write the small scenario (default: with the stored failures)."),
+    ] = None,
+    faults: FaultsOption = None,
+    mutant: Mutant = None,
+    seconds: Annotated[float, seconds_option("Real seconds to spend at most.")] = 120,
+    json: Json = False,
+) -> None:
+    """Make a failing scenario small: program, faults and order together, the same thing breaking.
+
+    Fewest deviations from a plain run without faults first, then size, then values. Ctrl-C keeps
+    the best so far.
+    """
+    saved = read_scenario(scenario, Changes(faults=faults, mutant=mutant))
+    from squall.sim.cli.reports.shrink import print_shrunk, shrink_json
+    from squall.sim.scenarios.file import ScenarioError
+    from squall.sim.search.again import planted
+    from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
+
+    try:
+        with planted(saved.expected.mutant):
+            pass
+    except ScenarioError as error:
+        raise BadInput("SCENARIO", scenario, str(error)) from None
+    with _Display() as display:
+        shrinker = Shrinker(saved, seconds=seconds, on_progress=display.show)
+        try:
+            shrinker.run()
+        except NotFailingError as error:
+            raise BadInput("SCENARIO", scenario, f"{error}; expected one that fails") from None
+    if shrinker.target is None:  # interrupted before it was seen to fail
+        raise KeyboardInterrupt
+    file = _write(shrinker, output)
+    if json:
+        typer.echo(shrink_json(shrinker, file))
+    else:
+        print_shrunk(shrinker, file, Console(highlight=False))
+    raise typer.Exit(INTERRUPTED if shrinker.interrupted else 0)
+
+
+def _write(shrinker: Shrinker, output: Path | None) -> str:
+    """Write the result down; where."""
+    from squall.sim.scenarios.file import dump_scenario
+    from squall.sim.scenarios.store import Store, StoreError, write_synced
+
+    if output is not None:
+        try:
+            write_synced(output, dump_scenario(shrinker.best))
+        except OSError as error:
+            problem = f"cannot write {str(output)!r}: {error.strerror}"
+            raise BadInput("--output", str(output), problem) from None
+        return str(output)
+    try:
+        return Store().keep(shrinker.best, found_by="shrink", text=str(shrinker.target)).file
+    except StoreError as error:
+        raise BadInput("--output", "", f"{error}; expected a file to write to") from None
+
+
+class _Display:
+    """What the shrinker is at, on standard error, if that is a terminal."""
+
+    def __init__(self) -> None:
+        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("shrink"),
+            TextColumn("{task.fields[best]}"),
+            TextColumn("{task.fields[tried]}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._progress.add_task("shrink", total=None, best="", tried="")
+        self._shown = 0.0
+
+    def __enter__(self) -> _Display:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, shrinker: Shrinker) -> None:
+        now = time.monotonic()
+        if now - self._shown < _REFRESH_S:
+            return
+        self._shown = now
+        from squall.sim.search.shrink.cost import extent
+
+        best = str(extent(shrinker.best))
+        self._progress.update(self._task, best=best, tried=f"{shrinker.tried:,} runs")
+        self._progress.refresh()

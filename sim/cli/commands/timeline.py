@@ -1,0 +1,198 @@
+"""``squall timeline``: a run to look at, in a browser and in other tools."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from squall.sim.cli import parsers
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.exits import INTERRUPTED
+from squall.sim.cli.options import (
+    DeviceOfScenario,
+    EngineOfScenario,
+    FaultsOption,
+    Json,
+    LatencyOfScript,
+    Mutant,
+    SeedOfScript,
+    Workers,
+    file_option,
+    output_option,
+)
+from squall.sim.cli.pictured import Bar, Spread, picture_scenario, picture_script
+from squall.sim.cli.scenario import Changes
+from squall.sim.cli.script import ScriptRun
+from squall.sim.world.latency import DEFAULT_LATENCY
+
+DEFAULT_FILE = "timeline.html"
+MAX_POINTS, MAX_TIMES = 1000, 10_000
+
+RANK = 100
+CONTEXT_SETTINGS = {"ignore_unknown_options": True}
+EPILOG = """\
+[bold]Examples[/bold]
+
+squall timeline 1234                        (writes timeline.html)
+
+squall timeline 1234 --faults rough -o run.html
+
+squall timeline .squall/scenarios/0a1b2c3d.json --odds
+
+squall timeline examples/pipeline.py --workers 3 --perfetto pipeline.json
+
+squall timeline 7 --dot joint.dot --parquet events.parquet --json
+"""
+
+
+What = Annotated[
+    str,
+    typer.Argument(
+        metavar="SEED|FILE|SCRIPT",
+        help="A seed of squall fuzz, a scenario file, the name of a stored failure, or a Python "
+        "script.",
+        show_default=False,
+    ),
+]
+Args = Annotated[
+    list[str] | None, typer.Argument(metavar="ARGS", help="What a script gets in sys.argv.")
+]
+Output = Annotated[
+    Path | None,
+    output_option(f"The page (default {DEFAULT_FILE}, unless another file is asked for)."),
+]
+Perfetto = Annotated[
+    Path | None,
+    file_option("--perfetto", "A trace for ui.perfetto.dev and chrome://tracing (JSON)."),
+]
+Dot = Annotated[Path | None, file_option("--dot", "The joint autograd graph for Graphviz.")]
+GraphMl = Annotated[Path | None, file_option("--graphml", "The joint autograd graph as GraphML.")]
+Parquet = Annotated[Path | None, file_option("--parquet", "The events as a Parquet table.")]
+Csv = Annotated[Path | None, file_option("--csv", "The events as a CSV table.")]
+PassNumber = Annotated[
+    int | None,
+    typer.Option(
+        "--pass",
+        metavar="N",
+        help="Whose graph --dot and --graphml write (by default the largest).",
+        parser=parsers.integer("--pass", 0, 1_000_000),
+    ),
+]
+WithOdds = Annotated[
+    bool,
+    typer.Option(
+        "--odds", help="Also how likely the failure is from each point on: runs it over and over."
+    ),
+]
+Points = Annotated[
+    int,
+    typer.Option(
+        "--points",
+        metavar="K",
+        help="With --odds: points of the run to start from.",
+        parser=parsers.integer("--points", 2, MAX_POINTS),
+    ),
+]
+Times = Annotated[
+    int,
+    typer.Option(
+        "--times",
+        metavar="N",
+        help="With --odds: runs from each point.",
+        parser=parsers.integer("--times", 1, MAX_TIMES),
+    ),
+]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep the run in the store, for squall serve.")]
+
+
+def timeline(
+    what: What,
+    args: Args = None,
+    output: Output = None,
+    perfetto: Perfetto = None,
+    dot: Dot = None,
+    graphml: GraphMl = None,
+    parquet: Parquet = None,
+    csv: Csv = None,
+    pass_number: PassNumber = None,
+    odds: WithOdds = False,
+    points: Points = 16,
+    times: Times = 10,
+    faults: FaultsOption = None,
+    mutant: Mutant = None,
+    engine: EngineOfScenario = None,
+    device: DeviceOfScenario = None,
+    workers: Workers = None,
+    seed: SeedOfScript = None,
+    latency: LatencyOfScript = None,
+    keep: Keep = False,
+    json: Json = False,
+) -> None:
+    """Run a scenario and write its pictures into one page that opens without a network.
+
+    --workers, --seed and --latency are for scripts. Exit code 0 if everything was written,
+    whatever came of the run: the page says that.
+    """
+    files = {"html": output, "perfetto": perfetto, "dot": dot, "graphml": graphml,
+             "parquet": parquet, "csv": csv}  # fmt: skip
+    wanted = {kind: path for kind, path in files.items() if path is not None}
+    if not wanted:
+        wanted["html"] = parsers.file_to_write("--output")(DEFAULT_FILE)
+    for_a_script = {"--workers": workers, "--seed": seed, "--latency": latency}
+    changes = Changes(faults=faults, mutant=mutant, engine=engine, device=device)
+    script = _script(what, {"--odds": odds, "--keep": keep}, mutant)
+    if script is None:
+        _refuse(what, for_a_script, args or [])
+    console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    from squall.sim.cli.reports.timeline import print_timeline, timeline_json, write_files
+
+    with Bar(console) as bar:
+        if script is None:
+            spread = Spread(points, times) if odds else None
+            run, found = picture_scenario(what, changes, bar, spread=spread, keep=keep)
+        else:
+            asked = ScriptRun(
+                script=script,
+                args=tuple(args or ()),
+                workers=workers,
+                seed=seed or 0,
+                latency=latency or DEFAULT_LATENCY,
+                device=device or "cpu",
+                engine=engine or "port",
+                faults=faults,
+            )
+            run, found = picture_script(asked, bar), None
+        write_files(run, wanted, pass_number, found, bar)
+    if json:
+        typer.echo(timeline_json(run, wanted, found))
+    else:
+        print_timeline(run, wanted)
+    if found is not None and found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _script(what: str, for_a_scenario: dict[str, bool], mutant: str | None) -> Path | None:
+    """The script, or None for a scenario. Raises :class:`BadInput` for what scripts do not have."""
+    if Path(what).suffix != ".py":
+        return None
+    for name, on in for_a_scenario.items():
+        if on:
+            raise BadInput(name, "", "expected a seed or a scenario file, got a script")
+    if mutant is not None:
+        problem = f"is for a seed or a scenario file, and {what!r} is a script"
+        raise BadInput("--mutant", mutant, problem)
+    return parsers.script(what)
+
+
+def _refuse(what: str, for_a_script: Mapping[str, object], args: list[str]) -> None:
+    """Raises :class:`BadInput` for what only scripts have."""
+    for name, value in for_a_script.items():
+        if value is not None:
+            raise BadInput(name, str(value), f"is for a script, and {what!r} is none")
+    if args:
+        raise BadInput("ARGS", args[0], f"arguments are for a script, and {what!r} is none")

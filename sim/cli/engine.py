@@ -1,0 +1,47 @@
+"""The engine that a command line names: whether it can be had, and what it cannot do."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.names import EngineName
+
+if TYPE_CHECKING:
+    from squall.sim.scenario import Scenario
+
+
+def ready(engine: EngineName) -> None:
+    """See that the engine can run. The agent of ``torch`` is built if need be, which takes a while
+    the first time and is told then.
+
+    Raises :class:`BadInput` where it cannot be built, which says what to install.
+    """
+    if engine != "torch":
+        return
+    from squall.real.native.build import Unavailable, library
+
+    def told(text: str) -> None:
+        print(f"squall: {text}", file=sys.stderr, flush=True)
+
+    try:
+        library(told)
+    except Unavailable as error:
+        raise BadInput("--engine", "torch", str(error)) from None
+
+
+def left_out(scenario: Scenario) -> list[str]:
+    """Items of the fault plan that the engine cannot do."""
+    from squall.sim.scenarios.engines import ENGINES
+
+    engine = ENGINES[scenario.engine]
+    return engine.left_out(scenario.faults, of_script=scenario.script is not None)
+
+
+def tell_left_out(engine: EngineName, items: list[str]) -> None:
+    """Say on standard error what will not happen."""
+    for line in items:
+        typer.echo(f"squall: the engine {engine} leaves out {line}", err=True)

@@ -1,0 +1,148 @@
+"""The options of the commands, each declared once: name, help, and what reads its text.
+
+A command takes one by its type, ``seed: Seed = 0``, and gets a value that has been checked. Where
+commands differ in a default they say, a function makes the option. What a single command has stands
+in that command's module.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from squall.sim.cli import parsers
+from squall.sim.cli.faults import Faults, read_faults
+from squall.sim.names import MAX_SEED, MAX_WORKERS, PROFILES, Device, EngineName, Profile
+
+MAX_JOBS = 256
+MAX_SECONDS = 24 * 3600.0
+
+
+def seeds_option(default: str) -> Any:
+    """``default``: what runs without it."""
+    about = f"Scenarios A to B-1, one for each seed (default: {default})."
+    return typer.Option("--seeds", metavar="A:B", help=about, parser=parsers.seeds)
+
+
+def seconds_option(about: str) -> Any:
+    """``about``: what may take so long."""
+    parser = parsers.positive("--seconds", MAX_SECONDS)
+    return typer.Option("--seconds", metavar="S", help=about, parser=parser)
+
+
+def output_option(about: str) -> Any:
+    """``about``: what is written there."""
+    parser = parsers.file_to_write("--output")
+    return typer.Option("-o", "--output", metavar="FILE", help=about, parser=parser)
+
+
+def file_option(name: str, about: str) -> Any:
+    """A file to write; ``about``: what goes into it."""
+    return typer.Option(name, metavar="FILE", help=about, parser=parsers.file_to_write(name))
+
+
+def _faults(metavar: str, about: str, parser: Any) -> Any:
+    return typer.Option("--faults", metavar=metavar, help=about, parser=parser)
+
+
+def _engine(more: str = "") -> Any:
+    about = f"Which engine runs the workers{more}."
+    return typer.Option("--engine", metavar="port|torch", help=about, parser=parsers.engine)
+
+
+def _device(about: str) -> Any:
+    return typer.Option("--device", metavar="cpu|cuda", help=about, parser=parsers.device)
+
+
+def _jobs(more: str = "") -> Any:
+    parser = parsers.integer("--jobs", 1, MAX_JOBS)
+    about = f"Processes that share the work{more}."
+    return typer.Option("--jobs", metavar="J", help=about, parser=parser)
+
+
+_SEED = typer.Option(
+    "--seed",
+    metavar="S",
+    help="What every random choice is drawn from.",
+    parser=parsers.integer("--seed", 0, MAX_SEED),
+)
+_LATENCY = typer.Option(
+    "--latency",
+    metavar="SPEC",
+    help="Of each message, in seconds: 0, constant:D, uniform:LEAST:MOST, "
+    "lognormal:MEDIAN:SIGMA or empirical:FILE (one a line).",
+    parser=parsers.latency,
+)
+_AS_SAVED = " (default: what a scenario's file says, or {})"
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object; all else goes to stderr.")
+]
+CheckDeterminism = Annotated[
+    bool,
+    typer.Option(
+        "--check-determinism",
+        help="Run everything twice, and stop the second run where it parts from the first.",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        help="World size: WORLD_SIZE in the script's environment.",
+        parser=parsers.integer("--workers", 1, MAX_WORKERS),
+    ),
+]
+Mutant = Annotated[
+    str | None,
+    typer.Option(
+        "--mutant",
+        metavar="NAME",
+        help="Plant this bug (squall mutants --list).",
+        parser=parsers.mutant("--mutant"),
+    ),
+]
+FaultsOption = Annotated[
+    Faults | None,
+    _faults(
+        "PROFILE|FILE",
+        "What is to go wrong: mild (only what the protocol makes good), rough or storm, drawn from "
+        "the seed; or a file with a fault plan.",
+        read_faults,
+    ),
+]
+#: a profile only
+ProfileOption = Annotated[
+    Profile | None,
+    _faults(
+        "|".join(PROFILES),
+        "Faults of this profile (default: for bugs that need faults, of all in turn).",
+        parsers.one_of("--faults", PROFILES),
+    ),
+]
+Engine = Annotated[EngineName, _engine()]
+Jobs = Annotated[int, _jobs()]
+OneJobACore = Annotated[int | None, _jobs("; by default one a core")]
+OnDevice = Annotated[Device, _device("Where all tensors live.")]
+DeviceOfScript = Annotated[Device, _device("Default device of the script.")]
+Seed = Annotated[int, _SEED]
+Latency = Annotated[str, _LATENCY]
+
+ScenarioArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SEED|FILE",
+        help="A seed of squall fuzz, a scenario file, or the name of a stored failure.",
+        show_default=False,
+    ),
+]
+# None: as the scenario is
+EngineOfScenario = Annotated[EngineName | None, _engine(_AS_SAVED.format("port"))]
+DeviceOfScenario = Annotated[
+    Device | None, _device(f"Where all tensors live{_AS_SAVED.format('cpu')}.")
+]
+# None: not given, for commands that take them for scripts alone
+SeedOfScript = Annotated[int | None, _SEED]
+LatencyOfScript = Annotated[str | None, _LATENCY]

@@ -1,0 +1,175 @@
+"""From the text of an option to its value, or :class:`BadInput`; typer calls these.
+
+Each takes the text, or the option's default as it is declared. Those that serve several options
+are made for one: ``integer("--seed", 0, MAX_SEED)``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import tokenize
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.names import DEVICES, ENGINE_NAMES, MAX_SEED, Device, EngineName
+
+T = TypeVar("T")
+
+
+def integer(field: str, least: int, most: int) -> Callable[[str], int]:
+    """An integer within these limits."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            limits = f"from {least} to {most}"
+            raise BadInput(field, text, f"expected an integer {limits}, got {text!r}")
+        return value
+
+    return parse
+
+
+def positive(field: str, most: float) -> Callable[[str], float]:
+    """A number above zero."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 < value <= most:
+            raise BadInput(field, text, f"expected a positive number, got {text!r}")
+        return value
+
+    return parse
+
+
+def one_of(field: str, known: tuple[T, ...]) -> Callable[[str], T]:
+    """One of these words."""
+
+    def parse(text: str) -> T:
+        for each in known:
+            if each == text:
+                return each
+        raise BadInput(field, text, f"expected {' or '.join(map(str, known))}, got {text!r}")
+
+    return parse
+
+
+engine: Callable[[str], EngineName] = one_of("--engine", ENGINE_NAMES)
+_device: Callable[[str], Device] = one_of("--device", DEVICES)
+
+
+def device(text: str) -> Device:
+    """A device that this machine has."""
+    found = _device(text)
+    if found == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            problem = "PyTorch finds no CUDA device on this machine, expected cpu"
+            raise BadInput("--device", text, problem)
+    return found
+
+
+def latency(text: str) -> str:
+    """The name of a model of latency, as :func:`squall.sim.world.latency.parse_latency` has it."""
+    from squall.sim.world.latency import parse_latency
+
+    try:
+        parse_latency(text)
+    except ValueError as error:
+        raise BadInput("--latency", text, str(error)) from None
+    return text
+
+
+def seeds(text: str) -> range:
+    """The seeds of ``A:B``, B not among them."""
+    problem = f"expected two integers A:B with 0 <= A < B <= {MAX_SEED}, got {text!r}"
+    try:
+        first, last = (int(part) for part in text.split(":"))
+    except ValueError:
+        raise BadInput("--seeds", text, problem) from None
+    if not 0 <= first < last <= MAX_SEED:
+        raise BadInput("--seeds", text, problem)
+    return range(first, last)
+
+
+def mutant(field: str) -> Callable[[str], str]:
+    """The name of a bug that can be planted."""
+
+    def parse(text: str) -> str:
+        from squall.sim.search.mutants.planted import MUTANTS
+
+        if text not in MUTANTS:
+            near = difflib.get_close_matches(text, MUTANTS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else "; squall mutants --list shows them"
+            raise BadInput(field, text, f"there is no mutant {text!r}{hint}")
+        return text
+
+    return parse
+
+
+def file_to_write(field: str) -> Callable[[str], Path]:
+    """A file that can be written, as far as can be seen before there is something to write."""
+
+    def parse(text: str) -> Path:
+        path = Path(text)
+        if not text:
+            raise BadInput(field, text, "got '', expected a file to write")
+        if path.is_dir():
+            raise BadInput(field, text, f"{text!r} is a directory, expected a file to write")
+        if not path.parent.is_dir():
+            folder = str(path.parent)
+            raise BadInput(field, text, f"there is no directory {folder!r} to write into")
+        if not os.access(path.parent, os.W_OK):
+            raise BadInput(field, text, f"cannot write {text!r}: {path.parent} is read-only")
+        return path
+
+    return parse
+
+
+def folder(field: str) -> Callable[[str], Path]:
+    """A directory that is there."""
+
+    def parse(text: str) -> Path:
+        if not (text and Path(text).is_dir()):
+            raise BadInput(field, text, f"there is no directory {text!r}")
+        return Path(text)
+
+    return parse
+
+
+def script(text: str) -> Path:
+    """A file that Python can compile."""
+    field = "SCRIPT"
+    if text.startswith("-"):
+        problem = f"no such option {text!r}, expected the path of a Python script here"
+        raise BadInput(field, text, f"{problem} (its own options come after it)")
+    path = Path(text)
+    if path.is_dir():
+        raise BadInput(field, text, f"{text!r} is a directory, expected a Python script")
+    if not path.exists():
+        raise BadInput(field, text, f"there is no file {text!r}, expected a Python script")
+    try:
+        with tokenize.open(path) as file:
+            source = file.read()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(source, text, "exec", dont_inherit=True)
+    except OSError as error:
+        raise BadInput(field, text, f"cannot read {text!r}: {error.strerror}") from None
+    except SyntaxError as error:
+        where = f", line {error.lineno}" if error.lineno else ""
+        raise BadInput(field, text, f"{text!r} is no Python script{where}: {error.msg}") from None
+    except ValueError as error:
+        raise BadInput(field, text, f"{text!r} is no Python script: {error}") from None
+    return path

@@ -1,0 +1,1 @@
+"""What commands say of what came out: one JSON object for machines, and text for people."""

@@ -1,0 +1,160 @@
+"""What ``squall fuzz`` says of a campaign, for people and for machines."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from squall.sim.cli.faults import Faults
+from squall.sim.cli.panels import WIDTH, print_panel, summary_table, verdict
+from squall.sim.faults.plan import NO_FAULTS
+from squall.sim.names import Device, EngineName
+from squall.sim.scenarios.engines import ENGINES
+from squall.sim.scenarios.failure import Failure
+from squall.sim.search.campaign import Campaign
+from squall.sim.search.draw import expanded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a campaign was asked for, checked. ``minutes`` None: it ends with the seeds."""
+
+    seeds: range
+    minutes: float | None
+    jobs: int
+    device: Device
+    engine: EngineName
+    faults: Faults | None
+
+
+def failure_line(failure: Failure, asked: Asked) -> str:
+    """What broke, and how to see it again."""
+    kept = "" if failure.file is None else f"\n  kept: {failure.file}"
+    command = again(failure, asked)
+    look = command.replace("squall replay", "squall timeline", 1)
+    name = failure.scenario.note or f"seed {failure.seed}"
+    return f"{name}: {failure.violation}\n  again: {command}\n  look: {look}{kept}"
+
+
+def again(failure: Failure, asked: Asked) -> str:
+    """A command line that shows the failure again."""
+    if failure.scenario.note:
+        return shlex.join(["squall", "replay", failure.scenario.note])
+    words = ["squall", "replay", str(failure.seed)]
+    if asked.faults is not None:
+        words += ["--faults", asked.faults.text]
+    if asked.device != "cpu":
+        words += ["--device", asked.device]
+    if asked.engine != "port":
+        words += ["--engine", asked.engine]
+    return shlex.join(words)
+
+
+def left_out(asked: Asked) -> list[str]:
+    """What of the faults the engine cannot do: items of the plan, or kinds of those drawn."""
+    engine = ENGINES[asked.engine]
+    faults = asked.faults
+    if faults is not None and faults.profile is not None:
+        return engine.kinds_left_out()
+    return engine.left_out(NO_FAULTS if faults is None else faults.plan)
+
+
+def campaign_json(campaign: Campaign, asked: Asked) -> str:
+    """The object of ``squall fuzz --json``; its keys are in docs/json.md."""
+    outcome = "ok" if campaign.ok else "failed"
+    return json.dumps(
+        {
+            "outcome": "interrupted" if campaign.interrupted else outcome,
+            "engine": asked.engine,
+            "device": asked.device,
+            "jobs": asked.jobs,
+            "first_seed": asked.seeds.start,
+            "scenarios": campaign.scenarios,
+            "corpus": campaign.corpus,
+            "failed": campaign.failed,
+            "failures": [_failure_json(f, asked) for f in campaign.failures.values()],
+            "hangs": campaign.hangs,
+            "events": campaign.events,
+            "wall_time_s": campaign.seconds,
+            "scenarios_per_second": campaign.scenarios_per_second,
+            "features": campaign.feature_counts(),
+            "profile": None if asked.faults is None else asked.faults.text,
+            "sometimes": campaign.sometimes_counts(),
+            "faults": campaign.fault_counts(),
+            "left_out": left_out(asked),
+        },
+        allow_nan=False,
+    )
+
+
+def _failure_json(failure: Failure, asked: Asked) -> dict[str, Any]:
+    return {
+        "seed": failure.seed,
+        **failure.violation.to_json(),
+        "count": failure.count,
+        "also": sorted({each.property for each in failure.also}),
+        "replay": again(failure, asked),
+        "file": failure.file,
+        "drawn": dict(expanded(failure.scenario)),
+    }
+
+
+def print_campaign(campaign: Campaign, asked: Asked, console: Console, *, stats: bool) -> None:
+    """Failures by what broke, the features if asked for, and a summary."""
+    console = Console(file=console.file, width=min(WIDTH, console.width), highlight=False)
+    for failure in campaign.failures.values():
+        console.print(Text(failure_line(failure, asked), style="red"), soft_wrap=True)
+        for other in failure.also[:3]:
+            console.print(Text(f"  also: {other}", style="dim"), soft_wrap=True)
+        console.print(Text(f"  first to break in {failure.count:,} scenarios"), soft_wrap=True)
+        for name, value in expanded(failure.scenario):
+            console.print(Text(f"    {name:14} {value}", style="dim"), soft_wrap=True)
+    if campaign.scenarios == 1:
+        for line in campaign.last_hang:
+            console.print(Text(line, style="yellow"), soft_wrap=True)
+    if stats:
+        console.print(_counts("features of programs", campaign.feature_counts(), campaign))
+        if asked.faults:
+            console.print(_counts("rare situations", campaign.sometimes_counts(), campaign))
+            console.print(_faults(campaign))
+    print_panel(console, _summary(campaign), "squall fuzz", good=campaign.ok)
+
+
+def _summary(campaign: Campaign) -> Table:
+    table = summary_table()
+    scenarios = f"{campaign.scenarios:,} scenario{'' if campaign.scenarios == 1 else 's'}"
+    failed = f"{campaign.failed:,} of {scenarios} failed"
+    holds = f"{scenarios}, every property holds"
+    table.add_row("outcome", verdict(holds if campaign.ok else failed, good=campaign.ok))
+    if campaign.interrupted:
+        table.add_row("", Text("interrupted", style="yellow"))
+    table.add_row("hangs", f"{campaign.hangs:,}, each predicted")
+    speed = f"{campaign.scenarios_per_second:,.1f} scenarios a second, "
+    table.add_row("speed", f"{speed}{campaign.events:,} events, {campaign.seconds:.1f} s")
+    return table
+
+
+def _faults(campaign: Campaign) -> Table:
+    table = Table(title="faults", title_justify="left", box=None, padding=(0, 2))
+    table.add_column("kind")
+    table.add_column("times", justify="right")
+    for kind, count in campaign.fault_counts().items():
+        table.add_row(kind, f"{count:,}", style="" if count else "bold red")
+    return table
+
+
+def _counts(title: str, counts: dict[str, int], campaign: Campaign) -> Table:
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2))
+    table.add_column("what")
+    table.add_column("scenarios", justify="right")
+    table.add_column("", justify="right")
+    for name, count in counts.items():
+        share = f"{100 * count / campaign.scenarios:.1f} %" if campaign.scenarios else ""
+        table.add_row(name, f"{count:,}", share, style="" if count else "bold red")
+    return table

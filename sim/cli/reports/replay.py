@@ -1,0 +1,142 @@
+"""What ``squall replay`` says of a run, for people and for machines."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from squall.model.events.run import Run
+from squall.model.events.waiting import to_json as graph_json
+from squall.sim.cli.engine import left_out
+from squall.sim.cli.panels import print_panel, summary_table, verdict
+from squall.sim.cli.reports.divergence import print_divergence
+from squall.sim.pictures.narrate import narrate, sentence
+from squall.sim.scenario import Scenario
+from squall.sim.scenarios.replay import Until, digest_matches, explanation
+from squall.sim.world.watch import Divergence
+
+#: events shown at the end of a run that was stopped
+_LAST_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A scenario, and what came of it."""
+
+    scenario: Scenario
+    run: Run
+    #: where the run was to stop
+    stop: Until | None = None
+    #: whether it was run twice, and where the second run parted from the first
+    twice: bool = False
+    divergence: Divergence | None = None
+
+    @property
+    def good(self) -> bool:
+        """Whether all holds, and the digest is the expected one."""
+        same = digest_matches(self.scenario, self.run) is not False
+        return self.run.outcome in ("ok", "stopped") and same and self.divergence is None
+
+
+def workers_of(scenario: Scenario, run: Run) -> int:
+    """How many workers the run had."""
+    known = scenario.workers
+    if known is not None:
+        return known
+    return 1 + max((record[1] for record in run.records), default=-1)
+
+
+def replay_json(replayed: Replayed) -> str:
+    """The object of ``squall replay --json``; its keys are in docs/json.md."""
+    scenario, run, divergence = replayed.scenario, replayed.run, replayed.divergence
+    graph = run.wait_graph()
+    told: dict[str, Any] = {
+        "digest": run.digest,
+        "expected_digest": scenario.expected.digest,
+        "digest_matches": digest_matches(scenario, run),
+        "outcome": run.outcome,
+        "violations": [violation.to_json() for violation in run.violations],
+        "seed": scenario.seed,
+        "workers": workers_of(scenario, run),
+        "operations": scenario.operations,
+        "faults": len(scenario.faults),
+        "left_out": left_out(scenario),
+        "profile": scenario.profile,
+        "mutant": scenario.expected.mutant,
+        "engine": scenario.engine,
+        "device": scenario.world.device,
+        "events": len(run.records),
+        "virtual_time_s": run.ended_s,
+        "waits": run.waits,
+        "explanation": explanation(scenario, run),
+        "wait_graph": None if graph is None else graph_json(graph),
+    }
+    if replayed.stop is not None:
+        told["stopped"] = _stopped_json(run, replayed.stop)
+    if replayed.twice:
+        told["divergence"] = None if divergence is None else divergence.to_json()
+    return json.dumps(told, allow_nan=False)
+
+
+def _stopped_json(run: Run, stop: Until) -> dict[str, Any]:
+    number = len(run.records) - 1
+    text = sentence(run.records, number)
+    return {"event": number, "text": text, "waiting": stop.waiting}
+
+
+def print_replay(replayed: Replayed, console: Console) -> None:
+    """What happened, and whether it is the same run."""
+    run = replayed.run
+    if run.printed:
+        console.print(Text(run.printed.rstrip("\n")))
+    for violation in run.violations:
+        console.print(Text(str(violation), style="red"))
+    if replayed.stop is not None:
+        _print_stop(run, replayed.stop, console)
+    if replayed.divergence is not None:
+        print_divergence(replayed.divergence, console)
+    for line in [*run.waits, *explanation(replayed.scenario, run)]:
+        console.print(Text(line, style="yellow"))
+    print_panel(console, _summary(replayed), "squall replay", good=replayed.good)
+
+
+def _summary(replayed: Replayed) -> Table:
+    scenario, run = replayed.scenario, replayed.run
+    same = digest_matches(scenario, run)
+    table = summary_table()
+    table.add_row("outcome", verdict(run.outcome, good=replayed.good))
+    table.add_row("scenario", _scenario_text(scenario, run))
+    if scenario.expected.mutant is not None:
+        table.add_row("planted", f"mutant {scenario.expected.mutant}")
+    matches = {True: "as expected", False: f"expected {scenario.expected.digest}", None: ""}
+    style = "bold red" if same is False else ""
+    table.add_row("digest", Text(f"{run.digest}  {matches[same]}", style=style))
+    if replayed.twice:
+        parts = replayed.divergence is not None
+        said = "parts from the first" if parts else "the same to the last event"
+        table.add_row("a second run", said)
+    table.add_row("events", f"{len(run.records):,}")
+    table.add_row("virtual time", f"{run.ended_s:.6f} s")
+    return table
+
+
+def _scenario_text(scenario: Scenario, run: Run) -> str:
+    parts = [f"seed {scenario.seed}", f"{workers_of(scenario, run)} workers"]
+    if scenario.operations is not None:
+        parts.append(f"{scenario.operations} operations")
+    parts += [f"{len(scenario.faults)} faults", f"order {scenario.faults.schedule.order}"]
+    return ", ".join([*parts, f"latency {scenario.world.latency}"])
+
+
+def _print_stop(run: Run, stop: Until, console: Console) -> None:
+    records = run.records
+    for line in narrate(records, first=max(0, len(records) - _LAST_SHOWN)):
+        console.print(line, markup=False)
+    console.print(Text(f"stopped after event {len(records) - 1}; who waits:", style="bold"))
+    for line in stop.waiting or ["nobody"]:
+        console.print(f"  {line}", markup=False)
