@@ -5,15 +5,19 @@ The command line needs these before anything runs: importing this imports no tor
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, get_args
 
 from squall.real.ids import MAX_WORKER_ID
 
 MAX_WORKERS = MAX_WORKER_ID + 1
 MAX_SEED = 2**64 - 1
-EngineName = Literal["port", "torch"]
+#: an engine is a module of sim/engines/, and has its name
+EngineName = str
 Device = Literal["cpu", "cuda"]
-ENGINE_NAMES: tuple[EngineName, ...] = get_args(EngineName)
+ENGINE_NAMES: tuple[EngineName, ...] = tuple(
+    sorted(path.stem for path in (Path(__file__).parent / "engines").glob("[a-z]*.py"))
+)
 DEVICES: tuple[Device, ...] = get_args(Device)
 #: how much goes wrong, as drawn from a seed (sim/search/draw.py)
 Profile = Literal["mild", "rough", "storm"]

@@ -16,7 +16,7 @@ from squall.model.program.program import Program
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.sim.faults.file import MOST
 from squall.sim.faults.plan import NO_FAULTS, Plan
-from squall.sim.names import MAX_SEED, MAX_WORKERS, Device, EngineName
+from squall.sim.names import ENGINE_NAMES, MAX_SEED, MAX_WORKERS, Device, EngineName
 from squall.sim.world.latency import DEFAULT_LATENCY, parse_latency
 
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
@@ -27,6 +27,13 @@ def _latency(text: str) -> str:
     return text
 
 
+def _engine(name: str) -> str:
+    if name not in ENGINE_NAMES:
+        raise ValueError(f"should be {' or '.join(map(repr, ENGINE_NAMES))}")
+    return name
+
+
+Engine = Annotated[EngineName, AfterValidator(_engine)]
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -99,7 +106,7 @@ class Scenario:
     work: Program | Script
     seed: Seed = 0
     world: World = World()
-    engine: EngineName = "port"
+    engine: Engine = "port"
     expected: Expected = Expected()
     profile: str | None = None
     note: str = ""

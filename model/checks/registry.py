@@ -24,13 +24,18 @@ def _properties() -> tuple[Property, ...]:
         if module.__name__ != __name__ and hasattr(module, "PROPERTIES")
     ]
     modules.sort(key=lambda module: (getattr(module, "RANK", LAST), module.__name__))
-    found: dict[tuple[str, str], Property] = {}
-    for module in modules:
-        for property in module.PROPERTIES:
-            for engine in sorted(property.engines):
-                if found.setdefault((property.name, engine), property) is not property:
-                    raise ValueError(f"there are two properties called {property.name!r}")
-    return tuple(dict.fromkeys(found.values()))
+    found: list[Property] = []
+    for property in (property for module in modules for property in module.PROPERTIES):
+        for other in found:
+            if other.name == property.name and _overlap(other, property):
+                raise ValueError(f"there are two properties called {property.name!r}")
+        found.append(property)
+    return tuple(found)
+
+
+def _overlap(one: Property, other: Property) -> bool:
+    """Whether there is an engine that both are for."""
+    return not one.engines or not other.engines or bool(one.engines & other.engines)
 
 
 #: every property
@@ -51,7 +56,7 @@ def check(run: Run, properties: Sequence[Property] = PROPERTIES) -> list[Violati
 def named_property(name: str, engine: str = "port") -> Property:
     """The property of that name on an engine. Raises KeyError, which says what names there are."""
     for property in PROPERTIES:
-        if property.name == name and engine in property.engines:
+        if property.name == name and property.is_for(engine):
             return property
-    known = ", ".join(property.name for property in PROPERTIES if engine in property.engines)
+    known = ", ".join(property.name for property in PROPERTIES if property.is_for(engine))
     raise KeyError(f"there is no property {name!r}, expected one of {known}")

@@ -57,7 +57,7 @@ SITUATIONS: dict[str, frozenset[str]] = {
 
 def situations(engine: str) -> tuple[str, ...]:
     """The names of those that can be told of runs on an engine."""
-    return tuple(name for name, engines in SITUATIONS.items() if engine in engines)
+    return tuple(name for name, engines in SITUATIONS.items() if not engines or engine in engines)
 
 
 _RELEASED_CALLS = ("FORWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_RESP")

@@ -275,7 +275,8 @@ class Run:
 Check = Callable[[Run], Iterable[Violation]]
 #: what a check reads is known of runs on every engine, or only of those on the port, whose workers
 #: report their events
-ALL_ENGINES = frozenset({"port", "torch"})
+#: no name: all that there are
+ALL_ENGINES: frozenset[str] = frozenset()
 PORT_ONLY = frozenset({"port"})
 TORCH_ONLY = frozenset({"torch"})
 
@@ -295,7 +296,11 @@ class Property(NamedTuple):
 
     def judges(self, run: Run) -> bool:
         """Whether it says anything about such a run."""
-        return run.engine in self.engines and self.scripts == (run.script is not None)
+        return self.is_for(run.engine) and self.scripts == (run.script is not None)
+
+    def is_for(self, engine: str) -> bool:
+        """Whether runs of that engine can be judged."""
+        return not self.engines or engine in self.engines
 
 
 def named(

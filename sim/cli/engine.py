@@ -15,22 +15,20 @@ if TYPE_CHECKING:
 
 
 def ready(engine: EngineName) -> None:
-    """See that the engine can run. The agent of ``torch`` is built if need be, which takes a while
-    the first time and is told then.
+    """See that the engine can run, which may take a while the first time and is told then.
 
-    Raises :class:`BadInput` where it cannot be built, which says what to install.
+    Raises :class:`BadInput` where it cannot be had, which says what to install.
     """
-    if engine != "torch":
-        return
-    from squall.real.native.build import Unavailable, library
+    from squall.real.native.build import Unavailable
+    from squall.sim.scenarios.engines import ENGINES
 
     def told(text: str) -> None:
         print(f"squall: {text}", file=sys.stderr, flush=True)
 
     try:
-        library(told)
+        ENGINES[engine].ready(told)
     except Unavailable as error:
-        raise BadInput("--engine", "torch", str(error)) from None
+        raise BadInput("--engine", engine, str(error)) from None
 
 
 def left_out(scenario: Scenario) -> list[str]:

@@ -163,6 +163,12 @@ class Plan:
         return self.with_items(found)
 
     @property
+    def goes_wrong(self) -> bool:
+        """Whether a program is to run under faults, and to train again when they are over; any
+        order of tasks that a run may have by itself is none."""
+        return len(self) > 0 or self.schedule not in (Schedule(), Schedule(order="random"))
+
+    @property
     def is_concrete(self) -> bool:
         """Whether the plan says everything by itself, and nothing is drawn."""
         return self.schedule.order == "fifo" and not any(item.draws for _, _, item in self.items())

@@ -21,6 +21,8 @@ from squall.sim.programs.host import Host, place, withdraw
 from squall.sim.programs.trainer import TrainerRun, together
 from squall.sim.world.stuck import Deadlock
 
+#: steps of the scheduler that a program may take; the largest takes some thousands
+MAX_STEPS = 400_000
 #: the number of a gradient that belongs to no leaf of the program
 STRAY = -1
 

@@ -25,8 +25,7 @@ from squall.model.program.file import program_from_json, program_to_json
 from squall.model.program.strict_json import check_version, parse, read_text, validate
 from squall.sim.faults.file import plan_from_json, plan_to_json
 from squall.sim.faults.plan import NO_FAULTS
-from squall.sim.names import EngineName
-from squall.sim.scenario import Expected, Scenario, Script, Seed, World
+from squall.sim.scenario import Engine, Expected, Scenario, Script, Seed, World
 
 #: versions of the format that can be read; the last one is written
 VERSIONS = (1, 2)
@@ -48,7 +47,7 @@ class _Frame:
     seed: Seed = 0
     script: Script | None = None
     world: World = field(default_factory=World)
-    engine: EngineName = "port"
+    engine: Engine = "port"
     expected: Expected = field(default_factory=Expected)
     profile: str | None = None
     note: str = ""

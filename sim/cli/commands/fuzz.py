@@ -104,8 +104,7 @@ def fuzz(
         faults=faults,
     )
     ready(engine)
-    if engine == "torch":
-        tell_left_out(engine, left_out(asked))
+    tell_left_out(engine, left_out(asked))
     campaign = _play(asked, stats=stats or json or require_sometimes, twice=check_determinism)
     if json:
         typer.echo(campaign_json(campaign, asked))

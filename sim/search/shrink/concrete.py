@@ -16,8 +16,8 @@ from squall.real.tracing import MESSAGE_DELIVERED, MESSAGE_SENT
 from squall.sim.faults.concrete import concrete as concrete_plan
 from squall.sim.faults.plan import Delay, Schedule
 from squall.sim.programs.faults import run_with_faults
+from squall.sim.programs.run import MAX_STEPS
 from squall.sim.scenario import Scenario
-from squall.sim.scenarios.engines import MAX_STEPS
 from squall.sim.world.latency import parse_latency
 
 

@@ -1,0 +1,55 @@
+"""Squall's own engine: all workers in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from squall.model.events.run import Run
+from squall.sim.faults.plan import Plan
+from squall.sim.programs.faults import run_with_faults
+from squall.sim.programs.run import MAX_STEPS, run_program
+from squall.sim.scenario import Scenario
+from squall.sim.scripts.run import run_script
+
+
+class Port:
+    """Squall's own engine: all workers in this process."""
+
+    name = "port"
+    in_this_process = True
+
+    def run(
+        self, scenario: Scenario, *, stdout: TextIO | None = None, stderr: TextIO | None = None
+    ) -> Run:
+        program, world = scenario.program, scenario.world
+        if program is None:
+            return run_script(scenario, stdout=stdout, stderr=stderr)
+        options: dict[str, Any] = {
+            "raises": False,
+            "seed": scenario.seed,
+            "latency": world.latency,
+            "bandwidth_bytes_per_s": world.bandwidth_bytes_per_s,
+            "rpc_timeout_s": world.rpc_timeout_s,
+            "skip_handshakes": world.skip_handshakes,
+            "max_steps": MAX_STEPS,
+        }
+        if world.faults.goes_wrong:
+            run = run_with_faults(program, world.faults, **options)
+        else:
+            early = world.shut_down_early
+            run = run_program(program, faults=world.faults, shut_down_early=early, **options)
+        run.faulty = world.faults.goes_wrong
+        return run
+
+    def ready(self, told: Callable[[str], object]) -> None:
+        """There is nothing to make ready."""
+
+    def left_out(self, plan: Plan, *, of_script: bool = False) -> list[str]:
+        return []
+
+    def kinds_left_out(self) -> list[str]:
+        return []
+
+
+ENGINE = Port()

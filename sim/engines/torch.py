@@ -1,0 +1,60 @@
+"""PyTorch's compiled engine, a process a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TextIO
+
+from squall.model.events.run import Run
+from squall.real.native.build import library
+from squall.sim.faults.plan import Plan
+from squall.sim.programs.run import MAX_STEPS
+from squall.sim.scenario import Scenario
+from squall.sim.stock.plan import kinds_left_out, left_out, script_left_out
+from squall.sim.stock.program import run_native
+from squall.sim.stock.script import run_script
+from squall.sim.stock.shared import shared_zygote
+
+
+class Torch:
+    """PyTorch's compiled engine. A process that has imported torch is copied for every worker; it
+    is started with the first run, and ends with this process."""
+
+    name = "torch"
+    in_this_process = False
+
+    def run(
+        self, scenario: Scenario, *, stdout: TextIO | None = None, stderr: TextIO | None = None
+    ) -> Run:
+        program, world = scenario.program, scenario.world
+        if program is None:
+            return run_script(scenario, stdout=stdout, stderr=stderr)
+        order = world.faults.schedule.order
+        run = run_native(
+            program,
+            shared_zygote(),
+            plan=world.faults,
+            shut_down_early=world.shut_down_early,
+            seed=scenario.seed,
+            latency=world.latency,
+            order="random" if order == "random" else "fifo",
+            rpc_timeout_s=world.rpc_timeout_s,
+            bandwidth_bytes_per_s=world.bandwidth_bytes_per_s,
+            max_steps=MAX_STEPS,
+        )
+        run.faulty = world.faults.goes_wrong
+        return run
+
+    def ready(self, told: Callable[[str], object]) -> None:
+        """Build the agent if that has not been done. Raises
+        :class:`squall.real.native.build.Unavailable`."""
+        library(told)
+
+    def left_out(self, plan: Plan, *, of_script: bool = False) -> list[str]:
+        return script_left_out(plan) if of_script else left_out(plan)
+
+    def kinds_left_out(self) -> list[str]:
+        return kinds_left_out()
+
+
+ENGINE = Torch()
