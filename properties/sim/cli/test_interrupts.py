@@ -117,7 +117,7 @@ def test_a_campaign_keeps_what_it_found(tmp_path: Path, jobs: str) -> None:
     assert ended.code == 130
     assert "Traceback" not in ended.err
     assert ended.report["outcome"] == "interrupted"
-    assert ended.report["scenarios"] > 0
+    assert ended.report["corpus"] + ended.report["scenarios"] > 0  # the corpus is played first
     files = printed(tmp_path)
     assert files <= {failure["file"] for failure in ended.report["failures"]}
     assert files <= {kept.file for kept in Store(Place(tmp_path / "store")).failures()}

@@ -203,7 +203,7 @@ def test_what_happens_around_a_process_of_torch_is_told() -> None:
 
 def test_the_help_says_how_often_a_run_is_repeated() -> None:
     told = " ".join(squall("fuzz", "--help", COLUMNS="200").stdout.replace("│", " ").split())
-    assert f"one scenario in {REPEAT_EVERY})" in told
+    assert f"one scenario in {REPEAT_EVERY} is run twice" in told
 
 
 # -- the order of tasks ---------------------------------------------------------------------------
