@@ -2,37 +2,92 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from squall.model.events.run import Run, Violation
 from squall.sim.scenario import Expected, Scenario
+from squall.sim.scenarios.file import name_of
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Failure:
     """One kind of thing that broke, and the first scenario that showed it.
 
-    ``scenario`` says what to expect of a replay. ``found_by``: the command that found it.
+    ``scenario`` says what broke and what to expect of a replay. ``violation`` is the first thing that did not hold, where the run is at hand; of a failure that
+    was kept only ``text``, all of it in words. ``also``: what else broke. ``found_by``: the command
+    that found it, ``found_at`` when, in seconds since 1970. ``count``: scenarios of the campaign in
+    which it was the first thing to break. ``file``: where the scenario is kept, once it is.
+
+    A scenario that is kept without having failed, to be looked at again, is one without anything
+    that broke.
     """
 
     scenario: Scenario
-    violation: Violation
-    found_by: str = "fuzz"
-    #: scenarios in which it was the first thing to break
-    count: int = 1
-    #: everything else that broke in the first one
+    violation: Violation | None = None
+    text: str = ""
     also: list[Violation] = field(default_factory=list)
-    #: where its scenario is kept, once it is
-    file: str | None = None
+    found_by: str = ""
+    found_at: float = 0.0
+    count: int = 1
+    file: str = ""
 
     @property
-    def seed(self) -> int:
-        return self.scenario.seed
+    def name(self) -> str:
+        """Eight hex digits over what decides the run."""
+        return Path(self.file).stem if self.file else name_of(self.scenario)
 
     @property
-    def key(self) -> tuple[str, str]:
+    def failed(self) -> bool:
+        return bool(self.expected.property or self.expected.what)
+
+    @property
+    def expected(self) -> Expected:
+        """What came of the run."""
+        return self.scenario.expected
+
+    @property
+    def key(self) -> tuple[str | None, str | None]:
         """What makes two failures the same kind."""
-        return self.violation.property, self.violation.what
+        return self.expected.property, self.expected.what
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """All properties that did not hold, the first of them first."""
+        every = [self.violation, *self.also]
+        return tuple(dict.fromkeys(each.property for each in every if each is not None))
+
+    @property
+    def replay(self) -> str:
+        """A command line that shows it again, once it is kept."""
+        return shlex.join(["squall", "replay", self.file])
+
+    @property
+    def timeline(self) -> str:
+        """A command line that makes a page of it, once it is kept."""
+        return shlex.join(["squall", "timeline", self.file])
+
+    def to_json(self) -> dict[str, Any]:
+        """What is known of a failure that is kept, plain values only."""
+        scenario, expected = self.scenario, self.expected
+        return {
+            "name": self.name,
+            "found_at": self.found_at,
+            "found_by": self.found_by,
+            "seed": scenario.seed,
+            "profile": scenario.profile,
+            "property": expected.property,
+            "what": expected.what,
+            "text": self.text,
+            "digest": expected.digest,
+            "workers": scenario.workers,
+            "operations": scenario.operations,
+            "faults": len(scenario.faults),
+            "file": self.file,
+            "replay": self.replay,
+        }
 
 
 def expecting(scenario: Scenario, run: Run) -> Scenario:

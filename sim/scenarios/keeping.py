@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
-from squall.sim.scenarios.failure import expecting
-from squall.sim.scenarios.store import Kept, Store, StoreError
+from squall.sim.scenarios.failure import Failure, expecting
+from squall.sim.scenarios.store import Store, StoreError
 
 
 class Keeper:
@@ -26,19 +26,19 @@ class Keeper:
         self._store = Store()
         self._broken = False
 
-    def keep(self, saved: Scenario, *, found_by: str, text: str) -> Kept | None:
+    def keep(self, scenario: Scenario, *, found_by: str, text: str) -> Failure | None:
         """Write it down; None if that was not possible."""
         if self._broken:
             return None
         try:
-            return self._store.keep(saved, found_by=found_by, text=text)
+            return self._store.keep(scenario, found_by=found_by, text=text)
         except StoreError as error:
             self._broken = True
             self._warn(f"failures are not kept: {error}")
             return None
 
 
-def keep_script(scenario: Scenario, run: Run) -> Kept | None:
+def keep_script(scenario: Scenario, run: Run) -> Failure | None:
     """Write down a run of a script that failed; None if it did not, or if it was not possible."""
     if run.ok or run.outcome == "interrupted":
         return None

@@ -29,7 +29,7 @@ class Campaign:
     scenarios: int = 0
     corpus: int = 0
     #: by property and what broke, in the order in which they were found
-    failures: dict[tuple[str, str], Failure] = field(default_factory=dict)
+    failures: dict[tuple[str | None, str | None], Failure] = field(default_factory=dict)
     failed: int = 0
     hangs: int = 0
     #: why the last scenario hangs, if it does
@@ -72,7 +72,9 @@ class Campaign:
         scenario = with_expectation(
             verdict.scenario, first, outcome="failed", digest=verdict.digest or None
         )
-        failure = Failure(scenario, first, also=also)
+        failure = Failure(
+            scenario=scenario, violation=first, text=str(first), also=also, found_by="fuzz"
+        )
         known = self.failures.get(failure.key)
         if known is not None:
             known.count += 1

@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from squall.sim.scenarios.store import Kept
+from squall.sim.scenarios.failure import Failure
 
 _TEMPLATES = Environment(
     loader=PackageLoader("squall.sim.serve"),
@@ -19,7 +19,7 @@ _TEMPLATES = Environment(
 _TEMPLATES.filters["date"] = lambda at: time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
-def listing(failures: Sequence[Kept], runs: Sequence[Kept], folder: str) -> str:
+def listing(failures: Sequence[Failure], runs: Sequence[Failure], folder: str) -> str:
     """The first page: failures, and other runs that are kept."""
     return _page("list.html", failures=failures, runs=runs, folder=folder)
 

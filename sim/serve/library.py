@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from squall.sim.scenarios.store import Kept, Place, Store
+from squall.sim.scenarios.failure import Failure
+from squall.sim.scenarios.store import Place, Store
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -17,11 +18,11 @@ class Library:
         self.place = Place(place.folder.absolute())
         self._store = Store(self.place)
 
-    def failures(self) -> list[Kept]:
+    def failures(self) -> list[Failure]:
         """What failed, of all that is kept. Raises StoreError."""
         return [kept for kept in self._all() if kept.failed]
 
-    def runs(self) -> list[Kept]:
+    def runs(self) -> list[Failure]:
         """What did not fail. Raises StoreError."""
         return [kept for kept in self._all() if not kept.failed]
 
@@ -35,7 +36,7 @@ class Library:
                 return Path(kept.file)
         return None
 
-    def _all(self) -> list[Kept]:
+    def _all(self) -> list[Failure]:
         every = [*self._store.failures(), *self._store.runs()]
         found = [kept for kept in every if _NAME.fullmatch(kept.name)]
         return sorted(found, key=lambda kept: (not kept.failed, -kept.found_at, kept.name))

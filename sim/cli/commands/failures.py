@@ -15,7 +15,7 @@ from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.options import Json
 
 if TYPE_CHECKING:
-    from squall.sim.scenarios.store import Kept
+    from squall.sim.scenarios.failure import Failure
 
 #: characters of what broke
 _MOST_SHOWN = 100
@@ -40,14 +40,20 @@ def failures(json: Json = False) -> None:
 
     place = default_place()
     try:
-        found = Store(place).failures()
+        found, unreadable = Store(place).failures(), Store(place).unreadable()
     except StoreError as error:
         raise BadInput(str(place.folder), str(place.folder), str(error)) from None
     if json:
-        told = {"store": str(place.folder), "failures": [kept.to_json() for kept in found]}
+        told = {
+            "store": str(place.folder),
+            "failures": [kept.to_json() for kept in found],
+            "unreadable": [str(file) for file in unreadable],
+        }
         typer.echo(json_module.dumps(told, allow_nan=False))
         return
     console = Console(highlight=False)
+    for file in unreadable:
+        console.print(f"cannot be read: {file}", style="yellow", markup=False)
     if not found:
         console.print(f"no failure is kept in {place.folder}")
         return
@@ -56,16 +62,17 @@ def failures(json: Json = False) -> None:
     console.print("squall replay NAME runs one again, squall shrink NAME makes it smaller")
 
 
-def _table(found: list[Kept]) -> Table:
+def _table(found: list[Failure]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("name", "found", "by", "seed", "size"):
         table.add_column(name, no_wrap=True)
     table.add_column("what broke", overflow="fold")
     for kept in found:
         when = datetime.fromtimestamp(kept.found_at).strftime("%m-%d %H:%M")
-        seed = f"{kept.seed} {kept.profile or ''}".rstrip()
-        what = (kept.what or "")[:_MOST_SHOWN]
-        broke = Text(f"{kept.property}: {what}", style="red")
-        size = "/".join("-" if n is None else str(n) for n in (kept.workers, kept.operations))
-        table.add_row(kept.name, when, kept.found_by, seed, f"{size}/{kept.faults}", broke)
+        broken, scenario = kept.expected, kept.scenario
+        broke = Text(f"{broken.property}: {(broken.what or '')[:_MOST_SHOWN]}", style="red")
+        seed = f"{scenario.seed} {scenario.profile or ''}".rstrip()
+        parts = (scenario.workers, scenario.operations, len(scenario.faults))
+        size = "/".join("-" if part is None else str(part) for part in parts)
+        table.add_row(kept.name, when, kept.found_by, seed, size, broke)
     return table

@@ -175,10 +175,8 @@ class _Display:
         self._progress.stop()
 
     def _keep(self, failure: Failure) -> None:
-        kept = self._keeper.keep(
-            failure.scenario, found_by=failure.found_by, text=str(failure.violation)
-        )
-        failure.file = None if kept is None else kept.file
+        kept = self._keeper.keep(failure.scenario, found_by=failure.found_by, text=failure.text)
+        failure.file = "" if kept is None else kept.file
 
     def show(self, verdict: Verdict, failure: Failure | None, campaign: Campaign) -> None:
         if failure is not None:

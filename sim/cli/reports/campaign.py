@@ -35,18 +35,18 @@ class Asked:
 
 def failure_line(failure: Failure, asked: Asked) -> str:
     """What broke, and how to see it again."""
-    kept = "" if failure.file is None else f"\n  kept: {failure.file}"
+    kept = "" if not failure.file else f"\n  kept: {failure.file}"
     command = again(failure, asked)
     look = command.replace("squall replay", "squall timeline", 1)
-    name = failure.scenario.note or f"seed {failure.seed}"
-    return f"{name}: {failure.violation}\n  again: {command}\n  look: {look}{kept}"
+    name = failure.scenario.note or f"seed {failure.scenario.seed}"
+    return f"{name}: {failure.text}\n  again: {command}\n  look: {look}{kept}"
 
 
 def again(failure: Failure, asked: Asked) -> str:
     """A command line that shows the failure again."""
     if failure.scenario.note:
         return shlex.join(["squall", "replay", failure.scenario.note])
-    words = ["squall", "replay", str(failure.seed)]
+    words = ["squall", "replay", str(failure.scenario.seed)]
     if asked.faults is not None:
         words += ["--faults", asked.faults.text]
     if asked.device != "cpu":
@@ -95,12 +95,12 @@ def campaign_json(campaign: Campaign, asked: Asked) -> str:
 
 def _failure_json(failure: Failure, asked: Asked) -> dict[str, Any]:
     return {
-        "seed": failure.seed,
-        **failure.violation.to_json(),
+        "seed": failure.scenario.seed,
+        **({} if failure.violation is None else failure.violation.to_json()),
         "count": failure.count,
         "also": sorted({each.property for each in failure.also}),
         "replay": again(failure, asked),
-        "file": failure.file,
+        "file": failure.file or None,
         "drawn": dict(expanded(failure.scenario)),
     }
 

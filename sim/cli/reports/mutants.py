@@ -13,7 +13,7 @@ from rich.text import Text
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, verdict
 from squall.sim.names import Profile
 from squall.sim.search.mutants.mutant import Mutant
-from squall.sim.search.mutants.result import Result, median_seconds, only_killers
+from squall.sim.search.mutants.result import Result, in_words, median_seconds, only_killers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ def print_results(results: list[Result], asked: Asked, console: Console) -> None
         if result.problem is not None:
             console.print(Text(f"{result.mutant.name}: {result.problem}", "red"), soft_wrap=True)
     if len(results) == 1 and results[0].first is not None:
-        console.print(Text(results[0].first.what), soft_wrap=True)
+        console.print(Text(results[0].first.text), soft_wrap=True)
     good = not alarming(results, asked)
     print_panel(console, _summary(results, asked), "squall mutants", good=good)
 
@@ -129,7 +129,7 @@ def _table(results: list[Result]) -> Table:
         if result.problem is not None:
             by = Text("not tried", "bold red")
         smallest = result.smallest
-        size = "" if smallest is None else str(smallest)
+        size = "" if smallest is None else in_words(smallest)
         table.add_row(
             result.mutant.name, by, f"{result.scenarios:,}", f"{result.seconds:.1f}", size
         )

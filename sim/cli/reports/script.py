@@ -17,7 +17,7 @@ from squall.sim.cli.panels import WIDTH, print_panel, summary_table, verdict
 if TYPE_CHECKING:
     from squall.model.events.run import ProcessError, Run
     from squall.sim.cli.script import ScriptRun
-    from squall.sim.scenarios.store import Kept
+    from squall.sim.scenarios.failure import Failure
     from squall.sim.world.watch import Divergence
 
 MISMATCHES_SHOWN = 10
@@ -27,7 +27,7 @@ NOT_COMPARABLE_SHOWN = 3
 def run_json(
     run: Run,
     asked: ScriptRun,
-    kept: Kept | None = None,
+    kept: Failure | None = None,
     divergence: Divergence | None = None,
 ) -> str:
     """The object of ``squall run --json``; its keys are in docs/json.md."""
@@ -84,7 +84,7 @@ def _gradients_json(gradients: GradientSummary) -> dict[str, Any]:
     }
 
 
-def print_report(run: Run, asked: ScriptRun, console: Console, kept: Kept | None = None) -> None:
+def print_report(run: Run, asked: ScriptRun, console: Console, kept: Failure | None = None) -> None:
     """Failures, the summary, and the command that repeats the run."""
     console = Console(file=console.file, width=min(WIDTH, console.width), highlight=False)
     console.print()

@@ -22,9 +22,18 @@ from types import CodeType, FrameType
 
 import torch.distributed.optim.utils  # noqa: F401 - it compiles what it imports: not in each process
 
+from squall.model.events.run import Violation
 from squall.sim.search.mutants.mutant import Mutant, MutantError
-from squall.sim.search.mutants.result import CRASH, HANG, Found, Result
-from squall.sim.search.mutants.trial import SMALLER_S, Ended, Limits, Problem, Starting, attack
+from squall.sim.search.mutants.result import CRASH, HANG, Result
+from squall.sim.search.mutants.trial import (
+    SMALLER_S,
+    Ended,
+    Limits,
+    Problem,
+    Starting,
+    attack,
+    failure_of,
+)
 from squall.sim.world.contained import Contained
 
 #: seconds that one scenario may take before it counts as a hang; and seconds of real time, for
@@ -185,7 +194,9 @@ class _Trial:
     def _showed(self, at: Starting, how: str, what: str, cpu_s: float) -> None:
         if not self.result.killed:
             seconds = self.result.seconds + max(0.0, cpu_s - self._heard_cpu_s)
-            self.result.add(Found(at.scenario, (how,), what[:300]), seconds)
+            self.result.add(
+                failure_of(at.scenario, [Violation(how, what, "a verdict", "none")]), seconds
+            )
 
 
 def _cpu_s(pid: int) -> float:

@@ -5,32 +5,26 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from squall.model.checks.registry import PROPERTIES
-from squall.sim.scenario import Scenario
+from squall.sim.scenarios.failure import Failure
 from squall.sim.search.mutants.mutant import Mutant
 
 #: what stands for a property where the process itself showed the bug
 HANG, CRASH = "hang", "crash"
 
 
-class Found(NamedTuple):
-    """A scenario that fails, by which properties, and the first violation in words."""
+def size_of(failure: Failure) -> tuple[int, int]:
+    """Operations and workers of the program that failed."""
+    return failure.scenario.operations or 0, failure.scenario.workers or 0
 
-    scenario: Scenario
-    properties: tuple[str, ...]
-    what: str
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """Operations and workers of its program."""
-        return self.scenario.operations or 0, self.scenario.workers or 0
-
-    def __str__(self) -> str:
-        scenario, (operations, workers) = self.scenario, self.size
-        name = scenario.note or f"{scenario.profile or ''} seed {scenario.seed}".lstrip()
-        return f"{name}: {operations} ops, {workers} workers"
+def in_words(failure: Failure) -> str:
+    """Which scenario failed, and how large it is."""
+    scenario, (operations, workers) = failure.scenario, size_of(failure)
+    name = scenario.note or f"{scenario.profile or ''} seed {scenario.seed}".lstrip()
+    return f"{name}: {operations} ops, {workers} workers"
 
 
 @dataclass
@@ -42,8 +36,8 @@ class Result:
     scenarios: int = 0
     #: of one core, in all of these
     seconds: float = 0.0
-    first: Found | None = None
-    smallest: Found | None = None
+    first: Failure | None = None
+    smallest: Failure | None = None
     #: all properties that any failing scenario broke
     properties: dict[str, None] = field(default_factory=dict)
     #: why there is no verdict: the process could not do its work
@@ -70,13 +64,13 @@ class Result:
         faults = f" --faults {scenario.profile}" if scenario.profile else ""
         return f"squall mutants {self.mutant.name} --seeds {seed}:{seed + 1}{faults}"
 
-    def add(self, found: Found, seconds: float) -> None:
+    def add(self, found: Failure, seconds: float) -> None:
         """Count a failing scenario, ``seconds`` of one core after the campaign began."""
         self.properties.update(dict.fromkeys(found.properties))
         if self.first is None or self.smallest is None:
             self.first = self.smallest = found
             self.seconds = seconds
-        elif found.size < self.smallest.size:
+        elif size_of(found) < size_of(self.smallest):
             self.smallest = found
 
     def to_json(self) -> dict[str, Any]:
@@ -85,7 +79,7 @@ class Result:
             "name": mutant.name,
             "killed": self.killed,
             "by": self.by,
-            "what": self.first.what if self.first is not None else None,
+            "what": self.first.text if self.first is not None else None,
             "properties": list(self.properties),
             "scenarios": self.scenarios,
             "seconds": round(self.seconds, 3),
@@ -98,8 +92,8 @@ class Result:
         }
 
 
-def _size_json(found: Found) -> dict[str, Any]:
-    scenario, (operations, workers) = found.scenario, found.size
+def _size_json(found: Failure) -> dict[str, Any]:
+    scenario, (operations, workers) = found.scenario, size_of(found)
     return {
         "seed": scenario.seed,
         "corpus": scenario.note or None,

@@ -12,17 +12,21 @@ from multiprocessing.connection import Connection
 from types import CodeType
 from typing import NamedTuple
 
+from squall.model.events.run import Violation
 from squall.sim.scenario import Scenario
+from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.corpus import corpus_for
 from squall.sim.search.draw import PROFILES, Settings, draw, settings_of
 from squall.sim.search.judge import judge
 from squall.sim.search.mutants.clean_process import CleanProcess
 from squall.sim.search.mutants.mutant import Mutant
-from squall.sim.search.mutants.result import CRASH, Found
+from squall.sim.search.mutants.result import CRASH
 
 #: seconds to look for a smaller scenario that fails too
 SMALLER_S = 1.0
+#: characters of what broke that are told
+_MOST_SAID = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +60,7 @@ class Ended(NamedTuple):
     """It has run; ``found`` says that it failed. ``seconds`` of one core since the first began."""
 
     seconds: float
-    found: Found | None = None
+    found: Failure | None = None
 
 
 class Problem(NamedTuple):
@@ -92,11 +96,11 @@ def _attack(
         connection.send(Starting(scenario))
         found = None
         with mutant.apply(code):
-            broken, what = _broken(scenario)
+            broken = _broken(scenario)
         now = time.process_time()
         # What fails without the bug too says nothing about it.
         if broken and clean_process.holds(scenario):
-            found = Found(scenario, broken, what[:300])
+            found = failure_of(scenario, broken)
             if not killed:
                 killed = True
                 until = min(until, now + SMALLER_S)
@@ -105,11 +109,15 @@ def _attack(
             return
 
 
-def _broken(scenario: Scenario) -> tuple[tuple[str, ...], str]:
-    """The properties that do not hold in a scenario, and the first violation."""
+def _broken(scenario: Scenario) -> list[Violation]:
+    """What does not hold in a scenario."""
     try:
-        violations = judge(scenario).violations
+        return list(judge(scenario).violations)
     except Exception as error:  # the run was so broken that it could not be judged
-        return (CRASH,), f"{type(error).__name__}: {error}"
-    names = tuple(dict.fromkeys(violation.property for violation in violations))
-    return names, str(violations[0]) if violations else ""
+        return [Violation(CRASH, f"{type(error).__name__}: {error}", "a verdict", "none")]
+
+
+def failure_of(scenario: Scenario, violations: list[Violation]) -> Failure:
+    """The record of a scenario that failed with the bug."""
+    first, *also = violations
+    return Failure(scenario=scenario, violation=first, text=str(first)[:_MOST_SAID], also=also)
