@@ -29,8 +29,8 @@ from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.scenarios.store import write_synced
 from squall.sim.search.again import planted
 from squall.sim.search.draw import draw, settings_of
+from squall.sim.search.mutants.families import FAMILIES, MUTANTS
 from squall.sim.search.mutants.mutant import Mutant
-from squall.sim.search.mutants.planted import FAMILIES, MUTANTS
 from squall.sim.search.shrink.cost import Extent, deviations, extent
 from squall.sim.search.shrink.shrinker import Shrinker
 

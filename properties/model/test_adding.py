@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import squall
+from squall.properties.support.copied import copied_package, run_copy
 
 OPERATION = '''
 """Three times the input."""
@@ -100,23 +98,11 @@ print(any(op.kind == "triple" for each in drawn for _, _, step in each.steps for
 
 
 def test_an_operation_a_check_and_a_story_are_one_new_file_each(tmp_path: Path) -> None:
-    source = Path(squall.__file__).parent
-    package = tmp_path / "squall"
-    package.mkdir()
-    shutil.copy(source / "__init__.py", package)
-    for room in ("real", "model", "sim"):
-        shutil.copytree(source / room, package / room, ignore=shutil.ignore_patterns("__pycache__"))
+    package = copied_package(tmp_path)
     (package / "model/program/kinds/triple.py").write_text(OPERATION)
     (package / "model/checks/brevity.py").write_text(CHECK)
     (package / "sim/programs/stories/sums.py").write_text(STORY)
-    done = subprocess.run(
-        [sys.executable, "-c", USE],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_copy(tmp_path, "-c", USE)
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "[3.0, 3.0]",

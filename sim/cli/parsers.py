@@ -107,7 +107,7 @@ def mutant(field: str) -> Callable[[str], str]:
     """The name of a bug that can be planted."""
 
     def parse(text: str) -> str:
-        from squall.sim.search.mutants.planted import MUTANTS
+        from squall.sim.search.mutants.families import MUTANTS
 
         if text not in MUTANTS:
             near = difflib.get_close_matches(text, MUTANTS, n=1)

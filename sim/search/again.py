@@ -9,7 +9,7 @@ from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.file import ScenarioError
 from squall.sim.scenarios.replay import Until, replay
-from squall.sim.search.mutants.planted import MUTANTS
+from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.world.watch import Watcher
 
 

@@ -27,7 +27,7 @@ from squall.real.rpc import api as rpc
 from squall.real.rpc.message import Message
 from squall.real.rpc.py_rref import RRef
 from squall.sim.cluster import Cluster
-from squall.sim.search.mutants.planted import MUTANTS
+from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.world.garbage import collect
 from squall.sim.world.held import Held
 

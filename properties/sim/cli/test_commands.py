@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from squall.properties.support.commands import squall
+from squall.properties.support.copied import copied_package, run_copy
 from squall.properties.support.paths import ROOT
 from squall.sim.cli.commands import command_modules
 
@@ -84,23 +83,11 @@ def test_torch_is_not_imported_for(word: str) -> None:
 
 
 def test_one_more_command_is_one_more_file(tmp_path: Path) -> None:
-    package = tmp_path / "squall"
-    package.mkdir()
-    for file in (ROOT / "squall").glob("*.py"):
-        shutil.copy(file, package)
-    for room in ("real", "model", "sim"):
-        shutil.copytree(ROOT / room, package / room, ignore=shutil.ignore_patterns("__pycache__"))
+    package = copied_package(tmp_path)
     (package / "sim" / "cli" / "commands" / "greet.py").write_text(GREET)
 
     def greet(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "squall", *words],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(tmp_path), "COLUMNS": "100"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_copy(tmp_path, "-m", "squall", *words)
 
     assert greet("greet", "--seed", "7").stdout == "hello 7\n"
     assert greet("greet", "--seed", "7", "--json").stdout == '{"hello": 7}\n'

@@ -29,7 +29,7 @@ MUTANT = "release-only-here"
 COMMAND = """
 import os
 from pathlib import Path
-from squall.sim.search.mutants.planted import MUTANTS
+from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.shrink import shrinker
 from squall.sim.cli.entry import main
 

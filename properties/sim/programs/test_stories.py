@@ -29,7 +29,7 @@ from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.corpus import corpus, corpus_for
 from squall.sim.search.draw import Settings
 from squall.sim.search.judge import judge, judge_in_time, play
-from squall.sim.search.mutants.planted import MUTANTS
+from squall.sim.search.mutants.families import MUTANTS
 
 ALL = list(corpus().values())
 AT_HOME, AWAY = corpus()["stories-at-home"], corpus()["stories-away"]

@@ -18,7 +18,7 @@ from squall.properties.support.replay_lines import Replayable
 from squall.sim.scenario import Expected
 from squall.sim.scenarios.file import dump_scenario, load_scenario
 from squall.sim.search.again import again
-from squall.sim.search.mutants.planted import MUTANTS
+from squall.sim.search.mutants.families import MUTANTS
 
 FILES = sorted(path for path in CORPUS.glob("*.json") if not path.name.startswith("fault_"))
 SECONDS = 60.0

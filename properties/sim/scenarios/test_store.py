@@ -25,7 +25,7 @@ from squall.sim.scenarios.store import Place, Store, write_synced
 from squall.sim.search.campaign import Campaign, run_campaign
 from squall.sim.search.draw import draw
 from squall.sim.search.judge import Verdict
-from squall.sim.search.mutants.planted import MUTANTS
+from squall.sim.search.mutants.families import MUTANTS
 
 WRITERS = 4
 

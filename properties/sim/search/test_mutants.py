@@ -13,9 +13,9 @@ from squall.properties.support.paths import DOCS
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.judge import judge
 from squall.sim.search.mutants.campaign import run_mutants
+from squall.sim.search.mutants.families import FAMILIES, MUTANTS
 from squall.sim.search.mutants.mutant import SCHEDULES, Mutant, MutantError, find_function
 from squall.sim.search.mutants.page import page
-from squall.sim.search.mutants.planted import FAMILIES, MUTANTS
 
 #: one for each thing that a property looks at; all are noticed within a few scenarios
 SAMPLE = {

@@ -23,8 +23,8 @@ from squall.sim.scenarios.replay import digest_matches
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.again import again
 from squall.sim.search.draw import draw
+from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.mutants.mutant import Mutant
-from squall.sim.search.mutants.planted import MUTANTS
 from squall.sim.search.shrink.cost import Extent, cost, deviations, extent
 from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
 

@@ -62,7 +62,7 @@ def mutants(
         print_results,
         results_json,
     )
-    from squall.sim.search.mutants.planted import MUTANTS
+    from squall.sim.search.mutants.families import MUTANTS
 
     chosen = [MUTANTS[name] for name in dict.fromkeys(names or ())] or [
         mutant for mutant in MUTANTS.values() if everything or mutant.expected

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from squall.sim.search.mutants.families import FAMILIES, MUTANTS
 from squall.sim.search.mutants.mutant import SCHEDULES
-from squall.sim.search.mutants.planted import FAMILIES, MUTANTS
 
 _TEMPLATES = Environment(
     loader=PackageLoader("squall.sim.search.mutants"),

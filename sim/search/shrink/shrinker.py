@@ -37,7 +37,7 @@ from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.again import planted
 from squall.sim.search.judge import play
-from squall.sim.search.mutants.planted import MUTANTS
+from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.shrink.concrete import concrete
 from squall.sim.search.shrink.cost import cost, is_drawn
 from squall.sim.world.real_time import TooLongError, time_limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from squall.sim.search.mutants.mutant import Mutant
 
+RANK = 60
 MUTANTS = (
     Mutant(
         name="failed-future-completed-again",

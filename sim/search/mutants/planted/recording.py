@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from squall.sim.search.mutants.mutant import Mutant
 
+RANK = 10
 MUTANTS = (
     Mutant(
         name="recv-joins-every-tensor",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from squall.sim.search.mutants.mutant import Mutant
 
+RANK = 80
 MUTANTS = (
     Mutant(
         name="gradients-stay-after-a-step",
