@@ -27,6 +27,8 @@ def use(m, x):
 
 
 def run(rank, world_size):
+    # Sums of float32 depend on the width of the processor's vectors, in the digits printed here.
+    torch.set_default_dtype(torch.float64)
     os.environ["MASTER_ADDR"] = "localhost"
     os.environ.setdefault("MASTER_PORT", "29500")
     rpc.init_rpc(f"w{rank}", rank=rank, world_size=world_size)

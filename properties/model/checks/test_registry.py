@@ -21,7 +21,7 @@ from squall.real.autograd.dist_engine import DistEngine
 from squall.real.autograd.engine import AccumulateGrad, Engine
 from squall.real.autograd.functions import SendRpcBackward
 from squall.real.future import Future
-from squall.real.rpc.agent import RpcAgent
+from squall.real.rpc.call_table import CallTable
 from squall.real.rpc.errors import RpcError
 from squall.real.rpc.request_callback import RequestCallback
 from squall.real.rpc.rref_users import UserTables
@@ -135,12 +135,12 @@ def tell_nobody_of_a_release(patch: pytest.MonkeyPatch) -> None:
 
 
 def hide_what_went_wrong(patch: pytest.MonkeyPatch) -> None:
-    original = RpcAgent._finish
+    original = CallTable._finish
 
-    def finish(self: RpcAgent, call: Any, message: Any, error: Any) -> None:
+    def finish(self: CallTable, call: Any, message: Any, error: Any) -> None:
         original(self, call, message, error and RpcError("something went wrong"))
 
-    patch.setattr(RpcAgent, "_finish", finish)
+    patch.setattr(CallTable, "_finish", finish)
 
 
 def never_answer_a_gradient(patch: pytest.MonkeyPatch) -> None:

@@ -48,9 +48,9 @@ def test_a_run_with_another_tail_shares_its_beginning() -> None:
 
 def test_a_tail_is_as_repeatable_as_a_run() -> None:
     saved, _ = with_latency(50)
-    one, again = (again(saved, watcher=TailSeed(40, tail=3)).digest for _ in range(2))
+    one, second = (again(saved, watcher=TailSeed(40, tail=3)).digest for _ in range(2))
     other = again(saved, watcher=TailSeed(40, tail=4)).digest
-    assert one == again != other
+    assert one == second != other
 
 
 def test_a_bug_that_is_always_there_is_certain_from_the_start() -> None:

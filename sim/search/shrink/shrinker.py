@@ -113,7 +113,8 @@ class Shrinker:
 
     def _conclude(self) -> None:
         """Let the best say what is expected of it."""
-        run = replay(self.best, seconds=_MOST_S)
+        with planted(self._mutant):
+            run = replay(self.best, seconds=_MOST_S)
         assert self.target is not None
         best = replace(self.best, profile=None, expected=Expected(mutant=self._mutant))
         self.best = with_expectation(
