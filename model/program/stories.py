@@ -90,8 +90,8 @@ class _Names(Sequence[str]):
     def _found(self) -> tuple[str, ...]:
         if not _REGISTERED:
             raise RuntimeError(
-                "no stories are registered: squall.sim.programs.stories.play has to be imported "
-                "before programs are drawn or read"
+                "no stories are registered: whoever draws or reads programs "
+                "imports the modules that tell them first"
             )
         if self._registered != len(_REGISTERED):
             kinds = sorted(_REGISTERED.values(), key=lambda kind: (kind.rank, kind.module))

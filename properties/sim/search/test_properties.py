@@ -86,6 +86,10 @@ def keeper() -> Iterator[Keeper]:
     keeper.write()
 
 
+# The note is that of the last example, which is the one to be seen again.
+@settings(
+    suppress_health_check=[*settings().suppress_health_check, HealthCheck.function_scoped_fixture]
+)
 @given(scenario=scenarios())
 def test_every_property_holds(keeper: Keeper, replayable: Replayable, scenario: Scenario) -> None:
     assert [str(each) for each in keeper.violations(replayable(scenario))] == []
