@@ -131,8 +131,6 @@ class Injection:
         #: when times and counts began
         self.start_s = 0.0
         self.moments = Moments()
-        #: told of each message whose handler has ended
-        self.on_handled: list[Callable[[Message], object]] = []
         self._tracer = network.tracer
         self._stream = NamedStream(network.runtime.seed)
         self._timers: list[SimTimer] = []

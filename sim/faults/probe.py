@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+from squall.real.interceptor import Interceptor, Place
+from squall.real.rpc.message import Message
+from squall.real.runtime import TaskOwner
 from squall.real.worker import Worker
 from squall.sim.faults.fault import Ability, Effect, Fault, Group, Injection
-
-#: what a worker's code tells its probe that it comes to (see ``Worker.probe``)
-Place = Literal["udf", "hook", "node", "pickle", "unpickle"]
 
 
 class InjectedError(RuntimeError):
@@ -49,14 +49,7 @@ class ProbedFault(Fault):
 class _ProbedEffect(Effect[ProbedFault]):
     def __init__(self, item: ProbedFault, name: str, injection: Injection) -> None:
         super().__init__(item, name, injection)
-        self.active = False
-        injection.shared(Probes).add(self)
-
-    def begin(self) -> None:
-        self.active = True
-
-    def heal(self) -> None:
-        self.active = False
+        injection.shared(Inside).add(self)
 
     def happen(self) -> None:
         """Raises what the item asks for."""
@@ -64,46 +57,46 @@ class _ProbedEffect(Effect[ProbedFault]):
         raise self.item.error()
 
 
-class Probe:
-    """Told where the code of one worker is (see ``Worker.probe``); raises when it is time."""
+class Inside(Interceptor):
+    """What the items of a plan do, and want to know, inside the workers of a run.
+
+    Nothing before the plan begins and after it ends.
+    """
 
     def __init__(self) -> None:
-        self._effects: dict[str, list[_ProbedEffect]] = {}
-        self._counts: dict[str, int] = {}
+        self.active = False
+        #: by rank and place
+        self._effects: dict[tuple[int, Place], list[_ProbedEffect]] = {}
+        #: how often a worker has come to a place
+        self._counts: dict[tuple[int, Place], int] = {}
+        self._on_handled: list[Callable[[Message], object]] = []
 
     def add(self, effect: _ProbedEffect) -> None:
-        self._effects.setdefault(effect.item.place, []).append(effect)
+        self._effects.setdefault((effect.item.worker, effect.item.place), []).append(effect)
 
-    def __call__(self, place: str) -> None:
+    def on_handled(self, do: Callable[[Message], object]) -> None:
+        """Call ``do`` with each message that a worker is done with."""
+        self._on_handled.append(do)
+
+    def prepare(self, worker: Worker) -> None:
+        """Step in on a process, if any item of the plan asks for it."""
+        if self._effects or self._on_handled:
+            worker.interceptor = self
+
+    # -- Interceptor --------------------------------------------------------------------
+
+    def at(self, worker: TaskOwner, place: Place) -> None:
         """Raises what an item asks for, at its turn."""
-        effects = self._effects.get(place)
-        if effects is None or not effects[0].active:
+        key = (worker.id, place)
+        effects = self._effects.get(key)
+        if effects is None or not self.active:
             return
-        count = self._counts[place] = self._counts.get(place, 0) + 1
+        count = self._counts[key] = self._counts.get(key, 0) + 1
         for effect in effects:
             if effect.item.nth == count:
                 effect.happen()
 
-
-class Probes:
-    """The probes of a run, by rank."""
-
-    def __init__(self) -> None:
-        self._probes: dict[int, Probe] = {}
-
-    def add(self, effect: _ProbedEffect) -> None:
-        self._probes.setdefault(effect.item.worker, Probe()).add(effect)
-
-    def prepare(self, worker: Worker, rank: int | None = None) -> None:
-        """Give a process its probe if any worker has one; without a rank, as soon as it has an
-        id."""
-        probe = None if rank is None else self._probes.get(rank)
-        if probe is not None:
-            worker.probe = probe
-        elif self._probes and worker.probe is None:
-            worker.probe = partial(self._by_id, worker)
-
-    def _by_id(self, worker: Worker, place: str) -> None:
-        probe = self._probes.get(worker.id)
-        if probe is not None:
-            probe(place)
+    def handled(self, worker: TaskOwner, message: Message) -> None:
+        if self.active:
+            for do in self._on_handled:
+                do(message)

@@ -8,9 +8,10 @@ from typing import ClassVar, Literal
 
 import torch
 
+from squall.real.interceptor import Place
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.limits import Count, Rank
-from squall.sim.faults.probe import Place, ProbedFault
+from squall.sim.faults.probe import ProbedFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,10 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
+from squall.real.interceptor import Place
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.limits import Count, Rank
-from squall.sim.faults.probe import InjectedError, Place, ProbedFault
+from squall.sim.faults.probe import InjectedError, ProbedFault
 
 Where = Literal["udf", "hook", "backward", "pickle", "unpickle"]
 
