@@ -17,11 +17,11 @@ from squall.real import tracing
 from squall.real.rpc.message import Message
 from squall.real.worker import Worker
 from squall.sim.faults.fault import Effect, Host, Injection, Judge
+from squall.sim.faults.inner import Inside
 from squall.sim.faults.links import LateLink
 from squall.sim.faults.messages import Counts, MessageEffect
 from squall.sim.faults.moments import NETWORK
 from squall.sim.faults.plan import Plan
-from squall.sim.faults.probe import Inside
 from squall.sim.world.network import Network
 from squall.sim.world.rules import Verdict, delay, drop, duplicate, fail, judge
 

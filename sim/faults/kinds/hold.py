@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal, Self
 from squall.real.rpc.message import Message
 from squall.sim.faults.choices import REQUESTS, Choices, drawn
 from squall.sim.faults.fault import Effect, Injection
+from squall.sim.faults.inner import Inside
 from squall.sim.faults.limits import Problem, Seconds
 from squall.sim.faults.messages import Hit, Matcher, MessageEffect, MessageFault, Selector
-from squall.sim.faults.probe import Inside
 from squall.sim.world import rules
 from squall.sim.world.held import Held
 from squall.sim.world.primitives import SimTimer

@@ -16,7 +16,7 @@ class InjectedError(RuntimeError):
     """An exception that a fault plan asked for."""
 
 
-class ProbedFault(Fault):
+class ErrorFault(Fault):
     """An error that is raised the ``nth`` time (from 1) that ``worker`` comes to a place."""
 
     __slots__ = ()
@@ -43,11 +43,11 @@ class ProbedFault(Fault):
         raise NotImplementedError
 
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:
-        return _ProbedEffect(self, name, injection)
+        return _ErrorEffect(self, name, injection)
 
 
-class _ProbedEffect(Effect[ProbedFault]):
-    def __init__(self, item: ProbedFault, name: str, injection: Injection) -> None:
+class _ErrorEffect(Effect[ErrorFault]):
+    def __init__(self, item: ErrorFault, name: str, injection: Injection) -> None:
         super().__init__(item, name, injection)
         injection.shared(Inside).add(self)
 
@@ -66,12 +66,12 @@ class Inside(Interceptor):
     def __init__(self) -> None:
         self.active = False
         #: by rank and place
-        self._effects: dict[tuple[int, Place], list[_ProbedEffect]] = {}
+        self._effects: dict[tuple[int, Place], list[_ErrorEffect]] = {}
         #: how often a worker has come to a place
         self._counts: dict[tuple[int, Place], int] = {}
         self._on_handled: list[Callable[[Message], object]] = []
 
-    def add(self, effect: _ProbedEffect) -> None:
+    def add(self, effect: _ErrorEffect) -> None:
         self._effects.setdefault((effect.item.worker, effect.item.place), []).append(effect)
 
     def on_handled(self, do: Callable[[Message], object]) -> None:
