@@ -1,11 +1,11 @@
-"""What may step in between a worker's code and what it is about to do.
+"""How whoever embeds a worker may step in on what it does.
 
 A worker is made with four things that come from whoever embeds it: a
 :class:`~squall.real.runtime.Runtime` for time and tasks, a
 :class:`~squall.real.rpc.transport.World` for messages, a :class:`~squall.real.tracing.Tracer`
-for what has happened, and, if anybody wants one, an :class:`Interceptor`. A tracer is told of what
-has happened; an interceptor is asked before it does, and may refuse: a quota, a limit for user code,
-an error that is injected.
+for events, and, if it wants one, an :class:`Interceptor`. A tracer is only told of what happens; an
+interceptor is asked before the worker goes on, and may refuse by raising: a quota, a limit for user
+code, an error on purpose.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from squall.real.rpc.message import Message
     from squall.real.runtime import TaskOwner
 
-#: where it can be told that a worker is: about to call a user's function ("udf") or the hooks of a
-#: node ("hook"), to run a node of a graph ("node"), to pickle or unpickle an object that travels
+#: what a worker is about to do: call a user's function ("udf") or the hooks of a node ("hook"), run a
+#: node of a graph ("node"), pickle or unpickle an object that travels
 Place = Literal["udf", "hook", "node", "pickle", "unpickle"]
 
 
@@ -25,7 +25,7 @@ class Interceptor:
     """Steps in on the workers whose ``interceptor`` it is; this one lets everything pass.
 
     Its methods run on the task that comes there and must not block. It is to be given to a worker
-    before ``init_rpc``: the engine, which looks for one at each node, does not look for a new one.
+    before ``init_rpc``, where the engine takes it over.
     """
 
     def at(self, worker: TaskOwner, place: Place) -> None:

@@ -123,7 +123,7 @@ class Process:
         self.name = name
         #: how many processes of this rank there were before; its ids begin where theirs cannot be
         self.incarnation = 0
-        #: asked before things happen here, see there; to be set before ``init_rpc``
+        #: steps in on what happens here; to be set before ``init_rpc``
         self.interceptor: Interceptor | None = None
         #: state of the public API (see squall.real.rpc.state), made on first use
         self.rpc_state: Any = None
