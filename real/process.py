@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from squall.real import tracing
 from squall.real.future import Future
 from squall.real.ids import WorkerId
+from squall.real.interceptor import Interceptor
 from squall.real.rpc.constants import RREF_MAX_RETRIES, UNSET_RPC_TIMEOUT
 from squall.real.rpc.message import Message
 from squall.real.rpc.transport import World
@@ -92,11 +93,10 @@ class Process:
         "container",
         "id",
         "incarnation",
-        "leaked_rrefs",
+        "interceptor",
         "locals",
         "modules",
         "name",
-        "probe",
         "request_callback",
         "rpc_state",
         "rref_context",
@@ -123,15 +123,12 @@ class Process:
         self.name = name
         #: how many processes of this rank there were before; its ids begin where theirs cannot be
         self.incarnation = 0
-        #: told where the code is ("udf", "node", "hook", "pickle", "unpickle"), and may raise
-        #: there; to be set before ``init_rpc``
-        self.probe: Callable[[str], object] | None = None
+        #: steps in on what happens here; to be set before ``init_rpc``
+        self.interceptor: Interceptor | None = None
         #: state of the public API (see squall.real.rpc.state), made on first use
         self.rpc_state: Any = None
         #: whether the last group was left by a graceful shutdown, after which nothing may be left
         self.shut_down = False
-        #: owners that graceful shutdowns found undeleted
-        self.leaked_rrefs = 0
         #: anything else that is private to a process, by key
         self.locals: dict[Any, Any] = {}
         self.agent: Agent | None = None

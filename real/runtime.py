@@ -161,11 +161,11 @@ class Runtime(ABC):
     def random(self, *name: object) -> random.Random:
         """The random stream of that name: the same name gives the same draws."""
 
-    def checkpoint(self) -> None:  # noqa: B027 - a hook, not a duty
-        """A point at which another task may run; a thread needs no such point."""
-
     def poll(self) -> None:  # noqa: B027 - a hook, not a duty
-        """The running task looked whether something has happened, and it has not."""
+        """The running task looked whether something has happened, and it has not.
+
+        Where tasks take turns, one that looks in a loop must let the others go on; threads do.
+        """
 
     def condition(self, lock: Lock, what: object = "") -> Condition:
         return Condition(self, lock, what)

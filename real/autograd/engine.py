@@ -60,7 +60,8 @@ class Engine:
 
     def __init__(self, worker: Process) -> None:
         self._tracer = worker.tracer
-        self._probe = worker.probe
+        self._worker = worker
+        self._interceptor = worker.interceptor
         abi = node_abi()
         self._read_node = abi.read_node
         self._release = abi.release
@@ -89,8 +90,8 @@ class Engine:
                     if info.captures:
                         self._trace(graph_task, func)
                     return
-        if self._probe is not None:
-            self._probe("node")
+        if self._interceptor is not None:
+            self._interceptor.at(self._worker, "node")
         outputs, sizes = self.call_function(graph_task, func, inputs)
         if self._tracer.enabled:
             self._trace(graph_task, func)
@@ -149,8 +150,8 @@ class Engine:
         grads = inputs.buffer
         if not info.needed:  # else the hooks are called as the function is
             if type(func) is AccumulateGrad:
-                if self._probe is not None and cast(Any, func).variable._backward_hooks:
-                    self._probe("hook")
+                if self._interceptor is not None and cast(Any, func).variable._backward_hooks:
+                    self._interceptor.at(self._worker, "hook")
                 call_leaf_hooks(cast(Any, func).variable, grads)
             else:
                 grads = call_tensor_pre_hooks(func, self._abi.pointer(func), grads)
@@ -186,8 +187,8 @@ class Engine:
         vtable, first, second, third, fourth = self._read_node(MEMORY, pointer)
         hooked = first or second or third or fourth
         if hooked:
-            if self._probe is not None:
-                self._probe("hook")
+            if self._interceptor is not None:
+                self._interceptor.at(self._worker, "hook")
             inputs = call_tensor_pre_hooks(func, pointer, inputs)
             inputs = call_pre_hooks(pointer, inputs)
 

@@ -286,8 +286,8 @@ class RpcAgent:
             if context is not None and context.leaving:
                 context.give_back_users()
             self._in_flight.served_one_less()
-            if self._world.handled is not None:
-                self._world.handled(request)
+            if self.worker.interceptor is not None:
+                self.worker.interceptor.handled(self.worker, request)
 
     # -- about other workers ------------------------------------------------------------
 

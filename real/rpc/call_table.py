@@ -46,7 +46,6 @@ class CallTable:
     def __init__(self, worker: Process, in_flight: InFlight) -> None:
         self._worker = worker
         self._runtime = worker.runtime
-        self._world = worker.world
         self._in_flight = in_flight
         self._ids = itertools.count(worker.incarnation << PROCESS_ID_BITS)
         self._calls: dict[int, Call] = {}
@@ -100,8 +99,9 @@ class CallTable:
             self._finish(call, None, RpcError(text))
         else:
             self._finish(call, message, None)
-        if self._world.handled is not None:
-            self._world.handled(message)
+        worker = self._worker
+        if worker.interceptor is not None:
+            worker.interceptor.handled(worker, message)
 
     def fail(self, call: Call, error: RpcError) -> None:
         """A call that was taken will not be answered; on a task of its own."""

@@ -39,10 +39,11 @@ def init_rpc(
         raise RuntimeError("init_rpc was called outside every task of a runtime")
     worker = current_worker()
     backend, options = _backend_and_options(backend, rpc_backend_options)
+    schemes = worker.world.schemes
     if world_size:
-        key = store_key(options.init_method, rank, world_size)
+        key = store_key(options.init_method, rank, world_size, schemes)
     else:
-        key = dynamic_store_key(options.init_method, rank)
+        key = dynamic_store_key(options.init_method, rank, schemes)
     _validate_rpc_args(backend, name, rank, world_size, options)
     if is_current_rpc_agent_set():
         raise RuntimeError("RPC is already initialized")
@@ -52,7 +53,6 @@ def init_rpc(
     store = worker.world.store(f"{key}/rpc_prefix_{state.init_count}")
     state.init_count += 1
     _init_rpc_backend(backend, store, name, rank, world_size, options)
-    worker.world.joined(worker)
 
 
 def _backend_and_options(backend: Any, options: Any) -> tuple[Any, RpcBackendOptions]:

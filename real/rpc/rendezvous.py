@@ -7,6 +7,7 @@ checks of the group those of ``init_backend`` and the TensorPipe agent's constru
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from functools import lru_cache
 from numbers import Integral
 from typing import Any
@@ -26,7 +27,7 @@ MIXED_GROUP = (
 )
 
 
-def dynamic_store_key(url: Any, rank: Any) -> str:
+def dynamic_store_key(url: Any, rank: Any, schemes: Collection[str] = ()) -> str:
     """What names the store of a group of no fixed size. Raises ValueError without a rank."""
     scheme = urlparse(os.fsdecode(url)).scheme
     if rank == -1:
@@ -34,11 +35,14 @@ def dynamic_store_key(url: Any, rank: Any) -> str:
             raise _error(f"{scheme}:// rendezvous: rank parameter missing")
         _variable("RANK")
     # The world size is not looked at; one that is given asks for no other.
-    return store_key(url, 0 if rank is None else rank, 0)
+    return store_key(url, 0 if rank is None else rank, 0, schemes)
 
 
-def store_key(url: Any, rank: Any, world_size: Any) -> str:
-    """What names the store that ``url`` stands for. Raises ValueError or RuntimeError."""
+def store_key(url: Any, rank: Any, world_size: Any, schemes: Collection[str] = ()) -> str:
+    """What names the store that ``url`` stands for. Raises ValueError or RuntimeError.
+
+    ``schemes``: what else than PyTorch's a URL may begin with; see :attr:`World.schemes`.
+    """
     if not isinstance(url, str | bytes):
         raise RuntimeError(f"`url` must be a string. {type(url)}: {url!r}")
     if not isinstance(rank, Integral):
@@ -68,7 +72,7 @@ def store_key(url: Any, rank: Any, world_size: Any) -> str:
             if not parsed.path:
                 raise _error("file:// rendezvous: path missing")
             return f"file://{parsed.path}"
-        case "sim" | "queue":  # named by whoever made the world
+        case scheme if scheme in schemes:
             return _url(parsed)
     raise RuntimeError(f"No rendezvous handler for {parsed.scheme}://")
 

@@ -242,8 +242,6 @@ class RRefContext:
                 for rref_id, forks in self.owner_tables.forks.items()
                 for fork_id in forks
             ]
-            if self.worker.shut_down:
-                self.worker.leaked_rrefs += len(self.owner_tables.owners)
             owners, waiting = self.owner_tables.take_all()
             self.user_tables.forget_pending_deletes()
         for owner in owners:

@@ -227,8 +227,8 @@ def dump(worker: Process, obj: Any) -> Pickled:
     file = io.BytesIO()
     pickler = _Pickler(worker, file)
     try:
-        if worker.probe is not None:
-            worker.probe("pickle")
+        if worker.interceptor is not None:
+            worker.interceptor.at(worker, "pickle")
         if type(obj) is PythonUDF:
             file.write(_UDF)
             pickler.dump(tuple(obj))
@@ -277,8 +277,8 @@ def deserialize(worker: Process, payload: bytes, tensors: list[Tensor]) -> Any:
     if kind != _UDF and kind != _OBJECT:
         file.seek(0)
     try:
-        if worker.probe is not None:
-            worker.probe("unpickle")
+        if worker.interceptor is not None:
+            worker.interceptor.at(worker, "unpickle")
         value = _Unpickler(worker, file, tensors).load()
     except Exception as error:
         discard_references(worker, payload)
@@ -304,8 +304,8 @@ def run_function(worker: Process, udf: Any) -> Any:
     try:
         if isinstance(udf, AttributeError):
             raise udf
-        if worker.probe is not None:
-            worker.probe("udf")
+        if worker.interceptor is not None:
+            worker.interceptor.at(worker, "udf")
         return udf.func(*udf.args, **udf.kwargs)
     except Exception as error:
         error_name = type(error).__name__

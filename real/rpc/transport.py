@@ -19,9 +19,8 @@ PeerLost = Callable[[int, str, int | None], None]
 class World(ABC):
     """A network and the store that workers meet at."""
 
-    #: told of each message when its receiver is done with it: a request is answered, a reply is
-    #: with its caller
-    handled: Callable[[Message], object] | None = None
+    #: what init methods begin with that name a store of this world alone: "queue" for queue://any
+    schemes: tuple[str, ...] = ()
     #: all connections are there from the start: a new group needs no call that opens them
     connected: bool = False
 
@@ -32,9 +31,6 @@ class World(ABC):
     @abstractmethod
     def leave(self, worker: TaskOwner) -> None:
         """The process of ``worker`` has ended: a store where nobody is left is forgotten."""
-
-    def joined(self, worker: TaskOwner) -> None:  # noqa: B027 - a hook, not a duty
-        """``init_rpc`` is over on ``worker``: all members of its group can be called."""
 
     @abstractmethod
     def attach(self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost) -> None:
@@ -63,6 +59,9 @@ class QueueWorld(World):
 
     For :class:`~squall.real.threads.ThreadRuntime`: the smallest network there is.
     """
+
+    schemes = ("queue",)
+    connected = True
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

@@ -5,7 +5,7 @@ A kind is a module in ``sim/faults/kinds/`` with
 - its item: a frozen dataclass derived from :class:`Fault` through the base of its group
   (:class:`~squall.sim.faults.messages.MessageFault`,
   :class:`~squall.sim.faults.links.LinkFault`, :class:`~squall.sim.faults.workers.WorkerFault`,
-  :class:`~squall.sim.faults.probe.ProbedFault`), whose docstring is its line in docs/faults.md
+  :class:`~squall.sim.faults.inner.ErrorFault`), whose docstring is its line in docs/faults.md
   and whose fields have the types of sim/faults/limits.py;
 - its :class:`Effect`, unless that of its base does;
 - how a seed draws it, if it does (:func:`squall.sim.faults.choices.drawn`).
@@ -131,8 +131,6 @@ class Injection:
         #: when times and counts began
         self.start_s = 0.0
         self.moments = Moments()
-        #: told of each message whose handler has ended
-        self.on_handled: list[Callable[[Message], object]] = []
         self._tracer = network.tracer
         self._stream = NamedStream(network.runtime.seed)
         self._timers: list[SimTimer] = []

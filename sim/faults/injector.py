@@ -17,11 +17,11 @@ from squall.real import tracing
 from squall.real.rpc.message import Message
 from squall.real.worker import Worker
 from squall.sim.faults.fault import Effect, Host, Injection, Judge
+from squall.sim.faults.inner import Inside
 from squall.sim.faults.links import LateLink
 from squall.sim.faults.messages import Counts, MessageEffect
 from squall.sim.faults.moments import NETWORK
 from squall.sim.faults.plan import Plan
-from squall.sim.faults.probe import Probes
 from squall.sim.world.network import Network
 from squall.sim.world.rules import Verdict, delay, drop, duplicate, fail, judge
 
@@ -52,21 +52,21 @@ class Faults:
             key=lambda effect: effect.item.group != "partitions",
         )
         self._late_links = [e for e in self._effects if isinstance(e, LateLink)]
-        self._probes = self._injection.shared(Probes)
+        self._inside = self._injection.shared(Inside)
 
     # -- for the host -----------------------------------------------------------------------
 
     def prepare(self, rank: int, worker: Worker) -> None:
         """Make a new process of that rank subject to the plan."""
-        self._probes.prepare(worker, rank)
+        self._inside.prepare(worker)
         for effect in self._effects:
             effect.prepare(rank, worker)
         if self._has_moments:
             self._injection.moments.watch(rank, worker.tracer)
 
-    def probe(self, worker: Worker) -> None:
-        """Let the plan raise errors inside ``worker`` as soon as it has an id."""
-        self._probes.prepare(worker)
+    def prepare_unnamed(self, worker: Worker) -> None:
+        """Make a process subject to the plan that has no rank yet, as far as that goes before."""
+        self._inside.prepare(worker)
 
     def threads(self, rank: int, default: int) -> int:
         """How many threads the agent of that rank has."""
@@ -85,8 +85,7 @@ class Faults:
         self.active = True
         injection = self._injection
         injection.start_s = injection.runtime.env.now
-        if injection.on_handled:
-            self._network.handled = self._handled
+        self._inside.active = True
         if self._of_messages or self._judges:
             self._network.add_rule(self._judge)
         if self._late_links:
@@ -104,7 +103,7 @@ class Faults:
         self._injection.cancel_timers()
         self._injection.moments.clear()
         self._network.conditions = None
-        self._network.handled = None
+        self._inside.active = False
         if self._of_messages or self._judges:
             self._network.remove_rule(self._judge)
         for effect in self._effects:
@@ -144,7 +143,3 @@ class Faults:
                         effect.item.kind, effect.name, message, arrives_s - before_s
                     )
         return arrives_s
-
-    def _handled(self, message: Message) -> None:
-        for handled in self._injection.on_handled:
-            handled(message)

@@ -38,7 +38,6 @@ class ScriptHost:
         self._begun = self._runtime.event("all workers to join")
         self.faults = Faults(plan, network, self)
         network.on_attach = self._attached
-        network.on_joined = self._has_joined
         if plan.begin == "launch":
             self.faults.begin()
             self._begun.set()
@@ -47,6 +46,7 @@ class ScriptHost:
         """Take the processes of ``launcher``, which has not started any."""
         self._launcher = launcher
         launcher.on_start = self._started
+        launcher.table.on_joined = self._has_joined
 
     # -- what the network and the launcher tell -----------------------------------------------
 
@@ -54,7 +54,7 @@ class ScriptHost:
         worker = process.worker
         if self._restarting == rank:
             worker.incarnation = self._incarnations[rank]
-        self.faults.probe(worker)
+        self.faults.prepare_unnamed(worker)
         delay_s = self.faults.start_delay_s(rank) if self._restarting is None else 0.0
         if delay_s:
             processes = processes_of(self._runtime)
@@ -70,7 +70,8 @@ class ScriptHost:
         if agent is not None:
             agent.pool.size = self.faults.threads(rank, agent.pool.size)
 
-    def _has_joined(self, worker: Worker) -> None:
+    def _has_joined(self, process: SimProcess) -> None:
+        worker = process.worker
         self._joined[worker.id] = None
         agent = worker.agent
         if agent is None or self._begun.is_set():

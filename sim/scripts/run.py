@@ -15,10 +15,10 @@ from typing import TextIO
 from squall.model.events.hangs import explain as explain_passes
 from squall.model.events.run import ProcessError, Run
 from squall.model.one_process.reference import OnPass
-from squall.real.worker import Worker
 from squall.sim.scenario import Scenario, Script, World
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
 from squall.sim.scripts.faults import ScriptHost
+from squall.sim.scripts.leaks import ScriptWorker
 from squall.sim.world.device import quiet_torch
 from squall.sim.world.garbage import deterministic_garbage
 from squall.sim.world.isolation import TorchIsolation
@@ -68,7 +68,7 @@ class _ScriptRun:
     def __init__(self, scenario: Scenario, script: Script, on_pass: OnPass | None) -> None:
         self.scenario = scenario
         self.script = script
-        self.workers: list[Worker] = []
+        self.workers: list[ScriptWorker] = []
         world, schedule = scenario.world, scenario.world.faults.schedule
         reference = joint_reference() if script.check else None
         self.reference = reference
@@ -85,8 +85,8 @@ class _ScriptRun:
             tracer=self.runtime.tracer,
         )
 
-    def _new_worker(self, name: str) -> Worker:
-        worker = Worker(self.runtime, self.network, name=name)
+    def _new_worker(self, name: str) -> ScriptWorker:
+        worker = ScriptWorker(self.runtime, self.network, name=name)
         worker.tracer = self.trace.tracer(self.runtime, worker)
         self.workers.append(worker)
         return worker
@@ -133,8 +133,8 @@ class _ScriptRun:
         run.workers = sum(worker.id >= 0 for worker in workers)
         run.names = {worker.id: worker.name for worker in workers if worker.id >= 0}
         run.gradients = self.reference.summary() if self.reference is not None else None
-        run.leaked_rrefs = leaked_rrefs(workers)
-        run.leaked_contexts = leaked_contexts(workers)
+        run.leaked_rrefs = sum(worker.leaked_rrefs for worker in workers)
+        run.leaked_contexts = sum(worker.leaked_contexts() for worker in workers)
         run.errors = [_error(result) for result in launcher.errors()]
         run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}
         # What a child's exit code means is for its parent to say: a pool terminates its workers.
@@ -147,20 +147,6 @@ def _latency(world: World) -> str:
     """Where the order alone is to decide which of two messages is first, none takes any time."""
     schedule = world.faults.schedule
     return "0" if schedule.timeless or schedule.order == "pct" else world.latency
-
-
-def leaked_rrefs(workers: list[Worker]) -> int:
-    """Owners that were still there after a graceful shutdown, on all workers."""
-    return sum(worker.leaked_rrefs for worker in workers)
-
-
-def leaked_contexts(workers: list[Worker]) -> int:
-    """Autograd contexts still there after a graceful shutdown, on all workers."""
-    return sum(
-        worker.container.num_autograd_contexts()
-        for worker in workers
-        if worker.container is not None and worker.shut_down
-    )
 
 
 def _error(result: ProcessResult) -> ProcessError:

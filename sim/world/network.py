@@ -48,6 +48,8 @@ class Network(World):
     first call.
     """
 
+    schemes = ("sim",)
+
     def __init__(
         self,
         runtime: SimRuntime,
@@ -73,9 +75,8 @@ class Network(World):
         #: each with the group whose messages it judges, or None for all
         self._rules: list[tuple[Rule, Store | None]] = []
         self.conditions: Conditions | None = None
-        #: told of a worker that can be reached from now on, and of one that has its group
+        #: told of a worker that can be reached from now on
         self.on_attach: Callable[[Worker], object] | None = None
-        self.on_joined: Callable[[Worker], object] | None = None
         # One list serves all messages: who takes an event from the queue only forgets the list.
         self._arrive_callbacks = [self._arrive]
 
@@ -172,10 +173,6 @@ class Network(World):
         for init_method, visitors in list(self._visitors.items()):
             if visitors.pop(worker, self) is None and not visitors:
                 del self._visitors[init_method], self._stores[init_method]
-
-    def joined(self, worker: TaskOwner) -> None:
-        if self.on_joined is not None and isinstance(worker, Worker):
-            self.on_joined(worker)
 
     def attach(self, store: Store, worker_id: int, receive: Receive, peer_lost: PeerLost) -> None:
         if self._receivers.get((store, worker_id)) is NOBODY:

@@ -32,6 +32,10 @@ class Scheduler(Runtime):
     preemptive: bool
 
     @abstractmethod
+    def checkpoint(self) -> None:
+        """A point at which another task may run, as it may anywhere between threads."""
+
+    @abstractmethod
     def ready(self, task: SimTask) -> None:
         """Let a waiting task go on, at this instant."""
 

@@ -346,6 +346,8 @@ def test_bad_arguments_of_init_rpc(monkeypatch):
         monkeypatch.delenv(variable, raising=False)
     tcp = options.TensorPipeRpcBackendOptions(init_method="tcp://localhost")
     odd = options.TensorPipeRpcBackendOptions(init_method="foo://x")
+    # A scheme that only a world of another kind has.
+    strange = options.TensorPipeRpcBackendOptions(init_method="queue://x")
 
     def main(_):
         return [
@@ -356,6 +358,7 @@ def test_bad_arguments_of_init_rpc(monkeypatch):
                 (("w",), {"rank": 0, "world_size": 1}),
                 (("w",), {"rank": 0, "world_size": 1, "rpc_backend_options": tcp}),
                 (("w",), {"rank": 0, "world_size": 1, "rpc_backend_options": odd}),
+                (("w",), {"rank": 0, "world_size": 1, "rpc_backend_options": strange}),
                 (("w",), {"rank": "0", "world_size": 1}),
                 (("w",), {"rank": 0, "world_size": "1"}),
             )
@@ -377,6 +380,7 @@ def test_bad_arguments_of_init_rpc(monkeypatch):
         missing + "env:// rendezvous: environment variable MASTER_ADDR expected, but not set",
         missing + "tcp:// rendezvous: port number missing",
         "RuntimeError: No rendezvous handler for foo://",
+        "RuntimeError: No rendezvous handler for queue://",
         "RuntimeError: `rank` must be an integer. 0",
         "RuntimeError: `world_size` must be an integer. 1",
         name,

@@ -8,13 +8,14 @@ from typing import ClassVar, Literal
 
 import torch
 
+from squall.real.interceptor import Place
 from squall.sim.faults.choices import Choices, drawn
+from squall.sim.faults.inner import ErrorFault
 from squall.sim.faults.limits import Count, Rank
-from squall.sim.faults.probe import Place, ProbedFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation(ProbedFault):
+class Allocation(ErrorFault):
     """The ``nth`` node (from 1) that its engine evaluates cannot allocate its memory."""
 
     position: ClassVar[int] = 2

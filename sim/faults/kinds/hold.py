@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 from squall.real.rpc.message import Message
 from squall.sim.faults.choices import REQUESTS, Choices, drawn
 from squall.sim.faults.fault import Effect, Injection
+from squall.sim.faults.inner import Inside
 from squall.sim.faults.limits import Problem, Seconds
 from squall.sim.faults.messages import Hit, Matcher, MessageEffect, MessageFault, Selector
 from squall.sim.world import rules
@@ -61,7 +62,7 @@ class _Holding(MessageEffect[Hold]):
         self._over = False
         #: when each message that is held is let go at the latest
         self._timers: list[SimTimer] = []
-        injection.on_handled.append(self._handled)
+        injection.shared(Inside).on_handled(self._handled)
 
     def hit(self, hit: Hit) -> rules.Verdict | None:
         if self._over:

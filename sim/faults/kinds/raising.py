@@ -7,15 +7,16 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
+from squall.real.interceptor import Place
 from squall.sim.faults.choices import Choices, drawn
+from squall.sim.faults.inner import ErrorFault, InjectedError
 from squall.sim.faults.limits import Count, Rank
-from squall.sim.faults.probe import InjectedError, Place, ProbedFault
 
 Where = Literal["udf", "hook", "backward", "pickle", "unpickle"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raise(ProbedFault):
+class Raise(ErrorFault):
     """The ``nth`` time (from 1) that the worker comes to ``where``, an exception is raised there:
     as a user function starts (``udf``), in a ``hook`` of a node or leaf, in a node's
     ``backward``, while a value is pickled or unpickled for the wire (``pickle``,

@@ -164,7 +164,7 @@ def init_process_group(
             raise AssertionError("rank must be non-negative if using store")
         shared, key = store.shared, "store"
     else:
-        key = store_key(init_method or "env://", rank, world_size)
+        key = store_key(init_method or "env://", rank, world_size, worker.world.schemes)
         if rank == -1:
             rank = int(os.environ["RANK"])
         if world_size == -1:

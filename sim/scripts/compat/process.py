@@ -340,6 +340,8 @@ class ProcessTable:
     on_end: Callable[[SimProcess], object] | None = None
     #: told when a process wants to join a group of processes: (process, rank, world size)
     on_join: Callable[[SimProcess, int, int], object] | None = None
+    #: told of each process for which ``init_rpc`` is over, before it goes on
+    on_joined: Callable[[SimProcess], object] | None = None
     pid: int = FIRST_PID - 1
 
     def create(self, **details: Any) -> SimProcess:

@@ -155,13 +155,14 @@ def rendezvous(
 
     Raises RuntimeError or ValueError for a URL that says too little.
     """
-    key = store_key(url, rank, world_size)
+    world = current_worker().world
+    key = store_key(url, rank, world_size, world.schemes)
     asked = dict(parse_qsl(urlparse(url).query))
     if rank == -1:
         rank = int(asked.get("rank", os.environ.get("RANK", -1)))
     if world_size == -1:
         world_size = int(asked.get("world_size", os.environ.get("WORLD_SIZE", -1)))
-    shared = current_worker().world.store(f"{key}/rendezvous")
+    shared = world.store(f"{key}/rendezvous")
     while True:
         yield Store(shared), rank, world_size
 

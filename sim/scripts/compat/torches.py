@@ -43,8 +43,11 @@ def init_rpc(
     rpc_backend_options: Any = None,
 ) -> None:
     """``rpc.init_rpc``; the other ranks of a script that runs once a rank are started first."""
+    process = current_process()
     joining(rank, world_size)
     public.init_rpc(name, backend, rank, world_size, rpc_backend_options)
+    if process.group.on_joined is not None:
+        process.group.on_joined(process)
 
 
 def joining(rank: Any, world_size: Any) -> None:

@@ -1,0 +1,40 @@
+"""The workers of a script, and what they leave behind."""
+
+from __future__ import annotations
+
+from squall.real.rpc.agent import RpcAgent
+from squall.real.rpc.rref_context import RRefContext
+from squall.real.rpc.transport import World
+from squall.real.runtime import Runtime
+from squall.real.worker import Worker
+
+
+class ScriptWorker(Worker):
+    """A worker that counts what is left after each graceful shutdown, which waits for all."""
+
+    __slots__ = ("leaked_rrefs",)
+
+    def __init__(self, runtime: Runtime, world: World, *, name: str) -> None:
+        super().__init__(runtime, world, name=name)
+        #: owners that were still there, in all groups that it has left
+        self.leaked_rrefs = 0
+
+    def set_agent(self, agent: RpcAgent) -> None:
+        if self.rref_context is None:
+            self.rref_context = _CountedRRefs(self)
+        super().set_agent(agent)
+
+    def leaked_contexts(self) -> int:
+        """Autograd contexts that are still there; 0 unless its last group was left gracefully."""
+        if self.container is None or not self.shut_down:
+            return 0
+        return self.container.num_autograd_contexts()
+
+
+class _CountedRRefs(RRefContext):
+    worker: ScriptWorker
+
+    def destroy_instance(self, ignore_rref_leak: bool = True) -> None:
+        if self.worker.shut_down:
+            self.worker.leaked_rrefs += len(self.owner_tables.owners)
+        super().destroy_instance(ignore_rref_leak)
