@@ -96,7 +96,8 @@ class NativeCluster:
         }
         self._barriers: dict[Any, list[tuple[NativeWorker, int]]] = {}
         self._joining: dict[NativeWorker, int] = {}
-        #: waits with a time limit, by question; and those that were over before they were heard of
+        #: waits with a time limit, by question; and questions whose wait ended before the
+        #: coordinator read of it
         self._sleeps: dict[tuple[NativeWorker, int], SimTimer] = {}
         self._woken_before: set[tuple[NativeWorker, int]] = set()
         self._received: dict[bytes, bytes] = {}

@@ -223,7 +223,7 @@ def _starting(start: Any, here: Here) -> Any:
 
 
 def _meet(url: str, *args: Any, **kwargs: Any) -> Any:
-    """A rendezvous in which nobody meets: the coordinator knows who belongs to a group."""
+    """Replaces the rendezvous of a group, which the coordinator does: it knows the members."""
     yield _distributed.HashStore(), -1, -1
 
 

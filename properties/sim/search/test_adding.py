@@ -7,7 +7,7 @@ from pathlib import Path
 
 from squall.properties.support.copied_tree import copied_tree, squall_of
 
-BUG = '''
+BUG = """
     Mutant(
         name="later-gradients-subtracted",
         wrong="the second gradient of a leaf is subtracted from the first",
@@ -15,7 +15,7 @@ BUG = '''
         old="old += new",
         new="old -= new",
     ),
-'''
+"""
 
 
 def test_a_new_planted_bug_is_one_new_entry(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Stories about calls: timeouts, errors, callbacks, references that come late.
 
-Each function runs in a task of its own on a trainer's worker, calls worker ``to``, and tells in a
-line what came of it. The decorator says what the story is called and which line must come.
+Each function runs in a task of its own on a trainer's worker, calls worker ``to``, and returns one
+line about the result. The decorator gives the story's name and the expected line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stories about what surrounds calls: the profiler, TorchScript, gathers, callbacks.
 
-As in sim/programs/stories/api.py, each tells that all is "as it should be", or which of its facts
-are not so.
+As in sim/programs/stories/api.py, each returns "as it should be" or the names of the facts that do
+not hold.
 """
 
 from __future__ import annotations
