@@ -125,7 +125,7 @@ class NativeCluster:
         worker = NativeWorker(rank, self._zygote, process)
         if self._trace_on:
             worker.tracer = self.trace.tracer(self.runtime, cast(Worker, worker))
-        # What a worker sets off belongs to it: a paused one's timers and messages wait.
+        # Timers and messages of a worker belong to its task, so that they wait while it is paused.
         number = len(self.workers) + 1
         self._tasks[worker] = SimTask(self.runtime, number, "process", cast(Worker, worker), True)
         self.workers.append(worker)

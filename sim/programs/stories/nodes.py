@@ -121,7 +121,7 @@ def _of_two(materialize: bool) -> list[object]:
 
 @_there("what is returned")
 def returned() -> str:
-    """What hooks and functions return is used, or refused with torch's words."""
+    """What hooks and functions return is used, or refused with torch's error text."""
     hook = [
         _hooked(value)
         for value in (lambda g: g * 3, lambda g: 5, lambda g: g.sum(), lambda g: g.float())
