@@ -91,8 +91,8 @@ class _Names(Sequence[str]):
     def _found(self) -> tuple[str, ...]:
         if not _REGISTERED:
             raise RuntimeError(
-                "no stories are registered: squall.sim.programs.stories.play has to be imported "
-                "before programs are drawn or read"
+                "no stories are registered: sim/programs/stories/play.py has to be imported before "
+                "programs are drawn or read"
             )
         if self._registered != len(_REGISTERED):
             kinds = sorted(_REGISTERED.values(), key=lambda kind: (kind.rank, kind.module))

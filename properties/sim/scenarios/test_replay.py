@@ -274,7 +274,7 @@ def test_the_command_tells_the_run() -> None:
         (["nothing"], "SCENARIO: 'nothing' is no seed, no file and no stored failure"),
         (["3", "--until", "lunch"], "--until: expected the number of an event, t=SECONDS"),
         (["3", "--until", "9999999"], "--until: there is no 9999999 in this run"),
-        (["3", "--faults", "hail"], "--faults: expected mild or rough or storm or a file"),
+        (["3", "--faults", "hail"], "--faults: expected mild, rough, storm or a file"),
         (["3", "--mutant", "nobody"], "--mutant: there is no mutant 'nobody'"),
         (["3", "--diff", "4", "--until", "3"], "--diff: expected without --until"),
         (["README.md"], "README.md: scenario: is not JSON"),
