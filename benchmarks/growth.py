@@ -46,7 +46,7 @@ def fan_out(workers: int) -> dict[str, float]:
             for future in futures:
                 future.wait()
 
-    with Cluster(2) as warm:  # what torch loads at the first call is nobody's growth
+    with Cluster(2) as warm:  # torch loads modules at the first call
         warm.run(lambda rank: rpc.rpc_sync("worker0", torch.add, args=(tensor, 1)))
     before_kib = resident_kib()
     started = time.perf_counter()

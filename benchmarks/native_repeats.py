@@ -1,9 +1,9 @@
-"""How often PyTorch's compiled engine does the same: random scenarios, each run many times.
+"""How often PyTorch's compiled engine repeats a run exactly: random scenarios, run many times.
 
 ``python -m benchmarks.native_repeats --seeds 0:50 --times 20 [--busy 4] [--profile rough]``
 
 A run is the same if every message, its instant and its ids are, and every gradient to the last
-bit. Of a seed that is not, it says where the runs part. ``--busy N`` lets N endless loops take
+bit. For a seed that differs it prints the first difference. ``--busy N`` lets N endless loops take
 the processors away meanwhile. Exits with 1 if a seed differs.
 """
 
@@ -61,7 +61,7 @@ def bits(outcome: Outcome | None) -> str:
 
 
 def first_difference(one: Sequence[Record], other: Sequence[Record]) -> str:
-    """The first event that two runs do not share, or that they share all."""
+    """The first event that differs between two runs, or that none does."""
     for mine, yours in zip(one, other, strict=False):
         if _shown(mine) != _shown(yours):
             return f"{_shown(mine)} against {_shown(yours)}"
@@ -75,7 +75,7 @@ def _shown(record: Record) -> tuple[Any, ...]:
 
 
 def repeat(seed: int, times: int, settings: Settings) -> tuple[Counter[str], str]:
-    """How many runs of a seed came to each end, and where two of them part."""
+    """How many runs of a seed came to each result, and the first difference between two of them."""
     ends: Counter[str] = Counter()
     first: Run | None = None
     where = ""

@@ -24,7 +24,7 @@ def _stock_worker(rank: int, port: int, iterations: int, result: Connection) -> 
     import torch.distributed.autograd as dist_autograd
     from torch.distributed import rpc
 
-    warnings.simplefilter("ignore")  # what torch says of its own use of itself
+    warnings.simplefilter("ignore")  # warnings of torch about its own code
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
     rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)

@@ -1,4 +1,4 @@
-"""Modules that are found because they are there: one more file in a folder is one more entry."""
+"""Finds all modules of a folder, so that a new file in it needs no entry anywhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``.ci/run``: how hard it tries, and that it leaves nothing out for want of a program."""
+"""``.ci/run``: which Hypothesis profile it uses, and that no test is skipped since a program is
+missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documentation says of the code is so."""
+"""The documentation agrees with the code: paths, links, functions, the picture of the rooms."""
 
 from __future__ import annotations
 

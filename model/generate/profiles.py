@@ -80,7 +80,7 @@ class Limits(NamedTuple):
     """How large generated programs may get, and whether they may be meant to fail.
 
     ``mixed``: most are much smaller. ``unused``: something may be left unused that a worker then
-    waits for. ``faults``: errors may be planted. ``stories``: there may be scenes beside the
+    waits for. ``faults``: errors may be planted. ``stories``: there may be stories beside the
     computation (model/program/stories.py).
     """
 

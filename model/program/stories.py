@@ -1,4 +1,5 @@
-"""Stories: small scenes beside the computation of a step, each with a result that is known.
+"""Stories: short tests of the API that run beside the computation of a step, each with a known
+result.
 
 A story runs in a task of its own while its step goes on. It makes calls to one worker, perhaps
 in an autograd context of its own, and tells in a line what came of them. What programs themselves
@@ -46,8 +47,8 @@ class StoryError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """``kind`` of scene, between the trainer's worker and ``worker``. It begins before operation
-    ``before`` of its step, or at its end if the step has not so many."""
+    """The story called ``kind``, between the trainer's worker and ``worker``. It begins before
+    operation ``before`` of its step, or at its end if the step has not so many."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
@@ -90,8 +91,8 @@ class _Names(Sequence[str]):
     def _found(self) -> tuple[str, ...]:
         if not _REGISTERED:
             raise RuntimeError(
-                "no stories are registered: whoever draws or reads programs "
-                "imports the modules that tell them first"
+                "no stories are registered: sim/programs/stories/play.py has to be imported before "
+                "programs are drawn or read"
             )
         if self._registered != len(_REGISTERED):
             kinds = sorted(_REGISTERED.values(), key=lambda kind: (kind.rank, kind.module))

@@ -41,11 +41,11 @@ def script(name: str, *args: str, workers: int) -> pictures.Recording:
 def failing() -> pictures.Recording:
     """A storm that ends well but has a crash in it: the first seed with one."""
     for seed in range(500):
-        played = replay(draw(seed, Settings("storm")))
-        kinds = [r[4][0] for r in played.records if r[3].name == "fault_injected"]
-        if {"crash", "restart"} <= set(kinds) and 300 < len(played.records) < 1200:
+        run = replay(draw(seed, Settings("storm")))
+        kinds = [r[4][0] for r in run.records if r[3].name == "fault_injected"]
+        if {"crash", "restart"} <= set(kinds) and 300 < len(run.records) < 1200:
             return pictures.recording(
-                played,
+                run,
                 title=f"seed {seed}, faults storm",
                 replay=f"squall replay {seed} --faults storm",
             )

@@ -1,4 +1,4 @@
-"""What the model is extended by is found: one new file each, and nothing else changes."""
+"""A new operation, check or story is one new file, and nothing else changes."""
 
 from __future__ import annotations
 

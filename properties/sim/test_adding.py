@@ -12,7 +12,7 @@ from pathlib import Path
 from squall.properties.support.copied import copied_package, run_copy
 
 ENGINE = '''
-"""The port, which says how often it was asked."""
+"""The port under another name."""
 
 from squall.sim.engines.port import Port
 

@@ -3,9 +3,9 @@
     def test_a_drawn_scenario(replayable: Replayable) -> None:
         scenario = replayable(draw(7))
 
-If the test fails, the last scenario that it noted is kept with the stored failures, and its report
-ends with a line ``squall replay …``. With Hypothesis the last one is that of the smallest example.
-The corpus of old failures runs first.
+If the test fails, the last scenario that it passed to ``replayable`` is kept with the stored
+failures, and its report ends with a line ``squall replay …``. With Hypothesis the last one is that
+of the smallest example. The corpus of old failures runs first.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import pytest
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.keeping import Keeper
 
-#: notes a scenario as the one that the test runs now, and gives it back
+#: remembers a scenario as the one that the test runs now, and returns it
 Replayable = Callable[[Scenario], Scenario]
 
 _FIRST = "test_corpus.py"
-_NOTED = pytest.StashKey[Scenario]()
+_LATEST = pytest.StashKey[Scenario]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,14 +31,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def replayable(request: pytest.FixtureRequest) -> Replayable:
-    """Notes the scenario that the test runs."""
+    """Remembers the scenario that the test runs."""
     stash = request.node.stash
 
-    def note(scenario: Scenario) -> Scenario:
-        stash[_NOTED] = scenario
+    def remember(scenario: Scenario) -> Scenario:
+        stash[_LATEST] = scenario
         return scenario
 
-    return note
+    return remember
 
 
 @pytest.hookimpl(wrapper=True)
@@ -54,7 +54,7 @@ def pytest_runtest_makereport(
 
 
 def _replay_lines(item: pytest.Item, text: str) -> list[str]:
-    scenario = item.stash.get(_NOTED, None)
+    scenario = item.stash.get(_LATEST, None)
     if scenario is None:
         return []
     first_line = text.partition("\n")[0][:200]

@@ -39,7 +39,7 @@ def play(test: Test, directory: Path, output: TextIO) -> Played:
     network = Network(runtime, latency=DEFAULT_LATENCY)
     table = ProcessTable(
         runtime=runtime,
-        # Nothing of the user's: a test means the same wherever it is started.
+        # None of the user's modules: a test does the same wherever it is started.
         program=Program.of_libraries(),
         new_worker=lambda name: Worker(runtime, network, name=name),
         substitutes=SUBSTITUTES,
@@ -59,7 +59,7 @@ def play(test: Test, directory: Path, output: TextIO) -> Played:
             )
             process.start(_Rank(test, rank, directory))
         runtime.run(until_idle=False, max_time_s=TIMEOUT_S)
-        # What the last process leaves to do at this instant.
+        # Run what the end of the last process causes at this instant.
         runtime.run(max_time_s=runtime.now())
     return _outcome(table, runtime)
 

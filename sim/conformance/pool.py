@@ -98,7 +98,7 @@ def _play(connection: Connection, test: Test, directory: Path, log: Path, timeou
     for descriptor in (1, 2):
         os.dup2(output.fileno(), descriptor)
     sys.stdout = sys.stderr = output
-    # Whoever reads the log of a test that took too long finds where it was.
+    # The log of a test that took too long shows where it was.
     faulthandler.dump_traceback_later(max(1.0, timeout_s - 2.0), file=output)
     try:
         played = play(test, directory, output)

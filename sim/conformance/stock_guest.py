@@ -1,7 +1,7 @@
 """Inside a worker process of the engine ``torch``: one rank of one of PyTorch's own tests.
 
 RPC and autograd are stock PyTorch's. The process group, which such a test has for its barriers
-only, is the coordinator's: gloo would talk past the simulated network, in real time.
+only, is the coordinator's: gloo would use sockets instead of the simulated network, in real time.
 """
 
 from __future__ import annotations

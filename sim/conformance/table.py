@@ -1,4 +1,4 @@
-"""The tests of PyTorch's that say nothing about this simulator, each with the fact that says why.
+"""The tests of PyTorch's that cannot apply to this simulator, each with the reason.
 
 A test that passes although it stands here fails the run: the table can only shrink.
 """

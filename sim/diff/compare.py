@@ -1,6 +1,6 @@
-"""The same scenario on both engines and in one process, and where they part.
+"""One scenario on both engines and in one process, and how the results differ.
 
-What differs is told by step, then by story, then by counts of messages and of what is left. A
+Differences come by step, then by story, then by counts of messages and of what is left. A
 difference that sim/diff/rules.py knows carries the name of its rule.
 """
 
@@ -50,8 +50,7 @@ class Comparison:
 def compare_engines(scenario: Scenario) -> Comparison:
     """Run the scenario of a program on both engines, and in one process.
 
-    Tasks run in their natural order: the one that a scenario asks for, the engine ``torch`` cannot
-    follow.
+    Tasks run first come, first served on both: the engine ``torch`` cannot follow another order.
     """
     program = scenario.program
     assert program is not None, "scripts are compared by what they print"
@@ -118,7 +117,7 @@ def _differences(
             yield Difference("messages", where, ours_count, theirs_count, step=of, detail=said)
 
 
-#: messages that name a context, first of all
+#: messages whose first id is that of a context
 _OF_A_CONTEXT = (
     "FORWARD_AUTOGRAD_REQ",
     "FORWARD_AUTOGRAD_RESP",
@@ -126,7 +125,8 @@ _OF_A_CONTEXT = (
     "CLEANUP_AUTOGRAD_CONTEXT_REQ",
     "RREF_BACKWARD_REQ",
 )
-#: numbers of messages by type and step; None: of no step, or not of its last attempt
+#: numbers of messages by type and step; None: they belong to no step, or to an attempt before the
+#: last
 _Sent = Counter[tuple[str, tuple[int, int] | None]]
 
 
@@ -143,7 +143,7 @@ def _sent(run: Run) -> _Sent:
 
 
 def _under_way(native: Run) -> list[str]:
-    """What the workers count that should be nothing at the end."""
+    """Counters of the workers that should be zero at the end and are not."""
     lines = []
     for worker, table in enumerate(native.stuck_tables):
         names = (*LEFT, "agent.client_active_calls", "agent.server_active_calls")

@@ -21,7 +21,7 @@ class Difference:
     one_process: str = ""
     #: (trainer, step) if it is about one
     step: tuple[int, int] | None = None
-    #: all that torch says, where ``torch`` is the first line of it
+    #: the whole text of torch's error, of which ``torch`` is the first line
     detail: str = ""
     rule: str | None = None
 

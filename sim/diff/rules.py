@@ -26,7 +26,7 @@ class Rule(NamedTuple):
     matches: Callable[[Program, Step | None, Difference], bool]
 
 
-#: what a corrupted type string of an RRef turns into
+#: error texts that a corrupted type string of an RRef leads to
 _CORRUPTED = (
     "std::bad_alloc",
     "expected ident but found",
@@ -36,7 +36,7 @@ _CORRUPTED = (
     "std::length_error",
     "basic_string",
     "Unknown type",
-    "the connection to worker",  # which died of it
+    "the connection to worker",  # whose process died of it
     "is not connected",
 )
 
@@ -50,8 +50,8 @@ def _makes_tuple_reference(op: Op) -> bool:
 
 
 def _rref_of_a_tuple(program: Program, step: Step | None, difference: Difference) -> bool:
-    """The call that carries one fails, or is never answered, or its reader dies; what was read
-    shows, on any worker, in any step."""
+    """A call that carries an RRef of a tuple fails, is never answered, or ends the process that
+    reads it. The error quotes what was read, and may come on any worker and in any step."""
     if not any(_has(each, _makes_tuple_reference) for _, _, each in program.steps):
         return False
     said = difference.torch + difference.detail
@@ -68,7 +68,8 @@ def _died(difference: Difference) -> bool:
 
 
 def _home_before_creation(program: Program, step: Step | None, difference: Difference) -> bool:
-    """It comes back to its owner by way of another worker, perhaps before it is made there."""
+    """A reference comes back to its owner by way of another worker, perhaps before the owner has
+    made its value."""
     return difference.torch == "it does not end" and _has(
         step, lambda op: op.call in REFERENCE_CALLS and op.worker in _on_the_way(program, step, op)
     )
@@ -108,7 +109,7 @@ def _gradient_stolen(program: Program, step: Step | None, difference: Difference
 
 
 def _storage_of_two_types(program: Program, step: Step | None, difference: Difference) -> bool:
-    """A complex gradient and a real part of it in one message: one has the other's type there."""
+    """A complex gradient and the real part of it are in one message: both arrive with one type."""
     is_complex = any(leaf.dtype.startswith("complex") for leaf in program.leaves) or any(
         _has(each, lambda op: op.kind == "cast" and op.dtype.startswith("complex"))
         for _, _, each in program.steps
@@ -146,14 +147,16 @@ def _stories(program: Program) -> set[str]:
 
 
 def _failed_creation(program: Program, step: Step | None, difference: Difference) -> bool:
-    """Whatever waits for its callbacks waits for ever: the story itself, its step, others."""
+    """Whatever waits for callbacks of a failed creation waits for ever: the story itself, its step,
+    others."""
     return (
         difference.torch == "it does not end" or "it did not end" in difference.torch
     ) and "failed creation" in _stories(program)
 
 
 def _type_requests(program: Program, step: Step | None, difference: Difference) -> bool:
-    """No more of them than there are calls by helpers, in first attempts and in second ones."""
+    """At most as many as there are calls by helpers of RRefs, in first and second attempts
+    together."""
     helpers = sum(
         (1 + each.retry) * sum(op.call in HELPER_CALLS for op in each.ops)
         for _, _, each in program.steps
@@ -180,7 +183,8 @@ def _script_or_python(program: Program, step: Step | None, difference: Differenc
 
 
 def _no_grad_not_recorded(program: Program, step: Step | None, difference: Difference) -> bool:
-    """In the step with such a call; or of messages that belong to no step."""
+    """Numbers of messages differ in a step that calls under ``no_grad``, or outside of all
+    steps."""
     steps = [each for _, _, each in program.steps] if step is None else [step]
     return difference.kind == "messages" and any(
         _has(each, lambda op: op.grad == "off_at_caller") for each in steps
@@ -202,7 +206,7 @@ def _late_reference(program: Program, step: Step | None, difference: Difference)
 
 
 def _reference_stays(difference: Difference) -> bool:
-    """Something is left of a reference, and who shuts down waits for its end."""
+    """Something is left of a reference, and a worker that shuts down waits for its end."""
     return difference.kind in ("hang", "left") and (
         "num_owner_rrefs" in difference.torch + difference.detail
     )
@@ -239,7 +243,7 @@ _FAILING = {
 
 
 def _pass_left_behind(program: Program, step: Step | None, difference: Difference) -> bool:
-    """A worker counts a pass that is over elsewhere, or whoever began one there waits for it."""
+    """A worker still counts a pass that is over elsewhere, or its caller waits for it."""
     said = difference.torch + difference.detail
     return (
         difference.kind in ("hang", "left")
@@ -249,8 +253,8 @@ def _pass_left_behind(program: Program, step: Step | None, difference: Differenc
 
 
 def _outlived_context(program: Program, step: Step | None, difference: Difference) -> bool:
-    """A call of a pass that failed is counted for ever, and nothing else is under way; or what the
-    lock of the freed context says was heard."""
+    """A call of a pass that failed is counted for ever, and nothing else is under way; or the error
+    of locking the freed context was printed."""
     if difference.torch == TORN:
         return _fails(program) or _hangs(program)
     return (
@@ -275,8 +279,8 @@ def _process_death(program: Program, step: Step | None, difference: Difference) 
 
 
 def _counts_after_a_failure(program: Program, step: Step | None, difference: Difference) -> bool:
-    """Of the step that fails; of any step if one waits for ever, and all behind it; and of messages
-    that belong to no step, or to an attempt that failed."""
+    """Numbers of messages differ in the step that fails; if one waits for ever, in any step; and
+    among messages that belong to no step, or to an attempt that failed."""
     if difference.kind != "messages":
         return False
     return _hangs(program) or (_fails(program) if step is None else _step_fails(step))
@@ -340,7 +344,8 @@ _FOLLOWS: dict[str, tuple[str, ...]] = {
 
 
 def _never_begun(difference: Difference, all: Sequence[Difference]) -> Difference:
-    """A step of a trainer that waits in an earlier one has the rule of that one."""
+    """A step that never began, since its trainer waits in an earlier one, has the rule of that
+    one."""
     if difference.rule is not None or difference.torch != "it does not end":
         return difference
     assert difference.step is not None

@@ -1,4 +1,4 @@
-"""What every picture stands on: the axis of time, the lanes of workers, the notes.
+"""What all pictures share: the axis of time, the lanes of workers, the notes.
 
 Everything that is drawn is drawn *at events*. The clock says where an event is: at its virtual
 time, or at its number, which shows order where many things happen at one instant.

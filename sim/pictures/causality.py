@@ -1,4 +1,5 @@
-"""What made what happen: the predecessors of each event, and the cones they span.
+"""Which events caused which: the predecessors of each event, the causal past and future of a
+message.
 
 An event comes after the one before it in its task. The first one of a task comes after the
 event that started the task: the arrival of a message, whatever its parent was at, or the call whose timeout

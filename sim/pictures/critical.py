@@ -1,4 +1,4 @@
-"""The critical path of a step: the chain of events without which it had ended earlier."""
+"""The critical path of a step: the chain of events that decided when it ended."""
 
 from __future__ import annotations
 

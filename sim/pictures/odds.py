@@ -138,8 +138,8 @@ def measure(
                 if at >= len(run):
                     failed += 1  # nothing is left to be drawn anew
                 else:
-                    played = replay(scenario, watcher=TailSeed(at, tail), seconds=_RUN_S)
-                    failed += any(v.property == wanted.property for v in played.violations)
+                    again = replay(scenario, watcher=TailSeed(at, tail), seconds=_RUN_S)
+                    failed += any(v.property == wanted.property for v in again.violations)
                 done += 1
                 if on_run is not None:
                     on_run(done, of)

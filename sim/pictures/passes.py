@@ -60,7 +60,7 @@ def joint_graph(one: Pass) -> nx.MultiDiGraph:
             sends[message] = (worker, number)
         for number, found in part.found.items():
             if number == 0 and not part.roots:
-                continue  # stands for nothing on a worker that gradients came to
+                continue  # this worker only received gradients: no pass began at its root
             node = part.graph.nodes.get(number)
             role = "node"
             if number == 0:

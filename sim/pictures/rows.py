@@ -1,4 +1,4 @@
-"""Pictures made of rows: something that lives, a bar for each of its states."""
+"""Pictures made of rows: an object with a lifetime, and a bar for each of its states."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class State:
 
 @dataclass
 class Row:
-    """Something that lives: its states in order, each with the event where it began."""
+    """One object: its states in order, each with the event where it began."""
 
     label: str
     worker: int

@@ -48,7 +48,7 @@ def counts(joint: nx.MultiDiGraph, places: list[Place], progress: Progress) -> l
 def stops(
     run: Recording, one: Pass, joint: nx.MultiDiGraph, places: list[Place]
 ) -> tuple[list[dict[str, Any]], list[Any], str]:
-    """The steps of the slider, a frame of the picture for each, and what a reader must be told."""
+    """The steps of the slider, a frame of the picture for each, and notes for the reader."""
     happened = [moment for moment in moments(one) if moment[2] in joint]
     most = max(2, min(STOPS_MOST, _CELLS_MOST // max(len(places), 1), len(happened)))
     each = -(-len(happened) // most) if happened else 1

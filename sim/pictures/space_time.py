@@ -147,7 +147,7 @@ def _arrows(canvas: Canvas, flows: list[Flow], rows: dict[int, float], webgl: bo
     if webgl:
         marker |= {"symbol": "circle", "size": 4, "opacity": 0.7}
     else:
-        # Heads alone cannot turn with their lines: up and down says enough.
+        # Plotly cannot turn arrow heads along their lines: pointing up or down is enough.
         marker["symbol"] = [_head(rows[f.src], rows[f.dst]) for f in flows]
     texts = [describe(canvas.run, flow) for flow in flows]
     numbers = [flow.number for flow in flows]
@@ -162,7 +162,7 @@ def _arrows(canvas: Canvas, flows: list[Flow], rows: dict[int, float], webgl: bo
         webgl=webgl,
         custom=list(zip([f.arrived for f in flows], numbers, strict=True)),
     )
-    # What makes an arrow easy to hit: marks nobody sees along it.
+    # Invisible marks along an arrow, so that the mouse finds it easily.
     places = (0.5,) if len(flows) > 400 else (0.0, 0.33, 0.66)
     x0 = canvas.x([flow.sent for flow in flows])
     x1 = canvas.x([flow.arrived for flow in flows])
@@ -204,7 +204,7 @@ def _lost(canvas: Canvas, flows: list[Flow], rows: dict[int, float]) -> None:
         y: list[float | None] = []
         ends = []
         for flow in group:
-            # It got part of the way: a lost message never touches the lane it was meant for.
+            # A lost message is drawn for part of the way: it never touches its receiver's lane.
             reached = rows[flow.src] + (rows[flow.dst] - rows[flow.src]) * 0.6
             end = flow.dropped if flow.dropped >= 0 else last
             events += (flow.sent, end, -1)

@@ -54,7 +54,8 @@ def moment(run: object) -> int:
 
 
 def _before_the_end(run: Recording) -> int:
-    """The first event of a task that goes on although nothing woke it: it is being ended."""
+    """The first event of a task that continues although nothing that it waited for has happened: it
+    is being ended."""
     arrivals = run.run.of(tracing.MESSAGE_DELIVERED)
     last = arrivals[-1] if arrivals else -1
     before, elsewhere = causes_of(run)

@@ -28,7 +28,7 @@ def heading(text: str) -> dict[str, Any]:
 
 
 def nothing(title: str, why: str) -> go.Figure:
-    """The picture of something that did not happen."""
+    """An empty picture with a text, for a run in which there is nothing to draw."""
     figure = go.Figure()
     figure.update_layout(
         dict(LAYOUT),

@@ -51,7 +51,7 @@ def work(
     run = recording(run)
     canvas = Canvas(run, clock, "Work: what each task did, and what it waited for")
     lanes = _lanes(run)
-    # What runs before there are workers, and launches them, has no lane.
+    # Tasks that run before there are workers, and launch them, have no lane.
     spans = [span for span in spans_of(run) if span.task in lanes.rows]
     every = len(spans)
     lines = every > BARS_MOST

@@ -1,4 +1,4 @@
-"""Runs a program while things go wrong, and then sees whether what is left works.
+"""Runs a program under faults, and then checks that the remaining workers still work.
 
 Two phases: first the program runs under a fault plan, in which calls may fail but nothing may be
 wrong; when the faults are over and everything that waits has ended, the workers that are there
@@ -89,13 +89,14 @@ class _FaultyRun:
         together([_Attempt(TrainerRun(host, number, self.outcome)).run for number in mine])
 
     def _restarted(self, rank: int) -> None:
-        """A new process serves with what it has at the start; it trains nothing by itself."""
+        """A restarted process serves calls with the program's initial leaves; it runs no
+        trainer."""
         self.hosts[rank] = host = Host(self.program, rank, self._on_pass)
         place(self.cluster.workers[rank], host)
 
     def _on_pass(self, trainer: int, step: int, context_id: int) -> None:
         outcome = self.outcome.steps[trainer, step]
-        # A call that timed out may be at it still, when its step has begun again.
+        # A call that timed out may still run when its step has begun again.
         if outcome.context == context_id:
             outcome.passes.append(gradients_of(self.cluster, self.hosts, context_id))
 
@@ -163,7 +164,7 @@ class _FaultyRun:
 
 
 class _Attempt:
-    """A trainer that may end with an error outside its steps: nobody else is to suffer."""
+    """A trainer that may fail outside of its steps without ending the other trainers."""
 
     def __init__(self, trainer: TrainerRun) -> None:
         self.trainer = trainer

@@ -57,7 +57,8 @@ class Host:
         self.kept: list[Any] = []
         #: whether the worker shuts down as soon as its own trainers are done
         self.shuts_down_early = False
-        #: what will tell how stories (trainer, step, number) ended, when the worker has shut down
+        #: by story (trainer, step, number): what is called after the worker's shutdown to say how
+        #: it ended
         self.afterwards: dict[tuple[int, int, int], Callable[[], str]] = {}
 
     def op(self, address: Address) -> Op:
@@ -91,7 +92,7 @@ class Host:
         return compute(op, tensors, text=text)
 
     def relayed(self, op: Op, inputs: Sequence[Any]) -> tuple[list[Any], Tensor | None]:
-        """What a worker on the way hands on, and the first tensor among what it was given."""
+        """What a relaying worker passes on, and the first tensor among its inputs."""
         first = next((given for given in inputs if isinstance(given, Tensor)), None)
         if op.relay == "double":
             return [x * 2 if isinstance(x, Tensor) else x for x in inputs], first

@@ -62,7 +62,8 @@ def run_program(
     silence = contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext()
     with cluster, silence:
         try:
-            # Whoever shuts down with references in hand has those in cycles, too.
+            # Garbage is not collected before the shutdown: workers that shut down while they hold
+            # references hold those in cycles, too.
             cluster.run(
                 lambda rank: _main(hosts[rank], outcome),
                 shutdown=shut_down_early,
@@ -106,7 +107,7 @@ def finished(run: Run, cluster: Cluster) -> Run:
 
 
 def _tell_afterwards(cluster: Cluster, hosts: list[Host], outcome: Outcome) -> None:
-    """What stories have to tell of workers that have shut down."""
+    """Calls what stories have left to be called after the shutdown, and records what it returns."""
 
     def tell(host: Host) -> None:
         for where, told in host.afterwards.items():
@@ -127,7 +128,7 @@ def gradients_of(cluster: Cluster, hosts: list[Host], context_id: int) -> Gradie
             continue
         for tensor, gradient in gradients.items():
             number = next((n for n, leaf in host.leaves.items() if leaf is tensor), STRAY)
-            if gradient.requires_grad:  # it has a graph of its own, which nobody asked for
+            if gradient.requires_grad:  # no pass here asks for a graph of it
                 number = STRAY
             found[number] = gradient.detach().clone()
     return found

@@ -171,7 +171,8 @@ class StepRun:
         return leaf
 
     def _value(self, number: int) -> Value:
-        """The value of an operation, here: awaited, or fetched, once."""
+        """The value of an operation on this worker: awaited or fetched the first time, then
+        kept."""
         value = self._await(number)
         if self.step.ops[number].call in REFERENCE_CALLS:
             if number not in self.fetched:
@@ -181,7 +182,7 @@ class StepRun:
         return found
 
     def _await(self, number: int) -> Any:
-        """What an operation made, once it is there."""
+        """Wait for what an operation made."""
         value = self.values[number]
         if isinstance(value, Future):
             value = value.wait()

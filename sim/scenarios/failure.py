@@ -16,10 +16,11 @@ from squall.sim.scenarios.file import name_of
 class Failure:
     """One kind of thing that broke, and the first scenario that showed it.
 
-    ``scenario`` says what broke and what to expect of a replay. ``violation`` is the first thing that did not hold, where the run is at hand; of a failure that
-    was kept only ``text``, all of it in words. ``also``: what else broke. ``found_by``: the command
-    that found it, ``found_at`` when, in seconds since 1970. ``count``: scenarios of the campaign in
-    which it was the first thing to break. ``file``: where the scenario is kept, once it is.
+    ``scenario`` says what broke and what to expect of a replay. ``violation`` is the first thing
+    that did not hold; a failure that was read from the store has only its ``text``. ``also``: what
+    else broke. ``found_by``: the command that found it, ``found_at`` when, in seconds since 1970.
+    ``count``: scenarios of the campaign in which it was the first thing to break. ``file``: where
+    the scenario is kept, once it is.
 
     A scenario that is kept without having failed, to be looked at again, is one without anything
     that broke.

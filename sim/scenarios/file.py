@@ -37,9 +37,9 @@ class ScenarioError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Frame:
-    """A scenario's fields but ``work``, which is there as ``program`` or ``script``.
+    """A scenario's fields except ``work``, which a file has as ``program`` or ``script``.
 
-    A program and a plan are read by themselves, since they know more than types of what is right.
+    Programs and plans are read by functions of their own, which check more than types.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -114,7 +114,7 @@ def _check_script(script: Script, world: World) -> None:
         raise ScenarioError(f"scenario.script.text: is no Python script: {error}") from None
 
 
-#: fields of version 1 that are the world's now, by the names that they had
+#: fields of version 1 that belong to ``world`` now: old name, new name
 _OF_THE_WORLD = {
     "faults": "faults",
     "linger": "shut_down_early",
@@ -125,16 +125,16 @@ _OF_THE_WORLD = {
 
 
 def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
-    """What a file of an earlier version says, in the words of this one.
+    """The contents of a file of an earlier version, in the current format.
 
-    The digest that it expects is of another squall: sizes of messages, and the names of what runs
-    beside a program, have changed since.
+    The digest that it expects is left out, since it was made by an earlier squall: sizes of
+    messages and names of stories have changed since.
     """
     if data.get("version") != 1:
         return data
     world = data.get("network", {})
     if not isinstance(world, dict):
-        return {**data, "version": VERSIONS[-1]}  # what is wrong is told as of any other field
+        return {**data, "version": VERSIONS[-1]}  # the check of the fields reports it
     world = world | {new: data[old] for old, new in _OF_THE_WORLD.items() if old in data}
     whole = {name: value for name, value in data.items() if name not in ("network", *_OF_THE_WORLD)}
     whole |= {"world": world, "version": VERSIONS[-1]}

@@ -1,4 +1,4 @@
-"""Keeps failures as they are found, before anybody is told of them.
+"""Keeps failures as they are found, before anything is printed about them.
 
 A store that cannot be used (a folder that is read-only, a full disk) is told once and does not
 end the campaign: its failures are printed all the same.

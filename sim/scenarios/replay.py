@@ -1,4 +1,4 @@
-"""Runs a scenario again, and tells what came of it.
+"""Runs a scenario again, and compares the result with what was expected.
 
 run = replay(load_scenario(path))
 assert digest_matches(scenario, run)
@@ -24,7 +24,7 @@ from squall.sim.world.real_time import TooLongError, time_limit
 from squall.sim.world.stuck import explain
 from squall.sim.world.watch import Comparer, Diverged, Divergence, Recorder, Watcher, watching
 
-#: calls that timed out of which is told why
+#: how many calls that timed out are explained
 _TIMEOUTS_TOLD = 3
 
 
@@ -53,7 +53,7 @@ def replay(
     try:
         with campaign_settings(scenario.world.device), watched, limit:
             run = engine.run(scenario, stdout=out, stderr=out)
-            # What was not deterministic shows only in a second run.
+            # Only a second run can show that something is not deterministic.
             if scenario.expected.property == "determinism":
                 first = run.digest
                 run.digests = (first, engine.run(scenario, stdout=out, stderr=out).digest)
@@ -87,7 +87,7 @@ def digest_matches(scenario: Scenario, run: Run) -> bool | None:
 
 
 def explanation(scenario: Scenario, run: Run) -> list[str]:
-    """Why it hangs, or why calls timed out that nothing should have kept, in lines."""
+    """Lines that say why the run hangs, or why calls timed out although there were no faults."""
     if run.waiting:
         return run.why()
     if not run.violations or scenario.faults:
@@ -101,7 +101,7 @@ def explanation(scenario: Scenario, run: Run) -> list[str]:
 
 
 class Stopped(BaseException):
-    """A run was stopped where somebody wanted to. No code under test handles it."""
+    """The run has reached the event at which it was to stop. No code under test handles it."""
 
     def __init__(self, records: list[Record]) -> None:
         super().__init__(f"stopped after event {len(records) - 1}")
@@ -112,7 +112,7 @@ class Until(Watcher):
     """Stops a run at an event: of that number, or the first one from that virtual time on, or the
     ``nth`` (from 1) of an event type, or the ``nth`` sending of a message type.
 
-    ``waiting`` then says, a line each, who waits for what at that moment.
+    ``waiting`` then has a line for each task that waits at that moment.
     """
 
     def __init__(
@@ -157,14 +157,15 @@ class Until(Watcher):
 
 
 def first_divergence(scenario: Scenario) -> Divergence | None:
-    """Run a scenario twice, comparing every draw and event as it goes; where they part first."""
+    """Run a scenario twice, comparing every draw and event; the first difference, if there is
+    one."""
     recorder = Recorder()
     replay(scenario, watcher=recorder)
     return second_run(scenario, recorder)
 
 
 def second_run(scenario: Scenario, first: Recorder) -> Divergence | None:
-    """Run a scenario again; where it parts from the run that ``first`` has recorded.
+    """Run a scenario again; the first difference from the run that ``first`` has recorded.
 
     What a script prints is not shown.
     """
@@ -178,7 +179,8 @@ def second_run(scenario: Scenario, first: Recorder) -> Divergence | None:
 
 
 class FirstDifference(NamedTuple):
-    """Where two runs part: the number of the first event that differs; None where one has ended."""
+    """The number of the first event that differs between two runs, and both events; None for a run
+    that has ended."""
 
     number: int
     one: Record | None

@@ -5,9 +5,9 @@
 
 There are files only: ``scenarios/NAME.json`` is the scenario, ``failures/NAME.json`` who found it
 and when. Each is written and synced under another name and then renamed, the scenario first. So
-whatever ends the process, and however many of them write, each file is whole; and whoever prints
-a failure after :meth:`Store.keep` prints one that is there. A scenario without its other file,
-one that somebody has copied there for instance, is listed with what it says itself.
+whatever ends the process, and however many of them write, each file is whole; and whoever prints a
+failure after :meth:`Store.keep` prints one that is there. A scenario without the second file
+(somebody may have copied it there) is listed with what its own file says.
 """
 
 from __future__ import annotations

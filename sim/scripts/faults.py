@@ -77,7 +77,7 @@ class ScriptHost:
         if agent is None or self._begun.is_set():
             return
         if agent.is_static_group and len(self._joined) < len(agent.get_worker_infos()):
-            self._begun.wait()  # nobody is ahead of the faults
+            self._begun.wait()  # no process runs on before the faults begin
             return
         self.faults.begin()
         self._begun.set()

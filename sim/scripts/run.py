@@ -112,7 +112,8 @@ class _ScriptRun:
                 launcher.start()
                 try:
                     runtime.run(until_idle=False)
-                    # The last process has ended; what its end sets off at this instant is its own.
+                    # The last process has ended; what its end causes at this instant still belongs
+                    # to the run.
                     runtime.run(max_time_s=runtime.now())
                 except KeyboardInterrupt:
                     run.broken_off = "interrupted"
@@ -137,14 +138,15 @@ class _ScriptRun:
         run.leaked_contexts = sum(worker.leaked_contexts() for worker in workers)
         run.errors = [_error(result) for result in launcher.errors()]
         run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}
-        # What a child's exit code means is for its parent to say: a pool terminates its workers.
+        # The exit code of a child is for its parent to judge: a pool, for instance, terminates its
+        # workers.
         run.failed_processes = [
             r.name for r in results if r.parent is None and not r.crashed and r.exit_code
         ]
 
 
 def _latency(world: World) -> str:
-    """Where the order alone is to decide which of two messages is first, none takes any time."""
+    """No latency in the orders that decide by themselves which of two messages comes first."""
     schedule = world.faults.schedule
     return "0" if schedule.timeless or schedule.order == "pct" else world.latency
 

@@ -87,8 +87,8 @@ class Campaign:
         return {name: self.features[name] for name in feature_names()}
 
     def sometimes_counts(self) -> dict[str, int]:
-        """In how many scenarios each rare situation was reached, those that never were included; of
-        what the engine cannot tell, nothing."""
+        """In how many scenarios each rare situation was reached, 0 for those that never were.
+        Situations that cannot be observed on the engine are left out."""
         return {name: self.sometimes[name] for name in situations(self.engine)}
 
     def fault_counts(self) -> dict[str, int]:

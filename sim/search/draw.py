@@ -7,7 +7,7 @@ different seeds stress different things: one only delays, the next only crashes,
 little of everything.
 
 Each decision under a profile draws from a stream of its own name, ``(profile, seed, what it
-decides)``: a new kind of fault leaves what the other kinds do alone.
+decides)``: a new kind of fault does not change what is drawn for the others.
 
 Profiles: ``mild`` has only what the protocol makes good, so every property holds and nothing may
 fail; ``rough`` has some kinds of everything; ``storm`` many kinds at high rates.
@@ -49,7 +49,8 @@ _FAULTY_LATENCIES = tuple(dict.fromkeys(_LATENCIES))
 #: seconds of virtual time that a call may take
 _TIMEOUTS_S = (0.5, 2.0, 2.0, 10.0, 60.0)
 _LONG_TIMEOUTS_S = (2.0, 10.0, 10.0, 60.0)
-#: programs are small, so that there are many: what faults break, they break in a few calls
+#: programs under faults are small: a few calls are enough for a fault to break something, and a
+#: campaign runs more of them
 _LIMITS = Limits(trainers=2, steps=2, ops=4, leaves=3, unused=False, stories=False)
 _WORKERS = (2, 2, 3, 3, 3, 4)
 
@@ -110,12 +111,12 @@ def _draw_plain(seed: int, plan: Plan) -> tuple[Program, World]:
     plan = fitting(plan, program.workers)
     if plan.schedule == Schedule():
         plan = replace(plan, schedule=Schedule(order=order))
-    # What workers exchange beside it would not be run (sim/programs/faults.py).
+    # Exchanges of objects between workers are not run under faults (sim/programs/faults.py).
     return computation_of(program), World(latency=latency, faults=plan)
 
 
 def _draw_faulty(profile: Profile, seed: int) -> tuple[Program, World]:
-    # Of several processes: a worker alone has nobody to lose.
+    # Programs of several workers only: with a single one hardly any fault has an effect.
     number = 0
     while True:
         stream = stream_of(profile, seed, "program", number)

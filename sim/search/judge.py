@@ -1,4 +1,4 @@
-"""What becomes of a scenario: run on workers and in one process, and checked.
+"""Judges scenarios: each is run on workers and in one process, and checked.
 
 The same seeds give the same verdicts in the same order, however many processes share the work.
 """
@@ -40,7 +40,7 @@ TIMEOUT_S = 60.0
 #: scenarios that a process is given at a time
 _CHUNK = 8
 
-#: what is judged: the scenario of a seed, which is drawn first, or one that is there already
+#: what is judged: a seed, whose scenario is drawn first, or a scenario
 Source = int | Scenario
 
 
@@ -74,7 +74,7 @@ def play(scenario: Scenario, *, times: int = 1) -> Run:
     """Run the scenario of a program in one process and on workers, the latter ``times`` times
     (once or twice).
 
-    A second run is compared with the first as it goes, and stopped where it parts from it
+    A second run is compared with the first as it goes, and stopped at the first difference
     (:attr:`Run.divergence`). What no program should cause is in :attr:`Run.crash` of what comes
     back.
     """
@@ -89,17 +89,17 @@ def play(scenario: Scenario, *, times: int = 1) -> Run:
         with watching(first):
             run = engine.run(scenario)
         divergence = _run_again(scenario, first)
-        first.steps.clear()  # what is left of the run refers to it in circles
+        first.steps.clear()  # it and the run refer to each other
         digest = run.digest
         run.digests = (digest, digest) if divergence is None else (digest,)
         run.divergence = None if divergence is None else str(divergence)
     run.expected = expected
-    run.cluster = None  # all that is left of the workers may go
+    run.cluster = None  # nothing needs the workers any more: their memory can be freed
     return run
 
 
 def _run_again(scenario: Scenario, first: Recorder) -> Divergence | None:
-    """Where a second run parts from the first, if it does."""
+    """The first difference of a second run from the first, if there is one."""
     comparer = Comparer(first.steps)
     try:
         with watching(comparer):
@@ -111,8 +111,8 @@ def _run_again(scenario: Scenario, first: Recorder) -> Divergence | None:
 
 
 def drawn_ahead(sources: Iterable[Source], settings: Settings) -> Iterator[Source]:
-    """The scenarios of seeds, several of which are drawn in one go: what draws them stays in
-    the processor's caches, and that takes half the time. A seed itself where drawing raises."""
+    """The scenarios of seeds, drawn several at a time: that takes half the time, since the code
+    stays in the processor's caches. Where drawing raises, the seed itself."""
     left = iter(sources)
     while chunk := list(islice(left, _CHUNK)):
         drawn: deque[Source] = deque()

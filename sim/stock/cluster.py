@@ -96,7 +96,8 @@ class NativeCluster:
         }
         self._barriers: dict[Any, list[tuple[NativeWorker, int]]] = {}
         self._joining: dict[NativeWorker, int] = {}
-        #: waits with a time limit, by question; and those that were over before they were heard of
+        #: waits with a time limit, by question; and questions whose wait ended before the
+        #: coordinator read of it
         self._sleeps: dict[tuple[NativeWorker, int], SimTimer] = {}
         self._woken_before: set[tuple[NativeWorker, int]] = set()
         self._received: dict[bytes, bytes] = {}
@@ -124,7 +125,7 @@ class NativeCluster:
         worker = NativeWorker(rank, self._zygote, process)
         if self._trace_on:
             worker.tracer = self.trace.tracer(self.runtime, cast(Worker, worker))
-        # What a worker sets off belongs to it: a paused one's timers and messages wait.
+        # Timers and messages of a worker belong to its task, so that they wait while it is paused.
         number = len(self.workers) + 1
         self._tasks[worker] = SimTask(self.runtime, number, "process", cast(Worker, worker), True)
         self.workers.append(worker)

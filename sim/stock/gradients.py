@@ -2,8 +2,9 @@
 
 The compiled engine shows no graph, so its gradients have no single-process reference of their own.
 The port runs the same script with the same seed, its gradients are compared with a single process
-as they come, and the compiled engine's are compared with those: pass by pass, by context and worker.
-A leaf has no name that both engines know; of those of one shape the nearest are each other's.
+as they come, and the compiled engine's are compared with those: pass by pass, by context and
+worker. Leaves have no names that both engines know: among leaves of one shape those with the
+nearest values are matched.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Found = dict[int, list[Tensor]]
 #: by context: each of its passes, in the order of their ends
 Passes = dict[int, list[Found]]
 
-#: another seed, by which to tell what depends on the order of messages
+#: another seed: gradients that differ with it depend on the order of messages
 _OTHER_SEED = 1_000_003
 
 
@@ -103,7 +104,7 @@ def _port(scenario: Scenario, seed: int) -> tuple[Passes, str | None]:
     run = run_on_port(unheard, stdout=io.StringIO(), stderr=io.StringIO(), on_pass=keep)
     gradients = run.gradients
     if gradients is not None and gradients.mismatches:
-        # It cannot say what is right: it does not agree with a single process itself.
+        # The port's own gradients do not agree with a single process, so they decide nothing.
         return {}, f"the port differs from a single process: {gradients.mismatches[0]}"
     return log.passes, None if run.ok else f"the port's run ends with {run.outcome}"
 

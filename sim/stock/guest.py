@@ -105,7 +105,7 @@ class Guest:
         self.here.ask("end", problem)
 
     def serve_outcome(self) -> tuple[Outcome, dict[int, Any]]:
-        """What there is of this worker's share, also while it hangs; and its leaves."""
+        """The outcome of this worker's share so far, also while it hangs; and its leaves."""
         leaves: dict[int, Any] = {}
         if self.host is not None:
             leaves = {n: leaf.detach().clone() for n, leaf in self.host.leaves.items()}

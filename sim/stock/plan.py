@@ -5,8 +5,8 @@ from __future__ import annotations
 from squall.sim.faults.fault import Ability
 from squall.sim.faults.plan import GROUPS, Plan, Schedule
 
-#: Of what kinds of faults may need, nothing: what can go wrong around a process whose inside is
-#: PyTorch's own concerns messages, links and whole processes, which are not started again.
+#: none of the abilities that a kind of fault may need: the inside of the workers is PyTorch's own,
+#: so only messages, links and whole processes can fail, and no process is restarted
 ABILITIES: frozenset[Ability] = frozenset()
 
 _SCHEDULE = "schedule: the order of a worker's threads is PyTorch's"

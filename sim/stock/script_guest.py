@@ -1,7 +1,7 @@
 """Inside a worker process of the engine ``torch``: one process of a script.
 
-The script is stock PyTorch's, unmodified. What is the world's and not PyTorch's is answered by the
-coordinator: where workers meet, the processes that are started, and the time.
+The script is stock PyTorch's, unmodified. What belongs to the simulated world is answered by the
+coordinator: rendezvous, the start of processes, and the time.
 """
 
 from __future__ import annotations
@@ -167,7 +167,8 @@ class ScriptGuest:
 
 
 class _Clock:
-    """Virtual time, which goes on for one that looks again and again and does nothing else."""
+    """Virtual time, which advances for a thread that reads it again and again and does nothing
+    else."""
 
     def __init__(self, here: Here) -> None:
         self._here = here
@@ -223,7 +224,7 @@ def _starting(start: Any, here: Here) -> Any:
 
 
 def _meet(url: str, *args: Any, **kwargs: Any) -> Any:
-    """A rendezvous in which nobody meets: the coordinator knows who belongs to a group."""
+    """Replaces the rendezvous of a group, which the coordinator does: it knows the members."""
     yield _distributed.HashStore(), -1, -1
 
 

@@ -152,8 +152,8 @@ def install() -> None:
 
 
 def _absent(module: str) -> Callable[[str], type]:
-    """What a stand-in gives for a name that it has not: programs for the port alone may import
-    it, and derive from it, and none that this engine runs may call it."""
+    """What a stand-in gives for a name that it does not have: modules may import it and derive from
+    it, as those of the port do, but nothing that runs on this engine may call it."""
 
     def get(name: str) -> type:
         if name.startswith("__"):

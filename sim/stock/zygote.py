@@ -31,8 +31,8 @@ _STDERR_BYTES = 20_000
 _MALLOC = (
     # A heap of huge pages is copied, and freed, in half the time.
     "glibc.malloc.hugetlb=1",
-    # What uses memory after it was freed, or before it was written, finds the same each time; which
-    # memory that is does not depend on which thread was first.
+    # Code that reads memory after it was freed, or before it was written, reads the same each time;
+    # and which memory it is does not depend on which thread was first.
     "glibc.malloc.perturb=165",
     "glibc.malloc.tcache_count=0",
     "glibc.malloc.arena_max=1",

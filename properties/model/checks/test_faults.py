@@ -209,7 +209,7 @@ def test_an_exception_is_needed_and_is_enough(excuse: Any, monkeypatch: pytest.M
     assert list(RREFS.check(run)) == []
     assert list(CONTEXTS.check(run)) == []
     assert excuse.name in run.excuses
-    # Without any exception it is a violation: the day it is not, the exception can go.
+    # Without the exceptions it is a violation. When it no longer is, the exception is not needed.
     monkeypatch.setattr("squall.model.checks.rrefs.Excuses.of", lambda self, left: None)
     monkeypatch.setattr("squall.model.checks.rrefs.excuse_of_context", lambda *_: None)
     assert [*RREFS.check(run), *CONTEXTS.check(run)]
@@ -348,13 +348,13 @@ def test_a_network_that_is_slower_than_the_calls_may_be_is_nobodys_fault(latency
     scenario = load_scenario(CORPUS / "fault_drop.json")
     slow = scenario.in_world(latency=latency, rpc_timeout_s=0.5)
     for plan in (scenario.faults, NEVER):
-        played = replay(replace(slow.in_world(faults=plan), expected=Expected()))
-        assert played.violations == []
-        assert slow_calls(played)
+        run = replay(replace(slow.in_world(faults=plan), expected=Expected()))
+        assert run.violations == []
+        assert slow_calls(run)
 
 
 def test_a_call_that_timed_out_while_nothing_was_on_its_way() -> None:
-    """Its message took less than its time: whoever had it did not answer."""
+    """The message took less time than the call had: its receiver did not answer."""
     records = [
         (0.0, 0, 1, tracing.CALL_STARTED, (1, 1, "PYTHON_CALL", 2.0)),
         (0.0, -1, 1, tracing.MESSAGE_SENT, (5, 0, 1, "PYTHON_CALL", 1, 20, ())),
@@ -396,10 +396,10 @@ def test_survivors_release_what_a_worker_made_that_ended() -> None:
     """Worker 0 ends in the middle of a step; what it had reached is released everywhere."""
     program = recovery_program(3, (0, 1, 2))
     plan = Plan(workers=(Crash(worker=0, at_s=0.0025),))
-    played = run_with_faults(program, plan, seed=1, latency="constant:0.001", rpc_timeout_s=2.0)
-    assert played.recovery is not None
-    assert played.recovery.core == (1, 2)
-    run = Run(played.cluster.trace.records, recovery=played.recovery)
+    whole = run_with_faults(program, plan, seed=1, latency="constant:0.001", rpc_timeout_s=2.0)
+    assert whole.recovery is not None
+    assert whole.recovery.core == (1, 2)
+    run = Run(whole.cluster.trace.records, recovery=whole.recovery)
     made = [n for n in run.of(tracing.CONTEXT_CREATED) if run.records[n][4][0] == 0]
     assert {run.records[n][1] for n in made} > {0}
     assert list(CONTEXTS.check(run)) == []

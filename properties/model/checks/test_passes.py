@@ -1,4 +1,4 @@
-"""What the checks of passes share between graphs that are alike hides nothing that differs."""
+"""The checks of passes share work between equal graphs; no difference is hidden by that."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_counts_are_those_of_the_whole_graph(graph: Graph) -> None:
 
 @cache
 def run_with_equal_passes() -> Run:
-    """One in which two workers go over the same graphs twice, and nothing is wrong."""
+    """A correct run in which two workers each process equal graphs twice."""
     with campaign_settings():
         for seed in range(200):
             run = play(draw(seed))
@@ -74,8 +74,9 @@ def alike(run: Run) -> Iterator[list[int]]:
     yield from found.values()
 
 
-def told_otherwise(run: Run, n: int, change: dict[int, dict[int, Any]]) -> Run:
-    """The run, but that event ``n`` says of nodes, by number, what is given by field."""
+def with_changed_nodes(run: Run, n: int, change: dict[int, dict[int, Any]]) -> Run:
+    """The run with event ``n`` changed: ``change`` has, by number of the node, new values by
+    field."""
     time_s, worker, task, type, (context, nodes, graph) = run.records[n]
     assert type is DEPENDENCIES_COMPUTED
     told = tuple(
@@ -100,9 +101,9 @@ def test_every_pass_is_counted_though_its_graph_is_known() -> None:
     for events in alike(run):
         for n in events:
             number, _, dependencies, needed = run.records[n][4][1][-1]
-            more = told_otherwise(run, n, {number: {_COUNT: dependencies + 1}})
+            more = with_changed_nodes(run, n, {number: {_COUNT: dependencies + 1}})
             assert ("dependencies", "dependency count") in broken(more)
-            other = told_otherwise(run, n, {number: {_NEEDED: not needed}})
+            other = with_changed_nodes(run, n, {number: {_NEEDED: not needed}})
             assert ("dependencies", "nodes to execute") in broken(other)
 
 
@@ -115,7 +116,7 @@ def test_every_pass_is_compared_though_its_graph_is_known() -> None:
         for n in events:
             for number, _, _, message in run.records[n][4][2]:
                 if number > 0 and message < 0:
-                    other = told_otherwise(run, n, {number: {_NAME: "OtherBackward0"}})
+                    other = with_changed_nodes(run, n, {number: {_NAME: "OtherBackward0"}})
                     whats = {violation.what for violation in joint_graph.check(other)}
                     assert "operation" in whats
                     compared += 1
@@ -126,6 +127,6 @@ def test_a_root_without_edges_is_not_run_whatever_is_said_of_it() -> None:
     run = run_with_equal_passes()
     part = next(part for part in passes_of(run).parts if not part.roots)
     needed = part.found[0].needed
-    assert broken(told_otherwise(run, part.computed, {0: {_NEEDED: not needed}})) == set()
-    counted = told_otherwise(run, part.computed, {0: {_COUNT: 1}})
+    assert broken(with_changed_nodes(run, part.computed, {0: {_NEEDED: not needed}})) == set()
+    counted = with_changed_nodes(run, part.computed, {0: {_COUNT: 1}})
     assert broken(counted) == {("dependencies", "dependency count")}

@@ -1,4 +1,4 @@
-"""The properties: silent on good runs, and each of them speaks when its own thing breaks.
+"""The properties: good runs violate none, and each is violated by the bug planted for it.
 
 Every planted fault changes one function of ``real/``; a campaign over few seeds must find it.
 """

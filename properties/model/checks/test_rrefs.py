@@ -1,4 +1,5 @@
-"""The state machine of RRefs, told small stories: Olga owns, Ulla and Uwe use."""
+"""The state machine of RRefs on short lists of events: Olga is the owner, Ulla and Uwe are
+users."""
 
 from __future__ import annotations
 

@@ -48,13 +48,13 @@ PINGPONG = """
 """
 
 
-def played(script: Path) -> Run:
+def run_of(script: Path) -> Run:
     return run_file(script, workers=2)
 
 
 def test_threads_that_wait_for_each_other_are_a_cycle(tmp_path: Path) -> None:
     """One thread a worker, and calls that go to and fro: the third finds no thread."""
-    report = played(write(tmp_path, PINGPONG))
+    report = run_of(write(tmp_path, PINGPONG))
     assert report.outcome == "deadlock"
     graph = wait_graph(report.records, report.waiting)
     (cycle,) = nx.simple_cycles(graph)
@@ -70,7 +70,7 @@ def test_threads_that_wait_for_each_other_are_a_cycle(tmp_path: Path) -> None:
 
 
 def test_a_run_that_ends_has_no_graph(tmp_path: Path) -> None:
-    report = played(write(tmp_path, PINGPONG.replace("args=(4,)", "args=(1,)")))
+    report = run_of(write(tmp_path, PINGPONG.replace("args=(4,)", "args=(1,)")))
     assert report.outcome == "ok"
     assert report.why() == [] and script_json(report, 0)["wait_graph"] is None
 

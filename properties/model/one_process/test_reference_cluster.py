@@ -248,7 +248,7 @@ def backward_of_plain_torch(rank: int) -> None:
 
 @pytest.mark.parametrize("observe", [True, False])
 def test_plain_backward_does_not_leave_its_worker(observe: bool) -> None:
-    # Whether somebody looks on or not; stock PyTorch refuses with an internal assertion.
+    # With and without the reference; stock PyTorch refuses with an internal assertion.
     play(backward_of_plain_torch, observe=observe)
 
 

@@ -1,4 +1,4 @@
-"""Hooks of every kind: called once, in torch's order, with what torch gives them."""
+"""Hooks of every kind: called once, in torch's order, with the arguments that torch passes."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_a_plan_made_concrete_makes_the_same_run(seed: int) -> None:
     found = concrete(plan, cluster.trace.records, cluster.schedule_log.schedule())
     assert not plan.is_concrete
     assert found.is_concrete
-    # It has seen other seeds' streams, has been a file, and makes the same run.
+    # Written to a file and read again, it makes the same run.
     found = load_plan(dump_plan(found), workers=3)
     again, replayed = run(found, story, seed=seed)
     assert again == results

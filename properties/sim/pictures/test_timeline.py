@@ -1,4 +1,4 @@
-"""Pictures of runs: what is drawn is what happened."""
+"""Pictures of runs show what the events of the runs say."""
 
 from __future__ import annotations
 

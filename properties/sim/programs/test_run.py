@@ -61,7 +61,7 @@ def test_a_run_repeats_itself() -> None:
         assert first.cluster.trace.digest() == again.cluster.trace.digest()
 
 
-def test_a_brief_run_is_the_same_without_the_first_and_last_round() -> None:
+def test_a_run_without_handshakes_sends_everything_else() -> None:
     for seed in range(20):
         program = seeded(seed, Limits(unused=False))
         without, plain = (
@@ -69,7 +69,7 @@ def test_a_brief_run_is_the_same_without_the_first_and_last_round() -> None:
         )
         assert all(worker.agent is None for worker in without.cluster.workers)
         sent, also = (Counter(run.cluster.trace.message_counts()) for run in (without, plain))
-        # To the leader and back, at the start and at the end.
+        # The handshakes: each worker and the leader, there and back, at the start and at the end.
         assert also - sent == Counter(
             dict.fromkeys(("PYTHON_CALL", "PYTHON_RET"), 4 * (program.workers - 1))
             if program.workers > 1
@@ -78,8 +78,8 @@ def test_a_brief_run_is_the_same_without_the_first_and_last_round() -> None:
         assert not sent - also
 
 
-def test_a_brief_run_may_shut_down_while_work_is_under_way() -> None:
-    """Then workers ask each other in the end, as in any run."""
+def test_a_run_without_handshakes_may_shut_down_while_work_is_under_way() -> None:
+    """Then the group ends with its usual calls, as in any run."""
     for seed in range(10):
         program = seeded(seed, Limits(unused=False))
         agrees(program, seed=seed, latency=SLOW, skip_handshakes=True, shut_down_early=True)

@@ -1,4 +1,4 @@
-"""A scenario is drawn once: campaign, stored file, "again" line and engines have the same one."""
+"""A scenario is drawn once: campaign, stored file, "again" line and engines use the same one."""
 
 from __future__ import annotations
 
@@ -161,7 +161,8 @@ def test_a_run_of_torch_is_compared_with_a_second_one(monkeypatch: pytest.Monkey
     scenario = Scenario(work=training(), seed=1, engine="torch")
     run = play(scenario, times=2)
     assert run.digests == (run.digest, run.digest) and run.divergence is None
-    # A coordinator that counts messages over all runs, and tells them as longer and longer.
+    # A defect: a coordinator that keeps counting over all runs, and records each message as longer
+    # than the one before.
     message, sent = NativeCluster._message, 0
 
     def longer(self: NativeCluster, *of: Any) -> Any:

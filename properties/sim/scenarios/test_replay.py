@@ -1,4 +1,4 @@
-"""A run again: the same to the last event, stopped on the way, told in words, compared."""
+"""Replay: the same run to the last event, stopped on the way, described in words, compared."""
 
 from __future__ import annotations
 
@@ -150,19 +150,19 @@ def test_where_runs_part() -> None:
 
 
 def test_every_event_has_words() -> None:
-    played = replay(saved(1, "rough"))
-    lines = list(narrate(played.records))
-    assert len(lines) == len(played.records)
+    run = replay(saved(1, "rough"))
+    lines = list(narrate(run.records))
+    assert len(lines) == len(run.records)
     assert all(line.startswith("t=") and "\n" not in line for line in lines)
     assert any(" -> w" in line for line in lines)
-    log = [line.plain for line in column_log(played.records, 8)]
+    log = [line.plain for line in column_log(run.records, 8)]
     assert len(log) == len(lines) + 1
 
 
 def test_the_words_of_a_dropped_message() -> None:
     """From the corpus: one message is lost."""
-    played = replay(load_scenario(ROOT / "properties" / "corpus" / "fault_drop.json"))
-    (line,) = [line for line in narrate(played.records) if " dropped: " in line]
+    run = replay(load_scenario(ROOT / "properties" / "corpus" / "fault_drop.json"))
+    (line,) = [line for line in narrate(run.records) if " dropped: " in line]
     assert " w" in line and " -> w" in line
 
 
@@ -192,9 +192,9 @@ def test_a_script_is_kept_whole(tmp_path: Path) -> None:
     file = told["replay"].split()[-1]
     script.unlink()
     kept = load_scenario(Path(file))
-    played = replay(kept)
-    assert digest_matches(kept, played)
-    assert played.outcome == "error" and "no 3" in played.violations[0].seen
+    run = replay(kept)
+    assert digest_matches(kept, run)
+    assert run.outcome == "error" and "no 3" in run.violations[0].seen
     listed = json.loads(squall("failures", "--json", SQUALL_STORE=store).stdout)
     assert [each["file"] for each in listed["failures"]] == [file]
 
@@ -274,7 +274,7 @@ def test_the_command_tells_the_run() -> None:
         (["nothing"], "SCENARIO: 'nothing' is no seed, no file and no stored failure"),
         (["3", "--until", "lunch"], "--until: expected the number of an event, t=SECONDS"),
         (["3", "--until", "9999999"], "--until: there is no 9999999 in this run"),
-        (["3", "--faults", "hail"], "--faults: expected mild or rough or storm or a file"),
+        (["3", "--faults", "hail"], "--faults: expected mild, rough, storm or a file"),
         (["3", "--mutant", "nobody"], "--mutant: there is no mutant 'nobody'"),
         (["3", "--diff", "4", "--until", "3"], "--diff: expected without --until"),
         (["README.md"], "README.md: scenario: is not JSON"),

@@ -74,7 +74,7 @@ def test_no_store_is_an_empty_one(tmp_path: Path) -> None:
 
 
 def test_scenarios_are_listed_whoever_wrote_them(place: Place) -> None:
-    """What is in the folder is what there is: nothing else has to be kept in step with it."""
+    """The files are the store: there is no index that would have to agree with them."""
     kept = Store(place).keep(failing(1), found_by="fuzz", text="in full")
     copied = place.scenarios / "copied.json"
     copied.write_text(dump_scenario(failing(2)))

@@ -1,4 +1,4 @@
-"""What a campaign must not pay for: memory that stays, packages that nobody needs."""
+"""What campaigns must not cost: memory that is not freed, imports of packages that are not used."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def test_a_run_is_freed_without_a_collection() -> None:
     with campaign_settings():
         settle()
         for seed in (1, 2, 3):
-            played = run_program(draw(seed).program, seed=seed)
-            assert len(played.cluster.trace.records) > 20
-            traces.append(weakref.ref(played.cluster.trace))
-            del played
+            run = run_program(draw(seed).program, seed=seed)
+            assert len(run.cluster.trace.records) > 20
+            traces.append(weakref.ref(run.cluster.trace))
+            del run
         assert [trace() for trace in traces] == [None] * 3
 
 

@@ -114,7 +114,7 @@ def test_the_smallest_failing_scenario_is_kept(tmp_path: Path) -> None:
         kept = load_scenario(path)
         assert Keeper(tmp_path).violations(kept)
     assert not Keeper(tmp_path).violations(kept)
-    # One call that takes something along: it cannot be less.
+    # The bug needs one call with an argument, so nothing smaller fails.
     assert kept.program.workers == 2 and nodes(kept.program) <= 4
 
 

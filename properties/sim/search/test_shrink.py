@@ -38,9 +38,9 @@ def of_seed(seed: int, mutant: str | None = None) -> Scenario:
 def failing(mutant: str, *, least: int = 5) -> Scenario:
     """The first scenario of a campaign, of some size, that a planted bug breaks."""
     for seed in range(100):
-        saved = of_seed(seed, mutant)
-        if (saved.operations or 0) >= least and again(saved).violations:
-            return saved
+        scenario = of_seed(seed, mutant)
+        if (scenario.operations or 0) >= least and again(scenario).violations:
+            return scenario
     raise AssertionError(f"nothing brings {mutant} out")
 
 
@@ -90,20 +90,20 @@ def test_workers_are_renumbered() -> None:
     ],
 )
 def test_a_planted_bug_becomes_small(mutant: str, most: Extent) -> None:
-    saved = failing(mutant)
-    shrinker = Shrinker(saved, seconds=SECONDS)
+    scenario = failing(mutant)
+    shrinker = Shrinker(scenario, seconds=SECONDS)
     small = shrinker.run()
-    before, after = extent(saved), extent(small)
+    before, after = extent(scenario), extent(small)
     assert after.workers is not None and after.operations is not None
     assert before.operations is not None and after.operations < before.operations
     assert (after.workers, after.operations, after.faults) <= most
     assert all(mine <= its for mine, its in zip(after, most, strict=True))  # type: ignore[operator]
     # The same thing breaks, it is the bug that breaks it, and the file says all of it.
-    played = again(small)
+    run = again(small)
     assert shrinker.target is not None
     assert (small.expected.property, small.expected.what) == shrinker.target[:2]
-    assert shrinker.target[:2] in {(each.property, each.what) for each in played.violations}
-    assert digest_matches(small, played)
+    assert shrinker.target[:2] in {(each.property, each.what) for each in run.violations}
+    assert digest_matches(small, run)
     assert not again(replace(small, expected=Expected())).violations
 
 
@@ -118,13 +118,13 @@ def test_a_dependency_bug_shrinks_to_six_nodes() -> None:
         wrong="a fourth edge to an operation is not counted",
     )
     with bug.apply():
-        saved = next(
-            saved
-            for saved in map(of_seed, range(400))
-            if any(each.property == "dependencies" for each in again(saved).violations)
+        scenario = next(
+            scenario
+            for scenario in map(of_seed, range(400))
+            if any(each.property == "dependencies" for each in again(scenario).violations)
         )
         small = Shrinker(
-            replace(saved, expected=Expected(property="dependencies", what="dependency count")),
+            replace(scenario, expected=Expected(property="dependencies", what="dependency count")),
             seconds=SECONDS,
         ).run()
     assert small.program is not None
@@ -136,7 +136,7 @@ def test_a_dependency_bug_shrinks_to_six_nodes() -> None:
 
 def test_needless_faults_go() -> None:
     """Four faults, a latency and an order, of which none has to do with what breaks."""
-    saved = failing("release-only-here")
+    scenario = failing("release-only-here")
     plan = Plan(
         messages=(
             Delay(seconds=0.1, probability=0.5, id=1),
@@ -146,30 +146,30 @@ def test_needless_faults_go() -> None:
         inner=(Garbage(worker=0),),
         schedule=Schedule(order="random"),
     )
-    saved = saved.in_world(faults=plan, latency="lognormal:0.001:1.5")
-    small = Shrinker(saved, seconds=SECONDS).run()
+    scenario = scenario.in_world(faults=plan, latency="lognormal:0.001:1.5")
+    small = Shrinker(scenario, seconds=SECONDS).run()
     assert extent(small).faults == 0
     assert deviations(small) == "FIFO everywhere, no faults"
-    assert cost(small) < cost(saved)
+    assert cost(small) < cost(scenario)
 
 
 def test_what_is_needed_of_the_faults_stays() -> None:
     """A second copy of a request is what this bug needs: found, and kept alone."""
     file = ROOT / "properties" / "corpus" / "mutant_fork-request-once-only.json"
-    saved = load_scenario(file)
-    noise = (Delay(types=("PYTHON_CALL",), seconds=0.01, nth=(1,)), *saved.faults.messages)
-    noisy = saved.in_world(faults=replace(saved.faults, messages=noise))
+    scenario = load_scenario(file)
+    noise = (Delay(types=("PYTHON_CALL",), seconds=0.01, nth=(1,)), *scenario.faults.messages)
+    noisy = scenario.in_world(faults=replace(scenario.faults, messages=noise))
     small = Shrinker(noisy, seconds=SECONDS).run()
-    assert len(small.faults) == len(saved.faults)
+    assert len(small.faults) == len(scenario.faults)
     assert "FIFO everywhere except: " in deviations(small)
 
 
 def test_one_item_stands_for_many() -> None:
-    """A bug that shows when every try of a release fails: nobody wants to read 21 items."""
-    saved = load_scenario(ROOT / "properties" / "corpus" / "mutant_retry-at-once.json")
-    (item,) = saved.faults.messages
+    """A bug that shows when every attempt of a release fails: one item instead of 21."""
+    scenario = load_scenario(ROOT / "properties" / "corpus" / "mutant_retry-at-once.json")
+    (item,) = scenario.faults.messages
     many = tuple(replace(item, nth=(n,)) for n in range(1, 70))
-    small = Shrinker(saved.in_world(faults=replace(saved.faults, messages=many))).run()
+    small = Shrinker(scenario.in_world(faults=replace(scenario.faults, messages=many))).run()
     assert small.faults.messages == (item,)
 
 
@@ -179,16 +179,16 @@ def test_what_holds_cannot_be_shrunk() -> None:
 
 
 def test_an_interrupt_keeps_the_best_so_far() -> None:
-    saved = failing("release-only-here")
+    scenario = failing("release-only-here")
 
     def interrupt(shrinker: Shrinker) -> None:
-        if cost(shrinker.best) < cost(saved):
+        if cost(shrinker.best) < cost(scenario):
             raise KeyboardInterrupt
 
-    shrinker = Shrinker(saved, on_progress=interrupt)
+    shrinker = Shrinker(scenario, on_progress=interrupt)
     small = shrinker.run()
     assert shrinker.interrupted
-    assert cost(small) < cost(saved)
+    assert cost(small) < cost(scenario)
     assert again(small).violations and small.expected.digest
 
 
@@ -215,14 +215,14 @@ SCRIPT = """
 
 def test_a_script_loses_workers_and_faults(tmp_path: Path) -> None:
     script = write(tmp_path, SCRIPT)
-    saved = Scenario(
+    scenario = Scenario(
         work=Script(path=str(script), text=script.read_text(), workers=5),
         world=World(
             latency="lognormal:0.001:1.5",
             faults=Plan(messages=(Delay(seconds=0.1, nth=(1,)),)),
         ),
     )
-    small = Shrinker(saved, seconds=SECONDS).run()
+    small = Shrinker(scenario, seconds=SECONDS).run()
     assert extent(small) == Extent(2, None, 0)
     assert small.world.latency == "0"
 
@@ -244,8 +244,8 @@ def test_the_object_has_the_documented_keys(tmp_path: Path) -> None:
 
 def test_every_planted_bug_can_be_lifted() -> None:
     mutant = MUTANTS["release-only-here"]
-    saved = failing(mutant.name)
-    plain = replace(saved, expected=Expected())
+    scenario = failing(mutant.name)
+    plain = replace(scenario, expected=Expected())
     with mutant.apply():
         assert again(plain).violations
         with mutant.lifted():

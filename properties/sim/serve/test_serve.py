@@ -1,4 +1,4 @@
-"""``squall serve``: what it shows, and what it does not let anybody do."""
+"""``squall serve``: what it shows, and which requests it refuses."""
 
 from __future__ import annotations
 

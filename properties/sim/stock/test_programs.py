@@ -100,8 +100,8 @@ def test_ids_in_messages_are_decoded() -> None:
 def test_a_timeout_is_virtual() -> None:
     """A minute passes for the workers before they give up a call."""
     saved = load_scenario(FOUND_IN_TORCH / "context-back-from-the-dead.json")
-    played = ENGINES["torch"].run(saved)
-    assert played.ended_s >= 60
+    run = ENGINES["torch"].run(saved)
+    assert run.ended_s >= 60
 
 
 def test_a_crash_is_told_to_the_others() -> None:
@@ -121,7 +121,7 @@ def test_a_finding_replays(file: Path) -> None:
     for run in runs:
         found = [(v.property, v.what) for v in run.violations]
         expected = saved.expected
-        if file.stem == "rref-of-a-tuple":  # what the memory holds is anybody's guess
+        if file.stem == "rref-of-a-tuple":  # the memory may hold anything
             assert found and found[0][0] == expected.property
             continue
         assert (expected.property, expected.what) in found

@@ -18,7 +18,7 @@ from squall.sim.world.processes import Clock
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockSkew(Fault):
     """Its clock shows ``offset_s`` more than the others' and runs ``rate`` times as fast, so that
-    its timeouts come earlier (``rate`` above 1) or later. Healed, it keeps what it is ahead and
+    its timeouts come earlier (``rate`` above 1) or later. When faults end it keeps its offset and
     runs as fast as the others."""
 
     group: ClassVar[Group] = "inner"

@@ -21,7 +21,7 @@ class Crash(WorkerFault):
     its peers see nothing and run into timeouts.
 
     ``restart_after_s``: so much later there is a new process of the same rank, with empty state,
-    which joins the group again; None: it stays away.
+    which joins the group again; None: there is none.
     """
 
     position: ClassVar[int] = 1

@@ -14,8 +14,8 @@ from squall.sim.faults.workers import WorkerEffect, WorkerFault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Garbage(WorkerFault):
-    """Cyclic garbage is collected then. One heap serves all workers here, so it is all of it;
-    ``worker`` is the one in whose name."""
+    """Cyclic garbage is collected then, of all workers, since they share one heap; ``worker`` is
+    whose event it is."""
 
     group: ClassVar[Group] = "inner"
     position: ClassVar[int] = 4

@@ -17,8 +17,8 @@ from squall.sim.world.processes import processes_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause(WorkerFault):
-    """Nothing of it runs for ``for_s`` (SIGSTOP, a long collection): messages queue up, timers
-    that come due meanwhile fire afterwards."""
+    """Nothing of it runs for ``for_s`` (SIGSTOP, a long collection): messages queue up, and timers
+    that expire meanwhile fire afterwards."""
 
     position: ClassVar[int] = 2
 

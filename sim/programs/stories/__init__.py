@@ -1,1 +1,1 @@
-"""Short scenes beside the computation of a program, each with a result that is known."""
+"""Stories: short tests of the API that run beside a program, each with a known result."""

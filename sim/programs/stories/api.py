@@ -1,8 +1,8 @@
 """Stories about the API itself: futures, names, roots, proxies. Each tells many small things at
 once.
 
-As in sim/programs/stories/calls.py, each function runs on a trainer's worker. What it tells is "as
-it should be", or which of its facts are not so.
+As in sim/programs/stories/calls.py, each function runs on a trainer's worker. It returns "as it
+should be" or the names of the facts that do not hold.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stories about calls: timeouts, errors, callbacks, references that come late.
 
-Each function runs in a task of its own on a trainer's worker, calls worker ``to``, and tells in a
-line what came of it. The decorator says what the story is called and which line must come.
+Each function runs in a task of its own on a trainer's worker, calls worker ``to``, and returns one
+line about the result. The decorator gives the story's name and the expected line.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def timeout(to: int) -> str:
 
 @story("late reference", expected=f"RuntimeError: {TIMED_OUT}")
 def late_reference(to: int) -> str:
-    """A reply with a reference that comes when nobody waits for it any more."""
+    """A reply with a reference that arrives after the timeout of its call."""
     error = error_of(lambda: rpc.rpc_sync(to, slow_reference, args=(1, SLOW_S), timeout=SHORT_S))
     sleep(2 * SLOW_S)
     return error
@@ -225,7 +225,8 @@ def failed_creation(to: int) -> str:
     f"StoryError: {PLANTED}",
 )
 def callbacks(to: int) -> str:
-    """A callback that raises keeps no other one from being called, and all who wait are woken."""
+    """A callback that raises does not keep others from being called, and every waiting task wakes
+    up."""
     seen: list[int] = []
     woken: list[int] = []
     future = rpc.rpc_async(to, slow, args=(3, 0.01))
@@ -345,8 +346,8 @@ def crowded(to: int) -> str:
 
 @story("crowd before a creation", expected=f"int; {CROWD}; 1")
 def crowd_before_a_creation(to: int) -> str:
-    """Questions about an RRef may come before the call that creates it, more of them than there
-    are threads: none may keep a thread from that call."""
+    """Requests about an RRef may arrive before the call that creates it, more of them than there
+    are threads: they must not occupy all threads, so that the call can run."""
     rref = rpc.remote(to, echo, args=(1,))
     futures = [rpc.rpc_async(to, _rref_typeof_on_owner, args=(rref,)) for _ in range(CROWD)]
     types = dict.fromkeys(future.wait().__name__ for future in futures)

@@ -1,7 +1,7 @@
 """Stories about what a node may return and a hook may do, and about gradients of every layout.
 
-All of a scene happens on the worker that is called, in contexts of its own; what it tells is "as
-it should be", or which of its facts are not so.
+Each runs on the worker that is called, in contexts of its own, and returns "as it should be" or the
+names of the facts that do not hold.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Case = tuple[list[Tensor], Tensor]
 
 
 def _there(name: str) -> Callable[[Callable[[], str]], Callable[[], str]]:
-    """Declares a story all of which happens on the worker that is called."""
+    """Declares a story that runs on the worker that is called."""
 
-    def declare(scene: Callable[[], str]) -> Callable[[], str]:
+    def declare(body: Callable[[], str]) -> Callable[[], str]:
         def perform(to: int) -> str:
-            found: str = rpc.rpc_sync(to, scene)
+            found: str = rpc.rpc_sync(to, body)
             return found
 
         story(name, drawn=False)(perform)
-        return scene
+        return body
 
     return declare
 
@@ -121,7 +121,7 @@ def _of_two(materialize: bool) -> list[object]:
 
 @_there("what is returned")
 def returned() -> str:
-    """What hooks and functions return is used, or refused with torch's words."""
+    """What hooks and functions return is used, or refused with torch's error text."""
     hook = [
         _hooked(value)
         for value in (lambda g: g * 3, lambda g: 5, lambda g: g.sum(), lambda g: g.float())

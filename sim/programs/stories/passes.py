@@ -160,8 +160,7 @@ def freed_graph(to: int) -> str:
     expected=lambda home, to: f"RuntimeError: {_way(home, to)}{PLANTED}; none; [2.0, 4.0]",
 )
 def failed_pass_again(to: int) -> str:
-    """After a pass that failed on another worker the next one in its context knows nothing of
-    it."""
+    """A pass that failed on another worker does not affect the next one in its context."""
     with autograd.context() as context_id:
         x = _leaf(1, 2)
         loss = rpc.rpc_sync(to, square_with_hook, args=(x, "fail once", context_id)).sum()
@@ -174,8 +173,8 @@ def failed_pass_again(to: int) -> str:
 
 @story("overtaken pass", expected="True; no error but None; [4.0, 8.0]")
 def overtaken_pass(to: int) -> str:
-    """A pass that failed is still at work on another worker as the next one of its context comes
-    there: what is late of the first does nothing to the second."""
+    """A pass that failed still runs on another worker when the next one of its context arrives
+    there: late gradients of the first do not affect the second."""
     other = (to + 1) % len(rpc._get_current_rpc_agent().get_worker_infos())
     with autograd.context() as context_id:
         x = _leaf(1, 2)
@@ -242,7 +241,8 @@ def _says_released(error: str) -> str:
 
 @story("leaf context", expected="[True, True]")
 def leaf_context(to: int) -> str:
-    """Hooks behind a leaf see the context that its gradient belongs to; after them nobody does."""
+    """Hooks behind a leaf see the context that its gradient belongs to; code that runs afterwards
+    does not."""
     seen: list[object] = []
     with autograd.context() as context_id:
         x, y = _leaf(1, 2), _leaf(3, 4)

@@ -1,7 +1,7 @@
 """Stories about what surrounds calls: the profiler, TorchScript, gathers, callbacks.
 
-As in sim/programs/stories/api.py, each tells that all is "as it should be", or which of its facts
-are not so.
+As in sim/programs/stories/api.py, each returns "as it should be" or the names of the facts that do
+not hold.
 """
 
 from __future__ import annotations
@@ -238,8 +238,8 @@ def operators(to: int) -> str:
 
 @story("gathers", drawn=False)
 def gathers(to: int) -> str:
-    """Two workers give each other objects; one that waits alone is told so in time, and who does
-    not belong to a gather, or comes twice, is refused by its leader."""
+    """Two workers give each other objects. A worker that waits alone gets a timeout; the leader
+    refuses one that is not a member of the gather, or that comes twice."""
     home = current_worker().id
     if to == home:
         alone: dict[str, Any] = _all_gather([1], [f"worker{home}"])
@@ -293,8 +293,8 @@ class Uneven(PlainSGD):
 
 @story("steps", drawn=False)
 def steps(to: int) -> str:
-    """A step changes what has a gradient in its context and leaves the rest as it is, on each
-    worker whatever becomes of others, and is over when all of them are."""
+    """An optimizer step changes parameters that have a gradient in its context and no others, on
+    each worker even if it fails on another one, and ends when it has ended on all workers."""
     home = current_worker().id
     (a, b), (c,) = parameters([1, 2]), rpc.rpc_sync(to, parameters, args=([3],))
     untouched = b.local_value()

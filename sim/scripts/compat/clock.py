@@ -1,9 +1,8 @@
 """The ``time`` module of a simulated process: virtual time.
 
 A clock read lets a microsecond pass and other tasks run, so that a loop that polls makes progress.
-Whoever reads it thousands of times and does nothing else waits for something: for them it passes
-faster and faster.
-Imports no torch.
+A task that reads it thousands of times and does nothing else waits for something: for such a task
+time passes faster and faster. Imports no torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a forked child finds of its parent's memory: data of its modules, functions, random state."""
+"""What a forked child inherits of its parent's memory: data of its modules, functions, random
+state."""
 
 from __future__ import annotations
 

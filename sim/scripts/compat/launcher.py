@@ -130,7 +130,8 @@ class Launcher:
     def run(self) -> bool:
         """Step the simulation until every process has ended; False if some wait for ever."""
         self.runtime.run(until_idle=False)
-        # What the last process leaves to do at this instant: its tasks are killed, its end noted.
+        # The end of the last process still has effects at this instant: its tasks are killed, its
+        # end is recorded.
         self.runtime.run(max_time_s=self.runtime.now())
         return all(process.has_ended for process in self.table.processes)
 
@@ -257,7 +258,7 @@ class Launcher:
 
 
 def _forget_generated() -> None:
-    """Modules that torch.distributed.nn writes for itself call whose RPC was imported first."""
+    """torch.distributed.nn generates modules that call the RPC module which was imported first."""
     for name in [name for name in sys.modules if name.startswith(_GENERATED)]:
         del sys.modules[name]
 

@@ -44,7 +44,7 @@ def make_thread(space: ModuleSpace) -> ModuleType:
 
 def make_threading(space: ModuleSpace) -> ModuleType:
     table = thread_table(space)
-    # Whoever imports it first: its main thread is the main task of the process.
+    # Whichever task imports it first: the main thread is the main task of the process.
     table.as_main = True
     try:
         module = space.execute_library("threading")

@@ -182,7 +182,7 @@ class SimProcess:
             self.end(code)
 
     def _uncaught(self, error: BaseException) -> int:
-        """Note and print an error that ends the process; its exit code."""
+        """Record and print an error that ends the process; its exit code."""
         if isinstance(error, KeyboardInterrupt):
             self.group.runtime.fail(error)
             return 130
@@ -191,7 +191,7 @@ class SimProcess:
             self.error = report(error)
             if self.parent is not None:
                 sys.stderr.write(f"Process {self.name}:\n")
-            # A program may have put its own in place of the default.
+            # The script may have set a hook of its own.
             if self.excepthook is sys.__excepthook__ and sys.excepthook is sys.__excepthook__:
                 sys.stderr.write(self.error.traceback)
             else:
@@ -246,8 +246,8 @@ class SimProcess:
             self.end(code)
 
     def crash(self, code: int = -SIGKILL) -> None:
-        """Note that a fault has ended the process: nothing of it runs any more, and nobody who
-        watches over the others ends those."""
+        """Record that a fault has ended the process: nothing of it runs any more, and the launcher
+        does not end the other processes for it."""
         self.is_silent = True
         self.crashed = True
         self.exit_code = code

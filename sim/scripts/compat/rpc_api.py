@@ -1,7 +1,7 @@
 """``torch.distributed.rpc.api`` as a script sees it: with the module globals that PyTorch has there.
 
-What PyTorch keeps in them the engine keeps once a worker (:mod:`squall.real.rpc.state`): reading or
-setting ``api._ignore_rref_leak`` and its like means that of the running worker.
+The engine keeps these values once a worker (:mod:`squall.real.rpc.state`): reading or setting
+``api._ignore_rref_leak``, for instance, is about the running worker's.
 """
 
 from __future__ import annotations

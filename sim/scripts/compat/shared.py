@@ -117,7 +117,7 @@ class Queue(Shared):
 
 
 class QueueReader:
-    """The reading end of a queue, as far as anybody asks for it."""
+    """The reading end of a queue, as far as the standard library uses it."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue

@@ -115,7 +115,7 @@ def make_atexit(space: ModuleSpace) -> ModuleType:
 
 
 def make_signal(space: ModuleSpace) -> ModuleType:
-    """Handlers are noted and given back; no signal is ever delivered to one."""
+    """Handlers are kept and can be read back; no signal is ever delivered to one."""
     handlers: dict[int, Any] = {}
 
     def signal(signalnum: int, handler: Any, /) -> Any:

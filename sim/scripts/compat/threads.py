@@ -94,7 +94,8 @@ class ThreadLock:
     def awaited_by(self, task: SimTask) -> str:
         """What ``task`` waits for here, in words."""
         if self._owner is task:
-            # So do threading's Condition and all that is built on it: Event, Barrier, Queue.
+            # threading's Condition, and so Event, Barrier and Queue, waits for a lock that the
+            # waiting task holds itself.
             return f"a notify, a set or a release by another thread (thread lock {self._number})"
         return f"thread lock {self._number}, held by {self._owner}"
 

@@ -51,7 +51,7 @@ def init_rpc(
 
 
 def joining(rank: Any, world_size: Any) -> None:
-    """The current process is about to wait for the others of its group."""
+    """Called before the current process waits for the other members of its group."""
     process = current_process()
     if process.group.on_join is not None:
         process.group.on_join(process, _number(rank), _number(world_size))
@@ -112,7 +112,7 @@ def make_rpc(space: ModuleSpace) -> ModuleType:
 
 
 class _Rpc(Facade):
-    """``torch.distributed.rpc``; what few ask for is there once somebody does."""
+    """``torch.distributed.rpc``; parts that few scripts use are made at their first use."""
 
     def __getattr__(self, name: str) -> Any:
         if name == _SERVER_PROFILE:

@@ -1,4 +1,5 @@
-"""What collectives and sends have in common: works, copies, and whom a rank means."""
+"""What collectives and sends have in common: work handles, copies, and which member a rank
+means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Scenarios that campaigns play first, by name: they reach what random programs seldom do.
+"""Scenarios that campaigns run first, by name: they reach situations that random programs seldom
+do.
 
 Each is a file beside this module, as :mod:`squall.sim.scenarios.file` reads it, for the engine that
 it names.
@@ -27,7 +28,7 @@ def corpus() -> dict[str, Scenario]:
 
 
 def corpus_for(settings: Settings) -> list[Scenario]:
-    """Those that a campaign of such settings plays first: none where faults are asked for."""
+    """Those that a campaign with these settings runs first: none under faults."""
     if settings.profile is not None or settings.plan:
         return []
     return [

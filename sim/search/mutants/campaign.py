@@ -95,7 +95,7 @@ def _interrupted_by_sigterm() -> Iterator[None]:
 
 def _campaigns(mutants: list[Mutant], limits: Limits, jobs: int) -> Generator[Result, None, None]:
     """The result of each campaign as it ends, ``jobs`` at a time."""
-    # All at once, so that who edits ``real/`` meanwhile changes no mutant.
+    # All are compiled now, so that an edit of ``real/`` during the campaign changes none.
     waiting: deque[tuple[Mutant, CodeType]] = deque()
     for mutant in mutants:
         try:
@@ -176,11 +176,13 @@ class _Trial:
                 return True
         if now - self._killed > SHARED * SMALLER_S:  # it may be in a scenario that hangs
             return True
-        # It keeps to its time itself; between two scenarios it is never silent for long.
+        # The process ends by itself when its time is over; between two scenarios it soon sends
+        # something.
         return now - self._started > SHARED * (self._seconds + HANG_S)
 
     def _died(self, at: Starting) -> None:
-        """It ended in the middle of a scenario: by the bug, or because somebody ended it."""
+        """The process ended in the middle of a scenario: by the bug, or by a signal from
+        outside."""
         cpu_s = _cpu_s(self.copy.pid)
         code = self.copy.wait()
         by = signal.Signals(-code) if code < 0 else None

@@ -1,7 +1,7 @@
 """A process in which no bug was ever planted: it says whether a scenario fails without one too.
 
-What a bug leaves behind in a process, in a table of a module say, outlives its removal: there,
-no answer to that can be trusted.
+A bug may leave something behind in its process, in a table of a module for instance, even when it
+is taken out again. So that process cannot answer the question.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class CleanProcess:
         self._copy.end()
 
     def holds(self, scenario: Scenario) -> bool:
-        """Whether everything holds in a scenario without the bug; not if its process dies of it."""
+        """Whether everything holds in a scenario without the bug; False if the process dies in
+        it."""
         try:
             self._copy.connection.send(scenario)
             answer: bool = self._copy.connection.recv()

@@ -1,4 +1,4 @@
-"""What a scenario draws, written down: each latency and each deviation of the order by itself.
+"""Replaces what a scenario draws by lists: each latency, each deviation of the order.
 
 The run stays the same, and needs no random number any more.
 """
@@ -25,15 +25,16 @@ def concrete(scenario: Scenario) -> Iterator[Scenario]:
     """Scenarios that should make the same run as ``scenario`` with fewer random draws or none, those
     with none first."""
     assert scenario.program is not None, "a script's choices cannot be written down"
-    # What goes on beside the computation is not for runs in which things go wrong.
+    # Runs under faults have no stories and no exchanges of objects.
     scenario = replace(scenario, work=computation_of(scenario.program))
-    played = _run(scenario)
-    log = played.cluster.schedule_log
+    run = _run(scenario)
+    log = run.cluster.schedule_log
     schedule = log.schedule() if log is not None else None
-    records = played.records
+    records = run.records
     written = scenario.in_world(faults=concrete_plan(scenario.faults, records, schedule))
     if _has_latencies(written):
-        # Without latency fewer things are ready at once: the order counts otherwise.
+        # Without latency fewer tasks are ready at once, so positions in the order mean something
+        # else.
         without = _without_latency(written, records)
         again = _run(_with_schedule(without, scenario.faults.schedule))
         log = again.cluster.schedule_log

@@ -28,7 +28,7 @@ class Cost(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """How large a scenario is, for whoever reads: ``faults`` are items of the plan and
+    """How large a scenario is, for people: ``faults`` are items of the plan and
     deviations from first come, first served. ``operations`` None: it is a script."""
 
     workers: int | None

@@ -53,7 +53,7 @@ _ROUND_S = (1.0, 0.1, 0.01, 10.0)
 
 
 class NotFailingError(ValueError):
-    """The scenario holds: there is nothing to make small."""
+    """The scenario does not fail, so there is nothing to shrink."""
 
 
 class _OutOfTimeError(Exception):
@@ -112,7 +112,8 @@ class Shrinker:
         return self.best
 
     def _conclude(self) -> None:
-        """Let the best say what is expected of it."""
+        """Write the outcome of the best scenario's run into the scenario, as what to expect of a
+        replay."""
         with planted(self._mutant):
             run = replay(self.best, seconds=_MOST_S)
         assert self.target is not None
@@ -146,7 +147,7 @@ class Shrinker:
         except TooLongError:
             return (target.property, target.what) == ("progress", "the run broke off")
         except Exception:
-            # A candidate may be such nonsense that nothing can be said of it.
+            # A candidate may make so little sense that it cannot be run or checked.
             return False
         finally:
             self._on_progress(self)
@@ -163,7 +164,7 @@ class Shrinker:
         return list(property.check(run))
 
     def _holds_without_mutant(self, scenario: Scenario) -> bool:
-        """Whether it is the planted bug that breaks it, and nothing else."""
+        """Whether the scenario holds without the planted bug, so that nothing else breaks it."""
         if self._mutant is None or not self._by_mutant:
             return True
         with MUTANTS[self._mutant].lifted():
