@@ -7,9 +7,12 @@ from typing import Any, ClassVar
 
 from squall.real.interceptor import Interceptor, Place
 from squall.real.rpc.message import Message
+from squall.real.rpc.wire_names import label_module
 from squall.real.runtime import TaskOwner
 from squall.real.worker import Worker
 from squall.sim.faults.fault import Ability, Effect, Fault, Group, Injection
+
+label_module(__name__, "faults")
 
 
 class InjectedError(RuntimeError):

@@ -45,12 +45,13 @@ class Contained:
                 warnings.simplefilter("ignore", DeprecationWarning)
                 self._process.start()
             theirs.close()
-        finally:
-            try:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            except BaseException:  # what a signal that came meanwhile raises
+            # A signal that came meanwhile raises here, or above if another thread has heard it.
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        except BaseException:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            if self._process.pid is not None:
                 self.end()
-                raise
+            raise
 
     @property
     def pid(self) -> int:

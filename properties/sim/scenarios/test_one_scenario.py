@@ -78,11 +78,11 @@ def test_a_seed_is_one_program_on_its_way(seed: int, engine: EngineName, tmp_pat
     assert isinstance(judged, Scenario)
     assert (judged.program, judged.engine) == (program, engine)
     store = Store(Place(tmp_path))
-    assert store.scenario(store.keep(judged, found_by="fuzz", text="")) == judged  # what it keeps
+    assert store.keep(judged, found_by="fuzz").scenario == judged  # what it keeps
     asked = Asked(
         seeds=range(seed, seed + 1), minutes=None, jobs=1, device="cpu", engine=engine, faults=None
     )
-    line = again_line(Failure(judged, Violation("rrefs", "x", "y", "z")), asked)
+    line = again_line(Failure(scenario=judged, violation=Violation("rrefs", "x", "y", "z")), asked)
     command, replayed, text, *rest = shlex.split(line)  # what it tells people to run
     assert (command, replayed) == ("squall", "replay")
     assert rest == ([] if engine == "port" else ["--engine", engine])
@@ -94,7 +94,9 @@ def test_a_scenario_of_the_corpus_is_named_on_its_line() -> None:
         asked = Asked(
             seeds=range(1), minutes=None, jobs=1, device="cpu", engine=scenario.engine, faults=None
         )
-        line = again_line(Failure(scenario, Violation("rrefs", "x", "y", "z")), asked)
+        line = again_line(
+            Failure(scenario=scenario, violation=Violation("rrefs", "x", "y", "z")), asked
+        )
         assert read_scenario(line.split()[2], Changes()) == scenario
 
 
