@@ -25,7 +25,7 @@ from squall.real.rpc.worker_info import WorkerInfo
 from squall.real.runtime import Task, current_task, current_task_or_none
 
 #: where a task keeps its profiler, which runs or is paused
-_PROFILER = "legacy profiler"
+PROFILER = "legacy profiler"
 
 #: what stands between a call and what ran remotely for it (RemoteProfilerManager)
 REMOTE_KEY = "#remote_op: "
@@ -118,7 +118,7 @@ class LegacyProfiler:
         if profiler_of(task) is not None:
             raise RuntimeError("Profiler is already enabled on this thread")
         self.resume()
-        task.locals[_PROFILER] = self
+        task.locals[PROFILER] = self
         self.mark_start()
 
     def mark_start(self) -> None:
@@ -128,7 +128,7 @@ class LegacyProfiler:
     def stop(self) -> None:
         """No longer profile this task. Calls that it has made may still add their ends."""
         self.pause()
-        del current_task().locals[_PROFILER]
+        del current_task().locals[PROFILER]
 
     def finish(self) -> list[list[Facts]]:
         """Everything seen: the marks of this worker, then those of each call's other end."""
@@ -161,19 +161,19 @@ class LegacyProfiler:
     def here(self) -> Iterator[None]:
         """Let what runs inside, on whichever task, belong to this profile."""
         task = current_task()
-        own: LegacyProfiler | None = task.locals.pop(_PROFILER, None)
+        own: LegacyProfiler | None = task.locals.pop(PROFILER, None)
         if own is not None:
             own.pause()
         self.resume()
-        task.locals[_PROFILER] = self
+        task.locals[PROFILER] = self
         try:
             yield
         finally:
             self.pause()
-            del task.locals[_PROFILER]
+            del task.locals[PROFILER]
             if own is not None:
                 own.resume()
-                task.locals[_PROFILER] = own
+                task.locals[PROFILER] = own
 
     # -- marks of our own ---------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class LegacyProfiler:
 
 def profiler_of(task: Task) -> LegacyProfiler | None:
     """The profiler of a task, which runs while that does; for whoever switches tasks, too."""
-    return task.locals.get(_PROFILER)
+    return task.locals.get(PROFILER)
 
 
 class ProfiledCall:

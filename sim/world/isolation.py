@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from squall.real.rpc.profiling import profiler_of
+from squall.real.rpc.profiling import PROFILER
 from squall.real.worker import Worker
 from squall.sim.world.torch_settings import (
     DefaultDevice,
@@ -73,12 +73,12 @@ class TorchIsolation:
         if saved is not None:
             task.isolated = None
             saved.restore()
-        profiler = profiler_of(task)
+        profiler = task.locals.get(PROFILER)
         if profiler is not None:
             profiler.resume()
 
     def leave(self, task: SimTask) -> None:
-        profiler = profiler_of(task)
+        profiler = task.locals.get(PROFILER)
         if profiler is not None:
             profiler.pause()
         task.isolated = take_thread_settings()
