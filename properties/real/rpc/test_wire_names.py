@@ -40,5 +40,5 @@ def test_a_label_is_that_of_one_module() -> None:
     assert wire_name(perform) == "program.perform"
     assert find_by_wire_name("program.perform") is perform
     assert wire_name(print) is wire_name(3) is None
-    with pytest.raises(ValueError, match="is that of squall.sim.programs.host"):
+    with pytest.raises(ValueError, match=r"is that of squall\.sim\.programs\.host"):
         label_module(__name__, "program")
