@@ -110,7 +110,7 @@ MUTANTS = (
         name="profile-goes-on",
         wrong="a task that stops its profile is still profiled",
         place="rpc.profiling:LegacyProfiler.stop",
-        old="    del current_task().locals[_PROFILER]\n",
+        old="    del current_task().locals[PROFILER]\n",
         new="",
     ),
     Mutant(
