@@ -78,7 +78,9 @@ def test_no_string_goes_around_the_order_of_the_rooms(part: str) -> None:
 
 
 def test_every_room_of_sim_has_its_place() -> None:
-    found = {path.stem for path in (ROOT / "sim").iterdir() if not path.name.startswith("_")}
+    modules = (ROOT / "sim").glob("[!_]*.py")
+    folders = (init.parent for init in (ROOT / "sim").glob("*/__init__.py"))
+    found = {path.stem for path in (*modules, *folders)}
     assert found == set(layers_of("squall.sim"))
 
 
