@@ -16,8 +16,6 @@ from squall.model.events.run import Run, Violation
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 from squall.properties.support.commands import squall
 from squall.properties.support.playing import write
-from squall.real.native import build
-from squall.real.native.build import Unavailable
 from squall.real.tracing import CALL_ENDED, CALL_STARTED
 from squall.sim.cli.reports.campaign import Asked
 from squall.sim.cli.reports.campaign import again as again_line
@@ -42,12 +40,8 @@ SEEDS = (13, 15)
 
 
 @pytest.fixture(scope="module")
-def torch_engine() -> Iterator[None]:
-    """Wherever PyTorch's compiled engine can be built."""
-    try:
-        build.compiler()
-    except Unavailable as unavailable:
-        pytest.skip(str(unavailable))
+def torch_engine(compiled_engine: None) -> Iterator[None]:
+    """PyTorch's compiled engine, under the settings of a campaign."""
     with campaign_settings():
         yield
     close_zygote()
