@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from squall.model.events.run import Death
 from squall.real import tracing
 from squall.sim.stock.message import Batch, read_batch
+from squall.sim.stock.patience import wait_readable
 from squall.sim.stock.zygote import Process, Zygote
 from squall.sim.world.primitives import SimTimer
 
 _SIZE = struct.Struct("<I")
 _CHUNK = 1 << 16
-#: seconds of real time in which a worker has to be quiet after a command
+#: seconds in which a worker has to be quiet after a command, see patience.py
 PATIENCE_S = 30.0
 
 
@@ -41,7 +42,6 @@ class NativeWorker:
         self.tracer: tracing.Tracer = tracing.NULL_TRACER
         self.process = process
         self._zygote = zygote
-        process.link.settimeout(PATIENCE_S)
         self.alive = True
         #: which process of its rank this is, and the agent that it has not in this process
         self.incarnation = 0
@@ -76,6 +76,7 @@ class NativeWorker:
         data = self._rest
         link = self.process.link
         while len(data) < _SIZE.size or len(data) - _SIZE.size < _SIZE.unpack_from(data)[0]:
+            wait_readable(link, self.process.pid, PATIENCE_S)
             more = link.recv(_CHUNK)
             if not more:
                 raise EOFError

@@ -22,8 +22,9 @@ from typing import Any
 
 from squall.real.native.build import Unavailable, library
 from squall.real.own_files import PACKAGE
+from squall.sim.stock.patience import wait_readable
 
-#: seconds of real time that importing torch may take
+#: seconds that importing torch may take, see patience.py
 _START_S = 120.0
 #: bytes of what a worker wrote to standard error that are kept, its last
 _STDERR_BYTES = 20_000
@@ -121,7 +122,6 @@ class Zygote:
         )
         theirs.close()
         self._control = ours
-        self._control.settimeout(_START_S)
         self._closed = False
         self.live: dict[int, Process] = {}
         ready = self._read()
@@ -187,6 +187,7 @@ class Zygote:
 
     def _read(self) -> dict[str, Any]:
         try:
+            wait_readable(self._control, self._process.pid, _START_S)
             text = self._control.recv(1 << 16)
         except TimeoutError:
             text = b""

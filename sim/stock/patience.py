@@ -1,0 +1,60 @@
+"""How long a process of real time is waited for: by what it does, not by the clock on the wall.
+
+A busy machine lets a process wait for a processor for as long as it likes, and that says nothing of
+the process. So time passes for it only while it computes, or while all of its threads wait.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_SLICE_S = 1.0
+_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def wait_readable(link: socket.socket, pid: int, patience_s: float) -> None:
+    """Wait until there is something to read from ``link``, or its other end is closed.
+
+    Raises TimeoutError after the process has computed for ``patience_s`` seconds, or has for that
+    long neither computed nor been ready to.
+    """
+    spent, at_rest = processor_s(pid), 0.0
+    limit = spent + patience_s
+    while not select.select([link], [], [], _SLICE_S)[0]:
+        before, spent = spent, processor_s(pid)
+        if spent > before or _is_ready(pid):
+            at_rest = 0.0
+        else:
+            at_rest += _SLICE_S
+        if spent > limit:
+            raise TimeoutError(f"it computed for {patience_s:g} s without coming to rest")
+        if at_rest >= patience_s:
+            raise TimeoutError(f"it did nothing for {patience_s:g} s, and did not come to rest")
+
+
+def processor_s(pid: int) -> float:
+    """Seconds that a process has computed, its threads and children that it waited for included."""
+    values = next(_stat(Path(f"/proc/{pid}")), None)
+    return 0.0 if values is None else sum(map(int, values[11:15])) / _TICKS_A_SECOND
+
+
+def _is_ready(pid: int) -> bool:
+    """Whether one of its threads, or of its children's, runs, could run, or reads from a disk."""
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        if any(values[0] in "RD" for values in _stat(task)):
+            return True
+        with suppress(OSError):
+            if any(map(_is_ready, map(int, (task / "children").read_text().split()))):
+                return True
+    return False
+
+
+def _stat(folder: Path) -> Iterator[list[str]]:
+    """The values behind the name in ``stat``, state first; none if it has ended."""
+    with suppress(OSError):
+        yield (folder / "stat").read_text().rpartition(")")[2].split()
