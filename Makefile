@@ -5,6 +5,7 @@
 # make test-browser   timelines in headless Chromium (apt-get install chromium chromium-driver)
 # make pictures   the pictures of the documentation, made anew
 # make architecture   the picture of the rooms in docs/architecture.md, made from the source
+# make matrix   the suite and digests under other processors, Pythons and torches: hours
 # make lint types layers   what else .ci/run asks of a change
 
 PYTHON ?= python3
@@ -20,7 +21,7 @@ JOBS ?= auto
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: run test test-browser pictures architecture notebooks test-notebooks lint types layers bench install format clean
+.PHONY: run test test-browser pictures architecture notebooks test-notebooks lint types layers bench install format clean matrix
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
@@ -58,6 +59,9 @@ types: $(INSTALLED)
 layers: $(INSTALLED)
 	$(BIN)/lint-imports
 
+matrix: $(INSTALLED)
+	$(BIN)/python -m squall.properties.matrix $(ARGS)
+
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
 
@@ -80,6 +84,6 @@ $(NOTEBOOKS): $(INSTALLED)
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .squall
+	rm -rf $(VENV) .matrix build dist *.egg-info .squall
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
