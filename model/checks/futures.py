@@ -165,6 +165,8 @@ def _lost_together(run: Run) -> Iterator[Violation]:
         if worker in own or faults.gone_after(worker, end):
             continue
         for other in calls[worker, peer]:
+            if faults.gone_after(worker, began[other]):
+                continue  # a process of that rank before this one made it
             over = ended.get(other)
             if records[began[other]][0] < time_s and (
                 over is None or records[over][0] > time_s + _SOON_S

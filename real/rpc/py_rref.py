@@ -225,11 +225,7 @@ class RRef(Generic[T]):
         """The receiver's reference; its owner and its parent are told."""
         if len(data) != len(RRefForkData._fields):
             raise RuntimeError("Pickled RRefForkData must contain 7 numbers.")
-        context = _running_context()
-        fork = RRefForkData(*data)
-        rref = context.get_or_create_rref(fork)
-        context.notify_owner_and_parent_of_fork(fork.fork_id, fork.parent, rref)
-        return RRef._wrap(rref)
+        return RRef._wrap(_running_context().take_up_fork(data))
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise RuntimeError(

@@ -108,23 +108,29 @@ class RRefContext:
             self.user_tables.del_pending_child(fork.fork_id)
 
     def discard_fork(self, data: tuple[Any, ...]) -> None:
-        """Let go of a fork that came in a message nobody reads. Never raises."""
+        """Let go of a fork that came in a message nobody reads, unless it was taken up or let go
+        before. Never raises."""
         fork = RRefForkData(*data)
-        with self._session.lock:
-            known = self.user_tables.confirmed_users.get(fork.fork_id)
-            taken_up = fork.fork_id in self.user_tables.pending_users or (
-                known is not None and known()
-            )
-        if self._session.destroyed or taken_up:
+        if self._session.destroyed or not self.user_tables.arrives(fork.fork_id):
             return
         try:
             if fork.owner == self.worker.id:  # nobody is to have it: no owner object is called for
                 self._take_home(fork.rref_id, fork.fork_id, fork.parent)
                 return
-            rref = self.get_or_create_rref(fork)
-            self.notify_owner_and_parent_of_fork(fork.fork_id, fork.parent, rref)
+            self._take_up(fork)
         except RuntimeError as error:
             logger.warning("fork %s could not be discarded: %s", fork.fork_id, error)
+
+    def take_up_fork(self, data: tuple[Any, ...]) -> OwnerRRef | UserRRef:
+        """What fork data that came in a message stands for; its owner and its parent are told."""
+        fork = RRefForkData(*data)
+        self.user_tables.arrives(fork.fork_id)
+        return self._take_up(fork)
+
+    def _take_up(self, fork: RRefForkData) -> OwnerRRef | UserRRef:
+        rref = self.get_or_create_rref(fork)
+        self.notify_owner_and_parent_of_fork(fork.fork_id, fork.parent, rref)
+        return rref
 
     def _take_home(self, rref_id: RRefId, fork_id: ForkId, parent: WorkerId) -> None:
         """A fork has come to the owner, who needs none: whoever sent it need not keep it."""

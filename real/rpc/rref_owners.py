@@ -8,23 +8,16 @@ a message registers nothing, and whoever waits for a value that can no longer co
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
-
 from squall.real import tracing
 from squall.real.future import Future, completed, failed
 from squall.real.ids import ForkId, RRefId
 from squall.real.rpc.errors import RpcError
+from squall.real.rpc.remembered import remember
 from squall.real.rpc.rref import PY_OBJECT, TIMED_OUT, OwnerRRef
 from squall.real.rpc.rref_session import RRefSession
 
-#: how many deleted forks, and RRefs without a value any more, are remembered
-REMEMBERED_MAX = 65_536
-
 #: what whoever waits for a value, or brings one, is told when RRefs are over on its worker
 OVER = "RPC has been shut down on the owner of the RRef."
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class OwnerTables:
@@ -147,7 +140,7 @@ class OwnerTables:
             if (owner is not None and owner.created) or rref_id in self._ended:
                 return
             self.drop_owner(rref_id)
-            self._remember(self._ended, rref_id, error)
+            remember(self._ended, rref_id, error)
             self._emit(tracing.OWNER_FAILED, rref_id, error)
             waiting = self.pending_owners.pop(rref_id, None)
             self._tell_if_empty()
@@ -202,7 +195,7 @@ class OwnerTables:
         Returns the owner object if this was its last fork, for the caller to let go.
         """
         with self._lock:
-            self._remember(self._deleted_forks, fork_id, None)
+            remember(self._deleted_forks, fork_id, None)
             return self.unregister_fork(rref_id, fork_id)
 
     def del_abandoned_fork(self, rref_id: RRefId, fork_id: ForkId) -> OwnerRRef | None:
@@ -239,7 +232,7 @@ class OwnerTables:
 
     def _remember_deleted(self, rref_id: RRefId) -> None:
         text = f"OwnerRRef with RRefId = {rref_id} has been deleted."
-        self._remember(self._ended, rref_id, text)
+        remember(self._ended, rref_id, text)
 
     def _tell_if_empty(self) -> None:
         if not self.owners and not self.pending_owners:
@@ -261,9 +254,3 @@ class OwnerTables:
         owner = self.owners.get(rref_id)
         # Without its creation, which is under way, it was only told of: it stays for that.
         return self.drop_owner(rref_id) if owner is not None and owner.created else None
-
-    @staticmethod
-    def _remember(table: dict[K, V], key: K, value: V) -> None:
-        table[key] = value
-        if len(table) > REMEMBERED_MAX:
-            del table[next(iter(table))]

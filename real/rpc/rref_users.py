@@ -14,6 +14,7 @@ from squall.real.future import Future, collect_all
 from squall.real.ids import ForkId, RRefId, WorkerId
 from squall.real.rpc.commands import RRefUserDelete
 from squall.real.rpc.errors import RpcError
+from squall.real.rpc.remembered import remember
 from squall.real.rpc.rref import UserRRef
 from squall.real.rpc.rref_session import RRefSession
 from squall.real.runtime import current_task
@@ -41,9 +42,22 @@ class UserTables:
         self.confirmed_users: dict[ForkId, weakref.ref[UserRRef]] = {}
         #: by the child's fork, the parent
         self.pending_children: dict[ForkId, UserRRef] = {}
+        #: the forks that came in messages to this worker, which has taken them up or let them go
+        self._arrived: dict[ForkId, None] = {}
         #: users that are gone and whose owners have not been told yet
         self._pending_deletes: deque[tuple[WorkerId, RRefId, ForkId, bool]] = deque()
         self._deleter_due = False
+
+    # -- arriving -----------------------------------------------------------------------
+
+    def arrives(self, fork_id: ForkId) -> bool:
+        """A message has brought a fork. False if one did before: a copy of it, or the same one
+        that is read a second time to let go of what is in it."""
+        with self._lock:
+            if fork_id in self._arrived:
+                return False
+            remember(self._arrived, fork_id, None)
+        return True
 
     # -- pending and confirmed ------------------------------------------------------------
 

@@ -482,4 +482,12 @@ MUTANTS = (
         new="pass",
         unseen="needs a device and a clock for its streams",
     ),
+    Mutant(
+        name="fork-let-go-twice",
+        wrong="what is in a message that nobody reads is let go with each copy of it that comes late",
+        place="rpc.rref_users:UserTables.arrives",
+        old="            return False\n",
+        new="            return True\n",
+        needs="XK",
+    ),
 )
