@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from squall.real import tracing
 from squall.real.future import Future
-from squall.real.ids import WorkerId
+from squall.real.ids import AutogradMessageId, ContextId, WorkerId
 from squall.real.interceptor import Interceptor
 from squall.real.rpc.constants import RREF_MAX_RETRIES, UNSET_RPC_TIMEOUT
 from squall.real.rpc.message import Message
@@ -80,6 +80,10 @@ class References(Protocol):
 class Contexts(Protocol):
     """The autograd contexts of a process; see
     :class:`squall.real.autograd.container.DistAutogradContainer`."""
+
+    def take_back(
+        self, context_id: ContextId, message_id: AutogradMessageId, to: WorkerId
+    ) -> None: ...
 
     def process_ended(self, worker_id: WorkerId, incarnation: int) -> None: ...
 

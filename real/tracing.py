@@ -83,7 +83,9 @@ TABLES_COUNTED = EventType(
 CONTEXT_CREATED = EventType("context_created", "context")
 CONTEXT_RELEASED = EventType("context_released", "context")
 KNOWN_WORKER_ADDED = EventType("known_worker_added", "context known")
+KNOWN_WORKER_REMOVED = EventType("known_worker_removed", "context known")  # nothing went there
 SEND_ATTACHED = EventType("send_attached", "context message to tensors")
+SEND_DETACHED = EventType("send_detached", "context message")  # no gradient will come for it
 RECV_ATTACHED = EventType("recv_attached", "context message sender tensors")
 
 # -- backward passes; number: of the node in this pass, the roots first ---------------------------

@@ -44,7 +44,8 @@ class DistAutogradContext:
         self.context_id = context_id
         self._worker = worker
         self._lock = worker.runtime.lock("autograd context")
-        self._known_workers: dict[WorkerId, None] = {}
+        #: how many messages went to each; one that was told by somebody else has none
+        self._known_workers: dict[WorkerId, int] = {}
         self._sends: dict[AutogradMessageId, SendRpcBackward] = {}
         self._recvs: dict[AutogradMessageId, Any] = {}
         self._grads: dict[Tensor, Tensor] = {}
@@ -64,14 +65,16 @@ class DistAutogradContext:
     # -- recording ----------------------------------------------------------------------
 
     def add_known_worker_id(self, worker_id: WorkerId) -> None:
-        """Raises ReleasedError once the known workers are being told of the release."""
-        if worker_id in self._known_workers and not self.released:
-            return
+        """A message goes to a worker, which has to hear of the release then.
+
+        Raises ReleasedError once the known workers are being told of it.
+        """
         with self._lock:
             self._check_not_released()
-            self._known_workers[worker_id] = None
+            messages = self._known_workers.get(worker_id, 0)
+            self._known_workers[worker_id] = messages + 1
         tracer = self._worker.tracer
-        if tracer.enabled:
+        if not messages and tracer.enabled:
             tracer.emit(tracing.KNOWN_WORKER_ADDED, self.context_id, worker_id)
 
     def _check_not_released(self) -> None:
@@ -85,8 +88,12 @@ class DistAutogradContext:
             return sorted(self._known_workers)
 
     def worker_ended(self, worker_id: WorkerId) -> None:
+        """The process of a worker has ended, and with it its part of the graph."""
         if worker_id in self._known_workers:
             self.lost_worker = worker_id
+        for message_id, function in self.send_functions().items():
+            if function.to == worker_id:
+                self.drop_send_function(message_id)
 
     def get_known_worker_ids(self) -> list[WorkerId]:
         """The workers that a message of this context went to, in the order of their ids."""
@@ -111,6 +118,45 @@ class DistAutogradContext:
             if message_id in self._recvs:
                 raise RuntimeError(f"autograd message {message_id} has two recv functions")
             self._recvs[message_id] = join()
+
+    def take_back(self, message_id: AutogradMessageId, worker_id: WorkerId) -> None:
+        """A message did not leave: nobody will send gradients for it, and if no other one went to
+        that worker, it need not hear of the release. Beyond PyTorch, where every later pass of the
+        context waits for them."""
+        with self._lock:
+            messages = self._known_workers.get(worker_id, 0) - 1
+            if messages > 0:
+                self._known_workers[worker_id] = messages
+            else:
+                self._known_workers.pop(worker_id, None)
+        tracer = self._worker.tracer
+        if messages == 0 and tracer.enabled:
+            tracer.emit(tracing.KNOWN_WORKER_REMOVED, self.context_id, worker_id)
+        self.drop_send_function(message_id)
+
+    def drop_send_function(self, message_id: AutogradMessageId) -> None:
+        """No gradients will come for a message. A pass that waits for them ends with an error."""
+        with self._lock:
+            function = self._sends.pop(message_id, None)
+            graph_task = self._graph_task
+            waits = (
+                graph_task is not None
+                and function is not None
+                and function in graph_task.graph_roots
+                and function.fed_in != self.pass_id
+            )
+        if function is None:
+            return
+        tracer = self._worker.tracer
+        if tracer.enabled:
+            tracer.emit(tracing.SEND_DETACHED, self.context_id, message_id)
+        if waits and graph_task is not None:
+            graph_task.set_exception(
+                RuntimeError(
+                    f"the backward pass in autograd context {self.context_id} waited for gradients "
+                    f"of autograd message {message_id} to worker {function.to}, which failed"
+                )
+            )
 
     def retrieve_send_function(self, message_id: AutogradMessageId) -> SendRpcBackward:
         """Raises RuntimeError if there is none for this message."""

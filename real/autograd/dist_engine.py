@@ -149,6 +149,7 @@ class DistEngine:
             message_id = request.metadata.message_id
             tracer.emit(tracing.GRADIENTS_RECEIVED, context.context_id, message_id, first)
         send_function.set_grads(request.grads)
+        send_function.fed_in = request.pass_id
         if graph_task.device_queue is not None:
             self._devices.wait_for_grads(graph_task, send_function.get_grads())
         if not first:

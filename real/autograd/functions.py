@@ -15,6 +15,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from squall.real.autograd.node import Edge
+    from squall.real.ids import PassId, WorkerId
 
 NAMESPACE = "torch::distributed::autograd"
 
@@ -62,9 +63,12 @@ class SendRpcBackward:
     Its inputs come over the network; :meth:`apply` hands them on to where the tensors came from.
     """
 
-    __slots__ = ("__weakref__", "_grads", "input_metadata", "next_functions")
+    __slots__ = ("__weakref__", "_grads", "fed_in", "input_metadata", "next_functions", "to")
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, tensors: Sequence[Tensor], to: WorkerId = -1) -> None:
+        #: the worker that they went to, and the last pass in which it sent gradients for them
+        self.to = to
+        self.fed_in: PassId | None = None
         self.next_functions: tuple[Edge, ...] = tuple(map(gradient_edge, tensors))
         self.input_metadata = tuple((t.shape, t.dtype, t.device) for t in tensors)
         self._grads: list[Tensor] = []

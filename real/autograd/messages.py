@@ -73,6 +73,12 @@ class RpcWithAutograd:
             about=(*self.metadata, message.type._name_, *message.about),
         )
 
+    @staticmethod
+    def metadata_of(message: Message) -> AutogradMetadata:
+        """What :meth:`to_message` wrote, without the rest."""
+        _, context_id, message_id, _, _ = _WRAPPER.unpack_from(message.payload)
+        return AutogradMetadata(context_id, message_id)
+
     @classmethod
     def from_message(cls, message: Message) -> RpcWithAutograd:
         payload = message.payload

@@ -16,6 +16,7 @@ from squall.real.autograd.functions import SendRpcBackward
 from squall.real.autograd.messages import AutogradMetadata, RpcWithAutograd
 from squall.real.autograd.recv_function import RecvRpcBackward, set_history
 from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
+from squall.real.rpc.discard import take_back
 from squall.real.rpc.message import Message, MessageType
 from squall.real.runtime import NO_CONTEXT, current_task
 
@@ -40,21 +41,45 @@ def send_message_with_autograd(
 
     A reason is a tensor that requires grad, with grad mode on, or ``force_grad_recording``.
     ``profiled``: the call that this is, if it is to be profiled where it runs.
-    Raises RuntimeError as :meth:`RpcAgent.send` does, and if the current context is gone.
+    Raises RuntimeError as :meth:`RpcAgent.send` does, and if the current context is gone; then
+    nothing is left of the message, nor of the RRefs in it.
     """
-    agent = worker.agent
-    if agent is None:
-        raise RuntimeError("RPC has not been initialized. Call init_rpc first.")
-    wrapped = get_message_with_autograd(
-        worker,
-        dst,
-        message,
-        MessageType.FORWARD_AUTOGRAD_REQ,
-        force_grad_recording=force_grad_recording,
-    )
-    if profiled is not None:
-        return profiled.send(agent, dst, wrapped, timeout_s)
-    return agent.send(dst, wrapped, timeout_s)
+    wrapped = message
+    try:
+        agent = worker.agent
+        if agent is None:
+            raise RuntimeError("RPC has not been initialized. Call init_rpc first.")
+        wrapped = get_message_with_autograd(
+            worker,
+            dst,
+            message,
+            MessageType.FORWARD_AUTOGRAD_REQ,
+            force_grad_recording=force_grad_recording,
+        )
+        if profiled is not None:
+            reply = profiled.send(agent, dst, wrapped, timeout_s)
+        else:
+            reply = agent.send(dst, wrapped, timeout_s)
+    except BaseException:
+        take_back(worker, dst, wrapped)
+        raise
+    if wrapped is not message and wrapped.tensors:
+        _drop_if_it_fails(worker, wrapped, reply)
+    return reply
+
+
+def _drop_if_it_fails(worker: Process, request: Message, reply: Future[Message]) -> None:
+    """Let the send function of a call go with the call: its caller has nothing that depends on it.
+
+    Beyond PyTorch, where every later pass in the context waits for gradients of the call.
+    """
+    metadata = RpcWithAutograd.metadata_of(request)
+
+    def done(reply: Future[Message]) -> None:
+        if reply.error is not None:
+            _container(worker).drop_send_function(*metadata)
+
+    reply.add_callback(done)
 
 
 def get_message_with_autograd(
@@ -82,9 +107,13 @@ def get_message_with_autograd(
     context = container.current_context()
     metadata = AutogradMetadata(context.context_id, container.new_autograd_message_id())
     context.add_known_worker_id(dst)
-    if tensors:
-        add_send_rpc_backward(worker, context, metadata, tensors, dst)
-    return RpcWithAutograd(message_type, worker.id, metadata, message, recorded).to_message()
+    try:
+        if tensors:
+            add_send_rpc_backward(worker, context, metadata, tensors, dst)
+        return RpcWithAutograd(message_type, worker.id, metadata, message, recorded).to_message()
+    except BaseException:
+        context.take_back(metadata.message_id, dst)
+        raise
 
 
 def add_send_rpc_backward(
@@ -95,7 +124,7 @@ def add_send_rpc_backward(
     dst: WorkerId,
 ) -> None:
     """Record that ``tensors``, all requiring grad, go to ``dst`` in one message."""
-    context.add_send_function(SendRpcBackward(tensors), metadata.message_id)
+    context.add_send_function(SendRpcBackward(tensors, dst), metadata.message_id)
     tracer = worker.tracer
     if tracer.enabled:
         tracer.emit(tracing.SEND_ATTACHED, *metadata, dst, len(tensors))

@@ -23,6 +23,7 @@ from squall.real.rpc.errors import RpcError
 from squall.real.rpc.in_flight import GroupJoin, InFlight
 from squall.real.rpc.message import RESPONSE_FLAG, Message, MessageType
 from squall.real.rpc.options import DeviceMap
+from squall.real.rpc.replies import error_text
 from squall.real.rpc.retries import Retried
 from squall.real.rpc.store import Store
 from squall.real.rpc.task_pool import TaskPool
@@ -42,6 +43,10 @@ _CONTROL = frozenset(
 )
 #: how many requests are remembered, to tell a copy of one from another
 _SEEN_MAX = 65_536
+
+
+def _exception(text: str) -> Message:
+    return Message(_EXCEPTION, text.encode("utf-8", "surrogatepass"), about=(text[:200],))
 
 
 class RpcAgent:
@@ -188,10 +193,13 @@ class RpcAgent:
         try:
             self._world.send(self._group, message)
         except ConnectionError as error:
-            take_back(self.worker, message)
+            take_back(self.worker, to, message)
             taken = self._calls.take(call.id)
             if taken is not None:
                 self._calls.fail(taken, RpcError(str(error)))
+        except BaseException:
+            self._calls.give_up(call)
+            raise
         return call.future
 
     def answered_by_another_copy(self, id: int, reply: Message) -> None:
@@ -267,19 +275,17 @@ class RpcAgent:
 
     def _reply(self, request: Message, outcome: Future[Message]) -> None:
         error = outcome.error
-        if error is not None:
-            text = str(error)
-            reply = Message(_EXCEPTION, text.encode("utf-8", "surrogatepass"), about=(text[:200],))
-        else:
-            reply = outcome.raw_value()
-        reply.id = request.id
-        reply.src = self.info.id
-        reply.dst = request.src
         try:
-            if self.is_running:
-                self._world.send(self._group, reply)
+            if error is not None:
+                self._answer(request, _exception(str(error)))
+                return
+            try:
+                self._answer(request, outcome.raw_value())
+            except ConnectionError:
+                raise
+            except Exception as failure:  # a tensor that cannot be copied, say
+                self._answer(request, _exception(error_text(failure)))
         except ConnectionError:
-            take_back(self.worker, reply)
             logger.warning("%s could not answer %r", self.info, request)
         finally:
             context = self.worker.rref_context
@@ -288,6 +294,23 @@ class RpcAgent:
             self._in_flight.served_one_less()
             if self.worker.interceptor is not None:
                 self.worker.interceptor.handled(self.worker, request)
+
+    def _answer(self, request: Message, reply: Message) -> None:
+        """Send a reply; what its making has left here goes with it if it does not leave.
+
+        Raises ConnectionError, and whatever keeps a message from being written.
+        """
+        reply.id = request.id
+        reply.src = self.info.id
+        reply.dst = request.src
+        try:
+            if self.is_running:
+                self._world.send(self._group, reply)
+                return
+        except BaseException:
+            take_back(self.worker, reply.dst, reply)
+            raise
+        take_back(self.worker, reply.dst, reply)
 
     # -- about other workers ------------------------------------------------------------
 

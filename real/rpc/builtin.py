@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.jit import ScriptFunction
 
 from squall.real.rpc.commands import ScriptCall, ScriptRemoteCall
-from squall.real.rpc.serialization import serialize
+from squall.real.rpc.serialization import dump
 
 if TYPE_CHECKING:
     from squall.real.ids import ForkId, RRefId
@@ -139,13 +139,15 @@ def run_jit_operator(call: OperatorCall) -> Any:
 
 def make_script_call(
     worker: Process, operator: str | TorchScript, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> ScriptCall:
-    """The command that has another worker run an operator or TorchScript function.
+) -> tuple[ScriptCall, list[Any]]:
+    """The command that has another worker run an operator or TorchScript function, and the forks
+    in it.
 
     Raises RuntimeError if no overload takes these arguments.
     """
     overload, _ = _overload(operator, args, kwargs)
-    return ScriptCall(*serialize(worker, (operator, overload, args, kwargs)))
+    payload, tensors, forks = dump(worker, (operator, overload, args, kwargs))
+    return ScriptCall(payload, tensors), forks
 
 
 def make_script_remote_call(
@@ -153,11 +155,16 @@ def make_script_remote_call(
     operator: str | TorchScript,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> Callable[[RRefId, ForkId], ScriptRemoteCall]:
-    """What :func:`squall.real.rpc.rref_context.remote` needs to run such a thing elsewhere."""
+) -> tuple[Callable[[RRefId, ForkId], ScriptRemoteCall], list[Any]]:
+    """What :func:`squall.real.rpc.rref_creation.create_rref` needs to run such a thing elsewhere,
+    and the forks in it."""
     overload, type_str = _overload(operator, args, kwargs)
-    payload, tensors = serialize(worker, (operator, overload, args, kwargs))
-    return lambda rref_id, fork_id: ScriptRemoteCall(payload, tensors, rref_id, fork_id, type_str)
+    payload, tensors, forks = dump(worker, (operator, overload, args, kwargs))
+
+    def call(rref_id: RRefId, fork_id: ForkId) -> ScriptRemoteCall:
+        return ScriptRemoteCall(payload, tensors, rref_id, fork_id, type_str)
+
+    return call, forks
 
 
 def _overload(

@@ -111,6 +111,14 @@ class CallTable:
             self._finish, call, None, error, name="failed call", worker=self._worker
         )
 
+    def give_up(self, call: Call) -> None:
+        """The request of a call could not be made: whoever makes it hears why."""
+        if self.take(call.id) is not None:
+            tracer = self._worker.tracer
+            if tracer.enabled:
+                tracer.emit(tracing.CALL_ENDED, call.id, call.to, "error")
+            self._in_flight.made_one_less()
+
     def take_all(self) -> list[Call]:
         """For whoever holds the lock: the calls that have not ended, for the caller to fail."""
         calls, self._calls = self._calls, {}

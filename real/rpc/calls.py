@@ -22,7 +22,7 @@ from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
 from squall.real.rpc.current import initialized
 from squall.real.rpc.profiling import ProfiledCall, profiled_call
 from squall.real.rpc.rref import OwnerRRef, UserRRef
-from squall.real.rpc.rref_creation import create_rref
+from squall.real.rpc.rref_creation import CreationCall, create_rref
 from squall.real.rpc.serialization import (
     Pickled,
     PythonUDF,
@@ -84,36 +84,36 @@ def begin_remote(
     args = args if args else ()
     kwargs = kwargs if kwargs else {}
     profiled = profiled_call(worker, "remote", func, operator, dst)
+    call: CreationCall
     if operator is not None:
-        rref = create_rref(
-            worker,
-            dst,
-            make_script_remote_call(worker, operator, args, kwargs),
-            timeout_s=timeout_s,
-            force_grad_recording=False,
-            profiled=profiled,
-        )
-        return rref, profiled
-    is_async, func = _asynchronous(func)
-    pickled = _pickle_call(worker, PythonUDF(func, args, kwargs))
-    payload, tensors, forks = pickled
-
-    def call(rref_id: RRefId, fork_id: ForkId) -> Command:
-        return PythonRemoteCall(payload, tensors, rref_id, fork_id, is_async)
-
+        call, forks = make_script_remote_call(worker, operator, args, kwargs)
+    else:
+        call, forks = _make_python_remote_call(worker, func, args, kwargs)
     try:
         rref = create_rref(
             worker,
             dst,
             call,
             timeout_s=timeout_s,
-            force_grad_recording=True,
+            force_grad_recording=operator is None,
             profiled=profiled,
         )
     except BaseException:
         discard_forks(worker, forks)
         raise
     return rref, profiled
+
+
+def _make_python_remote_call(
+    worker: Process, func: Any, args: Any, kwargs: Any
+) -> tuple[CreationCall, list[Any]]:
+    is_async, func = _asynchronous(func)
+    payload, tensors, forks = _pickle_call(worker, PythonUDF(func, args, kwargs))
+
+    def call(rref_id: RRefId, fork_id: ForkId) -> Command:
+        return PythonRemoteCall(payload, tensors, rref_id, fork_id, is_async)
+
+    return call, forks
 
 
 def get_worker_info(worker_name: Any = None) -> WorkerInfo:
@@ -144,23 +144,19 @@ def _invoke_rpc(to: Any, func: Any, args: Any, kwargs: Any, timeout: Any, mode: 
     args = args if args else ()
     kwargs = kwargs if kwargs else {}
     profiled = profiled_call(worker, mode, func, operator, dst)
+    call: Command
     if operator is not None:
-        response = send_message_with_autograd(
-            worker,
-            dst.id,
-            make_script_call(worker, operator, args, kwargs).to_message(),
-            timeout_s=timeout_s,
-            profiled=profiled,
-        )
-        return _python_future(worker, response, profiled)
-    is_async, func = _asynchronous(func)
-    payload, tensors, forks = _pickle_call(worker, PythonUDF(func, args, kwargs))
+        call, forks = make_script_call(worker, operator, args, kwargs)
+    else:
+        is_async, func = _asynchronous(func)
+        payload, tensors, forks = _pickle_call(worker, PythonUDF(func, args, kwargs))
+        call = PythonCall(payload, tensors, is_async)
     try:
         response = send_message_with_autograd(
             worker,
             dst.id,
-            PythonCall(payload, tensors, is_async).to_message(),
-            force_grad_recording=True,
+            call.to_message(),
+            force_grad_recording=operator is None,
             timeout_s=timeout_s,
             profiled=profiled,
         )

@@ -14,6 +14,7 @@ import pickle
 from typing import Any
 
 from squall.real.autograd.messages import RpcWithAutograd
+from squall.real.ids import WorkerId
 from squall.real.process import Process
 from squall.real.rpc import commands
 from squall.real.rpc.message import Message, MessageType
@@ -99,25 +100,39 @@ def discard_message(worker: Process, message: Message) -> None:
     discard_references(worker, _pickled_part(message))
 
 
-def take_back(worker: Process, message: Message) -> None:
-    """Undo the forks in a message that could not be sent. Never raises."""
-    context = worker.rref_context
-    if context is not None and carries_references(message.payload):
+def take_back(worker: Process, to: WorkerId, message: Message) -> None:
+    """Undo what the making of a message has left here, since it could not be sent: its forks, and
+    its traces in the autograd context. To be called once. Never raises."""
+    rrefs, container = worker.rref_context, worker.container
+    while message.type in _WRAPPERS:
+        if message.type in _AUTOGRAD:
+            if container is not None:
+                container.take_back(*RpcWithAutograd.metadata_of(message), to)
+        message = _unwrapped(message)
+    if rrefs is not None and carries_references(message.payload):
         for data in _forks_in(_pickled_part(message)):
-            context.undo_fork(data)
+            rrefs.undo_fork(data)
+
+
+_AUTOGRAD = (MessageType.FORWARD_AUTOGRAD_REQ, MessageType.FORWARD_AUTOGRAD_RESP)
+_WRAPPERS = frozenset(
+    {*_AUTOGRAD, MessageType.RUN_WITH_PROFILING_REQ, MessageType.RUN_WITH_PROFILING_RESP}
+)
+
+
+def _unwrapped(message: Message) -> Message:
+    """The message inside a wrapper."""
+    if message.type in _AUTOGRAD:
+        return RpcWithAutograd.from_message(message).wrapped_message
+    if message.type == MessageType.RUN_WITH_PROFILING_REQ:
+        return commands.RunWithProfilingReq.from_message(message).wrapped
+    return commands.RunWithProfilingResp.from_message(message).wrapped
 
 
 def _pickled_part(message: Message) -> bytes:
     """The object that a call or a result carries, as it was pickled; empty if there is none."""
-    while True:
-        if message.type in (MessageType.FORWARD_AUTOGRAD_REQ, MessageType.FORWARD_AUTOGRAD_RESP):
-            message = RpcWithAutograd.from_message(message).wrapped_message
-        elif message.type == MessageType.RUN_WITH_PROFILING_REQ:
-            message = commands.RunWithProfilingReq.from_message(message).wrapped
-        elif message.type == MessageType.RUN_WITH_PROFILING_RESP:
-            message = commands.RunWithProfilingResp.from_message(message).wrapped
-        else:
-            break
+    while message.type in _WRAPPERS:
+        message = _unwrapped(message)
     match message.type:
         case MessageType.PYTHON_CALL:
             return commands.PythonCall.from_message(message).payload

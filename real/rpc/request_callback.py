@@ -43,6 +43,7 @@ from squall.real.rpc.commands import (
     ScriptRRefFetchCall,
     ScriptRRefFetchRet,
 )
+from squall.real.rpc.discard import take_back
 from squall.real.rpc.errors import RpcError
 from squall.real.rpc.message import Message, MessageType
 from squall.real.rpc.profiling import LegacyProfiler, ProfilerOptions
@@ -396,9 +397,14 @@ class RequestCallback:
         profiler = LegacyProfiler(self.worker, ProfilerOptions(*map(bool, rpc.config)))
         with profiler.here():
             reply = self.process_rpc(rpc.wrapped_command, rpc.wrapped.type)
-        return then(
-            reply,
-            lambda message: RunWithProfilingResp(
-                message, rpc.profiling_id, profiler.finish()
-            ).to_message(),
-        )
+
+        def wrap(message: Message) -> Message:
+            try:
+                return RunWithProfilingResp(
+                    message, rpc.profiling_id, profiler.finish()
+                ).to_message()
+            except BaseException:
+                take_back(self.worker, rpc.wrapped.src, message)
+                raise
+
+        return then(reply, wrap)
