@@ -44,11 +44,6 @@ UNHEARD_ACCEPT = Excuse(
     "unheard acceptance",
     "the parent did not hear of the acceptance in any of its retries",
 )
-ENDED_CREATOR = Excuse(
-    "ended creator",
-    "somebody asked the owner for a value, or told it of a user, before its creation came, which "
-    "never did, since its creator ended and cannot say so",
-)
 ENDED_OWNER = Excuse(
     "ended owner",
     "the reference is to a value of an earlier process of the owner's rank, which its ids do not "
@@ -71,7 +66,6 @@ EXCEPTIONS: tuple[Excuse, ...] = (
     ENDED_USER,
     UNHEARD_DELETE,
     UNHEARD_ACCEPT,
-    ENDED_CREATOR,
     ENDED_OWNER,
     ENDED_FORWARDER,
     HELD_PARENT,
@@ -113,8 +107,6 @@ class Excuses:
         if value.present and known:
             excuses = [self._of_fork(fork) for fork in known]
             return None if None in excuses else excuses[0]
-        if not value.set and value.id[0] in self.faults.gone:
-            return ENDED_CREATOR
         # The creator gave the creation up. Its RREF_USER_DELETE tells the owner, and is not sent
         # yet: something that is left too still holds the creator's reference.
         creators = (fork for fork in value.forks.values() if fork.in_use and fork.failed)

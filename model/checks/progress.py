@@ -127,9 +127,17 @@ def _pass(run: Run, predicted: Predicted) -> Iterator[Violation]:
 
 
 def _longest_under_way_s(run: Run) -> float:
-    """How long a message was on its way at most; several spikes of a link multiply."""
-    delivered = run.of(tracing.MESSAGE_DELIVERED)
-    return max((run.records[n][4][5] for n in delivered), default=0.0)
+    """How long a message was on its way at most, whether or not it arrived; several spikes of a
+    link multiply."""
+    sent_s: dict[int, float] = {}
+    longest_s = 0.0
+    for n in run.of(tracing.MESSAGE_SENT, tracing.MESSAGE_DELIVERED, tracing.MESSAGE_DROPPED):
+        time_s, _, _, type, values = run.records[n]
+        if type is tracing.MESSAGE_SENT:
+            sent_s[values[0]] = time_s
+        else:
+            longest_s = max(longest_s, time_s - sent_s.get(values[0], time_s))
+    return longest_s
 
 
 def _last_fault_s(run: Run) -> float:

@@ -62,7 +62,7 @@ EXPLAINED = re.compile(
             r"The RPC has not succeeded after the specified number of max retries",
             r"RRef creation via rpc\.remote\(\) timed out",
             r"worker \d+ is not connected",
-            r"worker \d+, which owned the value of .*, has ended",
+            r"worker \d+, which (owned|was to create) the value of .*, has ended",
             r"the connection (to|between) workers? \d+",
             r"connection reset by peer",
             r"no route from worker \d+",

@@ -147,7 +147,9 @@ def unanswered(events: Iterable[TraceEvent], context: int) -> list[tuple[int, in
     for event in events:
         if event.type is tracing.SEND_ATTACHED and event.values[0] == context:
             waiting[event.worker, event.values[1]] = None
-        elif event.type is tracing.GRADIENTS_RECEIVED and event.values[0] == context:
+        elif (
+            event.type is tracing.GRADIENTS_RECEIVED or event.type is tracing.SEND_DETACHED
+        ) and event.values[0] == context:
             waiting.pop((event.worker, event.values[1]), None)
     return list(waiting)
 

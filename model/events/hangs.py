@@ -60,10 +60,11 @@ def too_late(run: Run, context: int) -> Counter[tuple[int, int]]:
         for part in passes_of(run).of_context(context)
         for message in part.sends
     }
+    gone = {(run.records[n][1], run.records[n][4][1]) for n in run.of(tracing.SEND_DETACHED)}
     late: Counter[tuple[int, int]] = Counter()
     for n in run.of(tracing.SEND_ATTACHED):
         _, worker, _, _, (of, message, to, _) = run.records[n]
-        if of == context and (worker, message) not in counted:
+        if of == context and (worker, message) not in counted | gone:
             late[worker, to] += 1
     requests = {
         (values[2], values[1], values[4])

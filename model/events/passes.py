@@ -194,6 +194,10 @@ class _Reader:
             for each in [each for each in table if each[0] == values[2]]:
                 del table[each]
 
+    def _send_detached(self, n: int, key: Key, task: int, values: tuple[Any, ...]) -> None:
+        for table in (self._sends, self._sends_to):
+            table.get(key, {}).pop(values[1], None)
+
     def _pass_started(self, n: int, key: Key, task: int, values: tuple[Any, ...]) -> None:
         context, roots = values[0], values[1]
         begun = self._begun
@@ -285,6 +289,7 @@ class _Reader:
 
 _RULES: dict[EventType, Callable[[_Reader, int, Key, int, tuple[Any, ...]], None]] = {
     tracing.SEND_ATTACHED: _Reader._send_attached,
+    tracing.SEND_DETACHED: _Reader._send_detached,
     tracing.PASS_STARTED: _Reader._pass_started,
     tracing.DEPENDENCIES_COMPUTED: _Reader._dependencies_computed,
     tracing.NODE_EXECUTED: _Reader._node_executed,

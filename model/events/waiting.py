@@ -122,7 +122,7 @@ class _History:
         elif type is tracing.SEND_ATTACHED:
             context, message, to, _ = values
             self.unfed.setdefault((worker, context), {})[message] = to
-        elif type is tracing.GRADIENTS_RECEIVED:
+        elif type is tracing.GRADIENTS_RECEIVED or type is tracing.SEND_DETACHED:
             self.unfed.get((worker, values[0]), {}).pop(values[1], None)
 
     def fate(self, src: int, dst: int, id: int) -> str:

@@ -152,7 +152,7 @@ def race_of_two_gradients() -> tuple[int, list[float], int]:
     assert engine is not None
     context = dist_autograd._new_context()
     x = torch.tensor([1.0], requires_grad=True)
-    sends = [SendRpcBackward([x * 2]), SendRpcBackward([x * 3])]
+    sends = [SendRpcBackward([x * 2], 1), SendRpcBackward([x * 3], 1)]
     for message_id, send in enumerate(sends):
         context.add_send_function(send, message_id)
     pass_id = IdSource(1).next()

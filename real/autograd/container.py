@@ -132,19 +132,19 @@ class DistAutogradContainer:
 
     # -- messages that come to nothing ----------------------------------------------------
 
-    def take_back(
-        self, context_id: ContextId, message_id: AutogradMessageId, to: WorkerId
-    ) -> None:
+    def take_back(self, context_id: ContextId, message_id: AutogradMessageId, to: WorkerId) -> None:
         """See :meth:`DistAutogradContext.take_back`; no effect once the context is released."""
         context = self._contexts.get(context_id)
         if context is not None:
             context.take_back(message_id, to)
 
-    def drop_send_function(self, context_id: ContextId, message_id: AutogradMessageId) -> None:
+    def drop_send_function(
+        self, context_id: ContextId, message_id: AutogradMessageId, why: str
+    ) -> None:
         """See :meth:`DistAutogradContext.drop_send_function`; no effect once it is released."""
         context = self._contexts.get(context_id)
         if context is not None:
-            context.drop_send_function(message_id)
+            context.drop_send_function(message_id, why)
 
     # -- releasing ----------------------------------------------------------------------
 

@@ -93,7 +93,9 @@ class DistAutogradContext:
             self.lost_worker = worker_id
         for message_id, function in self.send_functions().items():
             if function.to == worker_id:
-                self.drop_send_function(message_id)
+                self.drop_send_function(
+                    message_id, f"the connection to worker {worker_id} was closed"
+                )
 
     def get_known_worker_ids(self) -> list[WorkerId]:
         """The workers that a message of this context went to, in the order of their ids."""
@@ -132,10 +134,11 @@ class DistAutogradContext:
         tracer = self._worker.tracer
         if messages == 0 and tracer.enabled:
             tracer.emit(tracing.KNOWN_WORKER_REMOVED, self.context_id, worker_id)
-        self.drop_send_function(message_id)
+        self.drop_send_function(message_id, "it could not be sent")
 
-    def drop_send_function(self, message_id: AutogradMessageId) -> None:
-        """No gradients will come for a message. A pass that waits for them ends with an error."""
+    def drop_send_function(self, message_id: AutogradMessageId, why: str) -> None:
+        """No gradients will come for a message: ``why``. A pass that waits for them ends with an
+        error."""
         with self._lock:
             function = self._sends.pop(message_id, None)
             graph_task = self._graph_task
@@ -153,8 +156,8 @@ class DistAutogradContext:
         if waits and graph_task is not None:
             graph_task.set_exception(
                 RuntimeError(
-                    f"the backward pass in autograd context {self.context_id} waited for gradients "
-                    f"of autograd message {message_id} to worker {function.to}, which failed"
+                    f"no gradients of autograd message {message_id} will come from worker "
+                    f"{function.to}: {why}"
                 )
             )
 

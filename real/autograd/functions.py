@@ -65,7 +65,7 @@ class SendRpcBackward:
 
     __slots__ = ("__weakref__", "_grads", "fed_in", "input_metadata", "next_functions", "to")
 
-    def __init__(self, tensors: Sequence[Tensor], to: WorkerId = -1) -> None:
+    def __init__(self, tensors: Sequence[Tensor], to: WorkerId) -> None:
         #: the worker that they went to, and the last pass in which it sent gradients for them
         self.to = to
         self.fed_in: PassId | None = None

@@ -76,8 +76,9 @@ def _drop_if_it_fails(worker: Process, request: Message, reply: Future[Message])
     metadata = RpcWithAutograd.metadata_of(request)
 
     def done(reply: Future[Message]) -> None:
-        if reply.error is not None:
-            _container(worker).drop_send_function(*metadata)
+        error = reply.error
+        if error is not None:
+            _container(worker).drop_send_function(*metadata, str(error))
 
     reply.add_callback(done)
 

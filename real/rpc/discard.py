@@ -105,9 +105,8 @@ def take_back(worker: Process, to: WorkerId, message: Message) -> None:
     its traces in the autograd context. To be called once. Never raises."""
     rrefs, container = worker.rref_context, worker.container
     while message.type in _WRAPPERS:
-        if message.type in _AUTOGRAD:
-            if container is not None:
-                container.take_back(*RpcWithAutograd.metadata_of(message), to)
+        if message.type in _AUTOGRAD and container is not None:
+            container.take_back(*RpcWithAutograd.metadata_of(message), to)
         message = _unwrapped(message)
     if rrefs is not None and carries_references(message.payload):
         for data in _forks_in(_pickled_part(message)):

@@ -186,8 +186,9 @@ class RRefContext:
         self.user_tables.schedule_del_user(owner, rref_id, fork_id, abandoned)
 
     def process_ended(self, worker_id: WorkerId) -> None:
-        """See :meth:`UserTables.process_ended`."""
+        """See :meth:`UserTables.process_ended` and :meth:`OwnerTables.process_ended`."""
         self.user_tables.process_ended(worker_id)
+        self.owner_tables.process_ended(worker_id)
 
     # -- the end ------------------------------------------------------------------------
 

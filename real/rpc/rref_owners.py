@@ -8,9 +8,10 @@ a message registers nothing, and whoever waits for a value that can no longer co
 from __future__ import annotations
 
 from collections.abc import Callable
+
 from squall.real import tracing
 from squall.real.future import Future, completed, failed
-from squall.real.ids import ForkId, RRefId
+from squall.real.ids import PROCESS_ID_BITS, ForkId, RRefId, WorkerId
 from squall.real.rpc.errors import RpcError
 from squall.real.rpc.remembered import remember
 from squall.real.rpc.rref import PY_OBJECT, TIMED_OUT, OwnerRRef
@@ -61,6 +62,8 @@ class OwnerTables:
             owner.set_error(RpcError(ended))
         elif waiting is not None:
             waiting.try_complete(owner)
+        if ended is None and not self._creator_is_there(rref_id):
+            self._creator_ended(rref_id)
         return owner
 
     def get_owner_rref(self, rref_id: RRefId, *, force_created: bool = False) -> Future[OwnerRRef]:
@@ -87,7 +90,35 @@ class OwnerTables:
         if ended is not None:
             return failed(RpcError(ended), runtime=runtime)
         assert waiting is not None
+        if not self._creator_is_there(rref_id):
+            self._creator_ended(rref_id)
         return waiting
+
+    def _creator_is_there(self, rref_id: RRefId) -> bool:
+        """Whether the process that is to send the creating call, or has sent it, has not ended."""
+        worker = self._session.worker
+        if worker.agent is None or rref_id.created_on == worker.id:
+            return True
+        return worker.agent.is_there(rref_id.created_on, rref_id.local_id >> PROCESS_ID_BITS)
+
+    def process_ended(self, worker_id: WorkerId) -> None:
+        """Tell whoever waits for a creation by a worker that is gone that it will not come."""
+        for rref_id in self._missing():
+            if rref_id.created_on == worker_id and not self._creator_is_there(rref_id):
+                self._creator_ended(rref_id)
+
+    def _creator_ended(self, rref_id: RRefId) -> None:
+        error = (
+            f"worker {rref_id.created_on}, which was to create the value of {rref_id}, has ended"
+        )
+        self.creation_failed(rref_id, error)
+
+    def _missing(self) -> list[RRefId]:
+        """The RRefs that somebody knows of and whose creating call has not come."""
+        with self._lock:
+            told_of = [rref_id for rref_id, owner in self.owners.items() if not owner.created]
+            missing = [*self.pending_owners, *told_of]
+            return [rref_id for rref_id in missing if rref_id not in self._creating]
 
     # -- the owner's side of a creation ---------------------------------------------------
 
@@ -152,12 +183,8 @@ class OwnerTables:
 
     def give_up_creations(self, error: str) -> None:
         """Every creation that somebody waits for and that has not come has failed."""
-        with self._lock:
-            told_of = [rref_id for rref_id, owner in self.owners.items() if not owner.created]
-            missing = [*self.pending_owners, *told_of]
-        for rref_id in missing:
-            if rref_id not in self._creating:
-                self.creation_failed(rref_id, error)
+        for rref_id in self._missing():
+            self.creation_failed(rref_id, error)
 
     def give_up_unforked(self, error: str) -> None:
         """Drop the owners that nobody has a fork of; a creation that has not come has failed."""

@@ -54,9 +54,7 @@ def _rows(run: Recording) -> list[Row]:
             if known is not None:
                 symbol, text = _MARKS[type]
                 about = values[1]
-                said = (
-                    run.name(about) if type is tracing.KNOWN_WORKER_ADDED else context_name(about)
-                )
+                said = run.name(about) if type in _ABOUT_WORKERS else context_name(about)
                 known.marks.append((number, symbol, f"{text} {said}"))
     first: dict[object, int] = {}
     for row in rows:
@@ -77,10 +75,13 @@ def _rows(run: Recording) -> list[Row]:
     return found
 
 
+_ABOUT_WORKERS = (tracing.KNOWN_WORKER_ADDED, tracing.KNOWN_WORKER_REMOVED)
 _MARKS = {
     tracing.SEND_ATTACHED: ("arrow-bar-left", "send function of message"),
     tracing.RECV_ATTACHED: ("arrow-bar-left", "recv function of message"),
     tracing.KNOWN_WORKER_ADDED: ("line-ns", "knows"),
+    tracing.KNOWN_WORKER_REMOVED: ("line-ns", "no longer knows"),
+    tracing.SEND_DETACHED: ("x", "no gradients will come for message"),
     tracing.GRADIENTS_RECEIVED: ("diamond", "gradients came in message"),
     tracing.GRADIENTS_SENT: ("diamond", "gradients left in message"),
 }

@@ -128,20 +128,6 @@ def unheard_acceptance() -> Run:
     return play(plan, {0: main})
 
 
-def ended_creator() -> Run:
-    """The creation is lost, somebody else asks for the value, and the creator ends."""
-    plan = Plan(
-        messages=(Drop(types=("PYTHON_REMOTE_CALL",), src=0, dst=1),),
-        workers=(Crash(worker=0, at_s=0.5),),
-    )
-
-    def main() -> None:
-        rref = rpc.remote("worker1", make)
-        rpc.rpc_sync("worker2", fetch, args=(rref,))
-
-    return play(plan, {0: main})
-
-
 def ended_owner() -> Run:
     """A reference is on its way while its owner ends: a new process is asked for the value."""
     plan = Plan(
@@ -196,11 +182,32 @@ SCENARIOS: dict[str, Callable[[], Run]] = {
     "unheard delete": unheard_delete,
     "unheard acceptance": unheard_acceptance,
     "held parent": unheard_acceptance,
-    "ended creator": ended_creator,
     "ended owner": ended_owner,
     "ended forwarder": ended_forwarder,
     "held argument": held_argument,
 }
+
+
+@pytest.mark.parametrize("restart_after_s", [None, 0.1])
+def test_who_waits_for_a_creation_hears_that_the_creator_has_ended(
+    restart_after_s: float | None,
+) -> None:
+    """The creation is lost, somebody else asks for the value, and the creator ends."""
+    plan = Plan(
+        messages=(Drop(types=("PYTHON_REMOTE_CALL",), src=0, dst=1),),
+        workers=(Crash(worker=0, at_s=0.5, restart_after_s=restart_after_s),),
+    )
+
+    def main() -> None:
+        rref = rpc.remote("worker1", make)
+        rpc.rpc_sync("worker2", fetch, args=(rref,))
+
+    run = play(plan, {0: main})
+    assert [str(each) for each in check(run)] == []
+    failed = [run.records[n] for n in run.of(tracing.OWNER_FAILED)]
+    assert [(worker, "which was to create" in values[1]) for _, worker, _, _, values in failed] == [
+        (1, True)
+    ]
 
 
 @pytest.mark.parametrize("excuse", EXCEPTIONS, ids=lambda excuse: excuse.name)

@@ -114,8 +114,8 @@ def run_leaves_twice(patch: pytest.MonkeyPatch) -> None:
 def mix_up_the_tensors_of_a_message(patch: pytest.MonkeyPatch) -> None:
     original = SendRpcBackward.__init__
 
-    def init(self: SendRpcBackward, tensors: Any) -> None:
-        original(self, tensors)
+    def init(self: SendRpcBackward, tensors: Any, to: int) -> None:
+        original(self, tensors, to)
         self.next_functions = self.next_functions[::-1]
 
     patch.setattr(SendRpcBackward, "__init__", init)

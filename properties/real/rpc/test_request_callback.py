@@ -121,7 +121,8 @@ def test_operators_by_schema() -> None:
         assert call(torch.add, 2, 3) == 5  # TorchScript's own overload, not a tensor
         assert call(torch.add, 2, torch.tensor(3)) == 5
         assert type(call(torch.split, torch.ones(2), 1)) is list
-        reply = send(make_script_call(current_worker(), "aten::neg", (two,), {}).to_message())
+        call, _ = make_script_call(current_worker(), "aten::neg", (two,), {})
+        reply = send(call.to_message())
         assert reply.type is MessageType.SCRIPT_RET
         resp = ScriptResp.from_message(reply)
         assert torch.equal(deserialize(current_worker(), resp.payload, resp.tensors), -two)
@@ -271,7 +272,7 @@ def test_backward_from_a_reference_that_is_unfit() -> None:
 
 def test_a_request_under_the_profiler() -> None:
     def story() -> None:
-        call = make_script_call(current_worker(), "aten::mm", (torch.ones(2, 2),) * 2, {})
+        call, _ = make_script_call(current_worker(), "aten::mm", (torch.ones(2, 2),) * 2, {})
         request = RunWithProfilingReq(call.to_message(), GlobalUniqueId(0, 900), (1,))
         reply = RunWithProfilingResp.from_message(send(request.to_message()))
         assert reply.profiling_id == GlobalUniqueId(0, 900)

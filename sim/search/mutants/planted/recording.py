@@ -239,4 +239,25 @@ MUTANTS = (
         old="return tensor.clone()",
         new="return tensor",
     ),
+    Mutant(
+        name="send-function-without-a-message",
+        wrong="the send function of a message that could not be sent stays: later passes wait for it",
+        place="rpc.discard:take_back",
+        old="            container.take_back(*RpcWithAutograd.metadata_of(message), to)\n",
+        new="            pass\n",
+    ),
+    Mutant(
+        name="send-function-outlives-its-call",
+        wrong="the send function of a call that failed stays: later passes wait for it",
+        place="autograd.utils:_drop_if_it_fails",
+        old="        if error is not None:\n",
+        new="        if error is None:\n",
+    ),
+    Mutant(
+        name="message-that-cannot-be-made-stays",
+        wrong="what a call has recorded stays where its message could not be sent at all",
+        place="autograd.utils:send_message_with_autograd",
+        old="        take_back(worker, dst, wrapped)\n",
+        new="        pass\n",
+    ),
 )

@@ -490,4 +490,12 @@ MUTANTS = (
         new="            return True\n",
         needs="XK",
     ),
+    Mutant(
+        name="creation-by-nobody-awaited",
+        wrong="who waits for a value is not told that whoever was to create it has ended",
+        place="rpc.rref_owners:OwnerTables._creator_is_there",
+        old="return worker.agent.is_there(",
+        new="return True or worker.agent.is_there(",
+        needs="K",
+    ),
 )

@@ -179,7 +179,7 @@ MUTANTS = (
         name="undone-forks-stay",
         wrong="references in a request that cannot be sent are not taken back",
         place="rpc.discard:take_back",
-        old="            context.undo_fork(data)\n",
+        old="            rrefs.undo_fork(data)\n",
         new="            pass\n",
         needs="KE",
     ),
