@@ -35,7 +35,7 @@ MUTANTS = (
         origin="p28630",
         wrong="a call of remote() without tensors takes no context along",
         place="rpc.calls:begin_remote",
-        old="force_grad_recording=True",
+        old="force_grad_recording=operator is None",
         new="force_grad_recording=False",
     ),
     Mutant(
@@ -43,7 +43,7 @@ MUTANTS = (
         origin="p28630",
         wrong="a call without tensors takes no context along",
         place="rpc.calls:_invoke_rpc",
-        old="force_grad_recording=True",
+        old="force_grad_recording=operator is None",
         new="force_grad_recording=False",
     ),
     Mutant(

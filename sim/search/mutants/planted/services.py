@@ -132,8 +132,8 @@ MUTANTS = (
         name="profiled-without-context",
         wrong="a profiled call does not take its context along",
         place="autograd.utils:send_message_with_autograd",
-        old="        return profiled.send(agent, dst, wrapped, timeout_s)",
-        new="        return profiled.send(agent, dst, message, timeout_s)",
+        old="            reply = profiled.send(agent, dst, wrapped, timeout_s)",
+        new="            reply = profiled.send(agent, dst, message, timeout_s)",
     ),
     Mutant(
         name="calls-after-the-end",
