@@ -18,8 +18,10 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from squall.model.program.operation_source import expression_of
 from squall.model.program.program import Op
 from squall.model.program.sizes import SizeRule
+from squall.model.program.source import Definitions
 
 Value = Tensor | tuple[Tensor, ...]
 Run = Callable[[Op, Sequence[Tensor]], Value]
@@ -61,6 +63,10 @@ class Kind:
       without it. ``undefined``: it leaves gradients undefined, which arrive as zeros from
       another worker, so programs in which a hook could tell do without it.
 
+    How it is written in a script for stock PyTorch (``squall export``): as the source of ``run``
+    says, or as ``code`` makes it from the operation and the expressions for its inputs, where that
+    source would not do.
+
     ``simple``: the shrinker tries it instead of kinds that come later. ``shows``: the features
     that are counted by it (model/coverage/features.py).
     """
@@ -86,6 +92,16 @@ class Kind:
     undefined: bool = False
     simple: bool = False
     shows: tuple[str, ...] = ()
+    code: Callable[[Op, Sequence[str], Definitions], str] | None = None
+
+    def source(self, op: Op, inputs: Sequence[str], definitions: Definitions) -> str:
+        """What it computes, as an expression of a script; ``definitions`` gets what that needs.
+
+        Raises NotPlainError if ``run`` has no text that would mean the same there.
+        """
+        if self.code is not None:
+            return self.code(op, inputs, definitions)
+        return expression_of(self.run, op, inputs, definitions, self.name)
 
     def gradients_of(self, input: int) -> int:
         """How many gradients that input gets from one use of the operation."""

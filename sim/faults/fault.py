@@ -24,6 +24,7 @@ from squall.real.rpc.message import Message
 from squall.real.worker import Worker
 from squall.sim.faults.limits import STRICT, Problem
 from squall.sim.faults.moments import Moments
+from squall.sim.faults.on_stock import StockSettings
 from squall.sim.world.network import Network
 from squall.sim.world.primitives import SimTimer
 from squall.sim.world.rules import Verdict
@@ -92,6 +93,14 @@ class Fault:
         if changes.get("src") is not None and changes["src"] == changes.get("dst"):
             return None
         return replace(self, **changes)
+
+    def on_stock(self, settings: StockSettings) -> str | None:
+        """Make ``settings`` of a script for stock PyTorch do the same, as near as they come.
+
+        Returns what they do otherwise, in words; "" if they do the same; None if stock PyTorch has
+        no such fault.
+        """
+        return None
 
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:
         """The item at work in one run. ``name``: its place in the plan, ``workers[0]``."""

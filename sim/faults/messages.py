@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import ConfigDict
 
-from squall.real.rpc.message import RESPONSE_FLAG, Message
+from squall.real.rpc.message import RESPONSE_FLAG, Message, MessageType
 from squall.sim.faults.fault import Effect, Fault, Group, Injection
 from squall.sim.faults.limits import (
     STRICT,
@@ -21,6 +21,7 @@ from squall.sim.faults.limits import (
     Seconds,
     window_problem,
 )
+from squall.sim.faults.on_stock import NAMED
 from squall.sim.world.rules import Verdict
 from squall.sim.world.streams import NamedStream
 from squall.sim.world.trace import Event
@@ -82,6 +83,28 @@ class MessageFault(Selector, Fault):
     def concrete(self, events: list[Event]) -> Iterator[Fault]:
         for event in events:
             yield replace(self, **one_message(event), **_CERTAIN, **self.seen(event))
+
+    @property
+    def on_stock_instead(self) -> str:
+        """Which more messages settings by type and sender would hit; "" if no others."""
+        given = {
+            "not only those to one worker": self.dst is not None,
+            "not only some of them by number": bool(self.nth),
+            "all, without a draw": self.draws,
+            "at any time": self.from_s > 0 or self.until_s is not None,
+        }
+        return ", ".join(text for text, is_so in given.items() if is_so)
+
+    @property
+    def types_on_stock(self) -> tuple[str, ...]:
+        """The types that settings have to name to hit all that is selected; () if they cannot."""
+        types = [type for type in self.types if self._is_meant(MessageType[type])]
+        return tuple(types) if NAMED.issuperset(types) else ()
+
+    def _is_meant(self, type: MessageType) -> bool:
+        return {"any": True, "request": type.is_request, "response": type.is_response}[
+            self.direction
+        ]
 
     def seen(self, event: Event) -> dict[str, Any]:
         """What else of the item is to change so that it does what it did, without a draw."""

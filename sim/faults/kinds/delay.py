@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from squall.sim.faults.choices import RETRIED, RETRIED_ANSWERS, Choices, drawn
 from squall.sim.faults.limits import Seconds
 from squall.sim.faults.messages import Hit, MessageFault
+from squall.sim.faults.on_stock import StockSettings
 from squall.sim.world import rules
 from squall.sim.world.trace import Event
 
@@ -28,6 +29,16 @@ class Delay(MessageFault):
         if self.spread_s:
             seconds += hit.stream.random() * self.spread_s
         return rules.Delay(seconds, item=hit.item, nth=hit.nth)
+
+    def on_stock(self, settings: StockSettings) -> str | None:
+        seconds = self.seconds + self.spread_s / 2
+        # What is not selected must not fail because of it.
+        if not self.types_on_stock or (
+            self.on_stock_instead and seconds * 4 > settings.rpc_timeout_s
+        ):
+            return None
+        settings.delay(self.src, self.types_on_stock, seconds)
+        return self.on_stock_instead
 
     @property
     def draws(self) -> bool:

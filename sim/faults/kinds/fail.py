@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from squall.sim.faults.choices import RETRIED, Choices, drawn
 from squall.sim.faults.messages import Hit, MessageFault
+from squall.sim.faults.on_stock import StockSettings
 from squall.sim.world import rules
 
 
@@ -22,6 +23,13 @@ class Fail(MessageFault):
 
     def verdict(self, hit: Hit) -> rules.Verdict:
         return rules.Fail(self.error, item=hit.item, nth=hit.nth)
+
+    def on_stock(self, settings: StockSettings) -> str | None:
+        types, instead = self.types_on_stock, self.on_stock_instead
+        if not types or (instead and not set(types) <= set(RETRIED)):
+            return None
+        settings.fail(self.src, types, max(len(self.nth), 1))
+        return instead
 
 
 @drawn("fail")

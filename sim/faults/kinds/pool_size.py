@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Ability, Effect, Fault, Group, Injection
 from squall.sim.faults.limits import Count, Rank
+from squall.sim.faults.on_stock import StockSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,10 @@ class PoolSize(Fault):
     kind: Literal["pool_size"] = "pool_size"
     worker: Rank | None = None
     threads: Count
+
+    def on_stock(self, settings: StockSettings) -> str | None:
+        settings.threads[self.worker] = self.threads
+        return ""
 
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:
         return _Sized(self, name, injection)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Ability, Effect, Fault, Group, Injection
 from squall.sim.faults.limits import Rank, Seconds
+from squall.sim.faults.on_stock import StockSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,11 @@ class SlowStart(Fault):
     kind: Literal["slow_start"] = "slow_start"
     worker: Rank
     delay_s: Seconds
+
+    def on_stock(self, settings: StockSettings) -> str | None:
+        before = settings.start_delays_s.get(self.worker, 0.0)
+        settings.start_delays_s[self.worker] = before + self.delay_s
+        return ""
 
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:
         return _StartingLate(self, name, injection)

@@ -1,0 +1,74 @@
+"""``squall export``: a scenario as a script for stock PyTorch."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated
+
+import typer
+
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.options import (
+    DeviceOfScenario,
+    EngineOfScenario,
+    FaultsOption,
+    Mutant,
+    ScenarioArgument,
+)
+from squall.sim.cli.parsers import file_to_write
+from squall.sim.cli.scenario import Changes, read_scenario
+
+STANDARD_OUTPUT = "-"
+
+RANK = 75
+EPILOG = """\
+[bold]Examples[/bold]
+
+squall export 1234 -o out.py                (then: python out.py)
+
+squall export 1234 --faults rough           (to standard output)
+
+squall export .squall/scenarios/0a1b2c3d.json -o out.py --force
+"""
+
+
+def export(
+    scenario: ScenarioArgument,
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Where to write it; - is standard output."
+        ),
+    ] = STANDARD_OUTPUT,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    faults: FaultsOption = None,
+    mutant: Mutant = None,
+    engine: EngineOfScenario = None,
+    device: DeviceOfScenario = None,
+) -> None:
+    """Write a scenario as an ordinary PyTorch script.
+
+    It runs on stock PyTorch with a process for each worker, and under squall run. Faults are
+    sleeps and settings of FAULTY_TENSORPIPE where stock PyTorch has such faults, and comments
+    where it has not.
+    """
+    changes = Changes(faults=faults, mutant=mutant, engine=engine, device=device)
+    meant = read_scenario(scenario, changes)
+    path = None if output == STANDARD_OUTPUT else file_to_write("--output")(output)
+    if path is not None and path.exists() and not force:
+        problem = f"there is a file {output!r} already; --force overwrites it"
+        raise BadInput("--output", output, problem)
+    from squall.sim.export.scenario import export as exported
+    from squall.sim.scenarios.store import write_synced
+
+    origin = shlex.join(["squall", "replay", scenario, *changes.words()])
+    text = exported(meant, origin, "FILE" if path is None else shlex.quote(output))
+    if path is None:
+        sys.stdout.write(text)
+        return
+    try:
+        write_synced(path, text)
+    except OSError as error:
+        problem = f"cannot write {output!r}: {error.strerror}"
+        raise BadInput("--output", output, problem) from None

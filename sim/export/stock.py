@@ -1,0 +1,21 @@
+"""What stands on stock PyTorch for squall's own modules and classes, in code that uses them."""
+
+from __future__ import annotations
+
+from squall.model.program.operations import PlantedError
+from squall.model.program.stories import StoryError
+from squall.real.autograd import api as autograd
+from squall.real.rpc import api as rpc
+from squall.real.rpc.functions import async_execution
+
+_RPC = "import torch.distributed.rpc as rpc"
+_AUTOGRAD = "import torch.distributed.autograd as dist_autograd"
+
+#: by the id of the object: what stands for it, and the import that this needs
+STOCK: dict[int, tuple[str, str]] = {
+    id(rpc): ("rpc", _RPC),
+    id(autograd): ("dist_autograd", _AUTOGRAD),
+    id(async_execution): ("rpc.functions.async_execution", _RPC),
+    id(PlantedError): ("PlantedError", ""),
+    id(StoryError): ("PlantedError", ""),
+}
