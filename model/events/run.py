@@ -28,6 +28,8 @@ from squall.model.program.dtypes import DTYPES
 from squall.model.program.program import Program
 from squall.real.tracing import FAULT_INJECTED, MESSAGE_SENT, EventType
 
+#: the outcome of a run in which there was nothing to find
+NOT_CHECKED = "not checked"
 #: words of the lines that tell what a process died of
 _TELLING = ("what():", "Assertion", "corruption", "free():", "malloc", "futex", "Fatal", "Error")
 _TYPE = MESSAGE_SENT.fields.index("type")
@@ -173,22 +175,47 @@ class Run:
     @property
     def outcome(self) -> str:
         """In a word: of a program "ok" or "failed" (some check does not hold); of a script "ok",
-        "error", "deadlock", "gradients differ" or "leak"; of both "interrupted" or "stopped"."""
+        "error", "deadlock", "gradients differ", "leak" or "failed"; of both "not checked" (see
+        :attr:`unchecked`), "interrupted" or "stopped"."""
         if self.broken_off:
             return self.broken_off
+        good = "ok" if self.unchecked is None else NOT_CHECKED
         if self.script is None:
-            return "failed" if self.violations else "ok"
+            return "failed" if self.violations else good
         if self.errors or self.failed_processes or self.crash is not None:
             return "error"
         if self.waits:
             return "deadlock"
         if self.gradients is not None and not self.gradients.equal:
             return "gradients differ"
-        return "leak" if self.leaked_rrefs or self.leaked_contexts else "ok"
+        if self.leaked_rrefs or self.leaked_contexts:
+            return "leak"
+        return "failed" if self.violations else good
 
     @property
     def ok(self) -> bool:
         return self.outcome == "ok"
+
+    @cached_property
+    def unchecked(self) -> str | None:
+        """Why there was nothing that a check could have found wrong; None if there was something.
+
+        A run without a message can only have wrong gradients, and a script that calls
+        ``backward`` is run for its gradients: if none of them could be compared, what else held
+        is not what was asked for.
+        """
+        gradients = self.gradients
+        if gradients is not None and gradients.passes and not gradients.compared:
+            first = f": {gradients.not_comparable[0]}" if gradients.not_comparable else ""
+            passes = "backward pass" if gradients.passes == 1 else "backward passes"
+            return f"0 of {gradients.passes:,} {passes} compared{first}"
+        if gradients is not None and gradients.compared:
+            return None
+        if self.script is not None and not self.workers:
+            return "0 workers: no process has joined an RPC group"
+        if not self.of(MESSAGE_SENT) and (self.program is None or not self.program.steps):
+            return "no message crossed the network"
+        return None
 
     @cached_property
     def digest(self) -> str:

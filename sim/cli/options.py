@@ -79,6 +79,13 @@ _AS_SAVED = " (default: what a scenario's file says, or {})"
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object; all else goes to stderr.")
 ]
+AllowUnchecked = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unchecked",
+        help="Exit code 0, not 4, for a run in which there was nothing to check.",
+    ),
+]
 CheckDeterminism = Annotated[
     bool,
     typer.Option(

@@ -24,6 +24,12 @@ def verdict(text: str, *, good: bool) -> Text:
     return Text(text, style="bold green" if good else "bold red")
 
 
+def unchecked_row(table: Table, unchecked: str | None) -> None:
+    """Why nothing was checked, if so."""
+    if unchecked is not None:
+        table.add_row("not checked", Text(unchecked, style="yellow"))
+
+
 def print_panel(
     console: Console, content: RenderableType, title: str, *, good: bool | None = None
 ) -> None:

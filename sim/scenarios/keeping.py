@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from squall.model.events.run import Run
+from squall.model.events.run import NOT_CHECKED, Run
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure, expecting
 from squall.sim.scenarios.store import Store, StoreError
@@ -40,7 +40,7 @@ class Keeper:
 
 def keep_script(scenario: Scenario, run: Run) -> Failure | None:
     """Write down a run of a script that failed; None if it did not, or if it was not possible."""
-    if run.ok or run.outcome == "interrupted":
+    if run.outcome in ("ok", NOT_CHECKED, "interrupted"):
         return None
     first = run.violations[0] if run.violations else None
     keeper = Keeper(lambda text: print(text, file=sys.stderr))

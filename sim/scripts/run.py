@@ -49,23 +49,33 @@ def run_script(
     stdout: TextIO | None = None,
     stderr: TextIO | None = None,
     on_pass: OnPass | None = None,
+    chance_seed: int | None = None,
 ) -> Run:
     """Run a script to its end. What the processes print goes to ``stdout`` and ``stderr``.
 
-    ``on_pass``: see :class:`JointReference`; it needs the script's ``check``. Raises ValueError or
+    ``on_pass``: see :class:`JointReference`; it needs the script's ``check``. ``chance_seed``: what
+    processes draw that set no seed, if not from that of the scenario. Raises ValueError or
     OSError for a scenario that cannot be run. An interrupt ends the run and gives what there is.
     """
     script = scenario.script
     if script is None:
         raise ValueError("the scenario holds a program, and this is for scripts")
     with quiet_torch(scenario.world.device):
-        return _ScriptRun(scenario, script, on_pass).run(stdout or sys.stdout, stderr or sys.stderr)
+        run = _ScriptRun(scenario, script, on_pass, chance_seed)
+        return run.run(stdout or sys.stdout, stderr or sys.stderr)
 
 
 class _ScriptRun:
     """One run: the world, the workers that processes become, and what is seen of them."""
 
-    def __init__(self, scenario: Scenario, script: Script, on_pass: OnPass | None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        script: Script,
+        on_pass: OnPass | None,
+        chance_seed: int | None,
+    ) -> None:
+        self.chance_seed = chance_seed
         self.scenario = scenario
         self.script = script
         self.workers: list[ScriptWorker] = []
@@ -105,6 +115,7 @@ class _ScriptRun:
                 stdout=stdout,
                 stderr=stderr,
                 text=self.script.text,
+                chance_seed=self.chance_seed,
             )
             if len(plan):
                 ScriptHost(plan, self.network).serve(launcher)

@@ -48,6 +48,14 @@ class Campaign:
         return not self.failures
 
     @property
+    def unchecked(self) -> str | None:
+        """Why nothing of what was asked for was checked; None if something was."""
+        if not self.scenarios:
+            stored = f", {self.corpus:,} stored ones were" if self.corpus else ""
+            return f"0 scenarios of seeds were judged{stored}"
+        return None
+
+    @property
     def scenarios_per_second(self) -> float:
         return self.scenarios / self.seconds if self.seconds else 0.0
 

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 from squall.model.events.run import ProcessError, Run
 from squall.sim.scenario import Scenario, Script
+from squall.sim.scripts.compat.process import FIRST_PID
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.gradients import PassLog, summarise
 from squall.sim.stock.plan import script_left_out
@@ -86,6 +87,7 @@ class ScriptProcesses:
             "environ": environ,
             "seed": self.seed,
             "number": number,
+            "pid": FIRST_PID + len(self.cluster.workers) - 1,
             "call": call,
             "check": self.script.check,
             **self.role(number),

@@ -10,7 +10,6 @@ import functools
 import itertools
 import os
 import pickle
-import random
 import sys
 import threading
 import time
@@ -23,6 +22,7 @@ import torch.distributed.rpc
 import torch.multiprocessing
 
 from squall.real.native.here import FIRST_LANE, Here, debug_info
+from squall.sim.scripts import generators
 
 _EPOCH_S = 1_700_000_000.0
 #: how often the clock may be read at one instant, and how far it then goes on
@@ -92,7 +92,7 @@ class ScriptGuest:
         sys.path.insert(0, os.path.dirname(os.path.abspath(role["script"])))
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-        random.seed(repr((role["seed"], role["number"])))
+        generators.install(role["seed"], role["pid"])
         _registry.init_backend = here.init_backend
         handlers = sys.modules["torch.distributed.rendezvous"].__dict__["_rendezvous_handlers"]
         for scheme in ("env", "tcp", "file"):

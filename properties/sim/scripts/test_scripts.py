@@ -100,7 +100,7 @@ def test_the_exit_code_of_a_child_is_its_parents_business(tmp_path: Path) -> Non
             assert child.exitcode == 3
         """,
     )
-    assert report.outcome == "ok"
+    assert (report.outcome, report.errors) == ("not checked", [])
     assert 3 in report.exit_codes.values()
 
 
@@ -116,7 +116,7 @@ def test_a_clock_that_is_read_a_million_times_goes_on(tmp_path: Path) -> None:
             pass
         """,
     )
-    assert report.outcome == "ok"
+    assert (report.outcome, report.errors) == ("not checked", [])
     assert 30 <= report.ended_s < 31
 
 

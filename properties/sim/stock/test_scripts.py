@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 
 from squall.properties.support.commands import squall
+from squall.properties.support.scripts import script_scenario
 from squall.sim.faults.plan import Crash, Pause, Plan, SlowStart
+from squall.sim.scripts.run import run_script
 from squall.sim.stock.plan import kinds_left_out, left_out
 
 pytestmark = pytest.mark.usefixtures("compiled_engine")
@@ -76,3 +79,31 @@ def test_a_package_that_pytorchs_tests_need_is_named(
     done = squall("conformance", "dist_autograd", "-k", one, "--engine", "torch")
     assert done.returncode == 2
     assert "pip install expecttest" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_without_a_seed_processes_draw_what_they_draw_on_the_port() -> None:
+    """And so their gradients can be compared, each with that of the same pass there."""
+    told, shown = [], []
+    for engine in ("port", "torch"):
+        words = ("run", "properties/scripts/no_seed.py", "--engine", engine, "--seed", "5")
+        done = squall(*words, "--json", "--", "show")
+        assert done.returncode == 0, done.stderr
+        told.append(json.loads(done.stdout))
+        shown.append([line for line in done.stderr.splitlines() if line.startswith("[")])
+    assert len(shown[0]) == 3 and shown[0] == shown[1]
+    for run in told:
+        gradients = run["gradients"]
+        assert gradients["compared"] == gradients["passes"] == 4
+        assert gradients["mismatches"] == gradients["not_comparable"] == []
+
+
+def test_another_order_of_messages_does_not_change_what_is_drawn() -> None:
+    script = Path("properties/scripts/no_seed.py")
+    drawn = []
+    for seed, chance in ((5, None), (6, 5), (6, None)):
+        out = io.StringIO()
+        scenario = script_scenario(script, "show", seed=seed)
+        run = run_script(scenario, stdout=out, stderr=io.StringIO(), chance_seed=chance)
+        drawn.append((out.getvalue(), run.ended_s))
+    assert drawn[0][0] == drawn[1][0] != drawn[2][0]
+    assert drawn[0][1] != drawn[1][1] == drawn[2][1], "messages took other times"

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.engine import ready
-from squall.sim.cli.exits import FAILED, INTERRUPTED
-from squall.sim.cli.options import Engine, Json, OneJobACore
+from squall.sim.cli.exits import INTERRUPTED, exit_code
+from squall.sim.cli.options import AllowUnchecked, Engine, Json, OneJobACore
 from squall.sim.names import EngineName
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def conformance(
     ] = "",
     engine: Engine = "port",
     jobs: OneJobACore = None,
+    allow_unchecked: AllowUnchecked = False,
     json: Json = False,
 ) -> None:
     """Run PyTorch's own tests of RPC and distributed autograd, unmodified, in the simulator."""
@@ -62,7 +63,8 @@ def conformance(
         print_conformance(outcome, console)
     if outcome.interrupted:
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(0 if outcome.ok else FAILED)
+    unchecked = outcome.unchecked
+    raise typer.Exit(exit_code(good=outcome.ok, unchecked=unchecked, allowed=allow_unchecked))
 
 
 def _collect(suites: Iterable[str], pattern: str) -> list[Test]:

@@ -16,9 +16,9 @@ from rich.text import Text
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.engine import ready
-from squall.sim.cli.exits import FAILED, INTERRUPTED
-from squall.sim.cli.options import Json, seeds_option
-from squall.sim.cli.panels import WIDTH, print_panel, summary_table, verdict
+from squall.sim.cli.exits import INTERRUPTED, exit_code
+from squall.sim.cli.options import AllowUnchecked, Json, seeds_option
+from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
 from squall.sim.cli.scenario import Changes, read_scenario
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def diff(
         ),
     ] = None,
     seeds: Annotated[range | None, seeds_option(DEFAULT_SEEDS)] = None,
+    allow_unchecked: AllowUnchecked = False,
     json: Json = False,
 ) -> None:
     """Run scenarios on the port, on PyTorch's compiled engine and in one process, and compare.
@@ -66,8 +67,11 @@ def diff(
     found, interrupted = _compare_all(wanted, Console(file=sys.stderr, highlight=False))
     known = Counter(rule for comparison in found for rule in comparison.rules)
     unknown = [_unknown_json(comparison) for comparison in found if comparison.unknown]
+    unchecked = _unchecked(found)
     if json:
         told = {
+            "checked": unchecked is None,
+            "unchecked": unchecked,
             "scenarios": len(found),
             "unknown_differences": unknown,
             "known_differences": dict(known.most_common()),
@@ -78,7 +82,14 @@ def diff(
         _print(found, known, Console(highlight=False))
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(FAILED if unknown else 0)
+    raise typer.Exit(exit_code(good=not unknown, unchecked=unchecked, allowed=allow_unchecked))
+
+
+def _unchecked(found: list[Comparison]) -> str | None:
+    """Why nothing was compared; None if something was."""
+    if any(each.messages or each.scenario.operations for each in found):
+        return None
+    return f"{len(found):,} scenarios with nothing in them to compare"
 
 
 def _wanted(scenarios: list[str], seeds: range | None) -> Iterator[Scenario]:
@@ -153,6 +164,7 @@ def _summary(found: list[Comparison], known: Counter[str]) -> Table:
     table = summary_table()
     text = f"{failed:,} of {len(found):,} scenarios differ in what no rule explains"
     table.add_row("outcome", verdict(text, good=not failed))
+    unchecked_row(table, _unchecked(found))
     table.add_row("the same", f"{same:,}, to the last message")
     for rule, count in known.most_common():
         table.add_row("known" if count else "", f"{count:,}  {rule}")

@@ -13,8 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.engine import ready, tell_left_out
-from squall.sim.cli.exits import FAILED, INTERRUPTED
+from squall.sim.cli.exits import FAILED, INTERRUPTED, exit_code
 from squall.sim.cli.options import (
+    AllowUnchecked,
     CheckDeterminism,
     Engine,
     FaultsOption,
@@ -78,6 +79,7 @@ def fuzz(
         typer.Option("--require-sometimes", help="Fail if some rare situation was never reached."),
     ] = False,
     check_determinism: CheckDeterminism = False,
+    allow_unchecked: AllowUnchecked = False,
     json: Json = False,
 ) -> None:
     """Run random distributed autograd programs and check that all properties hold.
@@ -115,7 +117,8 @@ def fuzz(
     if require_sometimes and (never := never_reached(campaign)):
         sys.stderr.write(f"never reached: {'; '.join(never)}\n")
         raise typer.Exit(FAILED)
-    raise typer.Exit(0 if campaign.ok else FAILED)
+    unchecked = campaign.unchecked
+    raise typer.Exit(exit_code(good=campaign.ok, unchecked=unchecked, allowed=allow_unchecked))
 
 
 def never_reached(campaign: Campaign) -> list[str]:

@@ -9,8 +9,15 @@ import typer
 from rich.console import Console
 
 from squall.sim.cli import parsers
-from squall.sim.cli.exits import FAILED, INTERRUPTED
-from squall.sim.cli.options import Jobs, Json, ProfileOption, seconds_option, seeds_option
+from squall.sim.cli.exits import INTERRUPTED, exit_code
+from squall.sim.cli.options import (
+    AllowUnchecked,
+    Jobs,
+    Json,
+    ProfileOption,
+    seconds_option,
+    seeds_option,
+)
 
 if TYPE_CHECKING:
     from squall.sim.cli.reports.mutants import Asked
@@ -47,6 +54,7 @@ def mutants(
     jobs: Jobs = 1,
     seeds: Annotated[range | None, seeds_option("from 0 on")] = None,
     faults: ProfileOption = None,
+    allow_unchecked: AllowUnchecked = False,
     json: Json = False,
 ) -> None:
     """Plant known bugs in the engine, one at a time, and see which property notices.
@@ -58,6 +66,7 @@ def mutants(
         Asked,
         alarming,
         list_json,
+        nothing_tried,
         print_list,
         print_results,
         results_json,
@@ -86,7 +95,9 @@ def mutants(
         print_results(results, asked, Console())
     if len(results) < len(asked.mutants):
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(FAILED if alarming(results, asked) else 0)
+    good = not alarming(results, asked)
+    unchecked = nothing_tried(results)
+    raise typer.Exit(exit_code(good=good, unchecked=unchecked, allowed=allow_unchecked))
 
 
 def _play(asked: Asked) -> list[Result]:

@@ -12,8 +12,9 @@ from rich.console import Console
 
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.engine import left_out, tell_left_out
-from squall.sim.cli.exits import FAILED
+from squall.sim.cli.exits import exit_code
 from squall.sim.cli.options import (
+    AllowUnchecked,
     CheckDeterminism,
     DeviceOfScenario,
     EngineOfScenario,
@@ -76,6 +77,7 @@ def replay(
         ),
     ] = None,
     check_determinism: CheckDeterminism = False,
+    allow_unchecked: AllowUnchecked = False,
     save: Annotated[
         Path | None, file_option("--save", "Write the scenario and its digest there.")
     ] = None,
@@ -83,7 +85,8 @@ def replay(
 ) -> None:
     """Run a scenario again and say whether it is the same run: to the last event, or not.
 
-    Exit code 1 if something does not hold, or if the digest is not the expected one.
+    Exit code 1 if something does not hold, or if the digest is not the expected one; 4 if there
+    was nothing to check.
     """
     stop = None if until is None else read_until(until)
     if diff is not None and (stop is not None or check_determinism):
@@ -93,7 +96,8 @@ def replay(
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False, soft_wrap=True)
     if diff is not None:
         other = read_scenario(diff, changes, field="--diff")
-        raise typer.Exit(_diff(again, other, console, json=json))
+        code = _diff(again, other, console, json=json, allow_unchecked=allow_unchecked)
+        raise typer.Exit(code)
     divergence = _check_determinism(again) if check_determinism else None
     tell_left_out(again.engine, left_out(again))
     again, run = _play(again, stop)
@@ -111,7 +115,8 @@ def replay(
         typer.echo(replay_json(replayed))
     else:
         print_replay(replayed, console)
-    raise typer.Exit(0 if replayed.good else FAILED)
+    unchecked = None if stop is not None else run.unchecked
+    raise typer.Exit(exit_code(good=replayed.good, unchecked=unchecked, allowed=allow_unchecked))
 
 
 def read_until(text: str) -> Until:
@@ -159,9 +164,15 @@ def _check_determinism(scenario: Scenario) -> Divergence | None:
         return first_divergence(scenario)
 
 
-def _diff(one: Scenario, other: Scenario, console: Console, *, json: bool) -> int:
+def _diff(
+    one: Scenario, other: Scenario, console: Console, *, json: bool, allow_unchecked: bool
+) -> int:
     """Run both scenarios and tell where they part; the exit code."""
-    from squall.sim.cli.reports.first_difference import difference_json, print_difference
+    from squall.sim.cli.reports.first_difference import (
+        difference_json,
+        nothing_compared,
+        print_difference,
+    )
     from squall.sim.scenarios.replay import first_difference
     from squall.sim.search.again import again
 
@@ -171,7 +182,8 @@ def _diff(one: Scenario, other: Scenario, console: Console, *, json: bool) -> in
         typer.echo(difference_json(found, mine, yours))
     else:
         print_difference(found, mine, yours, console)
-    return 0 if found is None else FAILED
+    unchecked = nothing_compared(mine, yours)
+    return exit_code(good=found is None, unchecked=unchecked, allowed=allow_unchecked)
 
 
 def _save(scenario: Scenario, run: Run, file: Path) -> None:

@@ -12,8 +12,9 @@ from rich.console import Console
 
 from squall.sim.cli import parsers
 from squall.sim.cli.engine import left_out, ready, tell_left_out
-from squall.sim.cli.exits import FAILED, INTERRUPTED
+from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.options import (
+    AllowUnchecked,
     CheckDeterminism,
     DeviceOfScript,
     Engine,
@@ -71,11 +72,13 @@ def run(
             "--check/--no-check", help="Compare every gradient with the single-process reference."
         ),
     ] = True,
+    allow_unchecked: AllowUnchecked = False,
     check_determinism: CheckDeterminism = False,
     json: Json = False,
 ) -> None:
     """Run SCRIPT, unmodified, with every worker of it on a simulated network in virtual time.
 
+    Exit code 4 if nothing of it could be checked: no gradient compared, no message sent.
     Options of squall may stand before or after SCRIPT; all others are passed on to it. A profile
     of faults needs --workers.
     """
@@ -91,6 +94,7 @@ def run(
         check=check,
     )
     from squall.model.checks.registry import check as check_run
+    from squall.model.events.run import NOT_CHECKED
     from squall.sim.cli.reports.divergence import print_second_run
     from squall.sim.cli.reports.script import print_report, run_json
     from squall.sim.scenarios.keeping import keep_script
@@ -109,7 +113,8 @@ def run(
             print_second_run(divergence, Console(highlight=False, soft_wrap=True))
     if ran.outcome == "interrupted":
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(0 if ran.ok and divergence is None else FAILED)
+    good = ran.outcome in ("ok", NOT_CHECKED) and divergence is None
+    raise typer.Exit(exit_code(good=good, unchecked=ran.unchecked, allowed=allow_unchecked))
 
 
 def _play(scenario: Scenario, *, twice: bool, json: bool) -> tuple[Run, Divergence | None]:

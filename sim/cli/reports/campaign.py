@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from squall.model.events.run import NOT_CHECKED
 from squall.sim.cli.faults import Faults
-from squall.sim.cli.panels import WIDTH, print_panel, summary_table, verdict
+from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
 from squall.sim.faults.plan import NO_FAULTS
 from squall.sim.names import Device, EngineName
 from squall.sim.scenarios.engines import ENGINES
@@ -67,10 +68,13 @@ def left_out(asked: Asked) -> list[str]:
 
 def campaign_json(campaign: Campaign, asked: Asked) -> str:
     """The object of ``squall fuzz --json``; its keys are in docs/json.md."""
-    outcome = "ok" if campaign.ok else "failed"
+    good = "ok" if campaign.unchecked is None else NOT_CHECKED
+    outcome = good if campaign.ok else "failed"
     return json.dumps(
         {
             "outcome": "interrupted" if campaign.interrupted else outcome,
+            "checked": campaign.unchecked is None,
+            "unchecked": campaign.unchecked,
             "engine": asked.engine,
             "device": asked.device,
             "jobs": asked.jobs,
@@ -131,7 +135,10 @@ def _summary(campaign: Campaign) -> Table:
     scenarios = f"{campaign.scenarios:,} scenario{'' if campaign.scenarios == 1 else 's'}"
     failed = f"{campaign.failed:,} of {scenarios} failed"
     holds = f"{scenarios}, every property holds"
+    if campaign.ok and campaign.unchecked is not None:
+        holds = NOT_CHECKED
     table.add_row("outcome", verdict(holds if campaign.ok else failed, good=campaign.ok))
+    unchecked_row(table, campaign.unchecked)
     if campaign.interrupted:
         table.add_row("", Text("interrupted", style="yellow"))
     table.add_row("hangs", f"{campaign.hangs:,}, each predicted")

@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from squall.model.events.run import NOT_CHECKED
 from squall.sim.cli.panels import print_panel
 from squall.sim.conformance.tests import VERDICTS, Result, Verdict
 
@@ -42,7 +43,16 @@ class Conformance:
     def outcome(self) -> str:
         if self.interrupted:
             return "interrupted"
-        return "ok" if self.ok else "failed"
+        if not self.ok:
+            return "failed"
+        return "ok" if self.unchecked is None else NOT_CHECKED
+
+    @property
+    def unchecked(self) -> str | None:
+        """Why nothing was checked; None if something was."""
+        if any(result.verdict != "not_applicable" for result in self.results):
+            return None
+        return f"0 of {self.asked:,} tests could be played"
 
     def to_json(self) -> str:
         """The object of ``squall conformance --json``; its keys are in docs/json.md."""
@@ -50,6 +60,8 @@ class Conformance:
             {
                 "engine": self.engine,
                 "outcome": self.outcome,
+                "checked": self.unchecked is None,
+                "unchecked": self.unchecked,
                 "wall_time_s": self.seconds,
                 "suites": {
                     suite: {
@@ -82,6 +94,8 @@ def print_conformance(outcome: Conformance, console: Console) -> None:
         played = f"interrupted: {len(outcome.results)} of {outcome.asked} tests were played"
         console.print(Text(played, style="yellow"), soft_wrap=True)
     console.print()
+    if outcome.unchecked is not None and not outcome.interrupted:
+        console.print(Text(f"{NOT_CHECKED}: {outcome.unchecked}", style="yellow"))
     title = "squall: PyTorch's own tests"
     print_panel(console, _summary(outcome), title, good=outcome.ok)
 

@@ -10,12 +10,17 @@ from rich.console import Console
 from rich.text import Text
 
 from squall.model.events.digest import Record
-from squall.model.events.run import Run
+from squall.model.events.run import NOT_CHECKED, Run
 from squall.sim.pictures.narrate import narrate, sentence
 from squall.sim.scenarios.replay import FirstDifference
 
 #: events shown before the place where two runs part, and behind it on either side
 _AROUND = 3
+
+
+def nothing_compared(mine: Run, yours: Run) -> str | None:
+    """Why two runs could not differ; None if they could."""
+    return None if mine.records or yours.records else "neither run has an event"
 
 
 def difference_json(found: FirstDifference | None, mine: Run, yours: Run) -> str:
@@ -26,6 +31,8 @@ def difference_json(found: FirstDifference | None, mine: Run, yours: Run) -> str
             "other_digest": yours.digest,
             "equal": found is None,
             "first_difference": None if found is None else _difference_json(found, mine, yours),
+            "checked": nothing_compared(mine, yours) is None,
+            "unchecked": nothing_compared(mine, yours),
             "outcome": mine.outcome,
             "other_outcome": yours.outcome,
         },
@@ -37,7 +44,10 @@ def print_difference(
     found: FirstDifference | None, mine: Run, yours: Run, console: Console
 ) -> None:
     """The last events that the runs share, and what each does then."""
-    if found is None:
+    unchecked = nothing_compared(mine, yours)
+    if unchecked is not None:
+        console.print(f"{NOT_CHECKED}: {unchecked}", style="yellow")
+    elif found is None:
         console.print(f"the same run: {len(mine.records):,} events, digest {mine.digest}")
     else:
         _print_difference(found, mine.records, yours.records, console)

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from squall.sim.cli.panels import WIDTH, print_panel, summary_table, verdict
+from squall.model.events.run import NOT_CHECKED
+from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
 from squall.sim.names import Profile
 from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.result import Result, in_words, median_seconds, only_killers
@@ -38,6 +39,13 @@ def alarming(results: list[Result], asked: Asked) -> list[Result]:
         for result in results
         if result.problem is not None or (missed and result.mutant.expected and not result.killed)
     ]
+
+
+def nothing_tried(results: list[Result]) -> str | None:
+    """Why nothing was checked; None if something was."""
+    if any(result.scenarios or result.killed for result in results):
+        return None
+    return "no scenario came to its end with a planted bug"
 
 
 def result_line(result: Result) -> str:
@@ -84,10 +92,13 @@ def print_list(listed: tuple[Mutant, ...], console: Console) -> None:
 def results_json(results: list[Result], asked: Asked) -> str:
     """The object of ``squall mutants --json``; its keys are in docs/json.md."""
     bad = alarming(results, asked)
-    outcome = "failed" if bad else "ok"
+    unchecked = nothing_tried(results)
+    outcome = "failed" if bad else "ok" if unchecked is None else NOT_CHECKED
     return json.dumps(
         {
             "outcome": "interrupted" if len(results) < len(asked.mutants) else outcome,
+            "checked": unchecked is None,
+            "unchecked": unchecked,
             "mutants": [result.to_json() for result in results],
             "killed": sum(result.killed for result in results),
             "total": len(asked.mutants),
@@ -141,6 +152,7 @@ def _summary(results: list[Result], asked: Asked) -> Table:
     summary = summary_table()
     good = not alarming(results, asked)
     summary.add_row("killed", verdict(f"{killed:,} of {len(results):,}", good=good))
+    unchecked_row(summary, nothing_tried(results))
     median = median_seconds(results)
     if median is not None:
         summary.add_row("time", f"{median:.1f} s in the median, of those that were killed")

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from squall.model.events.run import Run
+from squall.model.events.run import NOT_CHECKED, Run
 from squall.model.events.waiting import to_json as graph_json
 from squall.sim.cli.engine import left_out
-from squall.sim.cli.panels import print_panel, summary_table, verdict
+from squall.sim.cli.panels import print_panel, summary_table, unchecked_row, verdict
 from squall.sim.cli.reports.divergence import print_divergence
 from squall.sim.pictures.narrate import narrate, sentence
 from squall.sim.scenario import Scenario
@@ -40,7 +40,8 @@ class Replayed:
     def good(self) -> bool:
         """Whether all holds, and the digest is the expected one."""
         same = digest_matches(self.scenario, self.run) is not False
-        return self.run.outcome in ("ok", "stopped") and same and self.divergence is None
+        fine = self.run.outcome in ("ok", NOT_CHECKED, "stopped")
+        return fine and same and self.divergence is None
 
 
 def workers_of(scenario: Scenario, run: Run) -> int:
@@ -60,6 +61,8 @@ def replay_json(replayed: Replayed) -> str:
         "expected_digest": scenario.expected.digest,
         "digest_matches": digest_matches(scenario, run),
         "outcome": run.outcome,
+        "checked": run.unchecked is None,
+        "unchecked": run.unchecked,
         "violations": [violation.to_json() for violation in run.violations],
         "seed": scenario.seed,
         "workers": workers_of(scenario, run),
@@ -110,6 +113,8 @@ def _summary(replayed: Replayed) -> Table:
     same = digest_matches(scenario, run)
     table = summary_table()
     table.add_row("outcome", verdict(run.outcome, good=replayed.good))
+    if replayed.stop is None:
+        unchecked_row(table, run.unchecked)
     table.add_row("scenario", _scenario_text(scenario, run))
     if scenario.expected.mutant is not None:
         table.add_row("planted", f"mutant {scenario.expected.mutant}")

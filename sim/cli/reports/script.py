@@ -12,7 +12,7 @@ from rich.text import Text
 
 from squall.model.events.waiting import to_json as graph_json
 from squall.model.one_process.reference import GradientSummary
-from squall.sim.cli.panels import WIDTH, print_panel, summary_table, verdict
+from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
 
 if TYPE_CHECKING:
     from squall.model.events.run import ProcessError, Run
@@ -54,6 +54,9 @@ def script_json(run: Run, seed: int) -> dict[str, Any]:
         "seed": seed,
         "digest": run.digest,
         "outcome": run.outcome,
+        "checked": run.unchecked is None,
+        "unchecked": run.unchecked,
+        "violations": [violation.to_json() for violation in run.violations],
         "gradients_equal": None if gradients is None else gradients.verdict,
         "leaked": {"rrefs": run.leaked_rrefs, "contexts": run.leaked_contexts},
         "virtual_time_s": run.ended_s,
@@ -101,6 +104,7 @@ def print_report(run: Run, asked: ScriptRun, console: Console, kept: Failure | N
 def _summary(run: Run, asked: ScriptRun) -> RenderableType:
     table = summary_table()
     table.add_row("outcome", verdict(run.outcome, good=run.ok))
+    unchecked_row(table, run.unchecked)
     table.add_row("gradients", _gradients(run, asked))
     table.add_row(
         "cluster",

@@ -1,7 +1,8 @@
 """Random state of a simulated process: ``random``, ``numpy.random`` and ``os.urandom``.
 
-A process that never sets a seed draws from streams of the runtime, so a run can be repeated.
-Torch's random state is swapped with the process; see :mod:`squall.sim.world.isolation`. Imports no torch.
+A process that never sets a seed draws from streams of the run's seed (:mod:`squall.sim.scripts.generators`), so a
+run can be repeated. Torch's random state is swapped with the process; see
+:mod:`squall.sim.world.isolation`. Imports no torch.
 """
 
 from __future__ import annotations
@@ -13,21 +14,35 @@ from typing import TYPE_CHECKING, Any
 
 from squall.sim.scripts.compat.facades import Facade, builtin
 from squall.sim.scripts.compat.owner import current_owner
+from squall.sim.scripts.generators import (
+    ENTROPY,
+    Streams,
+    numpy_seed,
+    of_numpy,
+    of_python,
+    python_seed,
+)
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
 
-_STREAM = "entropy"
+
+def _streams() -> Streams:
+    """The streams of the current process."""
+    worker = current_owner()
+    process = worker.locals.get("process")
+    if process is None:
+        return lambda name: worker.runtime.random(name, worker.name)
+    streams: Streams = process.stream
+    return streams
 
 
 def entropy() -> real_random.Random:
     """What the operating system's entropy is for the current process."""
     worker = current_owner()
-    stream: real_random.Random | None = worker.locals.get(_STREAM)
+    stream: real_random.Random | None = worker.locals.get(ENTROPY)
     if stream is None:
-        process = worker.locals.get("process")
-        name = process.pid if process is not None else worker.name
-        stream = worker.locals[_STREAM] = worker.runtime.random("entropy", name)
+        stream = worker.locals[ENTROPY] = _streams()(ENTROPY)
     return stream
 
 
@@ -49,53 +64,32 @@ class Random(real_random.Random):
 
 
 class SystemRandom(real_random.SystemRandom):
+    """Draws as the real one does, from the process's entropy."""
+
     def random(self) -> float:
-        return entropy().random()
+        return float(int.from_bytes(urandom(7), "big") >> 3) * 2.0**-53
 
     def getrandbits(self, k: int, /) -> int:
-        return entropy().getrandbits(k)
+        if k < 0:
+            raise ValueError("number of bits must be non-negative")
+        size = (k + 7) // 8
+        return int.from_bytes(urandom(size), "big") >> (size * 8 - k)
 
     def randbytes(self, n: int) -> bytes:
-        return entropy().randbytes(n)
+        drawn: bytes = urandom(n)
+        return drawn
 
 
 Random.__module__ = SystemRandom.__module__ = "random"
 
 
 def make_random(space: ModuleSpace) -> ModuleType:
-    inst = Random()
-    replaced: dict[str, Any] = {"Random": Random, "SystemRandom": SystemRandom, "_inst": inst}
-    replaced["_urandom"] = urandom
-    for name in real_random.__all__:
-        if getattr(getattr(real_random, name), "__self__", None) is real_random._inst:
-            replaced[name] = getattr(inst, name)
+    replaced: dict[str, Any] = of_python(Random(python_seed(_streams())))
+    replaced.update(Random=Random, SystemRandom=SystemRandom, _urandom=urandom)
     return Facade(space, real_random, replaced)
 
 
 def make_numpy_random(space: ModuleSpace) -> ModuleType:
-    real: Any = importlib.import_module("numpy.random")
-    shared = real.mtrand._rand
-    own = real.RandomState(entropy().getrandbits(32))
-    replaced: dict[str, Any] = {"RandomState": _random_state(real), "default_rng": default_rng}
-    for name in dir(real):
-        if getattr(getattr(real, name), "__self__", None) is shared:
-            replaced[name] = getattr(own, name)
-    # These two are plain functions over the shared state.
-    replaced["seed"] = own.seed
-    replaced["ranf"] = replaced["sample"] = own.random_sample
-    return Facade(space, real, replaced)
-
-
-def _random_state(real: Any) -> Any:
-    class RandomState(real.RandomState):  # type: ignore[misc]
-        def __init__(self, seed: Any = None) -> None:
-            super().__init__(entropy().getrandbits(32) if seed is None else seed)
-
-    RandomState.__module__ = "numpy.random"
-    return RandomState
-
-
-@builtin
-def default_rng(seed: Any = None) -> Any:
-    real: Any = importlib.import_module("numpy.random")
-    return real.default_rng(entropy().getrandbits(128) if seed is None else seed)
+    replaced = of_numpy(entropy, numpy_seed(_streams()))
+    replaced["default_rng"] = builtin(replaced["default_rng"])
+    return Facade(space, importlib.import_module("numpy.random"), replaced)

@@ -64,7 +64,8 @@ class Launcher:
     """The processes of one script. A context manager; inside, :meth:`start` and :meth:`run`.
 
     ``new_worker(name)`` makes the worker that a process runs as. ``workers`` is the number of
-    ranks, None if the script is to decide. ``text``: see :class:`Program`. Script output goes to ``stdout`` and ``stderr``. The
+    ranks, None if the script is to decide. ``text``: see :class:`Program`; ``chance_seed``: see
+    :class:`ProcessTable`. Script output goes to ``stdout`` and ``stderr``. The
     runtime should have a :class:`~squall.sim.world.isolation.TorchIsolation`. Raises ValueError for arguments
     with a placeholder when ``workers`` is None.
     """
@@ -81,6 +82,7 @@ class Launcher:
         stderr: TextIO | None = None,
         environ: Mapping[str, str] | None = None,
         text: str | None = None,
+        chance_seed: int | None = None,
     ) -> None:
         self.runtime = runtime
         self.script = script
@@ -97,6 +99,7 @@ class Launcher:
             private=PRIVATE,
             stdout=stdout or sys.stdout,
             stderr=stderr or sys.stderr,
+            chance_seed=chance_seed,
         )
         self.table.on_end = self._ended
         self.table.on_join = self._joining

@@ -14,10 +14,13 @@ from squall.real.worker import current_worker
 from squall.sim.scripts.compat.environ import Environ
 from squall.sim.scripts.compat.errors import ProcessError, exit_code_of, report
 from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN, ModuleSpace
+from squall.sim.scripts.generators import streams, torch_seed
 from squall.sim.world.isolation import STATE
 from squall.sim.world.torch_settings import ProcessSettings
 
 if TYPE_CHECKING:
+    from random import Random
+
     from squall.real.runtime import Event
     from squall.real.worker import Worker
     from squall.sim.scripts.compat.modules import Substitute
@@ -116,8 +119,7 @@ class SimProcess:
         #: set, besides ``ended``, when the process has ended
         self.watchers: list[Event] = []
         self.ended = group.runtime.event(f"the end of process {name}")
-        seed = group.runtime.random("torch random state", self.pid).getrandbits(63)
-        self.torch = ProcessSettings(seed)
+        self.torch = ProcessSettings(torch_seed(self.stream))
         self.worker = group.new_worker(name)
         self.worker.locals[PROCESS] = self
         self.worker.locals[STATE] = self
@@ -132,6 +134,13 @@ class SimProcess:
         if path is not None:
             self.space.path = list(path)
         self.worker.modules = self.space
+
+    def stream(self, name: str) -> Random:
+        """One of the streams of what the process draws; see sim/scripts/generators.py."""
+        seed = self.group.chance_seed
+        if seed is None:
+            return self.group.runtime.random(name, self.pid)
+        return streams(seed, self.pid)(name)
 
     # -- life -------------------------------------------------------------------------------
 
@@ -343,6 +352,8 @@ class ProcessTable:
     #: told of each process for which ``init_rpc`` is over, before it goes on
     on_joined: Callable[[SimProcess], object] | None = None
     pid: int = FIRST_PID - 1
+    #: what processes without a seed of their own draw from; None: the seed of the run
+    chance_seed: int | None = None
 
     def create(self, **details: Any) -> SimProcess:
         process = SimProcess(self, len(self.processes), **details)
