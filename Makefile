@@ -3,6 +3,7 @@
 # make bench  what is measured, side by side with stock PyTorch
 # make notebooks   JupyterLab, opened on notebooks/
 # make test-browser   timelines in headless Chromium (apt-get install chromium chromium-driver)
+# make findings TORCH=2.15.0   what that torch does in each case of docs/findings.md
 # make pictures   the pictures of the documentation, made anew
 # make architecture   the picture of the rooms in docs/architecture.md, made from the source
 # make matrix   the suite and digests under other processors, Pythons and torches: hours
@@ -14,14 +15,15 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
 NOTEBOOKS := $(VENV)/.notebooks
-TORCH := torch==2.13.0
+# what everything else here runs on
+PINNED := torch==2.13.0
 
 # Processes that pytest runs the suite in.
 JOBS ?= auto
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: run test test-browser pictures architecture notebooks test-notebooks lint types layers bench install format clean matrix
+.PHONY: run test test-browser pictures architecture notebooks test-notebooks lint types layers findings bench install format clean matrix
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
@@ -62,6 +64,10 @@ layers: $(INSTALLED)
 matrix: $(INSTALLED)
 	$(BIN)/python -m squall.properties.matrix $(ARGS)
 
+# What PyTorch does by itself in each finding, on a torch of its own: pip brings up to 6 GB.
+findings: $(INSTALLED)
+	$(BIN)/python -m squall.properties.findings run --torch $(if $(TORCH),$(TORCH),$(error make findings TORCH=2.15.0)) $(ARGS)
+
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
 
@@ -74,7 +80,7 @@ install: $(INSTALLED)
 # PyTorch first and alone, so that nothing else can choose another one.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install -c constraints.txt $(TORCH)
+	$(PIP) install -c constraints.txt $(PINNED)
 	$(PIP) install -c constraints.txt setuptools
 	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
 	touch $@

@@ -13,15 +13,16 @@ TIMEOUT_S = 240
 
 def squall(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run ``squall`` with these words from the root of the repository."""
-    return _python("-m", "squall", *words, **env)
+    return python("-m", "squall", *words, **env)
 
 
 def stock(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run a script on stock PyTorch, with real processes."""
-    return _python(*words, **env)
+    return python(*words, **env)
 
 
-def _python(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+def python(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with these words from the root of the repository."""
     return subprocess.run(
         [sys.executable, *words],
         cwd=ROOT,

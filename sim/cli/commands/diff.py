@@ -37,7 +37,7 @@ squall diff                              (seeds 0 to 99)
 
 squall diff --seeds 0:200 --json
 
-squall diff properties/corpus/torch/gradient-stolen.json
+squall diff properties/findings/sparse-then-dense/scenario.json
 """
 
 

@@ -1,0 +1,176 @@
+"""Findings: folders that are whole, a page that is made of them, scripts that print what was kept."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from squall.properties.findings.finding import Finding, FindingError, findings, read
+from squall.properties.findings.page import NO_FINDINGS, PAGE, page
+from squall.properties.findings.results import NO_LINE, Result, load, save
+from squall.properties.findings.run import one_line, run_all
+from squall.properties.support.commands import python
+from squall.properties.support.paths import ROOT
+from squall.properties.support.waiting import wait_for
+
+ALL = findings()
+NAMES = {one.name: one for one in ALL}
+#: lines of a script that are not blank
+LEAST, MOST = 5, 40
+#: those that neither wait nor hang
+CHEAP = ("sparse-then-dense", "storage-of-two-types", "call-under-no-grad", "second-pass")
+#: seconds that two workers of a script may take to meet on a busy machine
+PATIENCE_S = 200.0
+
+FACTS = """
+title = "a title"
+severity = "leak"
+[[causes]]
+file = "a.cpp"
+function = "f"
+line = 3
+"""
+TEXT = "## Stock\n\nOne.\n\n## Cause\n\nTwo.\n\n## Mend\n\nThree.\n"
+SAYS = "print('a warning'); print('OK nothing'); raise SystemExit(3)"
+
+
+def folder(here: Path, *, facts: str = FACTS, text: str = TEXT, stock: str = SAYS) -> Path:
+    made = here / "a-finding"
+    made.mkdir()
+    (made / "finding.toml").write_text(facts)
+    (made / "finding.md").write_text(text)
+    if stock:
+        (made / "stock.py").write_text(stock)
+    return made
+
+
+def test_every_folder_is_a_finding() -> None:
+    folders = {file.name for file in (ROOT / "properties" / "findings").iterdir() if file.is_dir()}
+    assert folders - {"__pycache__"} == set(NAMES)
+
+
+@pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
+def test_scripts_stand_alone(one: Finding) -> None:
+    for script in (one.stock, one.control):
+        if script is None:
+            continue
+        text = script.read_text("utf-8")
+        assert "squall" not in text
+        lines = [line for line in text.splitlines() if line.strip()]
+        assert LEAST <= len(lines) <= MOST or script.name == "control.py"
+
+
+def test_the_page_is_made_of_the_folders() -> None:
+    written = PAGE.read_text(encoding="utf-8")
+    assert page() == written, "python -m squall.properties.findings page writes it anew"
+
+
+def test_the_page_has_the_worst_first_and_what_cannot_be_shown_last() -> None:
+    kinds = [
+        (bool(one.facts.only_under_squall), one.facts.private_api, one.facts.severity)
+        for one in ALL
+    ]
+    worst = ["wrong-gradient", "memory", "hang", "leak", "error"]
+    assert kinds == sorted(kinds, key=lambda kind: (kind[0], kind[1], worst.index(kind[2])))
+    places = [page().index(f"\n## {one.name}\n") for one in ALL]
+    assert places == sorted(places)
+    assert not NO_FINDINGS.keys() & NAMES.keys()
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_a_script_prints_what_was_kept(name: str) -> None:
+    one = NAMES[name]
+    version = torch.__version__.partition("+")[0]
+    kept = load().get(version, {}).get(name)
+    if kept is None:
+        pytest.skip(f"nothing was kept for torch {version}: make findings TORCH={version}")
+    assert one.stock is not None
+    assert one_line(one.stock, limit_s=PATIENCE_S) == kept.stock
+    if one.control is not None:
+        assert one_line(one.control, limit_s=PATIENCE_S) == kept.control
+
+
+def test_what_is_missing_or_wrong_is_said(tmp_path: Path) -> None:
+    read(folder(tmp_path))
+    for number, (changed, said) in enumerate(
+        [
+            ({"facts": FACTS.replace("leak", "sad")}, "severity"),
+            ({"facts": FACTS + "colour = 1\n"}, "colour"),
+            ({"facts": FACTS.replace("line = 3", "line = 0")}, "line"),
+            ({"facts": "title = "}, "finding.toml"),
+            (
+                {"text": TEXT.replace("Mend", "Repair")},
+                r"missing: \['Mend'\], not known: \['Repair'\]",
+            ),
+            ({"stock": ""}, "either stock.py or"),
+            ({"facts": 'only_under_squall = "it cannot"\n' + FACTS}, "either stock.py or"),
+        ]
+    ):
+        here = tmp_path / str(number)
+        here.mkdir()
+        with pytest.raises(FindingError, match=said):
+            read(folder(here, **changed))
+
+
+def test_results_are_kept_as_they_are(tmp_path: Path) -> None:
+    results = {"2.9.0": {"b": Result("OK one"), "a": Result("no line: x", "BUG two")}, "2.10.0": {}}
+    save(results, tmp_path / "results.json")
+    assert load(tmp_path / "results.json") == results
+    assert results["2.9.0"]["a"].word == NO_LINE and results["2.9.0"]["b"].word == "OK"
+    assert (tmp_path / "results.json").read_text().index("2.9.0") < 20, "as versions, not as words"
+
+
+def test_the_line_of_a_script_and_why_there_is_none(tmp_path: Path) -> None:
+    one = read(folder(tmp_path))
+    assert [result for _, result in run_all([one])] == [Result("OK nothing")]
+    for text, said in [
+        ("raise SystemExit(3)", "no line: it ended with code 3"),
+        ("print('OK a'); print('BUG b')", "no line: it printed 2"),
+        ("import time; time.sleep(1000)", "no line: stopped after 1 s"),
+    ]:
+        (tmp_path / "script.py").write_text(text)
+        assert one_line(tmp_path / "script.py", limit_s=1 if "sleep" in text else 60) == said
+
+
+HANGS = """
+import os, pathlib, time
+if os.fork() == 0:
+    pathlib.Path(__file__).with_name("child").write_text(str(os.getpid()))
+time.sleep(1000)
+"""
+
+
+def test_ctrl_c_leaves_nothing_running(tmp_path: Path) -> None:
+    made = folder(tmp_path, stock=HANGS)
+    program = (
+        "from pathlib import Path\n"
+        "from squall.properties.findings.finding import read\n"
+        "from squall.properties.findings.run import run_all\n"
+        f"print(list(run_all([read(Path({str(made)!r}))])))\n"
+    )
+    running = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.DEVNULL)
+    wait_for(lambda: (made / "child").exists() and (made / "child").read_text(), "a child")
+    child = Path("/proc") / (made / "child").read_text()
+    assert child.exists()
+    running.send_signal(signal.SIGINT)
+    running.wait()
+    wait_for(lambda: not child.exists() or "(zombie)" in (child / "status").read_text(), "its end")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "--torch", "two"), "'two' is no version such as 2.15.0"),
+        (("run", "--torch", "2.13.0", "nothing"), "no finding nothing; there are "),
+        (("run", "--torch", "2.13.0", "--at-once", "0"), "at least 1, not 0"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(words: tuple[str, ...], said: str) -> None:
+    done = python("-m", "squall.properties.findings", *words)
+    assert done.returncode == 2
+    assert said in done.stderr and "Traceback" not in done.stderr
