@@ -134,12 +134,27 @@ class Observer:
         return ()
 
     def backward_started(
-        self, worker: int, context: int, roots: Sequence[Tensor], retain_graph: bool
+        self,
+        worker: int,
+        context: int,
+        pass_id: int,
+        roots: Sequence[Tensor],
+        retain_graph: bool,
     ) -> None:
-        """A user called ``backward``; nothing has run yet."""
+        """A user called ``backward``, which begins a pass; nothing of it has run yet."""
 
-    def backward_ended(self, worker: int, context: int, error: BaseException | None) -> None:
-        """That call is about to return or raise."""
+    def accumulating(
+        self, worker: int, context: int, pass_id: int, leaf: Tensor, grad: Tensor
+    ) -> None:
+        """``grad``, which that pass has found, is about to be added to what ``leaf`` has."""
+
+    def pass_over(self, worker: int, context: int, pass_id: int) -> None:
+        """The worker's part of a pass is over, with or without an error."""
+
+    def backward_ended(
+        self, worker: int, context: int, pass_id: int, error: BaseException | None
+    ) -> None:
+        """That call of ``backward`` is about to return or raise."""
 
     def gradients(self, worker: int, context: int, grads: Mapping[Tensor, Tensor]) -> None:
         """``grads`` is the live map of accumulated gradients; called as a pass starts there."""

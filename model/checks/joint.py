@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import networkx as nx
 
-from squall.model.events.passes import Edge, Node, Part, joint_passes
+from squall.model.events.passes import REFUSED, Edge, Node, Part, joint_passes
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.shape_graph import Graph
 
@@ -161,7 +161,12 @@ def _reference_graphs(run: Run) -> dict[int, Graph]:
         expected = run.expected.steps.get(key)
         if expected is None or outcome.context < 0:
             continue
-        for root, graph in zip(roots.get(outcome.context, []), expected.graphs, strict=False):
+        graphs = [
+            graph
+            for number, graph in enumerate(expected.graphs)
+            if REFUSED not in outcome.failed.get(number, "")  # it has not begun
+        ]
+        for root, graph in zip(roots.get(outcome.context, []), graphs, strict=False):
             found[root.started] = graph
     return found
 

@@ -126,7 +126,8 @@ def EXECUTION(run: Run) -> Iterator[Violation]:  # noqa: N802
     a recv function sends gradients once, and both for their own message. A worker takes part in a
     pass once. When a pass has ended
     without error, nothing is half fed, no needed node has dependencies left, nothing is
-    outstanding; and nothing of it happens later. Whoever sent a worker the first gradients of a
+    outstanding. When it has ended, with an error too, nothing of it happens later, though user code
+    of it may still run: no node, no gradient accumulated or sent. Whoever sent a worker the first gradients of a
     pass hears that they were worked on only when the worker's part has ended.
     """
     passes = passes_of(run)
@@ -139,6 +140,8 @@ def EXECUTION(run: Run) -> Iterator[Violation]:  # noqa: N802
             yield from _wrong_order(run, part)
             if part.ok:
                 yield from _incomplete(run, part)
+            elif part.late:
+                yield _late(run, part)
     yield from _answered_early(run, passes.parts)
 
 
@@ -293,9 +296,13 @@ def _incomplete(run: Run, part: Part) -> Iterator[Violation]:
         names = ", ".join(part.name(number) for number in left)
         yield wrong("dependencies left at the end", "none of a needed node", names)
     if part.late:
-        n = part.late[0]
-        what = f"{run.records[n][3].name} after the end of the pass"
-        yield run.violation("execution", what, "nothing more", "one", part.ended, n)
+        yield _late(run, part)
+
+
+def _late(run: Run, part: Part) -> Violation:
+    n = part.late[0]
+    what = f"{run.records[n][3].name} after the end of the pass"
+    return run.violation("execution", what, "nothing more", "one", part.ended, n)
 
 
 RANK = 10

@@ -9,6 +9,7 @@ from squall.model.events.fault_effects import explained, faults_of, slow_calls
 from squall.model.events.hangs import Predicted, predict, too_late
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.outcome import StepOutcome
+from squall.model.program.program import slept_s
 from squall.real import tracing
 
 #: virtual seconds that a run without faults may take at most: with a hang, in which calls wait
@@ -36,6 +37,7 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
         return
     longest_s = LONGEST_HANG_S if run.program is None or run.hangs else LONGEST_S
     if run.program is not None:
+        longest_s += slept_s(run.program)
         longest_s += LONGEST_STORY_S * sum(len(step.stories) for _, _, step in run.program.steps)
     if faults_of(run) or run.recovery is not None:
         longest_s += LONGEST_FAULTY_S

@@ -13,6 +13,9 @@ from squall.real.tracing import EventType
 
 Edge = tuple[int, int] | None
 
+#: what the error of a backward pass says that did not begin, since another one ran
+REFUSED = "backward pass is already running"
+
 
 class Node(NamedTuple):
     """A node of one worker's graph: edges as (number, input), or None; message of a send or

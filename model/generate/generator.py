@@ -12,6 +12,7 @@ from functools import partial
 from squall.model.generate.choices import Choices
 from squall.model.generate.profiles import Limits, Profile, draw_profile
 from squall.model.generate.roots import StepDrawing
+from squall.model.generate.sleeps import with_sleeps
 from squall.model.program.dtypes import BITS
 from squall.model.program.program import Dtype, Leaf, LeafHook, Optimizer, Program, Step, Trainer
 from squall.model.program.sizes import Size, size
@@ -62,7 +63,7 @@ class _ProgramDrawing:
             self.leaves.append(choices.group("leaf", self._draw_embedding))
         if profile.optimizer:
             self._draw_private()
-        return Program(
+        program = Program(
             workers=profile.workers,
             leaves=tuple(self.leaves),
             trainers=tuple(
@@ -72,6 +73,10 @@ class _ProgramDrawing:
             mode=profile.mode,
             gathers=choices.integer("gathers", 0, _MOST_GATHERS) if profile.gathers else 0,
         )
+        # Last, so that the rest of a seed's program is what it is without; an optimizer would take
+        # its step from what passes that failed have left.
+        calm = profile.unused or any(trainer.optimizer for trainer in program.trainers)
+        return program if calm else with_sleeps(choices, program)
 
     def _draw_leaf(self, number: int) -> Leaf:
         choices, profile = self.choices, self.profile

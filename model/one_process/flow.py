@@ -243,7 +243,7 @@ class Forecast(NamedTuple):
     #: errors that its operations raise, before any backward
     forward: list[str]
     passes: list[Pass]
-    #: for each pass: the errors that it raises
+    #: for each pass: the errors that it raises, and that end the step
     backward: list[list[str]]
 
     @property
@@ -269,15 +269,17 @@ def forecast(program: Program, trainer: int, number: int) -> Forecast:
         if op.fault == "udf" and surfaces(program, step, index)
     ]
     passes = []
+    heard: list[bool] = []
     for backward in step.backwards:
+        heard += [not backward.may_fail] * backward.times
         if backward.where == "udf":
             # The roots are sent once for all of its passes.
             passes += [flow.backward(backward)] * backward.times
         else:
             passes += [flow.backward(backward) for _ in range(backward.times)]
     texts = [
-        [planted(str(step.ops[op].fault), trainer, number, op) for op in each.faults]
-        for each in passes
+        [planted(str(step.ops[op].fault), trainer, number, op) for op in each.faults if surfacing]
+        for each, surfacing in zip(passes, heard, strict=True)
     ]
     return Forecast(forward, passes, texts)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from squall.model.one_process.flow import surfaces
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
 from squall.model.one_process.shape_graph import graph_of
-from squall.model.program.hooks import add_leaf_hook, retained
+from squall.model.program.hooks import add_leaf_hook, add_leaf_sleep, retained
 from squall.model.program.kind import Value
 from squall.model.program.operations import PlantedError, compute, initial_values, join, planted
 from squall.model.program.program import REFERENCE_CALLS, Op, Program, Step, source, travels
@@ -37,6 +37,10 @@ class _Interpreter:
             add_leaf_hook(tensor, hook)
             for leaf, tensor in zip(program.leaves, self.leaves, strict=True)
             for hook in leaf.hooks
+        ] + [
+            add_leaf_sleep(tensor, leaf.sleep, None)
+            for leaf, tensor in zip(program.leaves, self.leaves, strict=True)
+            if leaf.sleep is not None
         ]
         self.outcome = Outcome()
 
@@ -128,13 +132,22 @@ class _Interpreter:
                 for back, root in zip(backward.roots, roots, strict=True):
                     assert isinstance(root, Tensor)
                     outcome.roots[len(values) - back] = root.detach().clone()
+            if backward.factor != 1:
+                roots = [root * backward.factor for root in roots]  # type: ignore[operator, misc]
+            first = len(outcome.graphs)
             outcome.graphs += [graph_of(roots)] * backward.times  # type: ignore[arg-type]
             for time in range(backward.times):
-                torch.autograd.backward(
-                    roots,  # type: ignore[arg-type]
-                    retain_graph=backward.retain_graph or time < backward.times - 1,
-                )
-                outcome.passes.append(self._gradients())
+                try:
+                    torch.autograd.backward(
+                        roots,  # type: ignore[arg-type]
+                        retain_graph=backward.retain_graph or time < backward.times - 1,
+                    )
+                except (PlantedError, RuntimeError) as error:
+                    if not backward.may_fail:
+                        raise
+                    outcome.failed[first + time] = str(error)
+                else:
+                    outcome.passes.append(self._gradients())
 
     def _gradients(self) -> Gradients:
         found: Gradients = {}

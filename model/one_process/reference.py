@@ -27,7 +27,7 @@ from squall.model.one_process.joint import (
     reference_gradients,
     walk,
 )
-from squall.model.program.compare import add, compare
+from squall.model.program.compare import Tolerance, add, compare
 from squall.real.tracing import Observer
 
 __all__ = ["GradientSummary", "JointReference", "leaves_of", "reference_gradients"]
@@ -48,7 +48,7 @@ class GradientSummary:
     passes: int
     #: those of them whose gradients were compared
     compared: int
-    #: calls of ``dist_autograd.backward`` that raised
+    #: calls of ``dist_autograd.backward`` that began a pass and raised
     failed: int
     #: the largest difference, relative to the largest element of the expected gradient
     max_deviation: float
@@ -76,7 +76,12 @@ class _Context:
     maps: dict[int, Mapping[Tensor, Tensor]] = field(default_factory=dict)
     #: by sending worker: by message: what the recv function takes as inputs
     anchors: dict[int, dict[int, list[Tensor]]] = field(default_factory=dict)
-    passes: list[_Pass] = field(default_factory=list)
+    #: those that run, by their ids
+    passes: dict[int, _Pass] = field(default_factory=dict)
+    #: parts that are over: (worker, id of the pass)
+    over: set[tuple[int, int]] = field(default_factory=set)
+    #: workers that have released the context
+    released: set[int] = field(default_factory=set)
     #: why passes in this context cannot be compared, if so
     broken: str | None = None
 
@@ -84,7 +89,8 @@ class _Context:
 @dataclass
 class _Pass:
     worker: int
-    #: what each worker's map held before, by worker; cloned, since maps are updated in place
+    #: what each worker's map held before, by worker; cloned, since maps are updated in place. What
+    #: other passes of the context add meanwhile is added here too
     before: dict[int, dict[Tensor, Tensor]]
     expected: dict[Tensor, Tensor] = field(default_factory=dict)
     #: what the reference raised
@@ -98,8 +104,17 @@ class JointReference(Observer):
     ``runs_user_code(node)``: whether the node has hooks, which would run twice; where a graph
     has any, or custom functions, the reference is computed in a copy of the process, in which
     ``isolate`` is called first. ``fork_always`` (also an attribute) does so for every graph.
-    ``exact`` asks for equal gradients instead of close ones. ``clock`` gives the virtual time
+    ``exact`` asks for equal gradients instead of close ones, and ``tolerance`` for those as close
+    as it says instead of what is usual for their dtype. ``clock`` gives the virtual time
     for messages, in seconds.
+
+    A pass that succeeds adds exactly its own gradients to every leaf, whatever failed before it in
+    its context, and whatever of that still runs. A pass that fails may leave what its parts had
+    added by then. On a worker that has not heard of the failure, its part goes on until it has done
+    what it can, until a later pass of the context reaches that worker, or until the context is
+    released there. A part that is over, as that of the worker where ``backward`` was called is once
+    it has raised, adds nothing any more, and nothing is added to a context that was released: this
+    is checked as each gradient is added.
 
     Drawing random numbers in the backward of a custom function makes a pass differ, as it does
     between two runs in one process.
@@ -112,6 +127,7 @@ class JointReference(Observer):
         isolate: Callable[[], object] | None = None,
         clock: Callable[[], float] | None = None,
         exact: bool = False,
+        tolerance: Tolerance | None = None,
         fork_always: bool = False,
         max_forks: int = MAX_FORKS,
     ) -> None:
@@ -122,6 +138,7 @@ class JointReference(Observer):
         #: told the context and the workers' maps, which are live, when a pass has returned
         self.on_pass: OnPass | None = None
         self._exact = exact
+        self._tolerance = tolerance
         self._forks_left = max_forks
         self._max_forks = max_forks
         self._contexts: dict[int, _Context] = {}
@@ -168,42 +185,65 @@ class JointReference(Observer):
             return
         known.maps.pop(worker, None)
         known.anchors.pop(worker, None)
+        known.released.add(worker)
         self._forget(context, known)
 
     # -- Observer: the backward pass ------------------------------------------------------
 
     def gradients(self, worker: int, context: int, grads: Mapping[Tensor, Tensor]) -> None:
         known = self._context(context)
-        if worker not in known.maps:
+        if known.maps.get(worker) is not grads:  # also that of a new process
             known.maps[worker] = grads
-            for running in known.passes:
+            known.released.discard(worker)
+            for running in known.passes.values():
                 running.before[worker] = _snapshot(grads)
 
     def backward_started(
-        self, worker: int, context: int, roots: Sequence[Tensor], retain_graph: bool
+        self,
+        worker: int,
+        context: int,
+        pass_id: int,
+        roots: Sequence[Tensor],
+        retain_graph: bool,
     ) -> None:
         known = self._context(context)
         running = _Pass(worker, {w: _snapshot(grads) for w, grads in known.maps.items()})
-        known.passes.append(running)
+        known.passes[pass_id] = running
         if known.broken is not None:
             running.not_comparable = known.broken
-        elif len(known.passes) > 1:
-            for each in known.passes:
-                each.not_comparable = "two passes ran in one context at once"
         else:
             self._compute(running, roots)
 
-    def backward_ended(self, worker: int, context: int, error: BaseException | None) -> None:
+    def accumulating(
+        self, worker: int, context: int, pass_id: int, leaf: Tensor, grad: Tensor
+    ) -> None:
         known = self._contexts.get(context)
-        running = None if known is None else _last(known.passes, worker)
+        if known is None or worker in known.released:
+            self._too_late(worker, context, leaf, "the context was released there")
+            return
+        if (worker, pass_id) in known.over:
+            self._too_late(worker, context, leaf, "its part of the pass was over")
+        for other, running in known.passes.items():
+            if other != pass_id:
+                before = running.before.setdefault(worker, {})
+                had = before.get(leaf)
+                before[leaf] = grad.detach().clone() if had is None else add(had, grad)
+
+    def pass_over(self, worker: int, context: int, pass_id: int) -> None:
+        known = self._contexts.get(context)
+        if known is not None:
+            known.over.add((worker, pass_id))
+
+    def backward_ended(
+        self, worker: int, context: int, pass_id: int, error: BaseException | None
+    ) -> None:
+        known = self._contexts.get(context)
+        running = None if known is None else known.passes.pop(pass_id, None)
         if known is None or running is None:
             return
-        known.passes.remove(running)
         where = f"worker {worker}, context {context}{self._when()}"
         if error is not None:
-            # Branches that the error did not reach may still add their gradients.
             self._failed += 1
-            known.broken = "an earlier pass in this context failed"
             self._forget(context, known)
             return
         self._passes += 1
@@ -285,7 +325,7 @@ class JointReference(Observer):
                         "expected none"
                     )
                     continue
-                found = compare(got, expected, exact=self._exact)
+                found = compare(got, expected, exact=self._exact, tolerance=self._tolerance)
                 if math.isfinite(found.deviation):
                     self._max_deviation = max(self._max_deviation, found.deviation)
                 if found.complaint is not None:
@@ -301,6 +341,12 @@ class JointReference(Observer):
                 f"pass of worker {running.worker}, context {context}, "
                 f"{_describe(leaf)}{self._when()}: no worker has a gradient, expected one"
             )
+
+    def _too_late(self, worker: int, context: int, leaf: Tensor, why: str) -> None:
+        self._mismatch(
+            f"worker {worker}, context {context}, {_describe(leaf)}{self._when()}: a gradient was "
+            f"added although {why}"
+        )
 
     def _mismatch(self, text: str) -> None:
         self._mismatch_count += 1
@@ -327,13 +373,6 @@ def _unseen() -> Iterator[None]:
 
 def _snapshot(grads: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
     return {leaf: grad.detach().clone() for leaf, grad in grads.items()}
-
-
-def _last(passes: list[_Pass], worker: int) -> _Pass | None:
-    for running in reversed(passes):
-        if running.worker == worker:
-            return running
-    return None
 
 
 def _describe(leaf: Tensor) -> str:

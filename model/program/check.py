@@ -9,9 +9,11 @@ from squall.model.program.program import (
     Backward,
     Input,
     Leaf,
+    LeafSleep,
     Op,
     Optimizer,
     Program,
+    Sleep,
     Step,
     Trainer,
     source,
@@ -25,6 +27,10 @@ MOST_ELEMENTS = 1 << 20
 MOST_VIA = 3
 MOST_TIMES = 100
 MOST_GATHERS = 100
+#: seconds that anything may sleep, and calls of a hook in which it does
+MOST_S = 1000.0
+MOST_SLEEPS = 100
+MOST_FACTOR = 1000
 
 
 class ProgramError(ValueError):
@@ -80,8 +86,24 @@ def _check_leaf(program: Program, leaf: Leaf, place: str) -> None:
         raise ProgramError(f"{place}.hooks: a sparse gradient cannot be incremented")
     if leaf.hooks and not leaf.requires_grad:
         raise ProgramError(f"{place}.hooks: the leaf does not require grad")
+    if leaf.sleep is not None:
+        if not leaf.requires_grad:
+            raise ProgramError(f"{place}.sleep: the leaf does not require grad")
+        _check_sleep(leaf.sleep, f"{place}.sleep")
     if program.mode == "exact" and leaf.dtype != "float64":
         raise ProgramError(f"{place}.dtype: is {leaf.dtype}, but mode exact needs float64")
+
+
+def _check_sleep(sleep: Sleep | LeafSleep, place: str) -> None:
+    if len(sleep.seconds) > MOST_SLEEPS:
+        raise ProgramError(f"{place}.seconds: has more than {MOST_SLEEPS} elements")
+    for at, seconds in enumerate(sleep.seconds):
+        _check_seconds(seconds, f"{place}.seconds[{at}]")
+
+
+def _check_seconds(seconds: float, place: str) -> None:
+    if not 0 <= seconds <= MOST_S:
+        raise ProgramError(f"{place}: {seconds!r} is not between 0 and {MOST_S:g}")
 
 
 def _check_step(program: Program, trainer: Trainer, step: Step, place: str) -> None:
@@ -135,6 +157,8 @@ def _check_op(
         )
     if kind.takes_table:
         _check_lookup(program, index, op, place)
+    if op.sleep is not None:
+        _check_sleep(op.sleep, f"{place}.sleep")
     if op.builtin:
         _check_builtin(op, place)
 
@@ -180,7 +204,7 @@ def _check_builtin(op: Op, place: str) -> None:
         raise ProgramError(f"{place}.builtin: {op.kind} is no operator of torch")
     if op.call not in ("sync", "async", "remote") or op.via:
         raise ProgramError(f"{place}.builtin: is for a plain sync, async or remote call")
-    if op.hooks or op.fault is not None or op.grad == "off":
+    if op.hooks or op.sleep is not None or op.fault is not None or op.grad == "off":
         raise ProgramError(f"{place}.builtin: an operator has no hooks, faults or grad mode")
     if any(input.how != "value" for input in op.inputs):
         raise ProgramError(f"{place}.builtin: an operator takes no references")
@@ -201,6 +225,22 @@ def _check_backward(program: Program, step: Step, backward: Backward, place: str
             raise ProgramError(f"{place}.roots[{at}]: is a {root.kind}, which is no scalar sum")
         if root.keep == "now":
             raise ProgramError(f"{place}.roots[{at}]: is dropped as soon as it is made")
+    if not 1 <= abs(backward.factor) <= MOST_FACTOR:
+        raise ProgramError(
+            f"{place}.factor: {backward.factor} is not between 1 and {MOST_FACTOR}, or their "
+            "negatives"
+        )
+    if backward.factor != 1 and backward.where == "rref":
+        raise ProgramError(f"{place}.factor: the value of the root never comes to the trainer")
+    if backward.may_fail and backward.where == "udf":
+        raise ProgramError(f"{place}.may_fail: all passes of a function are one call")
+    if backward.every_s is not None:
+        _check_seconds(backward.every_s, f"{place}.every_s")
+        if not backward.may_fail or backward.where != "here":
+            raise ProgramError(
+                f"{place}.every_s: is for passes on the trainer that may fail, since one pass of "
+                "a context runs at a time"
+            )
     if backward.where == "udf":
         _check_worker(program, backward.worker, f"{place}.worker")
     if backward.where == "rref" and (

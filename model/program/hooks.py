@@ -9,7 +9,10 @@ import torch
 from torch import Tensor
 
 from squall.model.program.compare import to_dense
-from squall.model.program.program import Hook, LeafHook
+from squall.model.program.program import Hook, LeafHook, LeafSleep, Sleep
+
+#: waits so many seconds of virtual time; None where nobody is to wait
+Wait = Callable[[float], None]
 
 #: They are called without a gradient too, where only another output of the node has one.
 TENSOR_HOOKS: dict[str, Callable[[Tensor | None], Tensor | None]] = {
@@ -49,6 +52,70 @@ class _Summing:
 
 def _double_all(grads: Sequence[Tensor | None], *_: Any) -> tuple[Tensor | None, ...]:
     return tuple(None if grad is None else grad * 2 for grad in grads)
+
+
+class _Sleeping:
+    """A hook that sleeps, and changes nothing."""
+
+    def __init__(self, seconds: Sequence[float], wait: Wait | None) -> None:
+        self._left = list(reversed(seconds))
+        self._wait = wait
+
+    def __call__(self, *_: object) -> None:
+        # In the order of the calls, also where one begins while another one sleeps.
+        seconds = self._left.pop() if self._left else 0.0
+        if seconds and self._wait is not None:
+            self._wait(seconds)
+
+
+class _SleepInBackward(torch.autograd.Function):
+    """The identity, whose backward sleeps."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, sleeping: _Sleeping) -> Tensor:
+        ctx.sleeping = sleeping
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        ctx.sleeping()
+        return grad, None
+
+
+def sleep_in_argument(x: Tensor, sleep: Sleep, wait: Wait | None) -> None:
+    """Let a hook on an input of an operation sleep."""
+    if x.requires_grad:
+        x.register_hook(_Sleeping(sleep.seconds, wait))
+
+
+def sleep_in_result(out: Tensor, sleep: Sleep, wait: Wait | None) -> Tensor:
+    """What an operation made, with user code behind it that sleeps in backward passes."""
+    sleeping = _Sleeping(sleep.seconds, wait)
+    if sleep.at == "result":
+        out.register_hook(sleeping)
+        return out
+    through = cast(
+        Tensor, _SleepInBackward.apply(out, sleeping if sleep.at == "backward" else _AT_ONCE)
+    )  # type: ignore[no-untyped-call]
+    node = cast(Any, through.grad_fn)
+    if sleep.at == "node_pre":
+        node.register_prehook(sleeping)
+    elif sleep.at == "node_post":
+        node.register_hook(sleeping)
+    return through
+
+
+_AT_ONCE = _Sleeping((), None)
+
+
+def add_leaf_sleep(leaf: Tensor, sleep: LeafSleep, wait: Wait | None) -> Any:
+    """Let a hook on a leaf sleep. Returns what has to be kept for the hook to stay."""
+    sleeping = _Sleeping(sleep.seconds, wait)
+    if sleep.at == "tensor":
+        return leaf.register_hook(sleeping)
+    node = cast(Any, torch.autograd.graph.get_gradient_edge(leaf).node)
+    (node.register_prehook if sleep.at == "accumulate_pre" else node.register_hook)(sleeping)
+    return node
 
 
 def add_hook(out: Tensor, hook: Hook) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from squall.model.discovery import modules_in
 from squall.model.program.dtypes import DTYPES
 from squall.model.program.fitting import total
-from squall.model.program.hooks import add_hook
+from squall.model.program.hooks import Wait, add_hook, sleep_in_argument, sleep_in_result
 from squall.model.program.kind import Kind, Value
 from squall.model.program.program import Leaf, Mode, Op
 
@@ -76,10 +76,13 @@ def planted(where: str, trainer: int, step: int, op: int) -> str:
     return f"planted in the {where} of trainers[{trainer}].steps[{step}].ops[{op}]"
 
 
-def compute(op: Op, inputs: Sequence[Tensor], *, text: str | None = None) -> Value:
+def compute(
+    op: Op, inputs: Sequence[Tensor], *, text: str | None = None, wait: Wait | None = None
+) -> Value:
     """What the operation makes of its inputs, hooks and all.
 
-    ``text``: of the error that its fault raises; None: it has no fault (or no more).
+    ``text``: of the error that its fault raises; None: it has no fault (or no more). ``wait``: how
+    its hooks sleep; None: not at all.
     """
     if text is not None and op.fault == "udf":
         raise PlantedError(text)
@@ -87,14 +90,16 @@ def compute(op: Op, inputs: Sequence[Tensor], *, text: str | None = None) -> Val
     if not torch.is_grad_enabled():
         # A view that is made under no_grad still says that it requires grad.
         return tuple(x.detach() for x in out) if isinstance(out, tuple) else out.detach()
-    if text is None and not op.hooks:
+    if op.sleep is not None and op.sleep.at == "argument":
+        sleep_in_argument(inputs[0], op.sleep, wait)
+    if text is None and not op.hooks and op.sleep is None:
         return out
     if isinstance(out, tuple):
-        return (_with_hooks(op, out[0], text), *out[1:])
-    return _with_hooks(op, out, text)
+        return (_with_hooks(op, out[0], text, wait), *out[1:])
+    return _with_hooks(op, out, text, wait)
 
 
-def _with_hooks(op: Op, out: Tensor, text: str | None) -> Tensor:
+def _with_hooks(op: Op, out: Tensor, text: str | None, wait: Wait | None) -> Tensor:
     if not out.requires_grad:
         return out
     if KINDS[op.kind].returns_input:
@@ -103,6 +108,8 @@ def _with_hooks(op: Op, out: Tensor, text: str | None) -> Tensor:
         out = raise_in_backward(out, text)
     if text is not None and op.fault == "hook":
         out.register_hook(lambda grad: None if grad is None else _raise(text))
+    if op.sleep is not None and op.sleep.at != "argument":
+        out = sleep_in_result(out, op.sleep, wait)
     for hook in op.hooks:
         add_hook(out, hook)
     return out

@@ -57,6 +57,11 @@ Hook = Literal["double", "increment", "look", "node_pre", "node_post", "retain_g
 LeafHook = Literal[
     "double", "increment", "look", "accumulate_pre", "accumulate_post", "post_accumulate"
 ]
+#: where an operation sleeps as a gradient comes: in a hook on its first input or on its (first)
+#: result, in the backward of a custom function behind it, or in a hook on that function's node
+SleepAt = Literal["argument", "result", "backward", "node_pre", "node_post"]
+#: the same of a leaf: in a hook on the tensor, or before or after the gradient is accumulated
+LeafSleepAt = Literal["tensor", "accumulate_pre", "accumulate_post"]
 Fault = Literal["udf", "backward", "hook"]
 Where = Literal["here", "udf", "rref"]
 
@@ -67,6 +72,27 @@ LAZY_CALLS = frozenset({"remote", "helper_remote"})
 HELPER_CALLS = frozenset({"helper_sync", "helper_async", "helper_remote"})
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sleep:
+    """User code that sleeps in backward passes: ``seconds[n]`` of virtual time in its call number
+    ``n``, and not at all in later ones. In one process nobody sleeps."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    at: SleepAt = "result"
+    seconds: tuple[float, ...] = (1.0,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafSleep:
+    """As :class:`Sleep`, in a hook of a leaf, which all contexts share."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    at: LeafSleepAt = "tensor"
+    seconds: tuple[float, ...] = (1.0,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +113,7 @@ class Leaf:
     kind: Literal["dense", "embedding"] = "dense"
     seed: int = 0
     hooks: tuple[LeafHook, ...] = ()
+    sleep: LeafSleep | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +152,7 @@ class Op:
     keep: Keep = "step"
     hooks: tuple[Hook, ...] = ()
     fault: Fault | None = None
+    sleep: Sleep | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +162,10 @@ class Backward:
     All but the last of them keep the graph, and the last does if ``retain_graph``. ``where``: on
     the trainer; in a function on ``worker``, to which the roots are sent; or by
     ``RRef.backward`` of the one root, a reference.
+
+    ``factor``: what the trainer multiplies the roots by before. ``may_fail``: the error of a pass
+    is noted, and the step goes on. ``every_s``: the passes begin so many seconds apart, each in a
+    task of its own, whether or not the one before is over.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -143,6 +175,9 @@ class Backward:
     retain_graph: bool = False
     where: Where = "here"
     worker: int = 0
+    factor: int = 1
+    may_fail: bool = False
+    every_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +254,28 @@ def travels(program: Program, index: int, op: Op, input: Input) -> bool:
         return False
     is_leaf, number = source(program, index, input)
     return not (is_leaf and not op.builtin and program.leaves[number].owner == op.worker)
+
+
+def sleeps(program: Program) -> bool:
+    """Whether user code sleeps in backward passes of a program."""
+    return any(leaf.sleep is not None for leaf in program.leaves) or any(
+        op.sleep is not None for _, _, step in program.steps for op in step.ops
+    )
+
+
+def slept_s(program: Program) -> float:
+    """Seconds that user code of a program sleeps, or waits to begin a pass, at most."""
+    total = sum(sum(leaf.sleep.seconds) for leaf in program.leaves if leaf.sleep is not None)
+    for _, _, step in program.steps:
+        once = sum(sum(op.sleep.seconds) for op in step.ops if op.sleep is not None)
+        once += sum(back.times * (back.every_s or 0.0) for back in step.backwards)
+        total += once * (2 if step.retry else 1)
+    return total
+
+
+def failing_passes(program: Program) -> bool:
+    """Whether other passes may follow one that failed in the same context."""
+    return any(back.may_fail for _, _, step in program.steps for back in step.backwards)
 
 
 def exchanged(worker: int, round: int) -> int:

@@ -13,18 +13,31 @@ from squall.real.autograd.node_abi import MEMORY, node_abi
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from squall.real.autograd.graph_task import GraphTask
     from squall.real.autograd.node import Node
 
 
 class DistAccumulateGradCaptureHook:
-    """Adds a captured gradient to the context, between the hooks of its AccumulateGrad node."""
+    """Adds a captured gradient to the context, between the hooks of its AccumulateGrad node.
 
-    __slots__ = ("_accumulate_grad", "_context", "_number", "_pointer", "_tracer", "_variable")
+    A hook may outlast its pass; then nothing is added, and no further hook is called.
+    """
+
+    __slots__ = (
+        "_accumulate_grad",
+        "_context",
+        "_graph_task",
+        "_number",
+        "_pointer",
+        "_tracer",
+        "_variable",
+    )
 
     def __init__(
         self,
         accumulate_grad: Node,
         context: DistAutogradContext,
+        graph_task: GraphTask,
         number: int,
         tracer: tracing.Tracer,
     ) -> None:
@@ -32,6 +45,7 @@ class DistAccumulateGradCaptureHook:
         self._pointer = node_abi().pointer(accumulate_grad)
         self._variable = accumulate_grad.variable
         self._context = context
+        self._graph_task = graph_task
         self._number = number
         self._tracer = tracer
 
@@ -43,13 +57,16 @@ class DistAccumulateGradCaptureHook:
         with ThreadLocalDistAutogradContext(self._context):
             # Called even without a gradient, as another entry may bring it.
             input_grads[:] = call_pre_hooks(self._pointer, input_grads)
-            self._accumulate(input_grads)
-            call_post_hooks(self._pointer, [], input_grads)
+            if self._accumulate(input_grads):
+                call_post_hooks(self._pointer, [], input_grads)
         return input_grads[0]
 
-    def _accumulate(self, input_grads: list[Tensor | None]) -> None:
+    def _accumulate(self, input_grads: list[Tensor | None]) -> bool:
+        """Add what is there. Says whether the pass goes on."""
         if input_grads[0] is None:
-            return
-        self._context.accumulate_grad(self._variable, input_grads)
+            return not self._graph_task.has_error
+        if not self._context.accumulate_grad(self._graph_task, self._variable, input_grads):
+            return False
         if self._tracer.enabled:
             self._tracer.emit(tracing.GRADIENT_ACCUMULATED, self._context.context_id, self._number)
+        return True

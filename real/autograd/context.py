@@ -11,6 +11,7 @@ from torch import Tensor
 
 from squall.real import tracing
 from squall.real.autograd.accumulate import accumulate_grad
+from squall.real.autograd.graph_task import current_graph_task
 from squall.real.autograd.messages import AutogradMetadata, PropagateGradientsReq
 from squall.real.future import Future, collect_all
 from squall.real.rpc.message import Message
@@ -51,7 +52,6 @@ class DistAutogradContext:
         self._grads: dict[Tensor, Tensor] = {}
         self._grad_ready_events: dict[torch.device, Any] = {}
         self._graph_task: GraphTask | None = None
-        self._outstanding_rpcs: list[Future[Message]] = []
         #: the context is on its way out: nothing is recorded or propagated any more
         self.released = False
         #: a known worker whose process has ended: whom it told of the context, nobody knows
@@ -180,12 +180,25 @@ class DistAutogradContext:
 
     # -- gradients ----------------------------------------------------------------------
 
-    def accumulate_grad(self, variable: Tensor, grad: list[Tensor | None]) -> None:
-        """Add ``grad[0]``; see :func:`squall.real.autograd.accumulate.accumulate_grad`."""
+    def accumulate_grad(
+        self, graph_task: GraphTask, variable: Tensor, grad: list[Tensor | None]
+    ) -> bool:
+        """Add ``grad[0]``, which pass ``graph_task`` has found, unless that is over here.
+
+        Says whether it was added. See :func:`squall.real.autograd.accumulate.accumulate_grad`.
+        """
+        observer = self._worker.tracer.observer
         with self._lock:
+            if not self._goes_on(graph_task):
+                return False
+            if observer is not None and grad[0] is not None:
+                observer.accumulating(
+                    self._worker.id, self.context_id, graph_task.pass_id, variable, grad[0]
+                )
             accumulate_grad(self._grads, variable, grad)
             if variable.is_cuda:
                 self._record_grad_event(variable.device)
+        return True
 
     def _record_grad_event(self, device: torch.device) -> None:
         event: Any = cast(Any, torch.cuda.Event)()
@@ -207,15 +220,20 @@ class DistAutogradContext:
         self, variable: Tensor, callback: Callable[[Tensor], Tensor | None]
     ) -> None:
         """Let ``callback`` look at the gradient of ``variable``, and replace it by what it
-        returns unless that is None. Raises RuntimeError if there is no gradient."""
+        returns unless that is None. Raises RuntimeError if there is no gradient.
+
+        In a hook of a pass that is over by then, the gradient stays what it is.
+        """
         with self._lock:
             grad = self._grads.get(variable)
         if grad is None:
             raise RuntimeError("the autograd context has no gradient for this variable")
         replaced = callback(grad)
         if replaced is not None:
+            graph_task = current_graph_task()
             with self._lock:
-                self._grads[variable] = replaced
+                if graph_task is None or self._goes_on(graph_task):
+                    self._grads[variable] = replaced
 
     # -- the pass that runs -------------------------------------------------------------
 
@@ -236,6 +254,10 @@ class DistAutogradContext:
     def has_graph_task(self, graph_task: GraphTask) -> bool:
         return self._graph_task is graph_task
 
+    def _goes_on(self, graph_task: GraphTask) -> bool:
+        """Whether a pass is the one that runs here, and has not failed. The lock is held."""
+        return self._graph_task is graph_task and not graph_task.has_error and not self.released
+
     def reset_graph_task(self) -> None:
         with self._lock:
             self._graph_task = None
@@ -245,43 +267,41 @@ class DistAutogradContext:
         to: WorkerId,
         message_id: AutogradMessageId,
         grads: Sequence[Tensor],
-        retain_graph: bool,
+        graph_task: GraphTask,
     ) -> None:
-        """Send gradients to the worker where a message came from, as a part of the pass."""
+        """Send gradients to the worker where a message came from, as a part of ``graph_task``.
+
+        Nothing is sent for a pass that is over here: another one may run.
+        """
         agent = self._worker.agent
-        pass_id = self.pass_id
-        if agent is None or pass_id is None:
-            raise RuntimeError("RPC is not running, or no backward pass is")
+        if agent is None:
+            raise RuntimeError("RPC is not running")
+        if self._graph_task is not graph_task or graph_task.has_error:
+            return
         metadata = AutogradMetadata(self.context_id, message_id)
+        pass_id, retain_graph = graph_task.pass_id, graph_task.keep_graph
         request = PropagateGradientsReq(metadata, grads, retain_graph, pass_id)
         tracer = self._worker.tracer
         if tracer.enabled:
             tracer.emit(tracing.GRADIENTS_SENT, self.context_id, message_id, to)
-        self.add_outstanding_rpc(agent.send(to, request.to_message()))
+        self.add_outstanding_rpc(graph_task, agent.send(to, request.to_message()))
 
-    def add_outstanding_rpc(self, future: Future[Message]) -> None:
+    def add_outstanding_rpc(self, graph_task: GraphTask, future: Future[Message]) -> None:
         """A pass is over only when its RPCs are; an error of one ends it at once."""
-        graph_task = self._graph_task
 
         def failed_early(rpc: Future[Message]) -> None:
-            error = rpc.error
-            # The future refers to the pass, not the pass to the future: a late failure of an
-            # earlier pass must not touch the one that runs now.
-            if error is not None and graph_task is not None and graph_task is self._graph_task:
-                graph_task.set_exception(error)
+            # Of the pass that sent it: a late failure must not touch the one that runs now.
+            if rpc.error is not None:
+                graph_task.set_exception(rpc.error)
 
         with self._lock:
-            self._outstanding_rpcs.append(future)
+            graph_task.outstanding_rpcs.append(future)
         future.add_callback(failed_early)
 
-    def clear_outstanding_rpcs(self) -> None:
+    def clear_and_wait_for_outstanding_rpcs_async(self, graph_task: GraphTask) -> Future[None]:
+        """Complete when all RPCs of a pass are, or failed with the first error."""
         with self._lock:
-            self._outstanding_rpcs = []
-
-    def clear_and_wait_for_outstanding_rpcs_async(self) -> Future[None]:
-        """Complete when all RPCs of the pass are, or failed with the first error."""
-        with self._lock:
-            rpcs, self._outstanding_rpcs = self._outstanding_rpcs, []
+            rpcs, graph_task.outstanding_rpcs = graph_task.outstanding_rpcs, []
         result: Future[None] = Future(runtime=self._worker.runtime, what="gradients sent")
         for rpc in rpcs:
             rpc.add_callback(lambda done: done.error is not None and result.try_fail(done.error))

@@ -63,49 +63,51 @@ class DistEngine:
         context = self._container.retrieve_context(context_id)
         roots = list(roots)
         root_edges, grads = self.validate_roots_and_retrieve_edges(roots)
-        observer = self._tracer.observer
-        if observer is not None:
-            observer.backward_started(self._worker.id, context_id, roots, retain_graph)
-        # Errors are told where they are caught: a variable of this frame that kept one would keep
-        # the frame, and with it all that its callers have, until somebody collects garbage.
-        try:
-            profiler = current_profiler()
-            if profiler is None:
-                self._execute(context, GraphRoot(root_edges, grads), retain_graph)
-            else:
-                with pass_range(profiler):
-                    self._execute(context, GraphRoot(root_edges, grads), retain_graph, profiler)
-        except BaseException as error:
-            if observer is not None:
-                observer.backward_ended(self._worker.id, context_id, error)
-            raise
-        if observer is not None:
-            observer.backward_ended(self._worker.id, context_id, None)
+        profiler = current_profiler()
+        if profiler is None:
+            self._execute(context, roots, GraphRoot(root_edges, grads), retain_graph)
+        else:
+            with pass_range(profiler):
+                self._execute(context, roots, GraphRoot(root_edges, grads), retain_graph, profiler)
 
     def _execute(
         self,
         context: DistAutogradContext,
+        roots: Sequence[Tensor],
         graph_root: GraphRoot,
         retain_graph: bool,
         profiler: LegacyProfiler | None = None,
     ) -> None:
-        with self._lock:
-            if context.context_id in self._initialized_context_ids:
-                raise RuntimeError(
-                    "A backward pass is already running in autograd context "
-                    f"{context.context_id} on worker {self._worker.id}"
-                )
-            pass_id = self._pass_ids.next()
-            graph_task = self.compute_dependencies(context, graph_root, retain_graph)
-            graph_task.profiler = profiler
-            self._begin(context, graph_task, pass_id)
+        graph_task: GraphTask | None = None
+        pass_id: PassId | None = None
+        observer = self._tracer.observer
+        # Errors are told where they are caught: a variable of this frame that kept one would keep
+        # the frame, and with it all that its callers have, until somebody collects garbage.
         try:
-            self.run_engine_and_accumulate_gradients(context, graph_root).wait()
-            context.clear_and_wait_for_outstanding_rpcs_async().wait()
+            with self._lock:
+                if context.context_id in self._initialized_context_ids:
+                    raise RuntimeError(
+                        "A backward pass is already running in autograd context "
+                        f"{context.context_id} on worker {self._worker.id}"
+                    )
+                pass_id = self._pass_ids.next()
+                if observer is not None:
+                    place = self._worker.id, context.context_id
+                    observer.backward_started(*place, pass_id, roots, retain_graph)
+                graph_task = self.compute_dependencies(context, pass_id, graph_root, retain_graph)
+                graph_task.profiler = profiler
+                self._begin(context, graph_task)
+            self.run_engine_and_accumulate_gradients(graph_task, graph_root).wait()
+            context.clear_and_wait_for_outstanding_rpcs_async(graph_task).wait()
         except BaseException as error:
-            self.cleanup_backward_pass(context, graph_task, error)
+            if graph_task is not None:
+                self.cleanup_backward_pass(context, graph_task, error)
+            if observer is not None and pass_id is not None:
+                observer.backward_ended(self._worker.id, context.context_id, pass_id, error)
             raise
         self.cleanup_backward_pass(context, graph_task, None)
+        if observer is not None:
+            observer.backward_ended(self._worker.id, context.context_id, pass_id, None)
 
     def validate_roots_and_retrieve_edges(
         self, roots: Sequence[Tensor]
@@ -173,8 +175,10 @@ class DistEngine:
                 self._check_not_over(context, pass_id)
                 if running is not None:
                     overtaken = self._end(context)
-                graph_task = self.compute_dependencies(context, GraphRoot(), request.retain_graph)
-                self._begin(context, graph_task, pass_id)
+                graph_task = self.compute_dependencies(
+                    context, pass_id, GraphRoot(), request.retain_graph
+                )
+                self._begin(context, graph_task)
             else:
                 graph_task = context.retrieve_graph_task()
         if overtaken is not None:
@@ -188,7 +192,7 @@ class DistEngine:
     ) -> Future[None]:
         """Run this worker's part of a pass, which ends when what it sent on has been answered."""
         accumulated = self.run_engine_and_accumulate_gradients(
-            context, send_function, increment_outstanding_tasks=False
+            graph_task, send_function, increment_outstanding_tasks=False
         )
         result: Future[None] = Future(runtime=self._runtime, what="backward pass")
 
@@ -197,7 +201,7 @@ class DistEngine:
                 self.cleanup_backward_pass(context, graph_task, local.error)
                 result.try_fail(local.error)
                 return
-            context.clear_and_wait_for_outstanding_rpcs_async().add_callback(all_done)
+            context.clear_and_wait_for_outstanding_rpcs_async(graph_task).add_callback(all_done)
 
         def all_done(rpcs: Future[None]) -> None:
             # The reply comes after the clean-up: who has it may start the next pass.
@@ -228,7 +232,11 @@ class DistEngine:
     # -- both -----------------------------------------------------------------------------
 
     def compute_dependencies(
-        self, context: DistAutogradContext, graph_root: GraphRoot, retain_graph: bool
+        self,
+        context: DistAutogradContext,
+        pass_id: PassId,
+        graph_root: GraphRoot,
+        retain_graph: bool,
     ) -> GraphTask:
         """Count, for each node, the edges that lead to it, and find what has to be run.
 
@@ -240,6 +248,7 @@ class DistEngine:
         graph_task = GraphTask(
             self._runtime,
             context,
+            pass_id=pass_id,
             keep_graph=retain_graph,
             graph_roots=roots,
             exit_on_error=True,
@@ -311,7 +320,7 @@ class DistEngine:
         for node, _ in output_edges:
             if KINDS[type(node)] == ACCUMULATE:
                 hook = DistAccumulateGradCaptureHook(
-                    node, context, numbers.get(node, -1), self._tracer
+                    node, context, graph_task, numbers.get(node, -1), self._tracer
                 )
                 for capture in exec_info[node].captures:
                     capture.hooks.append(hook)
@@ -319,13 +328,10 @@ class DistEngine:
         for node, _ in recv_backward_edges:
             exec_info[node].needed = True
 
-    def _begin(self, context: DistAutogradContext, graph_task: GraphTask, pass_id: PassId) -> None:
+    def _begin(self, context: DistAutogradContext, graph_task: GraphTask) -> None:
         """Note that a pass runs. The engine's lock is held."""
-        # RPCs of an earlier pass that failed may still run. Once the lock is free, the gradients of
-        # another message may send RPCs of this pass, which has to wait for them.
-        context.clear_outstanding_rpcs()
         context.set_graph_task(graph_task)
-        context.pass_id = context.latest_pass = pass_id
+        context.pass_id = context.latest_pass = pass_id = graph_task.pass_id
         context.passes[pass_id] = None
         self._initialized_context_ids[context.context_id] = None
         tracer = self._tracer
@@ -336,16 +342,16 @@ class DistEngine:
 
     def run_engine_and_accumulate_gradients(
         self,
-        context: DistAutogradContext,
+        graph_task: GraphTask,
         graph_root: GraphRoot | SendRpcBackward,
         *,
         increment_outstanding_tasks: bool = True,
     ) -> Future[None]:
         """Start the pass at one of its roots. The future is complete when the local part is
         done; an error names this worker."""
-        graph_task = context.retrieve_graph_task()
         accumulated: Future[None] = Future(
-            runtime=self._runtime, what=f"backward pass in context {context.context_id}"
+            runtime=self._runtime,
+            what=f"backward pass in context {graph_task.context.context_id}",
         )
 
         def graph_done(grads: Future[list[Tensor | None]]) -> None:
@@ -424,10 +430,13 @@ class DistEngine:
     ) -> None:
         """Forget a pass: the context is ready for another one. ``error``: what it died of."""
         with self._lock:
+            if error is not None:
+                context.passes[graph_task.pass_id] = str(error)
             if context.has_graph_task(graph_task):
-                if error is not None and context.pass_id is not None:
-                    context.passes[context.pass_id] = str(error)
                 self._end(context)
+        observer = self._tracer.observer
+        if observer is not None:
+            observer.pass_over(self._worker.id, context.context_id, graph_task.pass_id)
         if self._tracer.enabled:
             trace_end(self._tracer, graph_task, None if error is None else str(error))
 
@@ -435,7 +444,6 @@ class DistEngine:
         """Take the running pass away from its context. The engine's lock is held."""
         graph_task = context.retrieve_graph_task()
         context.reset_graph_task()
-        context.clear_outstanding_rpcs()
         context.pass_id = None
         self._initialized_context_ids.pop(context.context_id, None)
         return graph_task

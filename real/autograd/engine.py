@@ -79,7 +79,7 @@ class Engine:
         """Run ``func``, or capture what came for it, and pass its gradients on.
 
         Nodes that have become ready go to ``cpu_ready_queue`` or to the queue of their device.
-        Raises what the node, a hook or a check raises.
+        The pass may be over when user code returns; then what came of it goes nowhere. Raises what the node, a hook or a check raises.
         """
         exec_info = graph_task.exec_info
         if exec_info:
@@ -87,12 +87,14 @@ class Engine:
             if info is not NEEDED:
                 self._capture(graph_task, func, info, inputs)
                 if not info.needed:
-                    if info.captures:
+                    if info.captures and not graph_task.has_error:
                         self._trace(graph_task, func)
                     return
         if self._interceptor is not None:
             self._interceptor.at(self._worker, "node")
         outputs, sizes = self.call_function(graph_task, func, inputs)
+        if graph_task.has_error:
+            return
         if self._tracer.enabled:
             self._trace(graph_task, func)
         if not outputs:
@@ -155,6 +157,8 @@ class Engine:
                 call_leaf_hooks(cast(Any, func).variable, grads)
             else:
                 grads = call_tensor_pre_hooks(func, self._abi.pointer(func), grads)
+            if graph_task.has_error:
+                return
         for capture in info.captures:
             captured = grads[capture.input_idx]
             if capture.hooks:
@@ -191,12 +195,14 @@ class Engine:
                 self._interceptor.at(self._worker, "hook")
             inputs = call_tensor_pre_hooks(func, pointer, inputs)
             inputs = call_pre_hooks(pointer, inputs)
+            if graph_task.has_error:
+                return [], []
 
         if kind == CPP:
             returned = func(*inputs)
             outputs = list(returned) if type(returned) is tuple else [returned]
         elif kind == RECV:
-            func.recv.apply(func, inputs, graph_task.keep_graph)
+            func.recv.apply(func, inputs, graph_task)
             outputs = []
         else:
             outputs = apply_python_node(func, inputs)
@@ -206,6 +212,8 @@ class Engine:
         if hooked:
             outputs = call_post_hooks(pointer, outputs, inputs)
             torch._C._set_grad_enabled(False)
+        if graph_task.has_error:
+            return [], []  # what the node saved belongs to the pass that runs now
         if not graph_task.keep_graph:
             self._release[vtable](pointer)
         return outputs, sizes

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from squall.real.autograd.functions import SendRpcBackward
-    from squall.real.ids import AutogradMessageId, ContextId
+    from squall.real.ids import AutogradMessageId, ContextId, PassId
+    from squall.real.rpc.message import Message
     from squall.real.rpc.profiling import LegacyProfiler
     from squall.real.runtime import Runtime
 
@@ -96,6 +97,7 @@ class GraphTask:
         context: PassContext,
         *,
         keep_graph: bool,
+        pass_id: PassId = -1,
         reentrant_depth: int = 0,
         cpu_ready_queue: NodeQueue | None = None,
         graph_roots: Iterable[Node] = (),
@@ -105,6 +107,8 @@ class GraphTask:
         self.id = next(_ids)
         #: the autograd context that the pass belongs to
         self.context = context
+        #: which pass of the context: all that is sent on for it says so
+        self.pass_id = pass_id
         self.keep_graph = keep_graph
         self.reentrant_depth = reentrant_depth
         self.cpu_ready_queue = cpu_ready_queue
@@ -112,7 +116,10 @@ class GraphTask:
         self.exit_on_error = exit_on_error
         self.lock = runtime.lock("graph task")
         self.outstanding: list[None] = []
+        #: the pass is over here: what still runs of it comes to nothing. Asked again after user code
         self.has_error = False
+        #: gradients that were sent on and have not been answered, and some that have
+        self.outstanding_rpcs: list[Future[Message]] = []
         self.not_ready: dict[Node, InputBuffer] = {}
         self.dependencies: dict[Node, int] = {}
         #: keeps every node of the pass alive, so that a node's identity can be a key

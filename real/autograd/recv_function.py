@@ -20,6 +20,7 @@ from squall.real.autograd.python_node import zeros_like_input
 
 if TYPE_CHECKING:
     from squall.real.autograd.context import DistAutogradContext
+    from squall.real.autograd.graph_task import GraphTask
     from squall.real.autograd.messages import AutogradMetadata
     from squall.real.ids import WorkerId
     from squall.real.tracing import Observer
@@ -44,8 +45,8 @@ class RecvRpcBackward:
         self._context = weakref.ref(context)
         self.from_worker_id = from_worker_id
 
-    def apply(self, node: Any, grads: Sequence[Tensor | None], retain_graph: bool) -> None:
-        """Send the gradients to where the tensors came from. Does not wait.
+    def apply(self, node: Any, grads: Sequence[Tensor | None], graph_task: GraphTask) -> None:
+        """Send the gradients of pass ``graph_task`` to where the tensors came from. Does not wait.
 
         Missing ones are sent as zeros. Raises RuntimeError if the context is gone.
         """
@@ -61,7 +62,7 @@ class RecvRpcBackward:
             for grad, metadata in zip(grads, node._input_metadata, strict=True)
         ]
         context.propagate_gradients(
-            self.from_worker_id, self.metadata.message_id, defined, retain_graph
+            self.from_worker_id, self.metadata.message_id, defined, graph_task
         )
 
 

@@ -18,9 +18,10 @@ from squall.model.program.hooks import retained
 from squall.model.program.program import Program
 from squall.sim.cluster import Cluster
 from squall.sim.faults.plan import Plan
-from squall.sim.programs.host import Host, place, withdraw
-from squall.sim.programs.run import finished, gradients_of
-from squall.sim.programs.trainer import TrainerRun, together
+from squall.sim.programs.host import Host, place, together, withdraw
+from squall.sim.programs.run import finished, gradients_of, reference_for
+from squall.sim.programs.trainer import TrainerRun
+from squall.sim.world.oracle import attach
 from squall.sim.world.stuck import Deadlock, deadlock
 
 
@@ -38,11 +39,14 @@ def run_with_faults(
 class _FaultyRun:
     def __init__(self, program: Program, plan: Plan, options: dict[str, Any]) -> None:
         self.program = program
-        self.cluster = Cluster(program.workers, faults=plan, own_settings=False, **options)
         self.outcome = Outcome()
-        self.result = Run(
-            self.cluster.trace.records, program=program, got=self.outcome, cluster=self.cluster
-        )
+        self.result = Run(program=program, got=self.outcome)
+        self.reference = reference_for(self.result, options)
+        self.cluster = Cluster(program.workers, faults=plan, own_settings=False, **options)
+        self.result.cluster = self.cluster
+        self.result.records = self.cluster.trace.records
+        if self.reference is not None:
+            attach(self.reference, self.cluster.runtime)
         self.hosts: list[Host] = [
             Host(program, rank, self._on_pass) for rank in range(program.workers)
         ]
@@ -76,6 +80,8 @@ class _FaultyRun:
         for worker in cluster.workers:
             withdraw(worker)
         self.hosts.clear()
+        if self.reference is not None:
+            result.gradients = self.reference.summary()
         return finished(result, cluster)
 
     # -- the first phase ----------------------------------------------------------------

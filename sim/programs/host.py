@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from squall.model.program.hooks import add_leaf_hook
+from squall.model.program.hooks import add_leaf_hook, add_leaf_sleep
 from squall.model.program.kind import Value
 from squall.model.program.operations import PlantedError, compute, initial_values, join, planted
 from squall.model.program.program import REFERENCE_CALLS, Op, Program, source
@@ -22,6 +22,7 @@ from squall.real.future import Future, completed
 from squall.real.rpc import api as rpc
 from squall.real.rpc.functions import async_execution
 from squall.real.rpc.wire_names import label_module
+from squall.real.runtime import current_task
 from squall.real.worker import current_worker
 
 label_module(__name__, "program")
@@ -53,6 +54,10 @@ class Host:
             add_leaf_hook(tensor, hook)
             for number, tensor in self.leaves.items()
             for hook in program.leaves[number].hooks
+        ] + [
+            add_leaf_sleep(tensor, sleep, wait)
+            for number, tensor in self.leaves.items()
+            if (sleep := program.leaves[number].sleep) is not None
         ]
         self.kept: list[Any] = []
         #: whether the worker shuts down as soon as its own trainers are done
@@ -89,7 +94,7 @@ class Host:
                 tensors.append(value[input.output] if isinstance(value, tuple) else value)
                 if input.how == "kept_rref":
                     self.kept.append(given)
-        return compute(op, tensors, text=text)
+        return compute(op, tensors, text=text, wait=wait)
 
     def relayed(self, op: Op, inputs: Sequence[Any]) -> tuple[list[Any], Tensor | None]:
         """What a relaying worker passes on, and the first tensor among its inputs."""
@@ -97,6 +102,11 @@ class Host:
         if op.relay == "double":
             return [x * 2 if isinstance(x, Tensor) else x for x in inputs], first
         return list(inputs), first
+
+
+def wait(seconds: float) -> None:
+    """Let virtual time pass."""
+    current_task().runtime.sleep(seconds)
 
 
 def here() -> Host:
@@ -113,6 +123,30 @@ def place(worker: Any, host: Host) -> None:
 def withdraw(worker: Any) -> None:
     """Remove a worker's host at the end of a run: it refers to the whole run."""
     worker.locals.pop(_KEY, None)
+
+
+def together(functions: Sequence[Callable[[], None]]) -> None:
+    """Call all functions, each in a task of its own if there are several; wait for them."""
+    if len(functions) == 1:
+        functions[0]()
+        return
+    worker = current_worker()
+    ends: list[Future[None]] = []
+
+    def call(function: Any, end: Future[None]) -> None:
+        try:
+            function()
+        except Exception as error:
+            end.set_error(error)
+        else:
+            end.mark_completed(None)
+
+    for function in functions:
+        end: Future[None] = Future(runtime=worker.runtime, what="a trainer's step")
+        ends.append(end)
+        worker.runtime.spawn(call, function, end, name="trainer", worker=worker, daemon=False)
+    for end in ends:
+        end.wait()
 
 
 # -- what is called by RPC ----------------------------------------------------------------------

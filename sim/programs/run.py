@@ -13,12 +13,15 @@ from typing import Any
 
 from squall.model.events.run import Run
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
+from squall.model.one_process.reference import JointReference
+from squall.model.program.compare import EXACT
 from squall.model.program.hooks import retained
-from squall.model.program.program import Program, exchanged
+from squall.model.program.program import Program, exchanged, failing_passes
 from squall.real.rpc.all_gather import _all_gather
 from squall.sim.cluster import Cluster
-from squall.sim.programs.host import Host, place, withdraw
-from squall.sim.programs.trainer import TrainerRun, together
+from squall.sim.programs.host import Host, place, together, withdraw
+from squall.sim.programs.trainer import TrainerRun
+from squall.sim.world.oracle import attach, joint_reference
 from squall.sim.world.stuck import Deadlock
 
 #: steps of the scheduler that a program may take; the largest takes some thousands
@@ -42,9 +45,13 @@ def run_program(
     ``raises`` False tells it in :attr:`Run.crash`. ``shut_down_early``: each worker shuts down
     as soon as its own trainers are done, while references are kept and others are at work.
     """
-    cluster = Cluster(program.workers, own_settings=False, **options)
     outcome = Outcome()
-    run = Run(cluster.trace.records, program=program, got=outcome, cluster=cluster)
+    run = Run(program=program, got=outcome)
+    reference = reference_for(run, options)
+    run.cluster = cluster = Cluster(program.workers, own_settings=False, **options)
+    run.records = cluster.trace.records
+    if reference is not None:
+        attach(reference, cluster.runtime)
     hosts: list[Host] = []
     retained()  # of a run that came to no end
 
@@ -95,7 +102,18 @@ def run_program(
     for worker in cluster.workers:
         withdraw(worker)
     hosts.clear()  # which refer to it by on_pass
+    run.gradients = None if reference is None else reference.summary()
     return finished(run, cluster)
+
+
+def reference_for(run: Run, options: dict[str, Any]) -> JointReference | None:
+    """What compares each pass of a program by itself, where some may fail while others follow in
+    the same context; it becomes the observer in ``options`` of the cluster."""
+    if run.program is None or not failing_passes(run.program):
+        return None
+    reference = joint_reference(exact=run.tolerance is EXACT, tolerance=run.tolerance)
+    options["observer"] = reference
+    return reference
 
 
 def finished(run: Run, cluster: Cluster) -> Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,8 @@ from squall.sim.programs.host import (
     relay,
     relay_async,
     run_backward,
+    together,
+    wait,
 )
 from squall.sim.programs.stories.play import StoryRuns
 from squall.sim.programs.trainer_state import TrainerState
@@ -80,6 +83,7 @@ class StepRun:
     @contextlib.contextmanager
     def _fresh(self, faults: bool) -> Iterator[None]:
         self.faults = faults
+        self._passes = 0
         #: what each operation made: a value, a future of it, a reference to it, or None if dropped
         self.values: list[Any] = []
         #: values as fetched, by operation or, for leaves, by -1 - number
@@ -234,23 +238,62 @@ class StepRun:
     def _backward(self, context_id: int, backward: Backward, outcome: StepOutcome) -> None:
         at = [len(self.values) - back for back in backward.roots]
         trainer, times = self.trainer.number, backward.times
+        first = self._passes
+        self._passes += times
         if backward.where == "rref":
             for time in range(times):
                 retain = backward.retain_graph or time < times - 1
-                self.values[at[0]].backward(context_id, retain_graph=retain)
-                self.host.on_pass(trainer, self.number, context_id)
+                with self._noting(backward, outcome, first + time):
+                    self.values[at[0]].backward(context_id, retain_graph=retain)
+                    self.host.on_pass(trainer, self.number, context_id)
             return
         roots = []
         for index in at:
             root = self._value(index)
             assert isinstance(root, Tensor)
             outcome.roots[index] = root.detach().clone()
-            roots.append(root)
+            roots.append(root if backward.factor == 1 else root * backward.factor)
+        if backward.may_fail:
+            self._backward_that_may_fail(context_id, backward, roots, outcome, first)
+            return
         args = (trainer, self.number, context_id, roots, times, backward.retain_graph)
         if backward.where == "udf":
             rpc.rpc_sync(backward.worker, run_backward, args=args)
         else:
             run_backward(*args)
+
+    def _backward_that_may_fail(
+        self,
+        context_id: int,
+        backward: Backward,
+        roots: list[Tensor],
+        outcome: StepOutcome,
+        first: int,
+    ) -> None:
+        """Passes on this worker, of which the first has number ``first``."""
+
+        def run(time: int) -> None:
+            if backward.every_s is not None:
+                wait(time * backward.every_s)
+            retain = backward.retain_graph or time < backward.times - 1
+            with self._noting(backward, outcome, first + time):
+                run_backward(self.trainer.number, self.number, context_id, roots, 1, retain)
+
+        if backward.every_s is None:
+            for time in range(backward.times):
+                run(time)
+        else:
+            together([partial(run, time) for time in range(backward.times)])
+
+    @contextlib.contextmanager
+    def _noting(self, backward: Backward, outcome: StepOutcome, number: int) -> Iterator[None]:
+        """Note the error of a pass that may fail."""
+        try:
+            yield
+        except Exception as error:
+            if not backward.may_fail:
+                raise
+            outcome.failed[number] = str(error)
 
 
 def _refuse_another_context() -> None:

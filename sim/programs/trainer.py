@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import torch
 
 from squall.model.program.program import source
-from squall.real.future import Future
 from squall.real.rpc import api as rpc
 from squall.real.rpc.optimizer import DistributedOptimizer
-from squall.real.worker import current_worker
-from squall.sim.programs.host import find_host, find_leaf
+from squall.sim.programs.host import find_host, find_leaf, together
 from squall.sim.programs.step import StepRun
 from squall.sim.programs.trainer_state import TrainerState
 
@@ -72,27 +67,3 @@ class TrainerRun(TrainerState):
                 self.leaf_refs[number] = rpc.remote(owner, find_leaf, args=(number,))
         for worker in self.host_refs:
             self.host_refs[worker] = rpc.remote(worker, find_host)
-
-
-def together(functions: Sequence[Callable[[], None]]) -> None:
-    """Call all functions, each in a task of its own if there are several; wait for them."""
-    if len(functions) == 1:
-        functions[0]()
-        return
-    worker = current_worker()
-    ends: list[Future[None]] = []
-
-    def call(function: Any, end: Future[None]) -> None:
-        try:
-            function()
-        except Exception as error:
-            end.set_error(error)
-        else:
-            end.mark_completed(None)
-
-    for function in functions:
-        end: Future[None] = Future(runtime=worker.runtime, what="a trainer's step")
-        ends.append(end)
-        worker.runtime.spawn(call, function, end, name="trainer", worker=worker, daemon=False)
-    for end in ends:
-        end.wait()

@@ -23,8 +23,8 @@ from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome  # 
 from squall.model.program.hooks import retained  # noqa: E402
 from squall.model.program.program import exchanged  # noqa: E402
 from squall.real.native.here import Here, debug_info  # noqa: E402
-from squall.sim.programs.host import Host, place  # noqa: E402
-from squall.sim.programs.trainer import TrainerRun, together  # noqa: E402
+from squall.sim.programs.host import Host, place, together  # noqa: E402
+from squall.sim.programs.trainer import TrainerRun  # noqa: E402
 from squall.sim.stock.stacks import stacks  # noqa: E402
 
 #: the number of a gradient that belongs to no leaf of the program

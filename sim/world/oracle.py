@@ -10,12 +10,17 @@ from typing import Any
 from torch.autograd.graph import saved_tensors_hooks
 
 from squall.model.one_process.reference import JointReference
+from squall.model.program.compare import Tolerance
 from squall.real.autograd.node_abi import MEMORY, node_abi
 from squall.sim.world.scheduler import SimRuntime
 
 
 def joint_reference(
-    runtime: SimRuntime | None = None, *, exact: bool = False, fork_always: bool = False
+    runtime: SimRuntime | None = None,
+    *,
+    exact: bool = False,
+    tolerance: Tolerance | None = None,
+    fork_always: bool = False,
 ) -> JointReference:
     """An observer that compares every backward pass of a run; see :class:`JointReference`.
 
@@ -27,7 +32,9 @@ def joint_reference(
         # Nothing tells which nodes saved tensors under hooks: once there are any, all may have.
         return _SavedTensorsHooks.entered != before or has_hooks(node)
 
-    reference = JointReference(runs_user_code=runs_user_code, exact=exact, fork_always=fork_always)
+    reference = JointReference(
+        runs_user_code=runs_user_code, exact=exact, tolerance=tolerance, fork_always=fork_always
+    )
     if runtime is not None:
         attach(reference, runtime)
     return reference

@@ -90,6 +90,8 @@ class SimRuntime(Scheduler):
         self.hub_task = SimTask(self, next(self._ids), "hub", None, True)
         self.running: SimTask = self.hub_task
         self._hub: greenlet | None = None
+        #: in a copy of the process, where nobody waits for anything
+        self._time_stands_still = False
         self._failure: BaseException | None = None
         #: the task that is being killed: it may not wait any more
         self._dying: SimTask | None = None
@@ -114,6 +116,8 @@ class SimRuntime(Scheduler):
         task = self.running
         if task is self.hub_task:
             raise RuntimeError("a scheduler callback would sleep")
+        if self._time_stands_still:
+            return
         if task is self._dying:
             self._switch_to_hub(task)  # which throws again
         env = self.env
@@ -279,8 +283,10 @@ class SimRuntime(Scheduler):
             self._frozen.append(task)
 
     def forbid_waiting(self) -> None:
-        """A task that would wait gets a RuntimeError from here on: for a copy of the process."""
+        """A task that would wait gets a RuntimeError from here on, and one that would sleep goes on
+        at once: for a copy of the process."""
         self._hub = None
+        self._time_stands_still = True
 
     def close(self) -> None:
         """Kill every task that is left."""

@@ -49,6 +49,7 @@ class Wires:
         self.reference = JointReference(**options)
         self.maps: list[dict[Tensor, Tensor]] = [{}, {}]
         self.messages = 0
+        self.passes = 0
 
     def send(self, worker: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         message = self.messages = self.messages + 1
@@ -62,11 +63,14 @@ class Wires:
     def backward(
         self, roots: list[Tensor], run: Callable[[], object], error: BaseException | None = None
     ) -> None:
+        self.passes += 1
+        pass_id = self.passes
         self.reference.gradients(0, CONTEXT, self.maps[0])
-        self.reference.backward_started(0, CONTEXT, roots, False)
+        self.reference.backward_started(0, CONTEXT, pass_id, roots, False)
         self.reference.gradients(1, CONTEXT, self.maps[1])
         run()
-        self.reference.backward_ended(0, CONTEXT, error)
+        self.reference.pass_over(0, CONTEXT, pass_id)
+        self.reference.backward_ended(0, CONTEXT, pass_id, error)
 
     def accumulate(self, worker: int, leaf: Tensor, grad: Tensor) -> None:
         grads = self.maps[worker]

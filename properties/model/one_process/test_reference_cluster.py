@@ -13,6 +13,7 @@ from squall.model.events.graph import message_graph, unanswered
 from squall.model.one_process.reference import GradientSummary
 from squall.real.autograd import api as dist_autograd
 from squall.real.autograd.context import DistAutogradContext
+from squall.real.autograd.graph_task import GraphTask
 from squall.real.rpc import api as rpc
 from squall.real.runtime import current_task
 from squall.real.tracing import PASS_ENDED
@@ -207,18 +208,21 @@ def test_a_hook_that_calls_other_workers_makes_a_pass_incomparable() -> None:
 def test_a_broken_engine_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     accumulate = DistAutogradContext.accumulate_grad
 
-    def forgetful(self: DistAutogradContext, variable: Tensor, grads: list[Tensor]) -> None:
-        if current_worker().id != 1:
-            accumulate(self, variable, grads)
+    def forgetful(
+        self: DistAutogradContext, graph_task: GraphTask, variable: Tensor, grads: list[Tensor]
+    ) -> bool:
+        return current_worker().id == 1 or accumulate(self, graph_task, variable, grads)
 
     monkeypatch.setattr(DistAutogradContext, "accumulate_grad", forgetful)
     summary, _ = play(nested)
     assert not summary.equal
     assert "no worker has a gradient, expected one" in summary.mismatches[0]
 
-    def twice(self: DistAutogradContext, variable: Tensor, grads: list[Tensor]) -> None:
-        accumulate(self, variable, [grads[0].clone()])
-        accumulate(self, variable, grads)
+    def twice(
+        self: DistAutogradContext, graph_task: GraphTask, variable: Tensor, grads: list[Tensor]
+    ) -> bool:
+        accumulate(self, graph_task, variable, [grads[0].clone()])
+        return accumulate(self, graph_task, variable, grads)
 
     monkeypatch.setattr(DistAutogradContext, "accumulate_grad", twice)
     summary, _ = play(nested)

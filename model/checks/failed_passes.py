@@ -1,0 +1,85 @@
+"""Passes that fail while others follow in the same context."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from squall.model.events.fault_effects import explained, faults_of
+from squall.model.events.passes import REFUSED, joint_passes
+from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
+from squall.model.one_process.outcome import StepOutcome
+from squall.model.program.operations import planted
+from squall.model.program.program import Program, Step, sleeps
+from squall.real import tracing
+
+_TIMED_OUT = "RPC ran for more than set timeout"
+#: how a worker tells that it has seen the end of a pass which another one goes on with
+_OVER = re.compile(
+    r"these gradients belong to is over on worker|a later backward pass has begun|"
+    r"was released while worker|Autograd context no longer valid|"
+    r"Could not find autograd context with id"
+)
+
+
+@named("passes", engines=PORT_ONLY)
+def PASSES(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """Whatever failed before in its context, and whatever of that still runs: a pass that succeeds
+    adds exactly its own gradients to each leaf. What a pass that fails may leave are the gradients
+    that its parts had added by then; a part on a worker that has not heard of the failure goes on
+    until it has done what it can, a later pass comes, or the context is released. A part that is
+    over, as that of the pass's root is when ``backward`` raises, adds nothing any more, and nothing
+    is added to a context that was released. A pass fails only if an error was planted in its way,
+    if user code in it sleeps for longer than a call may take, if another pass runs in its context,
+    if an earlier one that failed did so for a reason that still holds, or because of a fault.
+    """
+    for mismatch in run.gradients.mismatches if run.gradients is not None else ():
+        yield Violation("passes", "a gradient", "that of one process", mismatch)
+    program = run.program
+    if program is None or run.expected is None or run.got is None:
+        return
+    for trainer, number, step in program.steps:
+        got = run.got.steps.get((trainer, number))
+        if got is None or not got.failed:
+            continue
+        allowed = _reasons(run, program, trainer, number, step)
+        again = got.first_error is not None
+        for at, error in sorted(got.failed.items()):
+            if not again and at in run.expected.steps[trainer, number].failed:
+                continue
+            if any(text in error for text in allowed):
+                continue
+            if _OVER.search(error) and (_TIMED_OUT in allowed or REFUSED in allowed):
+                continue
+            if faults_of(run).hit() and explained(error):
+                continue
+            where = f"trainers[{trainer}].steps[{number}]: pass {at} to succeed"
+            yield run.violation("passes", "a pass failed", where, repr(error), *_ends(run, got))
+
+
+def _reasons(run: Run, program: Program, trainer: int, number: int, step: Step) -> list[str]:
+    """What errors of the passes of a step may say."""
+    found = [
+        planted(op.fault, trainer, number, index)
+        for index, op in enumerate(step.ops)
+        if op.fault is not None
+    ]
+    if any(backward.every_s is not None for backward in step.backwards):
+        found.append(REFUSED)
+    timeouts = run.of(tracing.CALL_ENDED)
+    if sleeps(program) and any(run.records[n][4][2] == "timeout" for n in timeouts):
+        # A call of RRef.backward may be given up while its pass goes on.
+        found += [_TIMED_OUT, REFUSED]
+    return found
+
+
+def _ends(run: Run, got: StepOutcome) -> list[int]:
+    return [
+        root.ended
+        for root, _ in joint_passes(run)
+        if root.context == got.context and root.error is not None and root.ended >= 0
+    ]
+
+
+RANK = 75
+PROPERTIES: tuple[Property, ...] = (PASSES,)
