@@ -138,9 +138,6 @@ def passes_of(run: Run) -> Passes:
     return known
 
 
-#: what the error of a part says that ended because the next pass came
-_OVERTAKEN = "a later backward pass has begun"
-
 #: worker and context
 Key = tuple[int, int]
 
@@ -160,11 +157,6 @@ class _Reader:
         self._graphs: dict[Key, tuple[object, Graph]] = {}
         #: parts that failed, whose runners may still be at a node when the next part begins
         self._failed: dict[Key, list[Part]] = {}
-        #: those of them that have not ended, and by context the passes that users have begun
-        self._overtaken: dict[Key, list[Part]] = {}
-        self._begun: dict[int, int] = {}
-        #: parts so far
-        self._seen: dict[Key, int] = {}
 
     def read(self) -> Passes:
         """All of them."""
@@ -191,7 +183,6 @@ class _Reader:
             self._sends,
             self._sends_to,
             self._failed,
-            self._seen,
         )
         for table in tables:
             for each in [each for each in table if each[0] == values[2]]:
@@ -203,16 +194,7 @@ class _Reader:
 
     def _pass_started(self, n: int, key: Key, task: int, values: tuple[Any, ...]) -> None:
         context, roots = values[0], values[1]
-        begun = self._begun
-        if roots:
-            begun[context] = begun.get(context, 0) + 1
-        before = self._running.get(key)
-        seen = self._seen[key] = self._seen.get(key, 0) + 1
-        if before is not None and not roots and seen <= begun.get(context, 0):
-            # Its pass is over at its root, which has begun another one.
-            self._overtaken.setdefault(key, []).append(before)
-            self._failed.setdefault(key, []).append(before)
-        elif before is not None:
+        if key in self._running:
             self._stray.append(n)
         attached, to = dict(self._sends.get(key, ())), dict(self._sends_to.get(key, ()))
         part = Part(key[0], context, n, roots, values[3], attached, to)
@@ -257,12 +239,6 @@ class _Reader:
             part.accumulated.append((n, values[1]))
 
     def _pass_ended(self, n: int, key: Key, task: int, values: tuple[Any, ...]) -> None:
-        if self._overtaken.get(key) and (
-            key not in self._running or _OVERTAKEN in (values[1] or "")
-        ):
-            old = self._overtaken[key].pop(0)
-            old.ended, old.error = n, values[1] or _OVERTAKEN
-            return
         part = self._part_of(n, key)
         if part is None:
             return

@@ -140,7 +140,9 @@ class _Interpreter:
                 try:
                     torch.autograd.backward(
                         roots,  # type: ignore[arg-type]
-                        retain_graph=backward.retain_graph or time < backward.times - 1,
+                        retain_graph=backward.retain_graph
+                        or backward.every_s is not None
+                        or time < backward.times - 1,
                     )
                 except (PlantedError, RuntimeError) as error:
                     if not backward.may_fail:

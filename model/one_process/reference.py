@@ -186,6 +186,8 @@ class JointReference(Observer):
         known.maps.pop(worker, None)
         known.anchors.pop(worker, None)
         known.released.add(worker)
+        for running in known.passes.values():
+            running.not_comparable = "its context was released while it ran"
         self._forget(context, known)
 
     # -- Observer: the backward pass ------------------------------------------------------

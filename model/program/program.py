@@ -165,7 +165,7 @@ class Backward:
 
     ``factor``: what the trainer multiplies the roots by before. ``may_fail``: the error of a pass
     is noted, and the step goes on. ``every_s``: the passes begin so many seconds apart, each in a
-    task of its own, whether or not the one before is over.
+    task of its own, whether or not the one before is over; all of them keep the graph.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT

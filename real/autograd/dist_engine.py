@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from squall.real.rpc.profiling import LegacyProfiler
 
 
+#: what a pass dies of, on a worker that the next one has reached
+_OVERTAKEN = "a later backward pass has begun in this autograd context"
+
+
 class DistEngine:
     """Runs the parts of backward passes that belong to one worker."""
 
@@ -174,7 +178,8 @@ class DistEngine:
             if first:
                 self._check_not_over(context, pass_id)
                 if running is not None:
-                    overtaken = self._end(context)
+                    overtaken = context.retrieve_graph_task()
+                    self._end(context, overtaken, _OVERTAKEN)
                 graph_task = self.compute_dependencies(
                     context, pass_id, GraphRoot(), request.retain_graph
                 )
@@ -182,9 +187,7 @@ class DistEngine:
             else:
                 graph_task = context.retrieve_graph_task()
         if overtaken is not None:
-            overtaken.set_exception(
-                RuntimeError("a later backward pass has begun in this autograd context")
-            )
+            overtaken.set_exception(RuntimeError(_OVERTAKEN))
         return graph_task, first
 
     def _run_part(
@@ -430,23 +433,22 @@ class DistEngine:
     ) -> None:
         """Forget a pass: the context is ready for another one. ``error``: what it died of."""
         with self._lock:
-            if error is not None:
-                context.passes[graph_task.pass_id] = str(error)
-            if context.has_graph_task(graph_task):
-                self._end(context)
-        observer = self._tracer.observer
-        if observer is not None:
-            observer.pass_over(self._worker.id, context.context_id, graph_task.pass_id)
-        if self._tracer.enabled:
-            trace_end(self._tracer, graph_task, None if error is None else str(error))
+            if context.has_graph_task(graph_task):  # else a later pass has ended it
+                self._end(context, graph_task, None if error is None else str(error))
 
-    def _end(self, context: DistAutogradContext) -> GraphTask:
+    def _end(
+        self, context: DistAutogradContext, graph_task: GraphTask, error: str | None = None
+    ) -> None:
         """Take the running pass away from its context. The engine's lock is held."""
-        graph_task = context.retrieve_graph_task()
+        context.passes[graph_task.pass_id] = error
         context.reset_graph_task()
         context.pass_id = None
         self._initialized_context_ids.pop(context.context_id, None)
-        return graph_task
+        tracer = self._tracer
+        if tracer.observer is not None:
+            tracer.observer.pass_over(self._worker.id, context.context_id, graph_task.pass_id)
+        if tracer.enabled:
+            trace_end(tracer, graph_task, error)
 
     # -- looking --------------------------------------------------------------------------
 

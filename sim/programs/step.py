@@ -275,7 +275,9 @@ class StepRun:
         def run(time: int) -> None:
             if backward.every_s is not None:
                 wait(time * backward.every_s)
-            retain = backward.retain_graph or time < backward.times - 1
+            # Which of them comes last, if they begin at once, nobody knows.
+            last = backward.every_s is None and time == backward.times - 1
+            retain = backward.retain_graph or not last
             with self._noting(backward, outcome, first + time):
                 run_backward(self.trainer.number, self.number, context_id, roots, 1, retain)
 
