@@ -276,9 +276,9 @@ class DistAutogradContext:
         agent = self._worker.agent
         if agent is None:
             raise RuntimeError("RPC is not running")
+        metadata = AutogradMetadata(self.context_id, message_id)
         if self._graph_task is not graph_task or graph_task.has_error:
             return
-        metadata = AutogradMetadata(self.context_id, message_id)
         pass_id, retain_graph = graph_task.pass_id, graph_task.keep_graph
         request = PropagateGradientsReq(metadata, grads, retain_graph, pass_id)
         tracer = self._worker.tracer

@@ -157,8 +157,6 @@ class Engine:
                 call_leaf_hooks(cast(Any, func).variable, grads)
             else:
                 grads = call_tensor_pre_hooks(func, self._abi.pointer(func), grads)
-            if graph_task.has_error:
-                return
         for capture in info.captures:
             captured = grads[capture.input_idx]
             if capture.hooks:
@@ -195,8 +193,6 @@ class Engine:
                 self._interceptor.at(self._worker, "hook")
             inputs = call_tensor_pre_hooks(func, pointer, inputs)
             inputs = call_pre_hooks(pointer, inputs)
-            if graph_task.has_error:
-                return [], []
 
         if kind == CPP:
             returned = func(*inputs)
@@ -212,8 +208,6 @@ class Engine:
         if hooked:
             outputs = call_post_hooks(pointer, outputs, inputs)
             torch._C._set_grad_enabled(False)
-        if graph_task.has_error:
-            return [], []  # what the node saved belongs to the pass that runs now
         if not graph_task.keep_graph:
             self._release[vtable](pointer)
         return outputs, sizes

@@ -188,8 +188,48 @@ def test_what_one_process_refuses_the_cluster_must_refuse_too() -> None:
     assert (summary.equal, summary.passes, summary.failed) == (True, 0, 1)
     a.grad = None
     wires.backward([(a * a).sum()], lambda: None)
-    (reason,) = wires.reference.summary().not_comparable
-    assert reason == "worker 0, context 7: an earlier pass in this context failed"
+    (text,) = wires.reference.summary().mismatches  # it is compared like any other
+    assert "no worker has a gradient, expected one" in text
+
+
+def test_what_a_failed_pass_adds_is_not_taken_for_that_of_the_next() -> None:
+    wires = Wires(exact=True)
+    a, b, loss = two_weights(wires)
+    stray = torch.tensor([100.0, 100.0], dtype=torch.float64)
+    wires.backward([loss], lambda: wires.accumulate(0, a, stray), RuntimeError("timed out"))
+    first = wires.passes
+
+    def run() -> None:
+        # Worker 1 has not heard of the failure.
+        wires.reference.accumulating(1, CONTEXT, first, b, stray)
+        wires.accumulate(1, b, stray)
+        wires.accumulate(0, a, torch.tensor([6.0, 10.0], dtype=torch.float64))
+        wires.accumulate(1, b, torch.tensor([2.0, 4.0], dtype=torch.float64))
+
+    wires.backward([loss], run)
+    summary = wires.reference.summary()
+    assert summary.equal
+    assert (summary.passes, summary.compared, summary.failed) == (1, 1, 1)
+
+    def run_wrongly() -> None:
+        run()
+        wires.accumulate(1, b, stray)  # in nobody's name
+
+    wires.backward([loss], run_wrongly)
+    (text,) = wires.reference.summary().mismatches
+    assert "element [0] is 304.0, expected 204.0" in text
+
+
+def test_a_part_that_is_over_and_a_context_that_was_released_get_nothing_more() -> None:
+    wires = Wires()
+    a, _, loss = two_weights(wires)
+    wires.backward([loss], lambda: None, RuntimeError("timed out"))
+    wires.reference.accumulating(0, CONTEXT, wires.passes, a, a)
+    wires.reference.context_released(0, CONTEXT)
+    wires.reference.accumulating(0, CONTEXT, wires.passes, a, a)
+    over, released = wires.reference.summary().mismatches
+    assert "a gradient was added although its part of the pass was over" in over
+    assert "a gradient was added although the context was released there" in released
 
 
 def test_the_graph_at_the_time_of_sending_counts() -> None:

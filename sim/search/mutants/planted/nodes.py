@@ -145,8 +145,8 @@ MUTANTS = (
         origin="i30850, p34501",
         wrong="post hooks of AccumulateGrad nodes are not called",
         place="autograd.capture_hook:DistAccumulateGradCaptureHook.__call__",
-        old="        call_post_hooks(self._pointer, [], input_grads)\n",
-        new="",
+        old="            call_post_hooks(self._pointer, [], input_grads)\n",
+        new="            pass\n",
     ),
     Mutant(
         name="accumulated-before-pre-hooks",
@@ -154,9 +154,10 @@ MUTANTS = (
         wrong="a gradient is accumulated before the hooks that may change it",
         place="autograd.capture_hook:DistAccumulateGradCaptureHook.__call__",
         old="        input_grads[:] = call_pre_hooks(self._pointer, input_grads)\n"
-        "        self._accumulate(input_grads)\n",
-        new="        self._accumulate(input_grads)\n"
-        "        input_grads[:] = call_pre_hooks(self._pointer, input_grads)\n",
+        "        if self._accumulate(input_grads):\n",
+        new="        added = self._accumulate(input_grads)\n"
+        "        input_grads[:] = call_pre_hooks(self._pointer, input_grads)\n"
+        "        if added:\n",
     ),
     Mutant(
         name="leaf-context-not-restored",

@@ -20,7 +20,7 @@ MUTANTS = (
         origin="p27940",
         wrong="the pass does not learn that sending gradients failed, and waits for ever",
         place="autograd.context:DistAutogradContext.add_outstanding_rpc",
-        old="            graph_task.set_exception(error)",
+        old="            graph_task.set_exception(rpc.error)",
         new="            pass",
         needs="PKE",
     ),
@@ -28,11 +28,8 @@ MUTANTS = (
         name="late-failure-hits-the-next-pass",
         wrong="a late failure of an earlier pass ends the one that runs now",
         place="autograd.context:DistAutogradContext.add_outstanding_rpc",
-        old="if error is not None and graph_task is not None and graph_task is self._graph_task:"
-        "\n            graph_task.set_exception(error)",
-        new="if error is not None and self._graph_task is not None:"
-        "\n            self._graph_task.set_exception(error)",
-        needs="PE",
+        old="            graph_task.set_exception(rpc.error)",
+        new="            (self._graph_task or graph_task).set_exception(rpc.error)",
     ),
     Mutant(
         name="graph-task-not-reset",
@@ -81,14 +78,6 @@ MUTANTS = (
         new="self.execute_graph_task_until_ready_queue_empty(\n"
         "            NodeTask(graph_task, send_function, InputBuffer(0)), False\n        )",
         needs="T",
-    ),
-    Mutant(
-        name="old-rpcs-waited-for",
-        origin="runEngineAndAccumulateGradients",
-        wrong="a pass waits for RPCs of an earlier one that failed",
-        place="autograd.context:DistAutogradContext.clear_outstanding_rpcs",
-        old="        self._outstanding_rpcs = []",
-        new="        pass",
     ),
     Mutant(
         name="send-only-nodes-not-needed",
@@ -167,8 +156,8 @@ MUTANTS = (
         name="first-arrival-counted-again",
         wrong="the first gradients are counted although the pass waits for them already",
         place="autograd.dist_engine:DistEngine._run_part",
-        old="context, send_function, increment_outstanding_tasks=False",
-        new="context, send_function, increment_outstanding_tasks=True",
+        old="graph_task, send_function, increment_outstanding_tasks=False",
+        new="graph_task, send_function, increment_outstanding_tasks=True",
     ),
     Mutant(
         name="outstanding-not-taken-back",
@@ -220,22 +209,23 @@ MUTANTS = (
         name="second-hop-not-waited-for",
         wrong="a worker reports its part as done before those that it sent gradients to",
         place="autograd.dist_engine:DistEngine._run_part",
-        old="        context.clear_and_wait_for_outstanding_rpcs_async().add_callback(all_done)",
+        old="        context.clear_and_wait_for_outstanding_rpcs_async(graph_task)"
+        ".add_callback(all_done)",
         new="        all_done(completed(None, runtime=self._runtime))",
     ),
     Mutant(
         name="root-does-not-wait",
         wrong="backward returns before other workers have done their parts",
         place="autograd.dist_engine:DistEngine._execute",
-        old="        context.clear_and_wait_for_outstanding_rpcs_async().wait()\n",
+        old="        context.clear_and_wait_for_outstanding_rpcs_async(graph_task).wait()\n",
         new="        pass\n",
     ),
     Mutant(
         name="root-waits-for-nothing",
         wrong="backward waits for the RPCs of a pass, but not for the pass itself",
         place="autograd.dist_engine:DistEngine._execute",
-        old="self.run_engine_and_accumulate_gradients(context, graph_root).wait()",
-        new="self.run_engine_and_accumulate_gradients(context, graph_root)",
+        old="self.run_engine_and_accumulate_gradients(graph_task, graph_root).wait()",
+        new="self.run_engine_and_accumulate_gradients(graph_task, graph_root)",
     ),
     Mutant(
         name="one-rpc-waited-for",
@@ -248,7 +238,7 @@ MUTANTS = (
         name="rpc-not-outstanding",
         wrong="gradients that are sent are not remembered as under way",
         place="autograd.context:DistAutogradContext.add_outstanding_rpc",
-        old="        self._outstanding_rpcs.append(future)",
+        old="        graph_task.outstanding_rpcs.append(future)",
         new="        pass",
     ),
     Mutant(
