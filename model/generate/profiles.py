@@ -146,7 +146,7 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
     partial = "partial" in has
     # A hook could tell gradients that are missing from zeros that came from another worker.
     increment = "increment" in has and not partial and not unused
-    faults = limits.faults and "faults" in has and not partial and not unused
+    faults = limits.faults and "faults" in has and not unused
     return Profile(
         mode=mode,
         dtypes=choices.choice("dtypes", _DTYPES),

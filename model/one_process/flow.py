@@ -243,15 +243,17 @@ class Forecast(NamedTuple):
     #: errors that its operations raise, before any backward
     forward: list[str]
     passes: list[Pass]
-    #: for each pass: the errors that it raises, and that end the step
+    #: for each pass: the errors that it raises, and whether they end the step
     backward: list[list[str]]
+    heard: list[bool]
 
     @property
     def errors(self) -> list[str]:
         """The texts one of which the step fails with; none if it succeeds."""
         if self.forward:
             return self.forward
-        return next((texts for texts in self.backward if texts), [])
+        each = zip(self.backward, self.heard, strict=True)
+        return next((texts for texts, heard in each if texts and heard), [])
 
     @property
     def unfed(self) -> list[Sent]:
@@ -278,10 +280,10 @@ def forecast(program: Program, trainer: int, number: int) -> Forecast:
         else:
             passes += [flow.backward(backward) for _ in range(backward.times)]
     texts = [
-        [planted(str(step.ops[op].fault), trainer, number, op) for op in each.faults if surfacing]
-        for each, surfacing in zip(passes, heard, strict=True)
+        [planted(str(step.ops[op].fault), trainer, number, op) for op in each.faults]
+        for each in passes
     ]
-    return Forecast(forward, passes, texts)
+    return Forecast(forward, passes, texts, heard)
 
 
 def surfaces(program: Program, step: Step, faulty: int) -> bool:

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from squall.model.one_process.flow import surfaces
+from squall.model.one_process.flow import forecast, surfaces
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
 from squall.model.one_process.shape_graph import graph_of
 from squall.model.program.hooks import add_leaf_hook, add_leaf_sleep, retained
@@ -66,7 +66,10 @@ class _Interpreter:
             leaf.grad = None
         try:
             values = self._forward(trainer, number, step, faults)
-            self._backward(step, values, outcome)
+            predicted: list[list[str]] = []
+            if faults and any(op.fault is not None for op in step.ops):
+                predicted = forecast(self.program, trainer, number).backward
+            self._backward(step, values, outcome, predicted)
             if step.optimize:
                 self._optimize(trainer)
         except (PlantedError, RuntimeError) as error:
@@ -125,7 +128,14 @@ class _Interpreter:
                         out = join(out, first)
         return out
 
-    def _backward(self, step: Step, values: list[Value], outcome: StepOutcome) -> None:
+    def _backward(
+        self, step: Step, values: list[Value], outcome: StepOutcome, predicted: list[list[str]]
+    ) -> None:
+        """``predicted``: for each pass, the errors that it raises on workers; empty: none at all.
+
+        A message of several tensors brings zeros for those that no gradient reaches, and they go
+        through user code, which in one process is not called.
+        """
         for backward in step.backwards:
             roots = [values[-back] for back in backward.roots]
             if backward.where != "rref":  # the value of that root never comes to the trainer
@@ -133,7 +143,7 @@ class _Interpreter:
                     assert isinstance(root, Tensor)
                     outcome.roots[len(values) - back] = root.detach().clone()
             if backward.factor != 1:
-                roots = [root * backward.factor for root in roots]  # type: ignore[operator, misc]
+                roots = [root * backward.factor for root in roots]
             first = len(outcome.graphs)
             outcome.graphs += [graph_of(roots)] * backward.times  # type: ignore[arg-type]
             for time in range(backward.times):
@@ -144,6 +154,8 @@ class _Interpreter:
                         or backward.every_s is not None
                         or time < backward.times - 1,
                     )
+                    if predicted and predicted[first + time]:
+                        raise PlantedError(predicted[first + time][0])
                 except (PlantedError, RuntimeError) as error:
                     if not backward.may_fail:
                         raise

@@ -94,9 +94,8 @@ def sleep_in_result(out: Tensor, sleep: Sleep, wait: Wait | None) -> Tensor:
     if sleep.at == "result":
         out.register_hook(sleeping)
         return out
-    through = cast(
-        Tensor, _SleepInBackward.apply(out, sleeping if sleep.at == "backward" else _AT_ONCE)
-    )  # type: ignore[no-untyped-call]
+    inner = sleeping if sleep.at == "backward" else _AT_ONCE
+    through = cast(Tensor, _SleepInBackward.apply(out, inner))  # type: ignore[no-untyped-call]
     node = cast(Any, through.grad_fn)
     if sleep.at == "node_pre":
         node.register_prehook(sleeping)
