@@ -1,6 +1,7 @@
 # make run    the parameter server example on a simulated cluster
 # make test   the whole test suite
 # make bench  what is measured, side by side with stock PyTorch
+# make stress   many threads on ThreadRuntime, for a minute (SECONDS=600 for longer)
 # make notebooks   JupyterLab, opened on notebooks/
 # make test-browser   timelines in headless Chromium (apt-get install chromium chromium-driver)
 # make findings TORCH=2.15.0   what that torch does in each case of docs/findings.md
@@ -20,16 +21,21 @@ PINNED := torch==2.13.0
 
 # Processes that pytest runs the suite in.
 JOBS ?= auto
+# How long `make stress` goes on.
+SECONDS ?= 60
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: run test test-browser pictures architecture notebooks test-notebooks lint types layers findings bench install format clean matrix
+.PHONY: run test stress test-browser pictures architecture notebooks test-notebooks lint types layers findings bench install format clean matrix
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
+
+stress: $(INSTALLED)
+	$(BIN)/python -m squall.properties.support.stress --seconds $(SECONDS)
 
 # JupyterLab wants to be told that root knows what it does, in a container for instance.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)

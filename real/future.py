@@ -136,16 +136,26 @@ class Future(Generic[T]):
 
     def _tell(self) -> None:
         """Wake who waits and call who asked to be called."""
+        # Whoever gave up waiting, or has seen that it is done, may take its own entry out first.
         waiting = self._waiting
         while waiting:
-            waiting.pop(0).set()
+            try:
+                event = waiting.pop(0)
+            except IndexError:
+                pass
+            else:
+                event.set()
         callbacks = self._callbacks
         while callbacks:
-            callback = callbacks.pop(0)
             try:
-                callback(self)
-            except Exception:
-                logger.exception("a callback of %r raised", self)
+                callback = callbacks.pop(0)
+            except IndexError:
+                pass
+            else:
+                try:
+                    callback(self)
+                except Exception:
+                    logger.exception("a callback of %r raised", self)
 
     # -- looking ------------------------------------------------------------------------
 

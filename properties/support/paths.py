@@ -13,3 +13,4 @@ CORPUS = PROPERTIES / "corpus"
 #: scripts for stock PyTorch, with what they print
 SCRIPTS = PROPERTIES / "scripts"
 DOCS = ROOT / "docs"
+EXAMPLES = ROOT / "examples"

@@ -35,12 +35,15 @@ class DistAutogradContainer:
         self._message_ids = IdSource(self.worker_id, worker.incarnation)
         self._lock = worker.runtime.lock("autograd contexts")
         self._contexts: dict[ContextId, DistAutogradContext] = {}
-        #: and whether workers beyond the known ones have been told
-        self._released: dict[ContextId, bool] = {}
+        # Released contexts change under the lock; what else is told of them changes by one operation
+        # of a dictionary, which is atomic between threads.
+        self._released: dict[ContextId, None] = {}
+        #: those of them of which only the known workers have been told
+        self._untold: dict[ContextId, None] = {}
         #: those that this process was only told the end of, and an earlier one may have had
         self._missed: dict[ContextId, None] = {}
-        #: by released context: the workers that have not answered yet
-        self._unheard: dict[ContextId, dict[WorkerId, None]] = {}
+        #: by released context and worker: those that have not answered yet
+        self._unheard: dict[tuple[ContextId, WorkerId], None] = {}
 
     # -- making -------------------------------------------------------------------------
 
@@ -170,10 +173,12 @@ class DistAutogradContainer:
             released = self._released
             if context is None and self._worker.incarnation and context_id not in released:
                 self._missed[context_id] = None
-            released.setdefault(context_id, False)
+            if context_id not in released:
+                released[context_id] = self._untold[context_id] = None
             if len(released) > _RELEASED_MAX:
                 oldest = next(iter(released))
                 del released[oldest]
+                self._untold.pop(oldest, None)
                 self._missed.pop(oldest, None)
         if context is None:
             return False
@@ -206,7 +211,7 @@ class DistAutogradContainer:
             except RuntimeError as error:
                 _could_not_release(worker_id, error)
                 continue
-            self._unheard.setdefault(context_id, {})[worker_id] = None
+            self._unheard[context_id, worker_id] = None
             future.add_callback(_Reporter(self, worker_id, context_id))
 
     # -- workers that are gone ------------------------------------------------------------
@@ -218,11 +223,13 @@ class DistAutogradContainer:
         """
         first = worker_id << LOCAL_ID_BITS
         last = first + ((incarnation + 1) << PROCESS_ID_BITS)
-        for context in self._contexts.values():
+        contexts = list(self._contexts.values())  # as they are now, whoever changes them meanwhile
+        for context in contexts:
             context.worker_ended(worker_id)
-        for context_id in [id for id, unheard in self._unheard.items() if worker_id in unheard]:
+        for context_id in [id for id, unheard in list(self._unheard) if unheard == worker_id]:
             self.tell_everybody(context_id, worker_id)
-        orphans = [id for id in self._contexts if first <= id < last]
+        ids = [context.context_id for context in contexts]
+        orphans = [id for id in ids if first <= id < last]
         if orphans:
             self._worker.runtime.spawn(
                 self._release_all, orphans, name="peer lost", worker=self._worker
@@ -238,9 +245,10 @@ class DistAutogradContainer:
         Tell all workers. Beyond PyTorch, where a release stops at such a worker.
         """
         agent = self._worker.agent
-        if agent is None or not agent.is_running or self._released.get(context_id, True):
+        if agent is None or not agent.is_running:
             return
-        self._released[context_id] = True
+        if self._untold.pop(context_id, self) is self:  # unknown here, or told already
+            return
         others = [
             info.id for info in agent.get_worker_infos() if info.id not in (lost, self.worker_id)
         ]
@@ -248,11 +256,7 @@ class DistAutogradContainer:
 
     def heard(self, context_id: ContextId, worker_id: WorkerId) -> None:
         """A worker has answered a release, or will not any more."""
-        unheard = self._unheard.get(context_id)
-        if unheard is not None:
-            unheard.pop(worker_id, None)
-            if not unheard:
-                self._unheard.pop(context_id, None)
+        self._unheard.pop((context_id, worker_id), None)
 
 
 class _Reporter:

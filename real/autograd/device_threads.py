@@ -73,10 +73,10 @@ class DeviceThreads:
             return None
         queue = self._queues.get(device)
         if queue is None:
-            queue = self._queues[device] = SharedReadyQueue(
-                self._worker.runtime, f"work for {device}"
-            )
-            self._spawn(self._device_thread, device, queue, name=f"backward on {device}")
+            new = SharedReadyQueue(self._worker.runtime, f"work for {device}")
+            queue = self._queues.setdefault(device, new)
+            if queue is new:  # no other thread was faster
+                self._spawn(self._device_thread, device, queue, name=f"backward on {device}")
         return queue
 
     # -- the tasks --------------------------------------------------------------------------
@@ -133,9 +133,9 @@ class DeviceThreads:
 
     def shutdown(self) -> None:
         """Stop all tasks once they have done what is queued before the end."""
-        for queue in self._queues.values():
+        queues, self._queues = self._queues, {}
+        for queue in queues.values():
             queue.push_shutdown_task()
-        self._queues = {}
         if self.global_cpu_ready_queue is not None:
             self.global_cpu_ready_queue.push_shutdown_task()
             self.global_cpu_ready_queue = None

@@ -44,9 +44,12 @@ def gradient_edge(tensor: Tensor) -> Edge:
 
     Also for a sparse leaf, of which ``torch.autograd.graph.get_gradient_edge`` knows nothing.
     """
-    node: Any = tensor.grad_fn
-    if node is not None:
-        return node, tensor.output_nr
+    # A view is not asked for its grad_fn, nor whether it is a leaf: that takes a lock, and a thread
+    # that uses a leaf may hold it while it waits for the interpreter. Neither goes on (torch 2.13).
+    if not tensor._is_view():
+        node: Any = tensor.grad_fn
+        if node is not None:
+            return node, tensor.output_nr
     recording = torch.is_grad_enabled()
     torch._C._set_grad_enabled(True)
     try:
@@ -54,7 +57,8 @@ def gradient_edge(tensor: Tensor) -> Edge:
     finally:
         torch._C._set_grad_enabled(recording)
     above: Any = used.grad_fn
-    return above.next_functions[0][0], 0
+    edge: Edge = above.next_functions[0]
+    return edge
 
 
 class SendRpcBackward:

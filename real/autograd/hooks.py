@@ -6,6 +6,7 @@ torch/csrc/autograd/python_hook.cpp and ``call_tensor_pre_hooks``, ``call_pre_ho
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,26 +21,33 @@ if TYPE_CHECKING:
 
 Grads = list["Tensor | None"]
 
+#: held while the hooks of a tensor are out of its table: a pass of another context, on another
+#: thread, would pass them over. No user code runs under it, so tasks of one thread never wait for it.
+_TAKEN_AWAY = threading.Lock()
+
 
 def call_tensor_pre_hooks(func: Node, pointer: int, inputs: Grads) -> Grads:
     """Hooks of the tensors that ``func`` made, then ``retain_grad``; the gradients they leave."""
     abi = node_abi()
-    hooks = abi.tensor_pre_hooks(pointer)
+    with _TAKEN_AWAY:
+        hooks = abi.tensor_pre_hooks(pointer)
+        calls = [] if hooks is None else [(hook.index, list(hook.hooks.values())) for hook in hooks]
     if hooks is None:
         return _call_through_torch(func, inputs)
     outputs = list(inputs)
-    for hook in hooks:
-        outputs[hook.index] = _call_tensor_hooks(hook.hooks, outputs[hook.index])
+    for index, each in calls:
+        outputs[index] = _call_hooks(each, outputs[index])
     if abi.retains_grad(pointer):
         # Torch keeps these to itself, so its engine calls them; ours have had their turn.
-        saved = [(hook.hooks, dict(hook.hooks)) for hook in hooks]
-        for live, _ in saved:
-            live.clear()
-        try:
-            outputs = _call_through_torch(func, outputs)
-        finally:
-            for live, entries in saved:
-                live.update(entries)
+        with _TAKEN_AWAY:
+            saved = [(hook.hooks, dict(hook.hooks)) for hook in hooks]
+            for live, _ in saved:
+                live.clear()
+            try:
+                outputs = _call_through_torch(func, outputs)
+            finally:
+                for live, entries in saved:
+                    live.update(entries)
     return outputs
 
 
@@ -47,11 +55,11 @@ def call_leaf_hooks(variable: Tensor, inputs: Grads) -> None:
     """Hooks of a leaf, which live on the tensor; changes ``inputs[0]``."""
     hooks: Any = variable._backward_hooks
     if hooks:
-        inputs[0] = _call_tensor_hooks(hooks, inputs[0])
+        inputs[0] = _call_hooks(list(hooks.values()), inputs[0])
 
 
-def _call_tensor_hooks(hooks: dict[int, Callable[..., Any]], grad: Tensor | None) -> Tensor | None:
-    for call in list(hooks.values()):
+def _call_hooks(hooks: list[Callable[..., Any]], grad: Tensor | None) -> Tensor | None:
+    for call in hooks:
         grad = _check_single_result(grad, call(grad), call)
     return grad
 

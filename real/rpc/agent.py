@@ -5,6 +5,7 @@ Behaviour: torch/csrc/distributed/rpc/rpc_agent.cpp and tensorpipe_agent.cpp.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ from squall.real import tracing
 from squall.real.future import Future
 from squall.real.ids import WorkerId
 from squall.real.process import Process
-from squall.real.rpc.call_table import CallTable
+from squall.real.rpc.call_table import Call, CallTable
 from squall.real.rpc.constants import (
     DEFAULT_RPC_TIMEOUT_S,
     RREF_MAX_RETRIES,
@@ -131,9 +132,12 @@ class RpcAgent:
             return
         self.is_running = False
         with self._in_flight.lock:
-            retries, self.retries = list(self.retries), {}
+            retries = []
+            while self.retries:
+                with contextlib.suppress(KeyError):  # another thread has sent the last one
+                    retries.append(self.retries.popitem()[0])
             calls = self._calls.take_all()
-        for retry in retries:
+        for retry in reversed(retries):
             retry.stop()
         self._world.detach(self._group, self.info.id)
         for call in calls:
@@ -200,7 +204,15 @@ class RpcAgent:
         except BaseException:
             self._calls.give_up(call)
             raise
+        self._end_if_over(call)
         return call.future
+
+    def _end_if_over(self, call: Call) -> None:
+        """A call that began while the agent was shut down may have been too late for its table."""
+        if not self.is_running:
+            taken = self._calls.take(call.id)
+            if taken is not None:
+                self._calls.fail(taken, RpcError("RPC agent is shutting down"))
 
     def answered_by_another_copy(self, id: int, reply: Message) -> None:
         """End a call by the answer to another one with the same request."""

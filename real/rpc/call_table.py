@@ -7,6 +7,7 @@ timeoutMap_, handleClientError)
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable
 
@@ -121,13 +122,17 @@ class CallTable:
 
     def take_all(self) -> list[Call]:
         """For whoever holds the lock: the calls that have not ended, for the caller to fail."""
-        calls, self._calls = self._calls, {}
-        return list(calls.values())
+        taken = []
+        while self._calls:
+            with contextlib.suppress(KeyError):  # another thread has taken the last one
+                taken.append(self._calls.popitem()[1])
+        return taken[::-1]
 
     def peer_lost(self, peer: WorkerId, reason: str) -> None:
         """Fail every call to a worker whose connection broke."""
         with self._in_flight.lock:
-            ids = [call.id for call in self._calls.values() if call.to == peer]
+            calls = list(self._calls.values())  # as they are now: others end without the lock
+            ids = [call.id for call in calls if call.to == peer]
         for id in ids:
             call = self.take(id)
             if call is not None:
@@ -197,5 +202,7 @@ class CallTable:
 
     def _remember_expired(self, id: int) -> None:
         self._expired[id] = True
-        if len(self._expired) > _EXPIRED_MAX:
-            del self._expired[next(iter(self._expired))]
+        expired = self._expired
+        if len(expired) > _EXPIRED_MAX:
+            with contextlib.suppress(RuntimeError, KeyError):  # another thread forgets one, too
+                del expired[next(iter(expired))]

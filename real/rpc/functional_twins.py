@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,9 @@ from torch import optim
 
 _PACKAGE = "torch.distributed.optim"
 _WARNING = "_deprecation_warning"
+#: TorchScript compiles for one thread at a time, and modules belong to the whole process: no lock of
+#: one worker's runtime will do. Tasks of one thread may all hold it, and none waits.
+COMPILING = threading.RLock()
 #: by optimizer: the module of its twin, and the twin's name
 _TWINS: dict[Any, tuple[str, str]] = {
     optim.Adagrad: ("functional_adagrad", "_FunctionalAdagrad"),
@@ -36,6 +40,11 @@ def functional_twin(optimizer: Any) -> Any:
 
     What a script has registered with torch counts: to do so it has imported the package.
     """
+    with COMPILING:
+        return _functional_twin(optimizer)
+
+
+def _functional_twin(optimizer: Any) -> Any:
     known = sys.modules.get(f"{_PACKAGE}.utils")
     if known is None and optimizer not in _TWINS:
         return None

@@ -16,7 +16,7 @@ from torch.jit import _state as jit
 
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc.calls import rpc_async
-from squall.real.rpc.functional_twins import functional_twin
+from squall.real.rpc.functional_twins import COMPILING, functional_twin
 from squall.real.rpc.py_rref import RRef
 from squall.real.rpc.state import rpc_state
 from squall.real.rpc.wire_names import label_module
@@ -39,7 +39,8 @@ class _FunctionalLocalOptimizer:
         self, optim_cls: Any, local_params_rref: list[RRef[Any]], *args: Any, **kwargs: Any
     ) -> None:
         self._local_params: list[Tensor] = [rref.local_value() for rref in local_params_rref]
-        self.optim = optim_cls(self._local_params, *args, **kwargs)
+        with COMPILING:
+            self.optim = optim_cls(self._local_params, *args, **kwargs)
 
     def step(self, autograd_ctx_id: int) -> None:
         """One step for the parameters that have a gradient in the context."""

@@ -9,6 +9,7 @@ api.py: _enable_rpc_profiler)
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -103,11 +104,13 @@ class LegacyProfiler:
         self._config = config or options.config()
         self._marks: list[Facts] = []
         self._remote: list[list[Facts]] = []
-        self._count = 0
-        self._handles = 0
+        # next() is atomic between threads, += is not: a pass has several, and calls end on others
+        self._counts = itertools.count(1)
+        self._handles = itertools.count(-1, -1)  # torch's own are positive
         #: torch's numbers of ranges and of autograd nodes, and what they are here: torch counts
         #: through the whole process, and a profile is the same whatever ran before it
         self._numbers: dict[tuple[str, int], int] = {}
+        self._own_numbers = itertools.count(1)
         self._finished = False
 
     # -- running ------------------------------------------------------------------------
@@ -148,8 +151,7 @@ class LegacyProfiler:
                     facts = {fact: getattr(seen, fact)() for fact in _FACTS}
                     for fact, least in (("handle", 1), ("sequence_nr", 0)):
                         if facts[fact] >= least:
-                            given, own = (fact, facts[fact]), len(self._numbers) + 1
-                            facts[fact] = self._numbers.setdefault(given, own)
+                            facts[fact] = self._number_of((fact, facts[fact]))
                     self._take(facts)
 
     def flush(self) -> None:
@@ -180,9 +182,9 @@ class LegacyProfiler:
     def push(self, name: str) -> int:
         """A range begins; its handle."""
         self.flush()
-        self._handles -= 1  # torch's own are positive
-        self._add(name, "push", self._handles)
-        return self._handles
+        handle = next(self._handles)
+        self._add(name, "push", handle)
+        return handle
 
     def pop(self, handle: int) -> None:
         """The range ends, on this task. No effect once the profile is finished."""
@@ -203,6 +205,12 @@ class LegacyProfiler:
                 ]
             )
 
+    def _number_of(self, given: tuple[str, int]) -> int:
+        known = self._numbers.get(given)
+        if known is None:
+            known = self._numbers.setdefault(given, next(self._own_numbers))
+        return known
+
     def _add(self, name: str, kind: str, handle: int) -> None:
         facts: Facts = dict.fromkeys(_FACTS, 0)
         facts.update(name=name, kind=kind, handle=handle, is_async=False, shapes=[], stack=[])
@@ -212,10 +220,10 @@ class LegacyProfiler:
 
     def _take(self, facts: Facts) -> None:
         task = current_task_or_none()
-        self._count += 1
+        count = next(self._counts)
         facts["node_id"] = self.worker.id
         facts["thread_id"] = task.id if task is not None else 0
-        facts["time_us"] = self.worker.runtime.now() * 1e6 + self._count * _STEP_US
+        facts["time_us"] = self.worker.runtime.now() * 1e6 + count * _STEP_US
         facts["is_remote"] = False
         self._marks.append(facts)
 
@@ -239,7 +247,7 @@ class ProfiledCall:
         """Send a request with the wish that it be profiled; the future holds the plain reply."""
         profiler = self._profiler
         locals = profiler.worker.locals
-        locals[_PROFILER_IDS] = number = locals.get(_PROFILER_IDS, -1) + 1
+        number = next(locals.setdefault(_PROFILER_IDS, itertools.count()))
         request = RunWithProfilingReq(
             message, GlobalUniqueId(profiler.worker.id, number), profiler.options
         )

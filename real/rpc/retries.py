@@ -7,6 +7,7 @@ made good in a second and not after a whole timeout, which is also that of whoev
 
 from __future__ import annotations
 
+import itertools
 from typing import Protocol
 
 from squall.real import tracing
@@ -39,10 +40,11 @@ class Retried:
     __slots__ = (
         "_agent",
         "_error",
+        "_last",
         "_message",
         "_most",
+        "_numbers",
         "_open",
-        "_sent",
         "_timer",
         "_to",
         "future",
@@ -54,26 +56,36 @@ class Retried:
         self._message = message
         self._most = most
         self.future: Future[Message] = Future(runtime=agent.worker.runtime, what=message)
-        self._sent = 0
-        #: the calls that have not ended
-        self._open: dict[int, None] = {}
+        # Answers, timers and the end of the agent may come on several threads at once: each of
+        # them changes what follows by single operations, and a copy too many does no harm.
+        self._numbers = itertools.count()
+        #: the number of the last copy
+        self._last = -1
+        #: copies that have not been answered, and the ids of their calls, None before they have one
+        self._open: dict[int, int | None] = {}
         self._timer: Timer | None = None
         self._error: BaseException | None = None
 
     def attempt(self) -> None:
         """Send a copy. Raises what the agent's ``send`` raises."""
         agent, message = self._agent, self._message
-        number = self._sent
-        self._sent += 1
+        number = self._last = next(self._numbers)
+        # Known as open before the timer is forgotten: an earlier copy that fails meanwhile must
+        # not take itself for the last one.
+        self._open[number] = None
+        self._timer = None
         sent_at = agent.worker.runtime.now()
         copy = Message(message.type, message.payload, message.tensors, about=message.about)
         late_s = retry_delay_s(number) if number < self._most else None
-        reply = agent.send(self._to, copy, late_s=late_s, late=self._late)
-        self._open[copy.id] = None
-        id = copy.id
+        try:
+            reply = agent.send(self._to, copy, late_s=late_s, late=self._late)
+        except BaseException:
+            del self._open[number]
+            raise
+        self._open[number] = copy.id
 
         def answered(reply: Future[Message]) -> None:
-            self._open.pop(id, None)
+            self._open.pop(number, None)
             error = reply.error
             if error is None:
                 self._succeed(reply.raw_value())
@@ -81,7 +93,7 @@ class Retried:
                 pass
             elif not agent.is_running:
                 self.future.try_fail(error)
-            elif number == self._sent - 1 and number < self._most:
+            elif number == self._last and number < self._most:
                 self._schedule(number, sent_at, error)
             elif not self._open and self._timer is None:
                 self.future.try_fail(
@@ -95,19 +107,22 @@ class Retried:
 
     def stop(self) -> None:
         """Whoever waits for the next attempt gets the error of the last one."""
-        if self._timer is not None:
-            self._timer.cancel()
+        timer = self._timer
+        if timer is not None:
+            timer.cancel()
         assert self._error is not None
         self.future.try_fail(self._error)
 
     def _succeed(self, reply: Message) -> None:
         self.future.try_complete(reply)
-        if self._timer is not None:
-            self._timer.cancel()
+        timer = self._timer
+        if timer is not None:
+            timer.cancel()
             self._timer = None
             self._agent.retries.pop(self, None)
-        for id in list(self._open):
-            self._agent.answered_by_another_copy(id, reply)
+        for id in list(self._open.values()):
+            if id is not None:
+                self._agent.answered_by_another_copy(id, reply)
 
     def _schedule(self, number: int, sent_at: float, error: BaseException) -> None:
         """Send another copy when the delay is over, which counts from the last one's sending."""
@@ -118,6 +133,8 @@ class Retried:
         self._error = error
         agent.retries[self] = None
         self._timer = runtime.call_later(wait_s, self._due)
+        if not agent.is_running and agent.retries.pop(self, self) is None:
+            self.stop()  # the agent may have stopped its retries before this one was among them
 
     def _due(self) -> None:
         self._agent.worker.runtime.spawn(self._again, name="retry", worker=self._agent.worker)
@@ -125,13 +142,13 @@ class Retried:
     def _again(self) -> None:
         if self._agent.retries.pop(self, self) is self:  # called off
             return
-        self._timer = None
-        self._send_another()
+        if not self.future.is_done:
+            self._send_another()
 
     def _late(self) -> None:
         """The last copy has not been answered for as long as the next attempt waits."""
         if self._timer is None and not self.future.is_done and self._agent.is_running:
-            self._report(self._sent, 0.0)
+            self._report(self._last + 1, 0.0)
             self._send_another()
 
     def _send_another(self) -> None:

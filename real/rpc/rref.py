@@ -165,7 +165,7 @@ class UserRRef(_RRefBase):
     holds it; when the last reference goes, the owner is told.
     """
 
-    __slots__ = ("abandoned", "confirmed", "deleted", "fork_id")
+    __slots__ = ("_untold", "abandoned", "confirmed", "deleted", "fork_id")
 
     def __init__(
         self,
@@ -180,12 +180,18 @@ class UserRRef(_RRefBase):
         self.confirmed = False
         #: the owner has been told, or will be without anybody's doing, that it is gone
         self.deleted = False
+        # Popping the only element is atomic between threads: whoever gets it tells the owner.
+        self._untold = [True]
         #: it is the creator, and the owner's answer to the creation has not come
         self.abandoned = False
 
     def try_del(self) -> None:
         """Tell the owner that this user is gone, unless it has been told."""
         if not self.deleted:
+            try:
+                self._untold.pop()
+            except IndexError:
+                return
             self.deleted = True
             self.context.schedule_del_user(
                 self.owner_id, self.rref_id, self.fork_id, self.abandoned

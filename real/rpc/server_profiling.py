@@ -33,22 +33,22 @@ class ServerProfile:
         self.requests: list[list[list[Facts]]] = []
 
 
-def server_profiles(process: Process) -> list[ServerProfile] | None:
-    """The profiles of all requests that are on, the innermost last; None if none ever was."""
-    return process.locals.get(_PROFILES)
+def server_profiles(process: Process) -> tuple[ServerProfile, ...]:
+    """The profiles of all requests that are on now, the innermost last."""
+    profiles: list[ServerProfile] | None = process.locals.get(_PROFILES)
+    return tuple(profiles) if profiles else ()
 
 
 def profiled_request(
-    profiles: list[ServerProfile],
+    concerned: tuple[ServerProfile, ...],
     process_rpc: Callable[[Any, Any], Future[Message]],
     rpc: Any,
     type: Any,
 ) -> Future[Message]:
-    """Handle a request, for the profiles that are on as it begins.
+    """Handle a request, for the profiles that are on as it begins: ``concerned``.
 
     Recorded is what its own task does, with the settings of the innermost profile.
     """
-    concerned = tuple(profiles)
     profiler = LegacyProfiler(current_worker(), ProfilerOptions(), concerned[-1].config)
     with profiler.here():
         profiler.mark_start()
@@ -70,10 +70,8 @@ def _disable_server_process_global_profiler() -> list[list[list[Mark]]]:
 
     Raises RuntimeError if none is on.
     """
-    profiles = server_profiles(current_worker())
-    if not profiles:
-        raise RuntimeError("The server process-global profiler is not running")
-    return [
-        [[Mark(facts) for facts in thread] for thread in request]
-        for request in profiles.pop().requests
-    ]
+    try:
+        ended: ServerProfile = current_worker().locals.get(_PROFILES, []).pop()
+    except IndexError:
+        raise RuntimeError("The server process-global profiler is not running") from None
+    return [[[Mark(facts) for facts in thread] for thread in request] for request in ended.requests]

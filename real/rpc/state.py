@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_STATE = "state of the public API"
+
 
 class RpcState:
     """The public API's own state on one worker."""
@@ -53,5 +55,6 @@ def rpc_state(worker: Process) -> RpcState:
     """The state of ``worker``, made at the first call."""
     state: RpcState | None = worker.rpc_state
     if state is None:
-        state = worker.rpc_state = RpcState(worker)
+        # Of several threads that come first at once, all get the state that is kept.
+        state = worker.rpc_state = worker.locals.setdefault(_STATE, RpcState(worker))
     return state

@@ -95,7 +95,7 @@ class QueueWorld(World):
         if queue is not None:
             queue.put(None)
         self._lost.pop((store, worker_id), None)
-        for (group, _), peer_lost in list(self._lost.items()):
+        for (group, _), peer_lost in self._lost.copy().items():
             if group is store:
                 peer_lost(worker_id, f"the connection to worker {worker_id} was closed", 0)
 

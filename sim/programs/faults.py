@@ -104,7 +104,7 @@ class _FaultyRun:
         outcome = self.outcome.steps[trainer, step]
         # A call that timed out may still run when its step has begun again.
         if outcome.context == context_id:
-            outcome.passes.append(gradients_of(self.cluster, self.hosts, context_id))
+            outcome.passes.append(gradients_of(self.cluster.workers, self.hosts, context_id))
 
     def _look(self) -> None:
         """What the leaves are now, and what their hooks have seen."""
@@ -142,7 +142,7 @@ class _FaultyRun:
         self.result.recovery = recovery
 
         def on_pass(trainer: int, step: int, context_id: int) -> None:
-            gradients = gradients_of(cluster, hosts, context_id)
+            gradients = gradients_of(cluster.workers, hosts, context_id)
             recovery.got.steps[trainer, step].passes.append(gradients)
 
         hosts = [Host(program, rank, on_pass) for rank in range(program.workers)]

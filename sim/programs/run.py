@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from squall.model.program.compare import EXACT
 from squall.model.program.hooks import retained
 from squall.model.program.program import Program, exchanged, failing_passes
 from squall.real.rpc.all_gather import _all_gather
+from squall.real.worker import Worker
 from squall.sim.cluster import Cluster
 from squall.sim.programs.host import Host, place, together, withdraw
 from squall.sim.programs.trainer import TrainerRun
@@ -56,7 +58,7 @@ def run_program(
     retained()  # of a run that came to no end
 
     def on_pass(trainer: int, step: int, context_id: int) -> None:
-        gradients = gradients_of(cluster, hosts, context_id)
+        gradients = gradients_of(cluster.workers, hosts, context_id)
         outcome.steps[trainer, step].passes.append(gradients)
 
     for rank, worker in enumerate(cluster.workers):
@@ -72,7 +74,7 @@ def run_program(
             # Garbage is not collected before the shutdown: workers that shut down while they hold
             # references hold those in cycles, too.
             cluster.run(
-                lambda rank: _main(hosts[rank], outcome),
+                lambda rank: main_of(hosts[rank], outcome),
                 shutdown=shut_down_early,
                 collect=False,
             )
@@ -134,10 +136,10 @@ def _tell_afterwards(cluster: Cluster, hosts: list[Host], outcome: Outcome) -> N
     cluster.call({host.worker: partial(tell, host) for host in hosts if host.afterwards})
 
 
-def gradients_of(cluster: Cluster, hosts: list[Host], context_id: int) -> Gradients:
+def gradients_of(workers: Sequence[Worker], hosts: list[Host], context_id: int) -> Gradients:
     """What all workers have accumulated in a context, read where it is: without messages."""
     found: Gradients = {}
-    for worker, host in zip(cluster.workers, hosts, strict=True):
+    for worker, host in zip(workers, hosts, strict=True):
         if worker.container is None:
             continue
         try:
@@ -152,7 +154,7 @@ def gradients_of(cluster: Cluster, hosts: list[Host], context_id: int) -> Gradie
     return found
 
 
-def _main(host: Host, outcome: Outcome) -> None:
+def main_of(host: Host, outcome: Outcome) -> None:
     """What a worker does: it exchanges objects with all others, then its trainers, all at once."""
     for round in range(host.program.gathers):
         given = exchanged(host.worker, round)

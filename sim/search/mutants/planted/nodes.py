@@ -206,7 +206,7 @@ MUTANTS = (
     Mutant(
         name="hook-results-ignored",
         wrong="what a hook on a tensor returns does not replace the gradient",
-        place="autograd.hooks:_call_tensor_hooks",
+        place="autograd.hooks:_call_hooks",
         old="        grad = _check_single_result(grad, call(grad), call)\n",
         new="        _check_single_result(grad, call(grad), call)\n",
     ),
