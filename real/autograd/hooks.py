@@ -6,7 +6,6 @@ torch/csrc/autograd/python_hook.cpp and ``call_tensor_pre_hooks``, ``call_pre_ho
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,21 +14,18 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from squall.real.autograd.node_abi import node_abi
+from squall.real.process_locks import TENSOR_HOOKS
 
 if TYPE_CHECKING:
     from squall.real.autograd.node import Node
 
 Grads = list["Tensor | None"]
 
-#: held while the hooks of a tensor are out of its table: a pass of another context, on another
-#: thread, would pass them over. No user code runs under it, so tasks of one thread never wait for it.
-_TAKEN_AWAY = threading.Lock()
-
 
 def call_tensor_pre_hooks(func: Node, pointer: int, inputs: Grads) -> Grads:
     """Hooks of the tensors that ``func`` made, then ``retain_grad``; the gradients they leave."""
     abi = node_abi()
-    with _TAKEN_AWAY:
+    with TENSOR_HOOKS:
         hooks = abi.tensor_pre_hooks(pointer)
         calls = [] if hooks is None else [(hook.index, list(hook.hooks.values())) for hook in hooks]
     if hooks is None:
@@ -39,7 +35,7 @@ def call_tensor_pre_hooks(func: Node, pointer: int, inputs: Grads) -> Grads:
         outputs[index] = _call_hooks(each, outputs[index])
     if abi.retains_grad(pointer):
         # Torch keeps these to itself, so its engine calls them; ours have had their turn.
-        with _TAKEN_AWAY:
+        with TENSOR_HOOKS:
             saved = [(hook.hooks, dict(hook.hooks)) for hook in hooks]
             for live, _ in saved:
                 live.clear()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,11 +16,10 @@ from typing import Any
 import torch.distributed
 from torch import optim
 
+from squall.real.process_locks import COMPILING
+
 _PACKAGE = "torch.distributed.optim"
 _WARNING = "_deprecation_warning"
-#: TorchScript compiles for one thread at a time, and modules belong to the whole process: no lock of
-#: one worker's runtime will do. Tasks of one thread may all hold it, and none waits.
-COMPILING = threading.RLock()
 #: by optimizer: the module of its twin, and the twin's name
 _TWINS: dict[Any, tuple[str, str]] = {
     optim.Adagrad: ("functional_adagrad", "_FunctionalAdagrad"),

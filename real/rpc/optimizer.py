@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.jit import _state as jit
 
 from squall.real.autograd import api as dist_autograd
+from squall.real.process_locks import COMPILING
 from squall.real.rpc.calls import rpc_async
-from squall.real.rpc.functional_twins import COMPILING, functional_twin
+from squall.real.rpc.functional_twins import functional_twin
 from squall.real.rpc.py_rref import RRef
 from squall.real.rpc.state import rpc_state
 from squall.real.rpc.wire_names import label_module
