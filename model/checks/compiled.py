@@ -31,7 +31,7 @@ def first_line(text: str | None) -> str:
     return text.strip().partition("\n")[0].strip()
 
 
-@named("processes", engines=TORCH_ONLY)
+@named("processes", engines=TORCH_ONLY, work="both", whole=True)
 def PROCESSES(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Every worker process lives until the run is over, and none of its threads touches memory
     that was freed: a callback that locks a mutex which is gone says so on standard error."""
@@ -88,12 +88,13 @@ def ERRORS_OF_STEPS(run: Run) -> Iterator[Violation]:  # noqa: N802
                 yield Violation("outcome", "a step does not fail", f"{where}: {one}", "a value")
 
 
-@named("left behind", engines=TORCH_ONLY)
+@named("left behind", engines=TORCH_ONLY, work="both", whole=True)
 def LEFT_BEHIND(run: Run) -> Iterator[Violation]:  # noqa: N802
     """When all is over but the shutdown, PyTorch's own counters of RRefs, forks, pending users,
-    contexts and backward passes are zero on every worker, unless some pass cannot end.
+    contexts and backward passes are zero on every worker, unless some pass cannot end. Of a script,
+    when a group shuts down gracefully, unless a process has failed.
     """
-    if run.hangs:
+    if run.hangs or (run.script is not None and not run.settled):
         return
     for worker, table in enumerate(run.tables):
         for name in LEFT:

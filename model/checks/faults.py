@@ -18,7 +18,7 @@ _BREAKS = frozenset({"fail", "corrupt", "partition", "flapping"})
 _ENDS = frozenset({"crash", "shutdown"})
 
 
-@named("timeouts", engines=PORT_ONLY)
+@named("timeouts", engines=PORT_ONLY, work="both")
 def TIMEOUTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Each call ends within its timeout, whatever becomes of its message, its answer and its
     receiver: with the answer, or with an error. Calls of a worker that stood still, was slow, or
@@ -44,7 +44,7 @@ def TIMEOUTS(run: Run) -> Iterator[Violation]:  # noqa: N802
             yield run.violation("timeouts", what, f"at most {limit_s} s", seen, began, n)
 
 
-@named("errors", engines=PORT_ONLY)
+@named("errors", engines=PORT_ONLY, work="both")
 def ERRORS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A call that fails, and not because its time is over, has a reason between its two workers:
     the answer is an exception, its message could not be sent, their connection broke, or the

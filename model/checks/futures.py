@@ -34,7 +34,7 @@ _ANSWERS = frozenset(
 _MAY_COME_TOO_LATE = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ")
 
 
-@named("futures", engines=PORT_ONLY)
+@named("futures", engines=PORT_ONLY, work="both")
 def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Each call ends once, and each request is handled once and answered; a handler's error is the
     caller's error, and where there was none the caller sees none. No task dies of an error that
@@ -47,7 +47,8 @@ def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
     sent again more often than it may be.
     """
     yield from _calls(run)
-    if faults_of(run):
+    # A process of a script that ends by itself breaks connections, too.
+    if faults_of(run) and (run.script is None or run.settled):
         yield from _lost_together(run)
     for n in run.of(tracing.CALL_RETRIED):
         _, type, attempt, _ = run.records[n][4]
@@ -108,7 +109,6 @@ def _calls(run: Run) -> Iterator[Violation]:
         elif key not in started:
             yield run.violation("futures", "a call ended that was not made", "a call", "none", n)
         ended[key] = n
-    handled = {(records[n][4][0], records[n][4][2]): n for n in run.of(tracing.HANDLER_STARTED)}
     answered: dict[tuple[int, int], int] = {}
     for n in run.of(tracing.HANDLER_ENDED):
         src, _, id, error = records[n][4]
@@ -123,20 +123,29 @@ def _calls(run: Run) -> Iterator[Violation]:
         outcome = records[end][4][2]
         if outcome != "timeout" and (outcome == "ok") != (error is None):
             # That the connection broke may be reported, or noticed, only after the answer came.
-            broken = outcome == "error" and bool(faults)
+            broken = outcome == "error" and (bool(faults) or not run.settled)
             late = bool(faults.counts["corrupt"] or faults.gone) or key[0] in own_time(run)
             if broken and (late or _unanswered(run, key, end)):
                 continue
             expected = "ok" if error is None else f"the error {error!r}"
             what = "an outcome did not reach the caller"
             yield run.violation("futures", what, expected, outcome, n, end)
-    if run.stuck or run.crash is not None:
-        return
-    for key, n in started.items():
-        if key not in ended and not faults.gone_after(key[0], n):
+    if run.settled:
+        yield from never_ended(run)
+
+
+def never_ended(run: Run) -> Iterator[Violation]:
+    """Calls that nothing came of, and requests that were taken up and not answered, at the end."""
+    records, faults = run.records, faults_of(run)
+    ended = {(records[n][1], records[n][4][0]) for n in run.of(tracing.CALL_ENDED)}
+    answered = {(records[n][4][0], records[n][4][2]) for n in run.of(tracing.HANDLER_ENDED)}
+    for n in run.of(tracing.CALL_STARTED):
+        worker, call = records[n][1], records[n][4][0]
+        if (worker, call) not in ended and not faults.gone_after(worker, n):
             yield run.violation("futures", "a call never ended", "an end", "none", n)
-    for key, n in handled.items():
-        if key not in answered and not faults.gone_after(records[n][1], n):
+    for n in run.of(tracing.HANDLER_STARTED):
+        src, _, call = records[n][4]
+        if (src, call) not in answered and not faults.gone_after(records[n][1], n):
             yield run.violation("futures", "a request was never answered", "an answer", "none", n)
 
 

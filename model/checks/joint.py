@@ -112,7 +112,7 @@ class _Difference(NamedTuple):
     seen: str
 
 
-@named("joint_graph", engines=PORT_ONLY)
+@named("joint_graph", engines=PORT_ONLY, work="both")
 def JOINT_GRAPH(run: Run) -> Iterator[Violation]:  # noqa: N802
     """The graphs of all workers, with each recv function joined to its send function, are
     acyclic; and what the roots of a pass lead to is, with these pairs taken out, the autograd

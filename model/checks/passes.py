@@ -63,7 +63,7 @@ def _count_piece(size: int, pairs: Pairs, outputs: tuple[int, ...]) -> list[Coun
     return [(in_degree[number], number in needed) for number in range(size)]
 
 
-@named("dependencies", engines=PORT_ONLY)
+@named("dependencies", engines=PORT_ONLY, work="both")
 def DEPENDENCIES(run: Run) -> Iterator[Violation]:  # noqa: N802
     """What ``compute_dependencies`` finds on a worker is what networkx finds in the graph under
     the root and all send functions of the context: the nodes, for each of them the number of
@@ -119,7 +119,7 @@ def _wrong_counts(run: Run, part: Part, counts: dict[int, Count]) -> Iterator[Vi
             yield wrong("a node too many", "nodes of the graph only", part.name(number))
 
 
-@named("execution", engines=PORT_ONLY)
+@named("execution", engines=PORT_ONLY, work="both")
 def EXECUTION(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Each needed node is run once in a pass (a leaf: its gradient captured), after everything
     that leads to it; nothing else is run. A send function is run once its gradients are there,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from squall.model.discovery import modules_in
+from squall.model.events.groups import groups_of
 from squall.model.events.run import Property, Run, Violation
 
 #: the rank of a module that declares none: behind all that do
@@ -44,13 +45,18 @@ PROPERTIES = _properties()
 
 def check(run: Run, properties: Sequence[Property] = PROPERTIES) -> list[Violation]:
     """Everything that does not hold in a run, of what can be judged of it; nothing, if all is
-    well."""
-    return [
-        violation
-        for property in properties
-        if property.judges(run)
-        for violation in property.check(run)
-    ]
+    well. What events show of a script is asked of each of its groups."""
+    groups = groups_of(run)
+    found: list[Violation] = []
+    for property in properties:
+        if not property.judges(run):
+            continue
+        if property.whole or not (groups or run.overlapping):
+            found += property.check(run)
+            continue
+        for group in groups:
+            found += map(group.of_the_whole, property.check(group.run))
+    return found
 
 
 def named_property(name: str, engine: str = "port") -> Property:

@@ -15,7 +15,7 @@ from squall.real import tracing
 _NONE: Mapping[int, int] = MappingProxyType({})
 
 
-@named("rrefs", engines=PORT_ONLY)
+@named("rrefs", engines=PORT_ONLY, work="both")
 def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """No value is freed while a live fork of it exists anywhere: used by a worker, or in a message
     that may still arrive. Each fork is registered once and deleted once, by its one user; a user is
@@ -47,7 +47,7 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
             if worker in protocol.leaving:
                 continue  # its tables may be cleared already
             yield run.violation("rrefs", breach.what, breach.expected, breach.seen, n)
-    if run.stuck or run.crash is not None:
+    if not run.settled:
         return
     if not faults.hit():
         for breach in protocol.left():
@@ -91,7 +91,7 @@ def _events(run: Run) -> list[int]:
     return sorted([*run.of(*RREF_TYPES, tracing.HANDLER_RESUMED), *read, *begun])
 
 
-@named("contexts", engines=PORT_ONLY)
+@named("contexts", engines=PORT_ONLY, work="both")
 def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A context is made at most once on a worker and never comes back to life: nothing is recorded
     in it or sent for it after its release there. Once nothing is under way, every worker has
@@ -138,7 +138,7 @@ def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
             live[key] = n
         elif key not in live:
             yield run.violation("contexts", f"{type.name} without a context", "one", "none", n)
-    if run.stuck or run.crash is not None:
+    if not run.settled:
         return
     #: by worker: contexts that may be left
     excused: Counter[int] = Counter()

@@ -24,7 +24,7 @@ _WRAPPER = "FORWARD_AUTOGRAD_REQ"
 KILLED = "killed"
 
 
-@named("recording", engines=PORT_ONLY)
+@named("recording", engines=PORT_ONLY, work="both")
 def RECORDING(run: Run) -> Iterator[Violation]:  # noqa: N802
     """What the receiver of a message records, its sender has recorded before: a recv function
     belongs to a send function of the same autograd message and context, on the worker that the
@@ -54,7 +54,7 @@ def RECORDING(run: Run) -> Iterator[Violation]:  # noqa: N802
         received[context, message] = n
 
 
-@named("threads", engines=PORT_ONLY)
+@named("threads", engines=PORT_ONLY, work="both")
 def THREADS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A worker has few threads for RPC, so none is held back: only a call of a user's function
     and ``RRef.backward`` may keep theirs. Gradients, fetches, clean-ups and all that is said of

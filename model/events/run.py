@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import networkx as nx
 
@@ -130,6 +130,14 @@ class Run:
     #: left behind after a graceful shutdown, on all workers
     leaked_rrefs: int = 0
     leaked_contexts: int = 0
+    #: whether every worker left its groups by a graceful shutdown, which waits for all
+    left_well: bool = True
+    #: (event, worker, group): who joined which group, before that event; and whether two groups
+    #: were there at the same time
+    joined: list[tuple[int, int, int]] = field(default_factory=list)
+    overlapping: bool = False
+    #: texts of errors that nobody but the script saw, by worker
+    caught: list[tuple[int, str]] = field(default_factory=list)
     #: what it printed, if that went nowhere else
     printed: str = ""
 
@@ -137,6 +145,8 @@ class Run:
     deaths: list[Death] = field(default_factory=list)
     #: workers in which a callback locked memory that was freed
     torn: list[int] = field(default_factory=list)
+    #: (worker, line): what the engine wrote to standard error about errors that reached nobody
+    complaints: list[tuple[int, str]] = field(default_factory=list)
     #: each worker's counters when all was over but the shutdown, and where the run hangs
     tables: list[dict[str, int]] = field(default_factory=list)
     stuck_tables: list[dict[str, int]] = field(default_factory=list)
@@ -188,7 +198,7 @@ class Run:
             return "deadlock"
         if self.gradients is not None and not self.gradients.equal:
             return "gradients differ"
-        if self.leaked_rrefs or self.leaked_contexts:
+        if (self.leaked_rrefs or self.leaked_contexts) and not self.disturbed:
             return "leak"
         return "failed" if self.violations else good
 
@@ -298,6 +308,24 @@ class Run:
         """Whether somebody waited when nothing could happen any more."""
         return bool(self.waits)
 
+    @property
+    def disturbed(self) -> bool:
+        """Whether a fault was injected into a script. What a worker then sends again may not have
+        arrived when the script shuts down, which waits for no retry."""
+        return self.script is not None and self.faulty and bool(self.of(FAULT_INJECTED))
+
+    @property
+    def settled(self) -> bool:
+        """Whether it came to an end at which nothing is under way and nobody holds on to anything:
+        a script that raises, or leaves its group without waiting for the others, leaves behind
+        what it was at."""
+        if self.stuck or self.crash is not None or self.broken_off:
+            return False
+        if self.script is None:
+            return True
+        failed = self.errors or self.failed_processes or self.disturbed
+        return self.left_well and not failed
+
 
 Check = Callable[[Run], Iterable[Violation]]
 #: what a check reads is known of runs on every engine, or only of those on the port, whose workers
@@ -306,24 +334,30 @@ Check = Callable[[Run], Iterable[Violation]]
 ALL_ENGINES: frozenset[str] = frozenset()
 PORT_ONLY = frozenset({"port"})
 TORCH_ONLY = frozenset({"torch"})
+#: the work whose runs a check judges. What needs a program cannot judge a script, of which nobody
+#: knows what it should come to; and a check of events judges both, a script's group by group.
+Work = Literal["programs", "scripts", "both"]
 
 
 class Property(NamedTuple):
     """Something that must hold for every run: a name, what it says, its check, and the engines
     whose runs it judges.
 
-    ``scripts``: it is about runs of scripts, and else of programs, or of events alone.
+    ``work``: whether it judges runs of programs, of scripts, or of both. ``whole``: of a script,
+    the run, and not each of its groups.
     """
 
     name: str
     description: str
     check: Check
     engines: frozenset[str] = ALL_ENGINES
-    scripts: bool = False
+    work: Work = "programs"
+    whole: bool = False
 
     def judges(self, run: Run) -> bool:
         """Whether it says anything about such a run."""
-        return self.is_for(run.engine) and self.scripts == (run.script is not None)
+        kind = "programs" if run.script is None else "scripts"
+        return self.is_for(run.engine) and self.work in (kind, "both")
 
     def is_for(self, engine: str) -> bool:
         """Whether runs of that engine can be judged."""
@@ -331,12 +365,16 @@ class Property(NamedTuple):
 
 
 def named(
-    name: str, *, engines: frozenset[str] = ALL_ENGINES, scripts: bool = False
+    name: str,
+    *,
+    engines: frozenset[str] = ALL_ENGINES,
+    work: Work = "programs",
+    whole: bool = False,
 ) -> Callable[[Check], Property]:
     """Makes a property of a check, whose docstring says what must hold."""
 
     def decorate(check: Check) -> Property:
         description = " ".join((inspect.getdoc(check) or "").split())
-        return Property(name, description, check, engines, scripts)
+        return Property(name, description, check, engines, work, whole)
 
     return decorate

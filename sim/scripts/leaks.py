@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from squall.real.rpc.agent import RpcAgent
 from squall.real.rpc.rref_context import RRefContext
 from squall.real.rpc.transport import World
@@ -12,17 +14,25 @@ from squall.real.worker import Worker
 class ScriptWorker(Worker):
     """A worker that counts what is left after each graceful shutdown, which waits for all."""
 
-    __slots__ = ("leaked_rrefs",)
+    __slots__ = ("joined", "leaked_rrefs", "left_well", "on_join")
 
     def __init__(self, runtime: Runtime, world: World, *, name: str) -> None:
         super().__init__(runtime, world, name=name)
         #: owners that were still there, in all groups that it has left
         self.leaked_rrefs = 0
+        #: groups that it joined, and those that it left by a graceful shutdown
+        self.joined = 0
+        self.left_well = 0
+        #: told when it joins one
+        self.on_join: Callable[[ScriptWorker], object] | None = None
 
     def set_agent(self, agent: RpcAgent) -> None:
         if self.rref_context is None:
             self.rref_context = _CountedRRefs(self)
         super().set_agent(agent)
+        self.joined += 1
+        if self.on_join is not None:
+            self.on_join(self)
 
     def leaked_contexts(self) -> int:
         """Autograd contexts that are still there; 0 unless its last group was left gracefully."""
@@ -36,5 +46,6 @@ class _CountedRRefs(RRefContext):
 
     def destroy_instance(self, ignore_rref_leak: bool = True) -> None:
         if self.worker.shut_down:
+            self.worker.left_well += 1
             self.worker.leaked_rrefs += len(self.owner_tables.owners)
         super().destroy_instance(ignore_rref_leak)

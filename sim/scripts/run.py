@@ -15,6 +15,7 @@ from typing import TextIO
 from squall.model.events.hangs import explain as explain_passes
 from squall.model.events.run import ProcessError, Run
 from squall.model.one_process.reference import OnPass
+from squall.real.rpc.store import Store
 from squall.sim.scenario import Scenario, Script, World
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
 from squall.sim.scripts.faults import ScriptHost
@@ -79,6 +80,12 @@ class _ScriptRun:
         self.scenario = scenario
         self.script = script
         self.workers: list[ScriptWorker] = []
+        #: by id: who has it, and how often somebody joined a group with it
+        self._groups: dict[int, ScriptWorker] = {}
+        self._times: dict[tuple[Store, int], int] = {}
+        self._numbers: dict[tuple[Store, int], int] = {}
+        self._all_joined: list[tuple[int, int, int]] = []
+        self._overlapping = False
         world, schedule = scenario.world, scenario.world.faults.schedule
         reference = joint_reference() if script.check else None
         self.reference = reference
@@ -98,8 +105,22 @@ class _ScriptRun:
     def _new_worker(self, name: str) -> ScriptWorker:
         worker = ScriptWorker(self.runtime, self.network, name=name)
         worker.tracer = self.trace.tracer(self.runtime, worker)
+        worker.on_join = self._joined
         self.workers.append(worker)
         return worker
+
+    def _joined(self, worker: ScriptWorker) -> None:
+        """A group is over for a worker when it joins the next one, or another has its id."""
+        before = self._groups.get(worker.id)
+        if before is not None and before.agent is not None and before is not worker:
+            self._overlapping = True
+        self._groups[worker.id] = worker
+        assert worker.agent is not None, "it has just joined"
+        # Who joins for the second time where it was before joins the next group that meets there.
+        place = (worker.agent.store, worker.id)
+        times = self._times[place] = self._times.get(place, 0) + 1
+        group = self._numbers.setdefault((worker.agent.store, times), len(self._numbers))
+        self._all_joined.append((len(self.trace.records), worker.id, group))
 
     def run(self, stdout: TextIO, stderr: TextIO) -> Run:
         started = time.perf_counter()
@@ -145,6 +166,10 @@ class _ScriptRun:
         run.workers = sum(worker.id >= 0 for worker in workers)
         run.names = {worker.id: worker.name for worker in workers if worker.id >= 0}
         run.gradients = self.reference.summary() if self.reference is not None else None
+        # A process that a fault restarts joins the group in which its rank was before.
+        run.joined = [] if run.faulty else self._all_joined
+        run.overlapping = self._overlapping and not run.faulty
+        run.left_well = all(worker.joined == worker.left_well for worker in workers)
         run.leaked_rrefs = sum(worker.leaked_rrefs for worker in workers)
         run.leaked_contexts = sum(worker.leaked_contexts() for worker in workers)
         run.errors = [_error(result) for result in launcher.errors()]

@@ -10,10 +10,14 @@ started again for each other rank when it joins its group.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
+from collections import Counter
+from contextlib import nullcontext
 from typing import Any, TextIO
 
+from squall.model.checks.compiled import TORN
 from squall.model.events.run import ProcessError, Run
 from squall.sim.scenario import Scenario, Script
 from squall.sim.scripts.compat.process import FIRST_PID
@@ -52,6 +56,15 @@ class ScriptProcesses:
         self.exit_codes: dict[str, int] = {}
         self.leaked_rrefs = 0
         self.leaked_contexts = 0
+        #: by rank: counters when its groups ended, added up
+        self.tables: dict[int, Counter[str]] = {}
+        #: as Run.joined; how often somebody left a group, when all did; and the number of the group
+        #: that is joined next
+        self.joined: list[tuple[int, int, int]] = []
+        self.left_well = 0
+        self._group = 0
+        #: texts of the errors of passes, by rank
+        self.caught: list[tuple[int, str]] = []
         self.log = PassLog()
         self._roles: dict[NativeWorker, dict[str, Any]] = {}
         #: who has asked to join, with the rank; and the names by rank
@@ -147,6 +160,7 @@ class ScriptProcesses:
             self.cluster.answer(worker, question, problem)
             return
         worker.rank, worker.name = rank, name
+        self.joined.append((len(self.cluster.trace.records), rank, self._group))
         self.cluster.ranks[rank] = worker
         self.cluster.size = world_size
         self._names[rank] = name
@@ -158,6 +172,7 @@ class ScriptProcesses:
             joining, self._joining = self._joining, {}
             names = [self._names[number] for number in range(world_size)]
             self._names = {}
+            self._group += 1
             for each, asked in joining.items():
                 self.cluster.answer(each, asked, names)
 
@@ -167,7 +182,8 @@ class ScriptProcesses:
                 self.start(other, rank=other)
 
     def _pass(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        context, returned = rest
+        context, error = rest
+        returned = error is None
 
         def collect() -> None:
             self.log.add(
@@ -184,6 +200,7 @@ class ScriptProcesses:
             self.cluster.runtime.call_later(0.0, collect)
         else:
             self.log.failed += 1
+            self.caught.append((worker.rank, error))
             self.cluster.answer(worker, question, None)
 
     def _count(self) -> None:
@@ -191,6 +208,8 @@ class ScriptProcesses:
         for worker in self.cluster.workers:
             if worker.attached:
                 counters = self.cluster.call(worker, "debug_info") or {}
+                self.left_well += 1
+                self.tables.setdefault(worker.rank, Counter()).update(counters)
                 self.leaked_rrefs += counters.get("num_owner_rrefs", 0)
                 self.leaked_contexts += counters.get("num_autograd_contexts", 0)
 
@@ -213,10 +232,28 @@ class ScriptProcesses:
                     stream.write(text.decode("utf-8", "replace"))
 
 
+#: what PyTorch writes where an exception ends the work of one of its threads, and what squall's
+#: threads write in the place of PyTorch's; the rest of the line says which
+_COMPLAINT = re.compile(r"Exception in thread pool task|INTERNAL ASSERT FAILED|terminate called")
+
+
+def complaints(told: str) -> list[str]:
+    """The lines of standard error that tell of an exception that nobody handled in a thread of the
+    engine. Python's own threads are the script's, and print what they raise."""
+    lines = [line.strip() for line in told.splitlines() if _COMPLAINT.search(line)]
+    return [line for line in lines if TORN not in line]  # which Run.torn says
+
+
 def run_script(
-    scenario: Scenario, *, stdout: TextIO | None = None, stderr: TextIO | None = None
+    scenario: Scenario,
+    *,
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+    zygote: Zygote | None = None,
 ) -> Run:
     """Run a script to its end. What the processes print goes to ``stdout`` and ``stderr``.
+
+    ``zygote``: one with :data:`MODULES`, if there is one already.
 
     Raises :class:`squall.real.native.build.Unavailable`, and ValueError for a program.
     """
@@ -226,7 +263,7 @@ def run_script(
     started = time.perf_counter()
     run = Run(script=script.path, engine="torch", left_out=script_left_out(scenario.faults))
     with (
-        Zygote(MODULES) as zygote,
+        Zygote(MODULES) if zygote is None else nullcontext(zygote) as zygote,
         NativeCluster(
             0,
             zygote,
@@ -251,10 +288,21 @@ def run_script(
         except (TimeoutError, Livelock) as error:
             run.waits = [str(error)]
         processes.show()
+        run.deaths = cluster.deaths
+        for worker in cluster.workers:
+            told = worker.process.stderr()
+            run.complaints += [(worker.rank, line) for line in complaints(told)]
+            if TORN in told:
+                run.torn.append(worker.rank)
         for death in cluster.deaths:
             processes.errors.append(
                 ProcessError(f"worker {death.worker}", death.worker, "Died", str(death), "")
             )
+    ranks = range(max(processes.tables, default=-1) + 1)
+    run.tables = [dict(processes.tables.get(rank, {})) for rank in ranks]
+    run.caught = processes.caught
+    run.left_well = len(processes.joined) == processes.left_well
+    run.joined = processes.joined
     run.errors, run.exit_codes = processes.errors, processes.exit_codes
     run.failed_processes = [name for name, code in run.exit_codes.items() if code]
     run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts

@@ -93,6 +93,7 @@ class ScriptGuest:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         generators.install(role["seed"], role["pid"])
+        os.register_at_fork(after_in_child=self._forked)
         _registry.init_backend = here.init_backend
         handlers = sys.modules["torch.distributed.rendezvous"].__dict__["_rendezvous_handlers"]
         for scheme in ("env", "tcp", "file"):
@@ -111,6 +112,18 @@ class ScriptGuest:
         _thread.join = _joining(_thread.join, here)
         _thread.start = _starting(_thread.start, here)
 
+    def _forked(self) -> None:
+        """In a process that the script has forked: only the threads that speak to the coordinator
+        could, and they were not copied."""
+
+        def refuse(*_: object) -> NoReturn:
+            raise RuntimeError(
+                "a process that a script forks has no part in the simulation: on the engine torch "
+                "start processes with torch.multiprocessing.spawn"
+            )
+
+        vars(self.here)["ask"] = refuse
+
     def _told_of(self, backward: Any) -> Any:
         """``backward``, whose passes the coordinator is told of before they return."""
 
@@ -118,10 +131,10 @@ class ScriptGuest:
         def told(context_id: int, roots: Any, retain_graph: bool = False) -> None:
             try:
                 backward(context_id, roots, retain_graph)
-            except BaseException:
-                self.here.ask("pass", context_id, False)
+            except BaseException as error:
+                self.here.ask("pass", context_id, str(error))
                 raise
-            self.here.ask("pass", context_id, True)
+            self.here.ask("pass", context_id, None)
 
         return told
 

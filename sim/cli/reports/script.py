@@ -15,12 +15,14 @@ from squall.model.one_process.reference import GradientSummary
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
 
 if TYPE_CHECKING:
-    from squall.model.events.run import ProcessError, Run
+    from squall.model.events.run import ProcessError, Run, Violation
     from squall.sim.cli.script import ScriptRun
     from squall.sim.scenarios.failure import Failure
     from squall.sim.world.watch import Divergence
 
 MISMATCHES_SHOWN = 10
+#: properties whose violations have a part of their own in the report
+_SHOWN_ELSEWHERE = ("script", "progress", "gradients")
 NOT_COMPARABLE_SHOWN = 3
 
 
@@ -169,7 +171,18 @@ def _failures(run: Run) -> list[RenderableType]:
         if len(mismatches) > MISMATCHES_SHOWN:
             lines.append(f"and {len(mismatches) - MISMATCHES_SHOWN} more (--json has them all)")
         parts.append(_indented(lines))
+    if others := _others(run):
+        parts.append(Text("what does not hold:", style="bold red"))
+        lines = [str(violation) for violation in others[:MISMATCHES_SHOWN]]
+        if len(others) > MISMATCHES_SHOWN:
+            lines.append(f"and {len(others) - MISMATCHES_SHOWN} more (--json has them all)")
+        parts.append(_indented(lines))
     return parts
+
+
+def _others(run: Run) -> list[Violation]:
+    """What does not hold and is not shown elsewhere."""
+    return [each for each in run.violations if each.property not in _SHOWN_ELSEWHERE]
 
 
 def _indented(lines: list[str]) -> Text:

@@ -1,0 +1,56 @@
+"""The groups of workers that a script forms, one after the other, each as a run of its own.
+
+A group numbers its workers from 0, and each of them numbers its calls, contexts and references from
+0 again. What holds of a group is asked of its own events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from squall.model.events.run import Run, Violation
+from squall.real.tracing import MESSAGE_DELIVERED, MESSAGE_DROPPED, MESSAGE_SENT
+
+
+class Group:
+    """The events of one group, as a run; ``numbers``: which events of the whole run they are."""
+
+    def __init__(self, run: Run, numbers: list[int]) -> None:
+        self._numbers = numbers
+        self.run = replace(run, records=[run.records[n] for n in numbers], joined=[], digests=())
+
+    def of_the_whole(self, violation: Violation) -> Violation:
+        """The same violation, with the numbers that its events have in the whole run."""
+        return violation._replace(events=tuple(self._numbers[n] for n in violation.events))
+
+
+def groups_of(run: Run) -> list[Group]:
+    """The groups of a run in which there were several; none for one in which there was one.
+
+    Two groups at the same time cannot be told apart by the ids of their workers: such a run has
+    no group that can be judged, and :attr:`Run.overlapping` says so.
+    """
+    if len({group for _, _, group in run.joined}) < 2 or run.overlapping:
+        return []
+    starts: dict[int, list[tuple[int, int]]] = {}
+    for n, worker, group in run.joined:
+        starts.setdefault(worker, []).append((n, group))
+    numbers: dict[int, list[int]] = {group: [] for _, _, group in run.joined}
+    #: by the number of a message: the group in which it was sent
+    messages: dict[int, int] = {}
+    for n, (_, worker, _, type, values) in enumerate(run.records):
+        if type is MESSAGE_SENT:
+            worker = values[1]
+        elif type in (MESSAGE_DELIVERED, MESSAGE_DROPPED) and values[0] in messages:
+            numbers[messages[values[0]]].append(n)
+            continue
+        theirs = starts.get(worker)
+        if theirs is None:
+            continue  # of a process that has not joined
+        while len(theirs) > 1 and theirs[1][0] <= n:
+            del theirs[0]
+        group = theirs[0][1]
+        numbers[group].append(n)
+        if type is MESSAGE_SENT:
+            messages[values[0]] = group
+    return [Group(run, each) for each in numbers.values()]
