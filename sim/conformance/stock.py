@@ -84,13 +84,14 @@ class _Ranks(ScriptProcesses):
     def role(self, number: int) -> dict[str, Any]:
         owner = self.test.owner
         return {
+            "watch": False,  # its own backward, which TorchScript knows
             "test": {
                 "module": owner.module,
                 "name": owner.name,
                 "fixture": owner.fixture,
                 "method": self.test.method,
                 "file_name": str(self.directory / "rendezvous"),
-            }
+            },
         }
 
     def _skip(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:

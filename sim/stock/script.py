@@ -103,6 +103,7 @@ class ScriptProcesses:
             "pid": FIRST_PID + len(self.cluster.workers) - 1,
             "call": call,
             "check": self.script.check,
+            "watch": True,
             **self.role(number),
         }
         self.cluster.hear_first(worker)

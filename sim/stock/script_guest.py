@@ -99,8 +99,8 @@ class ScriptGuest:
         for scheme in ("env", "tcp", "file"):
             handlers[scheme] = _meet
         _multiprocessing.spawn = self._spawn
-        if role["check"]:
-            _autograd.backward = self._told_of(_autograd.backward)
+        if role["watch"]:
+            _autograd.backward = self._told_of(_autograd.backward, all=role["check"])
         clock = _Clock(here)
         substitutes = {
             "sleep": here.sleep,
@@ -124,8 +124,9 @@ class ScriptGuest:
 
         vars(self.here)["ask"] = refuse
 
-    def _told_of(self, backward: Any) -> Any:
-        """``backward``, whose passes the coordinator is told of before they return."""
+    def _told_of(self, backward: Any, *, all: bool) -> Any:
+        """``backward``, of whose passes the coordinator is told before they return or raise;
+        without ``all``, of those that raise."""
 
         @functools.wraps(backward)
         def told(context_id: int, roots: Any, retain_graph: bool = False) -> None:
@@ -134,7 +135,8 @@ class ScriptGuest:
             except BaseException as error:
                 self.here.ask("pass", context_id, str(error))
                 raise
-            self.here.ask("pass", context_id, None)
+            if all:
+                self.here.ask("pass", context_id, None)
 
         return told
 
