@@ -19,6 +19,7 @@ import networkx as nx
 
 from squall.model.events.digest import Record, digest_of
 from squall.model.events.waiting import Waiting, explain, wait_graph
+from squall.model.one_process.as_pytorch import interpret_as_pytorch
 from squall.model.one_process.flow import Forecast, forecast
 from squall.model.one_process.outcome import Outcome
 from squall.model.one_process.recovery import Recovery
@@ -295,6 +296,13 @@ class Run:
         names = {leaf.dtype for leaf in program.leaves}
         names.update(op.dtype for _, _, step in program.steps for op in step.ops)
         return coarsest(DTYPES[name] for name in names)
+
+    @cached_property
+    def as_local(self) -> Outcome:
+        """What the program comes to where leaves share gradients as in plain local use; worked out
+        only if somebody asks."""
+        assert self.program is not None, "only a program can be computed in one process"
+        return interpret_as_pytorch(self.program)
 
     @cached_property
     def hangs(self) -> bool:

@@ -194,17 +194,7 @@ class Flow:
 
     def backward(self, backward: Backward) -> Pass:
         """What one pass from these roots comes to."""
-        roots = [self.values[len(self.values) - back] for back in backward.roots]
-        if backward.where == "rref":
-            worker = roots[0].place
-            fed = roots[0].states[0]
-        else:
-            worker = self.home
-            states = [self._here(root)[0] for root in roots]
-            if backward.where == "udf":
-                worker = backward.worker
-                states = self._send(self.home, worker, states, True, "roots", -1)
-            fed = _union(states)
+        worker, fed = self.fed(backward)
         faults: list[int] = []
         senders = {worker: None}
         unfed: list[Sent] = []
@@ -218,6 +208,21 @@ class Flow:
             else:
                 unfed.append(mark)
         return Pass(worker, faults, [sent for sent in unfed if sent.src in senders])
+
+    def fed(self, backward: Backward) -> tuple[int, State]:
+        """On which worker a pass from these roots starts, and the marks that its gradients reach."""
+        roots = [self.values[len(self.values) - back] for back in backward.roots]
+        if backward.where == "rref":
+            worker = roots[0].place
+            fed = roots[0].states[0]
+        else:
+            worker = self.home
+            states = [self._here(root)[0] for root in roots]
+            if backward.where == "udf":
+                worker = backward.worker
+                states = self._send(self.home, worker, states, True, "roots", -1)
+            fed = _union(states)
+        return worker, fed
 
 
 def _results(kind: Kind, states: list[State]) -> list[State]:

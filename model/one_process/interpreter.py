@@ -26,10 +26,13 @@ FAILED: Value = ()
 
 def interpret(program: Program) -> Outcome:
     """Run the program, one trainer and one step after the other."""
-    return _Interpreter(program).run()
+    return Interpreter(program).run()
 
 
-class _Interpreter:
+class Interpreter:
+    """One process. What runs a program otherwise in one process derives from it
+    (model/one_process/as_pytorch.py)."""
+
     def __init__(self, program: Program) -> None:
         self.program = program
         self.leaves = [initial_values(leaf, program.mode) for leaf in program.leaves]
@@ -168,8 +171,8 @@ class _Interpreter:
         for number, leaf in enumerate(self.leaves):
             if leaf.grad is not None:
                 found[number] = leaf.grad
-                # torch lets two leaves take over views of one gradient, and adds to both in
-                # place in the next pass; here each leaf gets a tensor of its own.
+                # Mathematics: plain local use may let two leaves have one gradient, and add to
+                # both (model/one_process/as_pytorch.py); here each leaf has a tensor of its own.
                 leaf.grad = leaf.grad.clone()
         return found
 

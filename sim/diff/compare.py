@@ -1,31 +1,63 @@
 """One scenario on both engines and in one process, and how the results differ.
 
-Differences come by step, then by story, then by counts of messages and of what is left. A
-difference that sim/diff/rules.py knows carries the name of its rule.
+:func:`results_of` runs it, :func:`compare_results` compares, fact by fact (sim/diff/facts.py). A
+difference that sim/diff/rules.py predicts carries the name of its rule.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from squall.model.checks.compiled import LEFT, TORN, first_line
-from squall.model.events.run import Run
+from torch import Tensor
+
 from squall.model.one_process.interpreter import interpret
-from squall.model.one_process.outcome import Outcome, StepOutcome
-from squall.model.program.compare import compare, to_dense
+from squall.model.one_process.outcome import Outcome
+from squall.model.program.compare import compare
 from squall.model.program.program import Program
-from squall.real.tracing import MESSAGE_SENT
 from squall.sim.diff.difference import Difference
+from squall.sim.diff.facts import Facts, Place, ending, facts_of, step_of, value_of
 from squall.sim.diff.rules import with_rules
+from squall.sim.diff.tensors import tensors_differ
 from squall.sim.faults.plan import Schedule
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES
 
-#: where a sent message has its type, and the ids in it
-_TYPE, _ABOUT = MESSAGE_SENT.fields.index("type"), MESSAGE_SENT.fields.index("about")
+#: the order in which differences are told
+_ORDER = (
+    "death",
+    "torn",
+    "outcome",
+    "first error",
+    "root",
+    "passes",
+    "gradient",
+    "story",
+    "kept",
+    "gather",
+    "leaf",
+    "hang",
+    "left",
+    "requests",
+    "refused",
+    "unanswered",
+    "wrapped",
+    "replies",
+)
+
+
+@dataclass
+class Results:
+    """What a scenario came to in one process, on the port and in torch."""
+
+    scenario: Scenario
+    program: Program
+    expected: Outcome
+    port: Facts
+    torch: Facts
+    messages: int = 0
+    digest: str = ""
 
 
 @dataclass
@@ -47,7 +79,7 @@ class Comparison:
         return list(dict.fromkeys(each.rule for each in self.differences if each.rule is not None))
 
 
-def compare_engines(scenario: Scenario) -> Comparison:
+def results_of(scenario: Scenario) -> Results:
     """Run the scenario of a program on both engines, and in one process.
 
     Tasks run first come, first served on both: the engine ``torch`` cannot follow another order.
@@ -59,165 +91,65 @@ def compare_engines(scenario: Scenario) -> Comparison:
     expected = interpret(program)
     native = ENGINES["torch"].run(scenario)
     port = ENGINES["port"].run(scenario)
-    found = list(_differences(program, expected, port, native))
-    return Comparison(
+    return Results(
         scenario,
-        with_rules(program, found),
+        program,
+        expected,
+        facts_of(program, port),
+        facts_of(program, native),
         messages=sum(native.messages.values()),
         digest=native.digest,
     )
 
 
-def _differences(
-    program: Program, expected: Outcome, port: Run, native: Run
-) -> Iterator[Difference]:
-    assert port.got is not None and native.got is not None
-    for death in native.deaths:
-        yield Difference("death", f"worker {death.worker}", "lives", str(death))
-    for worker in native.torn:
-        yield Difference("death", f"memory of worker {worker}", "lives", TORN)
-    if native.crash is not None and not native.deaths:
-        yield Difference("death", "the run", port.crash or "ends", native.crash)
-    for trainer, number, _ in program.steps:
-        key = (trainer, number)
-        ours = port.got.steps.get(key, StepOutcome())
-        theirs = native.got.steps.get(key, StepOutcome())
-        yield from _step(program, key, expected.steps[key], ours, theirs)
-    for place, line in port.got.stories.items():
-        trainer, number, index = place
-        kind = program.trainers[trainer].steps[number].stories[index].kind
-        other = native.got.stories.get(place)
-        if first_line(line) != first_line(other):
-            yield Difference("story", kind, line, other or "it did not end", step=place[:2])
-    for place, values in port.got.kept.items():
-        others = native.got.kept.get(place)
-        if others is None:
-            yield Difference("kept", str(place), "a value", "none", step=place[:2])
+def compare_engines(scenario: Scenario) -> Comparison:
+    """Run a scenario on both engines, and compare."""
+    return compare_results(results_of(scenario))
+
+
+def compare_results(results: Results) -> Comparison:
+    """How the results differ, each difference with the rule that predicts it, if there is one."""
+    found = list(_differences(results))
+    return Comparison(
+        results.scenario,
+        with_rules(results.program, results.expected, results.port, results.torch, found),
+        messages=results.messages,
+        digest=results.digest,
+    )
+
+
+def _differences(results: Results) -> Iterator[Difference]:
+    ours, theirs = results.port, results.torch
+    places = {**ours, **theirs}
+    for place in sorted(places, key=_sort_key):
+        one, other = value_of(ours, place), value_of(theirs, place)
+        said = ""
+        if isinstance(one, Tensor) or isinstance(other, Tensor):
+            complaint = tensors_differ(place, one, other)
+            if complaint is None:
+                continue
+            said = complaint
+        elif place == ("hang",):
+            if (one == "ends") == (other == "ends"):
+                continue
+        elif one == other or (place[0] == "story" and one.strip() == other.strip()):
             continue
-        for value, tensor in zip(values, others, strict=True):
-            complaint = compare(tensor, value, exact=program.mode == "exact").complaint
-            if complaint is not None:
-                yield Difference("kept", str(place), "a value", complaint, step=place[:2])
-    if native.waits and not port.waits:
-        shown = "\n".join([*native.waits, *_under_way(native)])
-        yield Difference("hang", "the run", "ends", native.waits[0], detail=shown)
-    for worker, table in enumerate(native.tables):
-        left = {name: table[name] for name in LEFT if table.get(name)}
-        if left and not port.waits:
-            said = ", ".join(f"{name} {count}" for name, count in left.items())
-            yield Difference("left", f"worker {worker}", "nothing", said)
-    ours_sent, theirs_sent = _sent(port), _sent(native)
-    same_kinds = _kinds(ours_sent) == _kinds(theirs_sent)
-    for sort in sorted({*ours_sent, *theirs_sent}, key=lambda each: (each[1] or (-1, -1), each[0])):
-        if ours_sent[sort] != theirs_sent[sort]:
-            name, of = sort
-            said = "as many of both kinds" if same_kinds else ""
-            where = name if of is None else f"{name} of trainers[{of[0]}].steps[{of[1]}]"
-            ours_count, theirs_count = str(ours_sent[sort]), str(theirs_sent[sort])
-            yield Difference("messages", where, ours_count, theirs_count, step=of, detail=said)
+        yield Difference(place, one, other, said, _reference(results.expected, place, one))
 
 
-#: messages whose first id is that of a context
-_OF_A_CONTEXT = (
-    "FORWARD_AUTOGRAD_REQ",
-    "FORWARD_AUTOGRAD_RESP",
-    "BACKWARD_AUTOGRAD_REQ",
-    "CLEANUP_AUTOGRAD_CONTEXT_REQ",
-    "RREF_BACKWARD_REQ",
-)
-#: numbers of messages by type and step; None: they belong to no step, or to an attempt before the
-#: last
-_Sent = Counter[tuple[str, tuple[int, int] | None]]
+def _sort_key(place: Place) -> tuple[Any, ...]:
+    step = step_of(place)
+    return (_ORDER.index(place[0]), step or (-1, -1), repr(place))
 
 
-def _sent(run: Run) -> _Sent:
-    assert run.got is not None
-    steps = {step.context: key for key, step in run.got.steps.items() if step.context >= 0}
-    sent: _Sent = Counter()
-    for record in run.records:
-        if record[3] is MESSAGE_SENT:
-            name, about = record[4][_TYPE], record[4][_ABOUT]
-            of = steps.get(about[0]) if about and name in _OF_A_CONTEXT else None
-            sent[name, of] += 1
-    return sent
-
-
-def _under_way(native: Run) -> list[str]:
-    """Counters of the workers that should be zero at the end and are not."""
-    lines = []
-    for worker, table in enumerate(native.stuck_tables):
-        names = (*LEFT, "agent.client_active_calls", "agent.server_active_calls")
-        lines += [f"worker {worker}: {name} {table[name]}" for name in names if table.get(name)]
-    return lines
-
-
-def _kinds(sent: _Sent) -> _Sent:
-    """Numbers of messages, whether TorchScript or Python made them."""
-    kinds: _Sent = Counter()
-    for (name, of), count in sent.items():
-        kinds[name.replace("SCRIPT_", "PYTHON_"), of] += count
-    return kinds
-
-
-def _step(
-    program: Program,
-    key: tuple[int, int],
-    expected: StepOutcome,
-    ours: StepOutcome,
-    theirs: StepOutcome,
-) -> Iterator[Difference]:
-    where = f"trainers[{key[0]}].steps[{key[1]}]"
-    for one, other in (
-        (_ending(ours), _ending(theirs)),
-        (first_line(ours.first_error), first_line(theirs.first_error)),
-    ):
-        if one != other:
-            reference = _ending(expected)
-            detail = f"{theirs.error or ''}\n{theirs.first_error or ''}"
-            yield Difference("outcome", where, one, other, reference, step=key, detail=detail)
-            return
-    exact = program.mode == "exact"
-    for op, value in ours.roots.items():
-        if op in theirs.roots:
-            complaint = compare(theirs.roots[op], value, exact=exact).complaint
-            if complaint is not None:
-                yield Difference("gradient", f"{where}, root {op}", "", complaint, step=key)
-                return
-    if ours.error is not None or not ours.finished:
-        return
-    if len(ours.passes) != len(theirs.passes):
-        said = f"{len(theirs.passes)} passes"
-        yield Difference("gradient", where, f"{len(ours.passes)} passes", said, step=key)
-    for number, (grads, others) in enumerate(zip(ours.passes, theirs.passes, strict=False)):
-        for leaf in sorted({**grads, **others}):
-            ours_grad, theirs_grad = grads.get(leaf), others.get(leaf)
-            if ours_grad is not None and theirs_grad is not None:
-                complaint = compare(theirs_grad, ours_grad, exact=exact).complaint
-            else:
-                only = ours_grad if ours_grad is not None else theirs_grad
-                assert only is not None
-                if not bool(to_dense(only).any()):
-                    continue
-                complaint = "is missing" if theirs_grad is None else "is there, too many"
-            if complaint is not None:
-                place = f"{where} after pass {number}, leaves[{leaf}]"
-                right = (
-                    "as in one process"
-                    if not _wrong(expected, number, leaf, ours_grad)
-                    else "wrong"
-                )
-                yield Difference("gradient", place, right, complaint, step=key)
-                return
-
-
-def _wrong(expected: StepOutcome, number: int, leaf: int, got: Any) -> bool:
-    if number >= len(expected.passes) or got is None:
-        return True
-    reference = expected.passes[number].get(leaf)
-    return reference is None or compare(got, reference, exact=False).complaint is not None
-
-
-def _ending(step: StepOutcome) -> str:
-    if not step.finished:
-        return "it does not end"
-    return "a value" if step.error is None else first_line(step.error)
+def _reference(expected: Outcome, place: Place, ours: Any) -> str:
+    """What one process says, where the engines differ."""
+    key = step_of(place)
+    if place[0] == "outcome" and key is not None:
+        return ending(expected.steps[key])
+    if place[0] == "gradient" and key is not None and isinstance(ours, Tensor):
+        passes = expected.steps[key].passes
+        reference = passes[place[3]].get(place[4]) if place[3] < len(passes) else None
+        same = reference is not None and compare(ours, reference).complaint is None
+        return "as the port" if same else "another value than the port's"
+    return ""

@@ -5,25 +5,68 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
+from squall.sim.diff.facts import COUNTS, Place, step_of
+
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that is not the same on both engines, or not what one process computes.
+    """A fact (sim/diff/facts.py) that is not the same on both engines.
 
-    ``kind``: outcome, gradient, story, kept, messages, left, hang or death. ``where``: the step,
-    story or message type. ``rule``: the known difference that it is, or none.
+    ``ours`` and ``theirs``: what it is on the port and in torch. ``said``: how two tensors differ.
+    ``one_process``: what a single process computes, where that says more. ``rule``: the known
+    difference that it is, or none.
     """
 
-    kind: str
-    where: str
-    port: str
-    torch: str
+    place: Place
+    ours: Any
+    theirs: Any
+    said: str = ""
     one_process: str = ""
-    #: (trainer, step) if it is about one
-    step: tuple[int, int] | None = None
-    #: the whole text of torch's error, of which ``torch`` is the first line
-    detail: str = ""
     rule: str | None = None
+
+    @property
+    def kind(self) -> str:
+        kind: str = self.place[0]
+        return "messages" if kind in COUNTS else kind
+
+    @property
+    def step(self) -> tuple[int, int] | None:
+        """(trainer, step) if it is about one."""
+        return step_of(self.place)
+
+    @property
+    def where(self) -> str:
+        """The place in words."""
+        kind, *rest = self.place
+        step = self.step
+        name = "" if step is None else f"trainers[{step[0]}].steps[{step[1]}]"
+        if kind == "gradient":
+            return f"{name} after pass {rest[2]}, leaves[{rest[3]}]"
+        if kind in COUNTS:
+            what = rest[0] if kind != "wrapped" else "FORWARD_AUTOGRAD_RESP"
+            by = f" by worker {rest[1]}" if kind == "unanswered" else ""
+            return f"{kind}, {what}{by}" + (f" of {name}" if name else "")
+        if kind in ("root", "kept", "story"):
+            return f"{name}, number {', '.join(map(str, rest[2:]))}"
+        if name:
+            return name
+        if kind in ("death", "torn"):
+            return f"worker {rest[0]}"
+        if kind == "left":
+            return f"worker {rest[0]}, {rest[1]}"
+        if kind in ("leaf", "gather"):
+            return f"{kind} {', '.join(map(str, rest))}"
+        return "the run"
+
+    @property
+    def port(self) -> str:
+        return _words(self.ours)
+
+    @property
+    def torch(self) -> str:
+        return self.said or _words(self.theirs)
 
     def __str__(self) -> str:
         reference = f", one process: {self.one_process}" if self.one_process else ""
@@ -38,3 +81,12 @@ class Difference:
             "one_process": self.one_process,
             "rule": self.rule,
         }
+
+
+def _words(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, Tensor):
+        return "a value"
+    text = str(value)
+    return text.partition("\n")[0] if text.startswith("worker") else text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -22,12 +22,15 @@ from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_r
 from squall.sim.cli.scenario import Changes, read_scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from squall.sim.diff.compare import Comparison
+    from squall.sim.diff.planted import Tally
     from squall.sim.scenario import Scenario
 
 DEFAULT_SEEDS = "0:100"
+#: disturbances of one scenario's results, which are compared in memory
+PLANTED_EACH = 8
 
 RANK = 50
 EPILOG = """\
@@ -36,6 +39,8 @@ EPILOG = """\
 squall diff                              (seeds 0 to 99)
 
 squall diff --seeds 0:200 --json
+
+squall diff --planted 2000               (are the rules too generous?)
 
 squall diff properties/findings/sparse-then-dense/scenario.json
 """
@@ -52,18 +57,34 @@ def diff(
     ] = None,
     seeds: Annotated[range | None, seeds_option(DEFAULT_SEEDS)] = None,
     allow_unchecked: AllowUnchecked = False,
+    planted: Annotated[
+        int | None,
+        typer.Option(
+            "--planted",
+            metavar="N",
+            min=1,
+            help="Disturb results N times, one gradient, end, text, count or leftover at a time, "
+            "and tell how many disturbances are noticed.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run scenarios on the port, on PyTorch's compiled engine and in one process, and compare.
 
-    Differences that docs/divergences.md explains are counted by their rule. Exit code 1 if there
-    is one that no rule explains.
+    Differences that docs/divergences.md predicts are counted by their rule. Exit code 1 if there
+    is one that no rule predicts; with --planted, if fewer than 99 % of the disturbances are
+    noticed.
     """
     if scenarios and seeds is not None:
         given = f"{seeds.start}:{seeds.stop}"
         raise BadInput("--seeds", given, "expected either scenarios or --seeds, got both")
+    if planted is not None and seeds is None and not scenarios:
+        seeds = range(max(1, planted // PLANTED_EACH))
     wanted = list(_wanted(scenarios or [], seeds))
     ready("torch")
+    if planted is not None:
+        _plant(wanted, planted, json)
     found, interrupted = _compare_all(wanted, Console(file=sys.stderr, highlight=False))
     known = Counter(rule for comparison in found for rule in comparison.rules)
     unknown = [_unknown_json(comparison) for comparison in found if comparison.unknown]
@@ -108,10 +129,22 @@ def _wanted(scenarios: list[str], seeds: range | None) -> Iterator[Scenario]:
 
 def _compare_all(wanted: list[Scenario], console: Console) -> tuple[list[Comparison], bool]:
     from squall.sim.diff.compare import compare_engines
+
+    found: list[Comparison] = []
+    interrupted = _each(
+        wanted, console, lambda scenario, left: found.append(compare_engines(scenario))
+    )
+    return found, interrupted
+
+
+def _each(
+    wanted: list[Scenario], console: Console, take: Callable[[Scenario, int], object]
+) -> bool:
+    """Call ``take`` with every scenario, and with how many there are left, this one included.
+    Whether somebody interrupted that."""
     from squall.sim.scenarios.settings import campaign_settings
     from squall.sim.stock.shared import close_zygote
 
-    found: list[Comparison] = []
     progress = Progress(
         TextColumn("diff"),
         BarColumn(),
@@ -124,14 +157,67 @@ def _compare_all(wanted: list[Scenario], console: Console) -> tuple[list[Compari
     try:
         with progress, campaign_settings():
             task = progress.add_task("diff", total=len(wanted))
-            for scenario in wanted:
-                found.append(compare_engines(scenario))
+            for number, scenario in enumerate(wanted):
+                take(scenario, len(wanted) - number)
                 progress.advance(task)
     except KeyboardInterrupt:
-        return found, True
+        return True
     finally:
         close_zygote()
-    return found, False
+    return False
+
+
+def _plant(wanted: list[Scenario], planted: int, json: bool) -> NoReturn:
+    """Disturb the results of these scenarios ``planted`` times in all, and tell of it."""
+    from squall.sim.diff.compare import compare_results, results_of
+    from squall.sim.diff.planted import Tally, plant
+
+    tally = Tally()
+    unknown: list[int] = []
+
+    def take(scenario: Scenario, left: int) -> None:
+        results = results_of(scenario)
+        if compare_results(results).unknown:
+            unknown.append(scenario.seed)  # it could not be told from a disturbance
+            return
+        for each in plant(results, -(-(planted - tally.planted) // left)):
+            tally.add(each)
+
+    interrupted = _each(wanted, Console(file=sys.stderr, highlight=False), take)
+    if json:
+        told = {
+            "scenarios": len(wanted),
+            "planted": tally.planted,
+            "noticed": tally.noticed,
+            "share": tally.share,
+            "by_kind": dict(tally.by_kind),
+            "swallowed": [each.to_json() for each in tally.swallowed],
+            "left_out": unknown,
+            "interrupted": interrupted,
+        }
+        typer.echo(json_module.dumps(told))
+    else:
+        _print_planted(tally, unknown, Console(highlight=False))
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(0 if tally.ok else FAILED)
+
+
+def _print_planted(tally: Tally, unknown: list[int], console: Console) -> None:
+    console = Console(file=console.file, width=min(WIDTH, console.width), highlight=False)
+    for each in tally.swallowed:
+        console.print(Text(str(each), style="yellow"), soft_wrap=True)
+    table = summary_table()
+    text = f"{tally.noticed:,} of {tally.planted:,} disturbances noticed, {tally.share:.1%}"
+    table.add_row("outcome", verdict(text, good=tally.ok))
+    for kind, count in tally.by_kind.most_common():
+        table.add_row("planted", f"{count:,}  {kind}")
+    for rule, count in Counter(each.rule for each in tally.swallowed).most_common():
+        table.add_row("swallowed", f"{count:,}  {rule or 'no difference'}")
+    if unknown:
+        seeds = ", ".join(map(str, unknown))
+        table.add_row("left out", f"seeds that differ in what no rule predicts: {seeds}")
+    print_panel(console, table, "squall diff --planted", good=tally.ok)
 
 
 def _unknown_json(comparison: Comparison) -> dict[str, Any]:
@@ -162,7 +248,7 @@ def _summary(found: list[Comparison], known: Counter[str]) -> Table:
     failed = sum(bool(comparison.unknown) for comparison in found)
     same = sum(not comparison.differences for comparison in found)
     table = summary_table()
-    text = f"{failed:,} of {len(found):,} scenarios differ in what no rule explains"
+    text = f"{failed:,} of {len(found):,} scenarios differ in what no rule predicts"
     table.add_row("outcome", verdict(text, good=not failed))
     unchecked_row(table, _unchecked(found))
     table.add_row("the same", f"{same:,}, to the last message")

@@ -1,0 +1,341 @@
+"""What a rule may ask about a scenario: its program, and what both engines came to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple
+
+from torch import Tensor
+
+from squall.model.one_process.as_pytorch import Ways, interpret_as_pytorch
+from squall.model.one_process.flow import GRAD, Flow, Planted, Sent, forecast
+from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
+from squall.model.program.compare import compare, to_dense
+from squall.model.program.operations import planted
+from squall.model.program.program import Op, Program, Step
+from squall.model.program.stories import Story
+from squall.model.program.stories import expected as expected_line
+from squall.sim.diff.difference import Difference
+from squall.sim.diff.facts import (
+    A_VALUE,
+    ABSENT,
+    ENDS,
+    NO_END,
+    NONE,
+    Facts,
+    Place,
+    value_of,
+)
+from squall.sim.diff.tensors import tolerance_of
+
+Key = tuple[int, int]
+#: how many subsets of operations that may record nothing are tried at most
+_MOST_SUBSETS = 32
+#: stories in which something is to fail
+FAILING = frozenset(
+    {
+        "failed creation",
+        "unreadable argument",
+        "unwritable",
+        "failed pass again",
+        "overtaken pass",
+        "freed graph",
+        "second pass",
+        "released by a hook",
+        "released meanwhile",
+        "stop at an error",
+        "late error",
+        "operator error",
+        "timeout",
+        "late creation",
+        "late reference",
+    }
+)
+
+
+def bare_text(text: str) -> str:
+    """An error's text without the workers that it came through."""
+    return re.sub(r"^(Error on Node \d+: )*", "", text)
+
+
+class Guess(NamedTuple):
+    """What a step comes to if PyTorch follows some of its own ways."""
+
+    rule: str
+    ways: Ways
+    step: StepOutcome
+
+
+class Case:
+    """One scenario, as rules see it."""
+
+    def __init__(self, program: Program, expected: Outcome, port: Facts, torch: Facts) -> None:
+        self.program = program
+        self.expected = expected
+        self.port = port
+        self.torch = torch
+        self._guesses: dict[Key, Guess | None] = {}
+        self._outcomes: dict[Ways, Outcome] = {}
+
+    # -- what the program says ----------------------------------------------------------------
+
+    def step(self, key: Key) -> Step:
+        return self.program.trainers[key[0]].steps[key[1]]
+
+    def home(self, key: Key) -> int:
+        return self.program.trainers[key[0]].worker
+
+    def has(self, key: Key | None, test: Callable[[Op], bool]) -> bool:
+        return key is not None and any(test(op) for op in self.step(key).ops)
+
+    @cached_property
+    def keys(self) -> list[Key]:
+        return [(trainer, number) for trainer, number, _ in self.program.steps]
+
+    @cached_property
+    def stories(self) -> list[tuple[int, Story]]:
+        """(the trainer's worker, story) of all stories."""
+        return [
+            (self.program.trainers[trainer].worker, story)
+            for trainer, _, step in self.program.steps
+            for story in step.stories
+        ]
+
+    def story(self, place: Place) -> Story:
+        return self.step((place[1], place[2])).stories[place[3]]
+
+    def may_fail(self, key: Key) -> bool:
+        """Whether something of a step fails: on an engine, or as planned."""
+        step = self.step(key)
+        return (
+            any(op.fault is not None for op in step.ops)
+            or any(story.kind in FAILING for story in step.stories)
+            or any(value_of(facts, ("outcome", *key)) != A_VALUE for facts in self._both)
+            or bool(forecast(self.program, *key).unfed)
+        )
+
+    @cached_property
+    def anything_fails(self) -> bool:
+        return any(self.may_fail(key) for key in self.keys)
+
+    # -- what the engines say -----------------------------------------------------------------
+
+    @property
+    def _both(self) -> tuple[Facts, Facts]:
+        return (self.port, self.torch)
+
+    def left(self, worker: int, counter: str) -> int:
+        """What is left, or counted where the run hangs, in torch."""
+        found: int = value_of(self.torch, ("left", worker, counter))
+        return found
+
+    def unanswered(self, worker: int, type: str) -> int:
+        found: int = value_of(self.torch, ("unanswered", type, worker))
+        return found
+
+    @property
+    def ends(self) -> bool:
+        return bool(value_of(self.torch, ("hang",)) == ENDS)
+
+    @property
+    def dead(self) -> list[int]:
+        """The workers of torch whose process died."""
+        return [place[1] for place in self.torch if place[0] == "death"]
+
+    @property
+    def dies(self) -> bool:
+        return bool(self.dead)
+
+    def waits(self, trainer: int) -> bool:
+        """Whether a step of the trainer, or a story of one, does not end in torch."""
+        return any(
+            value == NO_END and place[0] in ("outcome", "story") and place[1] == trainer
+            for place, value in self.torch.items()
+        )
+
+    @cached_property
+    def waiting_trainers(self) -> list[int]:
+        return [t for t in range(len(self.program.trainers)) if self.waits(t)]
+
+    def never_ends(self, difference: Difference) -> bool:
+        """Whether torch's side is that a step or a story does not end, and the run shows it: it
+        hangs, and the step's context is still there; or a process died."""
+        if difference.theirs != NO_END or (self.ends and not self.dies):
+            return False
+        if difference.place[0] != "outcome" or self.dies or difference.step is None:
+            return True
+        return self.left(self.home(difference.step), "num_autograd_contexts") > 0
+
+    # -- what the port must have ----------------------------------------------------------------
+
+    def port_is_right(self, difference: Difference) -> bool:
+        """Whether the port's side is what one process comes to, so far as that says: no rule
+        excuses the port."""
+        kind, *rest = difference.place
+        ours = difference.ours
+        if kind in ("left", "death", "torn"):
+            return bool(ours == ABSENT[kind])
+        if kind in ("unanswered", "replies"):
+            return bool(ours == 0) or value_of(self.port, ("hang",)) != ENDS
+        if kind == "hang":
+            return bool(ours == ENDS) or any(
+                forecast(self.program, *key).unfed for key in self.keys
+            )
+        if kind == "story":
+            line = expected_line(self.story(difference.place), self.home((rest[0], rest[1])))
+            return bool(ours == line) or self._waits_on_port(rest[0])
+        if difference.step is None or difference.step not in self.expected.steps:
+            return True
+        if forecast(self.program, *difference.step).unfed:
+            return True
+        if kind not in ("outcome", "first error") and self._waits_on_port(rest[0]):
+            return True
+        if ours == NO_END:
+            # It waits for ever: as planned, or behind a step that does.
+            trainer, number = difference.step
+            return any(forecast(self.program, trainer, n).unfed for n in range(number))
+        step = self.expected.steps[difference.step]
+        if kind in ("outcome", "first error"):
+            said = step.error if kind == "outcome" else step.first_error
+            return self._may_say(difference.step, str(ours), said)
+        if step.error is not None:
+            return True
+        if kind == "passes":
+            return bool(ours == len(step.passes))
+        if kind == "gradient":
+            number, leaf = rest[2:]
+            grads = step.passes[number] if number < len(step.passes) else {}
+            return not self._differs(grads.get(leaf), ours)
+        return kind != "root" or not self._differs(step.roots.get(rest[2]), ours)
+
+    def _waits_on_port(self, trainer: int) -> bool:
+        return any(
+            place[0] == "outcome" and place[1] == trainer and value == NO_END
+            for place, value in self.port.items()
+        )
+
+    def _may_say(self, key: Key, ours: str, expected: str | None) -> bool:
+        """Whether an end is the one of one process; of several errors it may be any."""
+        if expected is None:
+            return ours in (A_VALUE, NONE)
+        bare = bare_text(ours)
+        if bare == expected or bare.startswith("PlantedError: On WorkerInfo("):
+            return True
+        ops = self.step(key).ops
+        return any(op.fault and bare == planted(op.fault, *key, n) for n, op in enumerate(ops))
+
+    def _differs(self, expected: Tensor | None, ours: Tensor | None) -> bool:
+        if expected is None or ours is None:
+            only = expected if expected is not None else ours
+            return only is not None and bool(to_dense(only).any())
+        if expected.dtype != ours.dtype or expected.layout != ours.layout:
+            return True
+        return compare(ours, expected, tolerance=tolerance_of(ours)).complaint is not None
+
+    # -- predictions --------------------------------------------------------------------------
+
+    def guess(self, key: Key, fits: Callable[[Guess], bool]) -> Guess | None:
+        """The first of PyTorch's ways with which the step comes to what torch has."""
+        if key not in self._guesses:
+            self._guesses[key] = next((each for each in self._all(key) if fits(each)), None)
+        return self._guesses[key]
+
+    def found(self, key: Key) -> Guess | None:
+        """What :meth:`guess` has found, if it was asked."""
+        return self._guesses.get(key)
+
+    def unrecorded(self, key: Key) -> list[frozenset[tuple[int, int, int]]]:
+        """Sets of operations whose calls may record nothing, none first. A call by the helper of a
+        reference whose type is known is recorded, so it may be any of them."""
+        all = [(*key, n) for n, op in enumerate(self.step(key).ops) if op.call == "helper_async"]
+        sets = [frozenset(c) for size in range(len(all) + 1) for c in combinations(all, size)]
+        return sets[:_MOST_SUBSETS]
+
+    def _all(self, key: Key) -> Iterator[Guess]:
+        ways = (
+            ("gradient-stolen", Ways()),
+            ("sparse-then-dense", Ways(sparse_first=True)),
+            ("storage-of-two-types", Ways(one_type=True)),
+            ("sparse-then-dense", Ways(sparse_first=True, one_type=True)),
+        )
+        for unrecorded in self.unrecorded(key):
+            for rule, way in ways:
+                name = "async-helper-without-context" if unrecorded else rule
+                chosen = way._replace(unrecorded=unrecorded)
+                yield Guess(name, chosen, self._outcome(chosen).steps[key])
+
+    def _outcome(self, ways: Ways) -> Outcome:
+        if ways not in self._outcomes:
+            self._outcomes[ways] = interpret_as_pytorch(self.program, ways)
+        return self._outcomes[ways]
+
+    def torch_flow(self, key: Key, unrecorded: frozenset[tuple[int, int, int]]) -> Flow:
+        """The flow of a step in which these calls record nothing, and in which what is called
+        under ``no_grad`` records its answer, although its caller does not."""
+        return _TorchFlow(
+            self.home(key),
+            [(leaf.owner, leaf.requires_grad) for leaf in self.program.leaves],
+            {number for *_, number in unrecorded},
+        ).run(self.step(key))
+
+    def backward_requests(self, key: Key, unrecorded: frozenset[tuple[int, int, int]]) -> int:
+        """How many messages with gradients all passes of a step send, if these calls record
+        nothing."""
+        flow = self.torch_flow(key, unrecorded)
+        sent = sum(1 << bit for bit, mark in enumerate(flow.marks, 1) if isinstance(mark, Sent))
+        return sum(
+            backward.times * (flow.fed(backward)[1] & sent).bit_count()
+            for backward in self.step(key).backwards
+        )
+
+    def torch_waits(self, key: Key) -> bool:
+        """Whether a pass of the step waits in torch for gradients that nobody sends."""
+        for unrecorded in self.unrecorded(key):
+            flow = self.torch_flow(key, unrecorded)
+            if any(flow.backward(backward).unfed for backward in self.step(key).backwards):
+                return True
+        return False
+
+    def gradients(self, key: Key, number: int) -> Gradients:
+        """All gradients of torch after a pass, those of leaves that nobody knows left out."""
+        return {
+            place[4]: value
+            for place, value in self.torch.items()
+            if place[0] == "gradient" and place[1:4] == (*key, number) and place[4] >= 0
+        }
+
+
+class _TorchFlow(Flow):
+    """:class:`Flow`, as torch records."""
+
+    def __init__(self, home: int, leaves: list[tuple[int, bool]], unrecorded: set[int]) -> None:
+        super().__init__(home, leaves)
+        self._unrecorded = unrecorded
+
+    def run(self, step: Step) -> _TorchFlow:
+        for number, op in enumerate(step.ops):
+            before = len(self.marks)
+            self.add(op)
+            made = self.values[-1]
+            if number in self._unrecorded:
+                # What its messages marked is not there, and nothing leads past the result.
+                for at in range(before, len(self.marks)):
+                    if isinstance(self.marks[at], Sent):
+                        self.marks[at] = Planted(-1)
+                grad = [GRAD if state else 0 for state in made.states]
+                made.states = grad
+                made.here = None if made.here is None else grad
+            elif op.grad == "off_at_caller" and op.call != "local" and self._answers(op):
+                self._mark(Sent(op.worker, self.home, "result", number))
+        return self
+
+    def _answers(self, op: Op) -> bool:
+        """Whether what is computed there requires grad."""
+        there = len(self.values) - 1
+        return any(self.values[there - input.back].states[input.output] for input in op.inputs)
+
+
+Predicts = Callable[[Case, Difference], bool]

@@ -1,0 +1,235 @@
+"""Rules about numbers of messages: which types may differ, and by how many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from squall.model.one_process.flow import forecast
+from squall.model.program.program import HELPER_CALLS, Op
+from squall.sim.diff.case import Case, Key
+from squall.sim.diff.difference import Difference
+from squall.sim.diff.facts import A_VALUE, NO_END, Facts, value_of
+
+_BACKWARD, _FORWARD = "BACKWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_REQ"
+_CLEANUP, _ANY = "CLEANUP_AUTOGRAD_CONTEXT_REQ", ""
+#: by how much torch's number may differ from the port's: (kind, type) to (least, most)
+Range = tuple[tuple[str, str], tuple[int, int]]
+_PASS_OF_A_STORY: tuple[Range, ...] = (
+    (("requests", _BACKWARD), (0, 1)),
+    (("refused", _BACKWARD), (-1, 2)),
+)
+#: what each story that something fails in may do to the numbers
+_BY_STORY: dict[str, tuple[Range, ...]] = {
+    "failed pass again": _PASS_OF_A_STORY,
+    "overtaken pass": _PASS_OF_A_STORY,
+    "second pass": _PASS_OF_A_STORY,
+    "released by a hook": _PASS_OF_A_STORY,
+    "released meanwhile": (*_PASS_OF_A_STORY, (("refused", _FORWARD), (1, 1))),
+    "stop at an error": _PASS_OF_A_STORY,
+    # Its errors arrive as values.
+    "late error": (
+        (("refused", "CALL"), (-1, -1)),
+        (("refused", "REMOTE_CALL"), (-1, -1)),
+        (("refused", "RREF_FETCH_CALL"), (-1, -1)),
+    ),
+    # A fork that is never deleted, or never accepted.
+    "late reference": ((("requests", "RREF_USER_DELETE"), (-1, -1)),),
+    "late creation": ((("requests", "RREF_USER_DELETE"), (-1, -1)),),
+    "unreadable argument": ((("requests", "RREF_CHILD_ACCEPT"), (-1, -1)),),
+    "unwritable": ((("requests", "RREF_USER_DELETE"), (-1, -1)),),
+    # The third of its calls is never made.
+    "failed creation": (
+        (("requests", "REMOTE_CALL"), (-1, -1)),
+        (("refused", "REMOTE_CALL"), (-1, -1)),
+        (("requests", "RREF_USER_DELETE"), (-1, -1)),
+    ),
+}
+
+
+def _more(difference: Difference) -> int:
+    more: int = difference.theirs - difference.ours
+    return more
+
+
+def _within(difference: Difference, ranges: Iterable[Range]) -> bool:
+    """Whether the difference is as much as some of these allow, all together."""
+    kind = difference.place[0]
+    type = _ANY if kind == "wrapped" else difference.place[1]
+    matching = [range for where, range in ranges if where == (kind, type)]
+    least = sum(min(0, low) for low, _ in matching)
+    most = sum(max(0, high) for _, high in matching)
+    return bool(matching) and least <= _more(difference) <= most
+
+
+def _calls_under_no_grad(case: Case, key: Key) -> int:
+    calls = [op for op in case.step(key).ops if op.grad == "off_at_caller" and op.call != "local"]
+    return len(calls) * (1 + case.step(key).retry)
+
+
+def _no_grad_not_recorded(case: Case, difference: Difference) -> bool:
+    """Torch wraps the answer of a call under ``no_grad``, and its callee tells the caller of the
+    release."""
+    if difference.step is None or difference.kind != "messages":
+        return False
+    calls = _calls_under_no_grad(case, difference.step)
+    known = min(calls, case.program.workers)
+    return _within(
+        difference, [(("wrapped", _ANY), (1, calls)), (("requests", _CLEANUP), (1, known))]
+    )
+
+
+def _type_requests(case: Case, difference: Difference) -> bool:
+    """Torch asks for the type of an RRef when a helper of it is made, also where another one asks
+    already: at most once more for each call by one, and for each of them but one of a worker it may
+    know the type by then. Each request brings a fork of the reference along."""
+    if difference.kind != "messages" or difference.place[-1] is not None:
+        return False
+    helpers = sum(
+        (1 + step.retry) * sum(op.call in HELPER_CALLS for op in step.ops)
+        for _, _, step in case.program.steps
+    )
+    return helpers > 0 and _within(
+        difference,
+        [
+            (("requests", "CALL"), (1 - helpers, helpers)),
+            (("requests", "RREF_CHILD_ACCEPT"), (-1, 1)),
+            (("requests", "RREF_FORK_REQUEST"), (-1, 0)),
+        ],
+    )
+
+
+# -- calls that record nothing --------------------------------------------------------------------
+
+
+def _async_helper(case: Case, difference: Difference) -> bool:
+    """What a call records nothing of is sent without a wrapper; no gradients pass it."""
+    if difference.kind != "messages":
+        return False
+    if difference.step is not None:
+        return _within(difference, _of_unrecorded(case, difference.step))
+    ranges = [range for key in case.keys for range in _of_unrecorded(case, key)]
+    kind, *rest = difference.place
+    return (kind == "refused" or rest[-1] is None) and _within(difference, ranges)
+
+
+def _of_unrecorded(case: Case, key: Key) -> Iterator[Range]:
+    """What the calls of a step do to its numbers: those that torch's gradients say, or any."""
+    sets = [each for each in case.unrecorded(key) if each]
+    guess = case.found(key)
+    if guess is not None and guess.ways.unrecorded:
+        sets = [guess.ways.unrecorded]
+    if not sets:
+        return
+    ops = case.step(key).ops
+    most = max(sets, key=len)
+    messages = sum(_messages(ops[n]) for *_, n in most)
+    attempts = 1 + case.step(key).retry
+    recorded = case.backward_requests(key, frozenset())
+    fewer = [case.backward_requests(key, each) - recorded for each in sets]
+    if case.may_fail(key):
+        fewer = [-recorded]
+    yield ("requests", _BACKWARD), (attempts * min(fewer), -1)
+    yield ("requests", _FORWARD), (-attempts * messages, -1)
+    yield ("wrapped", _ANY), (-attempts * messages, -1)
+    yield ("requests", _CLEANUP), (-min(messages, case.program.workers), -1)
+    yield ("requests", "CALL"), (1, 2 * attempts * len(most))
+    yield ("requests", "RREF_FETCH_CALL"), (1, attempts * (messages - len(most)))
+    yield ("requests", "RREF_CHILD_ACCEPT"), (-attempts * messages, -1)
+    yield ("requests", "RREF_FORK_REQUEST"), (-attempts * messages, -1)
+    yield ("requests", "RREF_USER_DELETE"), (-attempts * messages, -1)
+    if any(op.fault for op in ops):
+        for type in (_BACKWARD, "CALL", "RREF_FETCH_CALL"):
+            yield ("refused", type), (-messages * attempts, -1)
+
+
+def _messages(op: Op) -> int:
+    """Messages of a call at most: itself, and fetches of what it is given, there or before."""
+    return 1 + len(op.inputs)
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+def _after_a_failure(case: Case, difference: Difference) -> bool:
+    """How far others get after a failure is a matter of who is first: gradients that were sent,
+    and how they were answered; and torch tells fewer workers of the release, or retries."""
+    if difference.kind != "messages":
+        return False
+    key = difference.step
+    keys = case.keys if key is None else [key]
+    ranges = [range for each in keys for range in _of_failing(case, each)]
+    if key is None:
+        ranges += [range for _, story in case.stories for range in _BY_STORY.get(story.kind, ())]
+        of_context = difference.place[0] == "wrapped" or difference.place[1] in (
+            _BACKWARD,
+            _FORWARD,
+            _CLEANUP,
+        )
+        if (
+            (case.dies or _retries(case))
+            and of_context
+            and (difference.place[0] in ("requests", "wrapped"))
+        ):
+            # Of the context of an attempt that only one engine made, or of a process that died.
+            rest = list(difference.place[1:])
+            return bool(difference.theirs <= max(_sent(case.port, rest), _sent(case.torch, rest)))
+    return _within(difference, ranges)
+
+
+def _of_failing(case: Case, key: Key) -> Iterator[Range]:
+    """What a failure of a step may do to the numbers."""
+    step, workers = case.step(key), case.program.workers
+    faults = [op.fault for op in step.ops if op.fault is not None]
+    #: a step that waits on both engines is no failure of one
+    both = bool(forecast(case.program, *key).unfed)
+    waits = both or case.torch_waits(key)
+    ends = [value_of(facts, ("outcome", *key)) for facts in (case.port, case.torch)]
+    if not faults and not waits and all(end == A_VALUE for end in ends):
+        return
+    yield ("requests", _CLEANUP), (-workers, -1)
+    if both and not faults:
+        yield ("unanswered", _CLEANUP), (-workers, -1)
+        yield ("refused", _BACKWARD), (-1, -1)
+        yield ("wrapped", _ANY), (1, 1)
+        return
+    gradients = max(
+        case.backward_requests(key, frozenset()),
+        value_of(case.port, ("requests", _BACKWARD, key)),
+    )
+    if waits or any(fault != "udf" for fault in faults):
+        yield ("requests", _BACKWARD), (-gradients, min(gradients, workers))
+        refused = workers * (1 + step.retry)
+        yield ("refused", _BACKWARD), (-refused, max(2, len(faults)))
+    if ends[1] not in (A_VALUE, NO_END):
+        yield ("refused", _FORWARD), (0, 1)
+    if waits:
+        yield ("unanswered", _FORWARD), (1, 1)
+        yield ("wrapped", _ANY), (1, 1)
+    if "udf" in faults:
+        yield ("requests", _FORWARD), (-1, 0)
+        yield ("requests", "RREF_BACKWARD_REQ"), (-1, 0)
+        yield ("wrapped", _ANY), (-1, 1)
+        yield ("refused", "RREF_FETCH_CALL"), (-1, 0)
+        yield ("requests", "RREF_CHILD_ACCEPT"), (-1, 0)
+
+
+def _retries(case: Case) -> bool:
+    return any(step.retry for _, _, step in case.program.steps)
+
+
+def _sent(facts: Facts, rest: list[Any]) -> int:
+    """How many requests of a type an engine sent, in whatever step; all, of answers."""
+    return sum(
+        count
+        for place, count in facts.items()
+        if place[0] == "requests" and (not rest or rest[0] is None or place[1] == rest[0])
+    )
+
+
+COUNT_RULES = (
+    ("no-grad-not-recorded", _no_grad_not_recorded),
+    ("type-requests", _type_requests),
+    ("async-helper-without-context", _async_helper),
+    ("counts-after-a-failure", _after_a_failure),
+)

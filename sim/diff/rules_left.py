@@ -1,0 +1,127 @@
+"""Rules about what is left when all is over: counters of torch's workers, and hangs."""
+
+from __future__ import annotations
+
+from squall.sim.diff.case import Case, Predicts
+from squall.sim.diff.difference import Difference
+from squall.sim.diff.facts import CALLS
+
+_PASSES, _CONTEXTS = "num_current_backward_passes", "num_autograd_contexts"
+_REFERENCES = ("num_owner_rrefs", "num_forks")
+_BACKWARD = "BACKWARD_AUTOGRAD_REQ"
+#: stories that leave one reference, by its owner: the worker that they are about, or their own
+_LOST = {"unwritable": "home", "unreadable argument": "to", "failed creation": "to"}
+_LATE = {"late reference": "to", "late creation": "to"}
+
+
+def _pass_left_behind(case: Case, difference: Difference) -> bool:
+    """A worker stays in as many passes as gradients that it was sent are never answered for; and
+    whoever shuts down waits for it."""
+    kind = difference.place[0]
+    if not case.anything_fails and not any(map(case.torch_waits, case.keys)):
+        return False
+    if kind == "left" and difference.place[2] == _PASSES:
+        worker = difference.place[1]
+        own = sum(case.home(key) == worker for key in case.keys if case.waits(key[0]))
+        asked = case.unanswered(worker, _BACKWARD) + case.unanswered(worker, "RREF_BACKWARD_REQ")
+        called = min(case.unanswered(worker, "FORWARD_AUTOGRAD_REQ"), _passes_by_call(case, worker))
+        waited = asked + called
+        return waited <= difference.theirs <= waited + own and not (case.ends and not case.dies)
+    if kind == "unanswered" and difference.place[1] == _BACKWARD:
+        left = case.left(difference.place[2], _PASSES)
+        return bool(0 < difference.theirs <= left)
+    return kind == "hang" and any(case.left(worker, _PASSES) for worker in _workers(case))
+
+
+def _passes_by_call(case: Case, worker: int) -> int:
+    """Passes that a call on this worker runs."""
+    return sum(
+        backward.where == "udf" and backward.worker == worker
+        for key in case.keys
+        for backward in case.step(key).backwards
+    )
+
+
+def _outlived_context(case: Case, difference: Difference) -> bool:
+    """The answer to a call of a pass that failed comes when its context is gone: the call stays
+    counted where the error of locking freed memory was printed."""
+    if not (case.anything_fails or any(map(case.torch_waits, case.keys))):
+        return False
+    kind = difference.place[0]
+    torn = [worker for worker in _workers(case) if ("torn", worker) in case.torch]
+    if kind == "torn":
+        return case.left(difference.place[1], CALLS) > 0
+    if kind == "left" and difference.place[2] == CALLS:
+        return difference.place[1] in torn
+    return kind == "hang" and any(case.left(worker, CALLS) for worker in torn)
+
+
+def _references(stories: dict[str, str]) -> Predicts:
+    def predicts(case: Case, difference: Difference) -> bool:
+        owners = [
+            home if stories[story.kind] == "home" else story.worker
+            for home, story in case.stories
+            if story.kind in stories
+        ]
+        if difference.place[0] == "hang":
+            return any(case.left(worker, _REFERENCES[0]) for worker in owners)
+        if difference.place[0] != "left" or difference.place[2] not in _REFERENCES:
+            return False
+        if case.ends and not case.dies:
+            return False  # whoever shuts down waits for what is left
+        worker = difference.place[1]
+        return 0 < difference.theirs <= owners.count(worker) and _as_many_forks(case, worker)
+
+    return predicts
+
+
+def _as_many_forks(case: Case, worker: int) -> bool:
+    """What is left of a reference is its owner, and the one fork of it."""
+    return len({case.left(worker, name) for name in _REFERENCES}) == 1
+
+
+def _never_ended(case: Case, difference: Difference) -> bool:
+    """A step that waits for ever keeps its context on all workers, and its trainer its
+    references."""
+    if not case.waiting_trainers:
+        return False
+    kind = difference.place[0]
+    if kind == "hang":
+        return True
+    if kind != "left":
+        return False
+    if difference.place[2] == _CONTEXTS:
+        return bool(0 < difference.theirs <= len(case.waiting_trainers))
+    return difference.place[2] in _REFERENCES and _as_many_forks(case, difference.place[1])
+
+
+def _context_came_back(case: Case, difference: Difference) -> bool:
+    """A call that was handled after the release makes the context of a step that failed anew."""
+    failed = sum(case.has(key, lambda op: op.fault == "udf") for key in case.keys)
+    if difference.place[0] != "left" or difference.place[2] != _CONTEXTS:
+        return False
+    return bool(0 < difference.theirs <= failed)
+
+
+def _failed_creation(case: Case, difference: Difference) -> bool:
+    """The calls of creations that failed, two in each story, stay counted where they were made, and
+    their users pending."""
+    homes = [home for home, story in case.stories if story.kind == "failed creation"]
+    if difference.place[0] != "left" or difference.place[2] not in (CALLS, "num_pending_users"):
+        return False
+    return bool(0 < difference.theirs <= 2 * homes.count(difference.place[1]))
+
+
+def _workers(case: Case) -> range:
+    return range(case.program.workers)
+
+
+LEFT_RULES = (
+    ("reference-lost-with-its-message", _references(_LOST)),
+    ("late-reference-leaks", _references(_LATE)),
+    ("pass-left-behind", _pass_left_behind),
+    ("outstanding-call-outlives-context", _outlived_context),
+    ("failed-creation-hangs", _failed_creation),
+    ("step-never-ends", _never_ended),
+    ("context-came-back", _context_came_back),
+)

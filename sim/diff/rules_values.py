@@ -1,0 +1,340 @@
+"""Rules about values, texts and ends: what a step, a pass or a story comes to."""
+
+from __future__ import annotations
+
+import re
+
+from torch import Tensor
+
+from squall.model.checks.compiled import first_line
+from squall.model.one_process.outcome import StepOutcome
+from squall.model.program.operations import KINDS, planted
+from squall.model.program.program import REFERENCE_CALLS, Op
+from squall.model.program.stories import PLANTED
+from squall.sim.diff.case import Case, Guess, Key, Predicts, bare_text
+from squall.sim.diff.difference import Difference
+from squall.sim.diff.facts import A_VALUE, NO_END
+from squall.sim.diff.tensors import tensors_differ
+
+_ENDINGS = ("outcome", "first error")
+_TIMED_OUT = re.compile(
+    r"(Error on Node \d+: )*RPCErr:1:RPC ran for more than set timeout \(60000 ms\) and will now "
+    r"be marked with an error"
+)
+#: what a type that was read from nowhere leads to, and the process that read it
+_MISREAD = re.compile(
+    r"(Error on Node \d+: )*((MemoryError: )?std::bad_alloc|RuntimeError: On WorkerInfo\(id=\d+, "
+    r"name=worker\d+\):|expected (ident|eof) but found.*|Unknown type name.*|.*codec can't decode.*"
+    r"|(ValueError: )?std::length_error|.*basic_string.*|.*the connection to worker \d+.*"
+    r"|.*is not connected.*)"
+)
+_LOST = re.compile(r".*(the connection to worker \d+ |is not connected).*")
+_ONE_TYPE = re.compile(
+    r".*(input_is_complex == grad_is_complex|require a storage of at least \d+ bytes).*"
+)
+_NO_GRAD_FN = "does not have a valid gradient function."
+_NO_DATA = (
+    "it raised RuntimeError: Couldn't find autograd context data for current autograd context id"
+)
+#: stories whose line in torch is another one, known to the letter
+_OTHER_LINES = {
+    "views of one gradient": ("gradient-stolen", "[[3.0], [3.0]] [[3.0, 3.0]]"),
+    "sparse, then dense": ("sparse-then-dense", "[[2.0, 2.0], [1.0, 1.0], [0.0, 0.0]]"),
+    "optimizer by grad": ("optimizer-keeps-grad", "[0.0, 0.0, 0.5, 0.0]"),
+    "late error": (
+        "late-error-is-a-value",
+        f"no error but StoryError('{PLANTED}'); no error but StoryError('{PLANTED}')",
+    ),
+    "confirmation": ("confirmed-after-its-future", "False"),
+    "second pass": ("second-pass", "False; [2.0, 4.0]"),
+}
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+def fits(case: Case, key: Key, guess: Guess) -> bool:
+    """Whether all gradients of a step are what a guess says."""
+    number = 0
+    for number, expected in enumerate(guess.step.passes):
+        found = case.gradients(key, number)
+        for leaf in {**expected, **found}:
+            if leaf >= 0 and _differs(expected.get(leaf), found.get(leaf)):
+                return False
+    return not case.gradients(key, number + 1)
+
+
+def _differs(expected: Tensor | None, found: Tensor | None) -> bool:
+    if expected is None and found is None:
+        return False
+    return tensors_differ(("gradient",), expected, found) is not None
+
+
+def _gradient(name: str) -> tuple[str, Predicts]:
+    def predicts(case: Case, difference: Difference) -> bool:
+        if difference.place[0] != "gradient" or difference.step is None:
+            return False
+        key = difference.step
+        guess = case.guess(key, lambda guess: fits(case, key, guess))
+        if guess is None or guess.rule != name:
+            return False
+        number, leaf = difference.place[3:]
+        if leaf < 0:
+            # One of the copies that came back and lead nowhere: nobody knows which.
+            strays = guess.step.passes[number] if number < len(guess.step.passes) else {}
+            return difference.ours is None and any(
+                not _differs(value, difference.theirs) for at, value in strays.items() if at < 0
+            )
+        # Where the ways of PyTorch come to what mathematics says, nothing is to differ.
+        return _differs(
+            _gradient_at(case.expected.steps[key], number, leaf),
+            _gradient_at(guess.step, number, leaf),
+        )
+
+    return name, predicts
+
+
+def _gradient_at(step: StepOutcome, number: int, leaf: int) -> Tensor | None:
+    return step.passes[number].get(leaf) if number < len(step.passes) else None
+
+
+# -- ends of steps --------------------------------------------------------------------------------
+
+
+def _error_in_a_hook(case: Case, difference: Difference) -> bool:
+    """Instead of the text of a hook's error, ``python_error``."""
+    kind, ours, theirs = difference.place[0], difference.ours, difference.theirs
+    if kind == "story":
+        return case.story(difference.place).kind == "stop at an error" and theirs == ours.replace(
+            PLANTED, "python_error"
+        )
+    if kind not in _ENDINGS or difference.step is None:
+        return False
+    texts = [
+        planted("hook", *difference.step, number)
+        for number, op in enumerate(case.step(difference.step).ops)
+        if op.fault == "hook"
+    ]
+    return any(text in ours and theirs == ours.replace(text, "python_error") for text in texts)
+
+
+def _async_helper(case: Case, difference: Difference) -> bool:
+    """The step ends as it does when some calls by ``rpc_async()`` of a helper record nothing."""
+    if difference.place[0] not in _ENDINGS or difference.step is None:
+        return False
+    key, theirs = difference.step, difference.theirs
+    if len(case.unrecorded(key)) < 2:
+        return False
+    if _TIMED_OUT.fullmatch(theirs) or case.never_ends(difference):
+        return case.torch_waits(key)
+    if theirs == _NO_GRAD_FN:
+        ops = case.step(key).ops
+        roots = {-back for backward in case.step(key).backwards for back in backward.roots}
+        return any(ops[root].call == "helper_async" for root in roots)
+    if theirs not in (A_VALUE, "none"):
+        return False
+    guess = case.guess(key, lambda guess: fits(case, key, guess))
+    # A fault behind such a call is never reached: at the first attempt, if there were to be two.
+    return guess is not None and (
+        bool(guess.ways.unrecorded)
+        or any(op.call == "helper_async" and op.fault for op in case.step(key).ops)
+    )
+
+
+def _call_under_no_grad(case: Case, difference: Difference) -> bool:
+    """A pass that waits for a send function which only the callee recorded never ends, or times
+    out."""
+    key, theirs = difference.step, difference.theirs
+    return (
+        difference.place[0] in _ENDINGS
+        and key is not None
+        and case.has(key, lambda op: op.grad == "off_at_caller" and op.call != "local")
+        and (case.never_ends(difference) or _TIMED_OUT.fullmatch(theirs) is not None)
+        and case.torch_waits(key)
+    )
+
+
+def _makes_tuple_reference(op: Op) -> bool:
+    return op.call == "rref" and KINDS[op.kind].outputs > 1
+
+
+def _rref_of_a_tuple(case: Case, difference: Difference) -> bool:
+    """A call that carries an RRef of a tuple fails, is never answered, or ends the process that
+    reads it; other steps fail by that end alone."""
+    makers = [key for key in case.keys if case.has(key, _makes_tuple_reference)]
+    if not makers:
+        return False
+    kind, theirs = difference.place[0], difference.theirs
+    if kind == "death":
+        return _died(theirs)
+    if kind not in (*_ENDINGS, "story"):
+        return False
+    if kind != "story" and difference.step in makers:
+        return case.never_ends(difference) or _MISREAD.fullmatch(theirs) is not None
+    return case.dies and (theirs == NO_END or _LOST.fullmatch(theirs) is not None)
+
+
+def _home_before_creation(case: Case, difference: Difference) -> bool:
+    """A reference comes back to its owner by way of another worker, perhaps before the owner has
+    made its value."""
+    key = difference.step
+    return (
+        difference.place[0] == "outcome"
+        and case.never_ends(difference)
+        and key is not None
+        and case.has(
+            key,
+            lambda op: (
+                op.call in REFERENCE_CALLS
+                and bool(op.via)
+                and op.worker in (*op.via, case.home(key))
+            ),
+        )
+    )
+
+
+def _one_type(case: Case, difference: Difference) -> bool:
+    """A complex gradient and the real part of it are in one message: both arrive with one type."""
+    return (
+        difference.place[0] in _ENDINGS
+        and any(leaf.dtype.startswith("complex") for leaf in case.program.leaves)
+        and _ONE_TYPE.fullmatch(difference.theirs) is not None
+    )
+
+
+def _other_error(case: Case, difference: Difference) -> bool:
+    """Of two errors of a step the other one is told: which comes first, messages decide."""
+    if difference.place[0] not in _ENDINGS or difference.step is None:
+        return False
+    key = difference.step
+    ops = case.step(key).ops
+    texts = [
+        planted(op.fault, *key, number) for number, op in enumerate(ops) if op.fault is not None
+    ]
+    bare = [bare_text(str(side)) for side in (difference.ours, difference.theirs)]
+    return bare[0] != difference.ours and all(text in texts for text in bare)
+
+
+def _late_gradients(case: Case, difference: Difference) -> bool:
+    """The port says at once that a pass is over; torch takes its gradients for a new one."""
+    return "belong to is over" in str(difference.ours) and str(difference.theirs) in (
+        A_VALUE,
+        NO_END,
+        "none",
+    )
+
+
+def _untyped_value(case: Case, difference: Difference) -> bool:
+    """``RRef.backward`` of a value whose function raised: torch looks at its type first."""
+    return (
+        difference.place[0] in _ENDINGS
+        and difference.theirs == "RRef should contain a tensor for .backward()"
+        and "On WorkerInfo(" in str(difference.ours)
+        and case.has(difference.step, lambda op: op.fault == "udf")
+    )
+
+
+# -- stories --------------------------------------------------------------------------------------
+
+
+def _other_line(name: str) -> tuple[str, Predicts]:
+    lines = {kind: line for kind, (rule, line) in _OTHER_LINES.items() if rule == name}
+
+    def predicts(case: Case, difference: Difference) -> bool:
+        if difference.place[0] != "story":
+            return False
+        return bool(difference.theirs == lines.get(case.story(difference.place).kind))
+
+    return name, predicts
+
+
+def _overtaken_pass(case: Case, difference: Difference) -> bool:
+    """The first pass fails with another text than that of the hook, and the second one is right."""
+    if difference.place[0] != "story" or case.story(difference.place).kind != "overtaken pass":
+        return False
+    first, _, rest = difference.theirs.partition("; ")
+    return bool(first == "False" and rest == difference.ours.partition("; ")[2])
+
+
+def _released_meanwhile(case: Case, difference: Difference) -> bool:
+    return (
+        difference.place[0] == "story"
+        and case.story(difference.place).kind == "released meanwhile"
+        and _without_stacks(difference.theirs) == _NO_DATA
+    )
+
+
+def _failed_creation(case: Case, difference: Difference) -> bool:
+    """What waits for callbacks of a failed creation waits for ever: the story, and so its step."""
+    kinds = [story.kind for _, story in case.stories]
+    if "failed creation" not in kinds or not case.never_ends(difference):
+        return False
+    if difference.place[0] == "story":
+        return case.story(difference.place).kind == "failed creation"
+    return difference.place[0] == "outcome" and any(
+        story.kind == "failed creation" for story in case.step(difference.step or (0, 0)).stories
+    )
+
+
+def _without_stacks(text: str) -> str:
+    """A text of torch without the stacks of C++ and of Python in it."""
+    text = re.sub(r"\nException raised from .*(\nframe #\d+: .*)*\n?", "", text)
+    return re.sub(r"\n\nAt:(\n  .*\(\d+\): .*)+\n?", "", text).strip()
+
+
+def _text_with_stack(case: Case, difference: Difference) -> bool:
+    """The same text, but for stacks."""
+    return difference.place[0] in ("story", *_ENDINGS) and _parts(
+        _without_stacks(str(difference.theirs))
+    ) == _parts(str(difference.ours))
+
+
+def _parts(text: str) -> list[str]:
+    return [first_line(part.strip()) for part in text.split(";")]
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+
+def _died(text: str) -> bool:
+    return re.fullmatch(r"worker \d+ died of (SIGSEGV|SIGABRT)", text) is not None
+
+
+def _process_death(case: Case, difference: Difference) -> bool:
+    """A worker of torch dies of memory that was freed; others lose their connection to it, and
+    wait for what it had."""
+    kind, theirs = difference.place[0], difference.theirs
+    if kind == "death":
+        return case.anything_fails and _died(theirs)
+    if kind == "leaf":
+        owner = case.program.leaves[difference.place[1]].owner
+        return owner in case.dead and theirs.numel() == 0
+    return (
+        kind in (*_ENDINGS, "story")
+        and case.anything_fails
+        and case.dies
+        and (theirs == NO_END or _LOST.fullmatch(str(theirs)) is not None)
+    )
+
+
+VALUE_RULES = (
+    ("rref-of-a-tuple", _rref_of_a_tuple),
+    ("error-in-a-hook", _error_in_a_hook),
+    ("call-under-no-grad", _call_under_no_grad),
+    ("async-helper-without-context", _async_helper),
+    _gradient("async-helper-without-context"),
+    _gradient("gradient-stolen"),
+    _gradient("storage-of-two-types"),
+    ("storage-of-two-types", _one_type),
+    _gradient("sparse-then-dense"),
+    ("home-before-creation", _home_before_creation),
+    ("error-text-with-stack", _text_with_stack),
+    ("failed-creation-hangs", _failed_creation),
+    *(_other_line(name) for name in dict.fromkeys(rule for rule, _ in _OTHER_LINES.values())),
+    ("overtaken-pass", _overtaken_pass),
+    ("late-gradients-start-a-pass", _late_gradients),
+    ("released-while-it-was-called", _released_meanwhile),
+    ("another-error-first", _other_error),
+    ("type-before-the-error", _untyped_value),
+    ("process-death", _process_death),
+)
