@@ -200,7 +200,7 @@ def _plant(wanted: list[Scenario], planted: int, json: bool) -> NoReturn:
         _print_planted(tally, unknown, Console(highlight=False))
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(0 if tally.ok else FAILED)
+    raise typer.Exit(exit_code(good=tally.ok, unchecked=None, allowed=False))
 
 
 def _print_planted(tally: Tally, unknown: list[int], console: Console) -> None:
