@@ -160,9 +160,7 @@ def _step(
             )
 
 
-def _as_local(
-    run: Run, key: tuple[int, int], number: int, leaf: int, got: Tensor | None
-) -> bool:
+def _as_local(run: Run, key: tuple[int, int], number: int, leaf: int, got: Tensor | None) -> bool:
     """Whether PyTorch's engine gives what plain local use gives, which is not mathematics."""
     if run.engine == "port" or got is None:
         return False
