@@ -23,7 +23,7 @@ from torch import Tensor
 from squall.model.one_process.interpreter import Interpreter
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
 from squall.model.program.kind import Value
-from squall.model.program.operations import compute, join
+from squall.model.program.operations import PlantedError, compute, join
 from squall.model.program.program import REFERENCE_CALLS, Op, Program, Step
 
 
@@ -207,7 +207,10 @@ class _AsPyTorch(Interpreter):
 
     # -- backward ---------------------------------------------------------------------------
 
-    def _backward(self, step: Step, values: list[Value], outcome: StepOutcome) -> None:
+    def _backward(
+        self, step: Step, values: list[Value], outcome: StepOutcome, predicted: list[list[str]]
+    ) -> None:
+        first = 0
         for backward in step.backwards:
             at = [len(self._made) - back for back in backward.roots]
             if backward.where == "rref":
@@ -218,10 +221,25 @@ class _AsPyTorch(Interpreter):
                     outcome.roots[number - len(self.leaves)] = root.detach().clone()
                 if backward.where == "udf":
                     roots = self._send(roots, recorded=True)
+            if backward.factor != 1:
+                roots = [root * backward.factor for root in roots]
             for time in range(backward.times):
-                retain = backward.retain_graph or time < backward.times - 1
-                self._pass(roots, retain)
-                outcome.passes.append({n: grad.clone() for n, grad in self._grads.items()})
+                retain = (
+                    backward.retain_graph
+                    or backward.every_s is not None
+                    or time < backward.times - 1
+                )
+                try:
+                    self._pass(roots, retain)
+                    if predicted and predicted[first + time]:
+                        raise PlantedError(predicted[first + time][0])
+                except (PlantedError, RuntimeError) as error:
+                    if not backward.may_fail:
+                        raise
+                    outcome.failed[first + time] = str(error)
+                else:
+                    outcome.passes.append({n: grad.clone() for n, grad in self._grads.items()})
+            first += backward.times
         for number, leaf in enumerate(self.leaves):
             grad = self._grads.get(number)
             leaf.grad = None if grad is None else grad.clone()
