@@ -17,13 +17,17 @@ def double(x):
     return 2 * x
 
 
+def later():
+    time.sleep(0.5)
+
+
 def work(rank, init):
     options = rpc.TensorPipeRpcBackendOptions(init_method=init)
     rpc.init_rpc(f"w{rank}", rank=rank, world_size=2, rpc_backend_options=options)
     if rank == 0:
         x = torch.ones(2, requires_grad=True)
         with dist_autograd.context() as context_id:
-            future = rpc.rpc_async("w1", time.sleep, args=(0.5,))
+            future = rpc.rpc_async("w1", later)
             future = future.then(lambda _: rpc.rpc_sync("w1", double, args=(x,)))
             dist_autograd.backward(context_id, [future.wait().sum()])
             gradients = dist_autograd.get_gradients(context_id)
