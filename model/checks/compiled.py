@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from squall.model.checks.excuses import FAULT, NO_END, excused
 from squall.model.events.run import TORCH_ONLY, Property, Run, Violation, named
 from squall.model.one_process.outcome import StepOutcome
 
@@ -69,11 +70,13 @@ def ERRORS_OF_STEPS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A step fails where one process fails, with an error that has the same text in it, and
     nowhere else; under faults it may fail with any error.
     """
-    if run.program is None or run.got is None or run.expected is None or run.faulty:
+    if (run.program is None or run.got is None or run.expected is None or run.faulty) and excused(
+        run, FAULT
+    ):
         return
     for trainer, number, _ in run.program.steps:
         got = run.got.steps.get((trainer, number), StepOutcome())
-        if not got.finished or run.forecast(trainer, number).unfed:
+        if (not got.finished or run.forecast(trainer, number).unfed) and excused(run, NO_END):
             continue
         where = f"trainers[{trainer}].steps[{number}]"
         expected = run.expected.steps[trainer, number]
@@ -94,7 +97,7 @@ def LEFT_BEHIND(run: Run) -> Iterator[Violation]:  # noqa: N802
     contexts and backward passes are zero on every worker, unless some pass cannot end. Of a script,
     when a group shuts down gracefully, unless a process has failed.
     """
-    if run.hangs or (run.script is not None and not run.settled):
+    if (run.hangs or (run.script is not None and not run.settled)) and excused(run, NO_END):
         return
     for worker, table in enumerate(run.tables):
         for name in LEFT:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from squall.model.checks.excuses import FAULT, excused
 from squall.model.events.fault_effects import explained, faults_of
 from squall.model.events.passes import REFUSED, joint_passes
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
@@ -51,7 +52,7 @@ def PASSES(run: Run) -> Iterator[Violation]:  # noqa: N802
                 continue
             if _OVER.search(error) and (_TIMED_OUT in allowed or REFUSED in allowed):
                 continue
-            if faults_of(run).hit() and explained(error):
+            if faults_of(run).hit() and explained(error) and excused(run, FAULT):
                 continue
             where = f"trainers[{trainer}].steps[{number}]: pass {at} to succeed"
             yield run.violation("passes", "a pass failed", where, repr(error), *_ends(run, got))

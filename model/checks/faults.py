@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from squall.model.checks.excuses import FAULT, NO_END, OWN_TIME, excused
 from squall.model.events.fault_effects import own_time, slow_calls
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.outcome import StepOutcome
@@ -34,7 +35,7 @@ def TIMEOUTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     for n in run.of(tracing.CALL_ENDED):
         time_s, worker, _, _, values = records[n]
         began = started.get((worker, values[0]))
-        if began is None or worker in own:
+        if (began is None or worker in own) and excused(run, OWN_TIME):
             continue
         limit_s = records[began][4][3]
         took_s = time_s - records[began][0]
@@ -90,7 +91,7 @@ def RECOVERY(run: Run) -> Iterator[Violation]:  # noqa: N802
     messages alone took longer than a call may, nothing is said.
     """
     recovery = run.recovery
-    if recovery is None or run.crash is not None:
+    if (recovery is None or run.crash is not None) and excused(run, NO_END):
         return
     if recovery.error is not None:
         yield Violation("recovery", "it broke off", "an end", recovery.error)
@@ -98,7 +99,7 @@ def RECOVERY(run: Run) -> Iterator[Violation]:  # noqa: N802
     for key, expected in recovery.expected.steps.items():
         got = recovery.got.steps.get(key, StepOutcome())
         if not got.finished or got.error is not None:
-            if any(n >= recovery.began for n in slow_calls(run)):
+            if any(n >= recovery.began for n in slow_calls(run)) and excused(run, FAULT):
                 return
             seen = got.error or "; ".join(run.waits) or "no end"
             yield Violation("recovery", "a step after the faults", f"steps[{key[1]}] ends", seen)

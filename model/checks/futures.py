@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from squall.model.checks.excuses import ENDED_PROCESS, FAULT, NO_END, OWN_TIME, excused
 from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.program.operations import planted
@@ -66,7 +67,7 @@ def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
 
 
 def _handler_errors(run: Run) -> Iterator[Violation]:
-    if run.program is None or run.stuck or run.hangs:
+    if (run.program is None or run.stuck or run.hangs) and excused(run, NO_END):
         return
     records = run.records
     failed = [n for n in run.of(tracing.HANDLER_ENDED) if records[n][4][3] is not None]
@@ -88,9 +89,13 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
     faults = faults_of(run)
     for n in failed:
         src, type, id, error = records[n][4]
-        if type in _MAY_COME_TOO_LATE or (src, id) in gave_up:
+        if (type in _MAY_COME_TOO_LATE or (src, id) in gave_up) and excused(run, FAULT):
             continue
-        if faults.hit(n) and (explained(error) or _ended_before(run, (src, id), n)):
+        if (
+            faults.hit(n)
+            and (explained(error) or _ended_before(run, (src, id), n))
+            and excused(run, FAULT)
+        ):
             continue
         if not any(text in error for text in texts):
             what = f"{type} could not be handled"
@@ -125,7 +130,7 @@ def _calls(run: Run) -> Iterator[Violation]:
             # That the connection broke may be reported, or noticed, only after the answer came.
             broken = outcome == "error" and (bool(faults) or not run.settled)
             late = bool(faults.counts["corrupt"] or faults.gone) or key[0] in own_time(run)
-            if broken and (late or _unanswered(run, key, end)):
+            if broken and (late or _unanswered(run, key, end)) and excused(run, FAULT):
                 continue
             expected = "ok" if error is None else f"the error {error!r}"
             what = "an outcome did not reach the caller"
@@ -171,10 +176,10 @@ def _lost_together(run: Run) -> Iterator[Violation]:
         if records[began[call]][0] == time_s or not _unanswered(run, call, end):
             continue
         told.add(place)
-        if worker in own or faults.gone_after(worker, end):
+        if (worker in own or faults.gone_after(worker, end)) and excused(run, OWN_TIME):
             continue
         for other in calls[worker, peer]:
-            if faults.gone_after(worker, began[other]):
+            if faults.gone_after(worker, began[other]) and excused(run, ENDED_PROCESS):
                 continue  # a process of that rank before this one made it
             over = ended.get(other)
             if records[began[other]][0] < time_s and (
@@ -217,7 +222,7 @@ def _step_errors(run: Run) -> Iterator[Violation]:
         got = run.got.steps.get((trainer, number))
         expected = run.expected.steps[trainer, number]
         predicted = run.forecast(trainer, number)
-        if got is None or not got.finished or predicted.unfed:
+        if (got is None or not got.finished or predicted.unfed) and excused(run, NO_END):
             continue
         where = f"trainers[{trainer}].steps[{number}]"
         hit = faults.hit()
@@ -234,7 +239,7 @@ def _step_errors(run: Run) -> Iterator[Violation]:
                     yield Violation("futures", "an error was lost", f"{where}: {text!r}", "none")
                 continue
             raised = next((each for each in texts if each in error), None)
-            if raised is None and hit and explained(error):
+            if raised is None and hit and explained(error) and excused(run, FAULT):
                 continue
             if raised is None:
                 expectation = " or ".join(map(repr, texts)) if texts else "no error"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
+from squall.model.checks.excuses import FAULT, INDEFINITE, LOCAL_ACCUMULATION, NO_END, excused
 from squall.model.events.fault_effects import faults_of, indefinite
 from squall.model.events.passes import joint_passes
 from squall.model.events.run import Property, Run, Violation, named
@@ -29,12 +30,12 @@ def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     for key, expected, got in _finished_steps(run):
         if expected.first_error is None:
             yield from _step(run, "gradients", key, expected, got)
-    if run.stuck or run.hangs:
+    if (run.stuck or run.hangs) and excused(run, NO_END):
         return
     yield from _seen_by_hooks(run)
     unknown = indefinite(run)
     for number, (value, other) in enumerate(zip(run.expected.leaves, run.got.leaves, strict=True)):
-        if number in unknown.leaves or number in unknown.lost:
+        if (number in unknown.leaves or number in unknown.lost) and excused(run, INDEFINITE):
             continue
         complaint = compare(other, value, tolerance=run.tolerance).complaint
         if complaint is not None:
@@ -50,7 +51,7 @@ def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
             if run.got.steps[place[:2]].error is None and not faults_of(run).hit():
                 yield Violation("gradients", "a kept reference", f"a value of {place}", "none")
             continue
-        if place[:2] in unknown.steps:
+        if place[:2] in unknown.steps and excused(run, INDEFINITE):
             continue
         for value, other in zip(values, others, strict=True):
             complaint = compare(other, value, tolerance=run.tolerance).complaint
@@ -61,7 +62,7 @@ def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
 def _seen_by_hooks(run: Run) -> Iterator[Violation]:
     """Sums, which no order changes, of integers; a failed pass may have called any hooks."""
     assert run.program is not None and run.expected is not None and run.got is not None
-    if faults_of(run).hit():
+    if faults_of(run).hit() and excused(run, FAULT):
         return
     steps = [*run.expected.steps.values(), *run.got.steps.values()]
     failed = any(step.error or step.first_error or step.failed for step in steps)
@@ -113,7 +114,7 @@ def _finished_steps(run: Run) -> Iterator[tuple[tuple[int, int], StepOutcome, St
         return
     unknown = indefinite(run)
     for key, expected in run.expected.steps.items():
-        if key in unknown.steps:
+        if key in unknown.steps and excused(run, INDEFINITE):
             continue
         got = run.got.steps.get(key)
         ended = got is not None and got.finished and got.error is None
@@ -144,7 +145,10 @@ def _step(
     lost = indefinite(run).lost | _released(run, key, got)
     for number, (grads, others) in enumerate(zip(expected.passes, got.passes, strict=False)):
         for what, leaf, complaint in _gradients(grads, others, run.tolerance):
-            if leaf in lost or _as_local(run, key, number, leaf, others.get(leaf)):
+            if leaf in lost and excused(run, INDEFINITE):
+                continue
+            local = _as_local(run, key, number, leaf, others.get(leaf))
+            if local and excused(run, LOCAL_ACCUMULATION):
                 continue
             events = [
                 root.ended

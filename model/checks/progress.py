@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from squall.model.checks.excuses import FAULT, excused
 from squall.model.events.fault_effects import explained, faults_of, slow_calls
 from squall.model.events.hangs import Predicted, predict, too_late
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
@@ -31,7 +32,7 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
     program and from the joint graph of the workers alike, and happens exactly then.
     """
     if run.crash is not None:
-        if explained(run.crash) and slow_calls(run):
+        if explained(run.crash) and slow_calls(run) and excused(run, FAULT):
             return  # the workers could not even join the group
         yield Violation("progress", "the run broke off", "an end", run.crash)
         return
@@ -73,7 +74,7 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
                     got.error or "an end",
                 )
         elif got.finished and got.error is not None and _gave_up(got.error):
-            if faults.hit() and explained(got.error):
+            if faults.hit() and explained(got.error) and excused(run, FAULT):
                 continue
             yield Violation("progress", "a step gave up waiting", f"{where}: an end", got.error)
         elif not got.finished and not stopped and not _excused(run, trainer):

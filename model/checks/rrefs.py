@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from squall.model.checks.exceptions import Excuses, excuse_of_context
+from squall.model.checks.excuses import ENDED_PROCESS, FAULT, excused
 from squall.model.events.fault_effects import faults_of
 from squall.model.events.rref import FETCHES_DISAGREE, RREF_TYPES, Protocol
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
@@ -38,13 +39,17 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
             break
         _, worker, task, type, values = records[n]
         if faulty:
-            if worker in protocol.gone and type is not tracing.FAULT_INJECTED:
+            if (
+                worker in protocol.gone
+                and type is not tracing.FAULT_INJECTED
+                and excused(run, ENDED_PROCESS)
+            ):
                 continue
             protocol.now = n
         for breach in take(worker, task, type, values):
-            if breach.what == FETCHES_DISAGREE and faults.hit(n):
+            if breach.what == FETCHES_DISAGREE and faults.hit(n) and excused(run, FAULT):
                 continue  # it came after its user had given up waiting: nobody sees the answer
-            if worker in protocol.leaving:
+            if worker in protocol.leaving and excused(run, ENDED_PROCESS):
                 continue  # its tables may be cleared already
             yield run.violation("rrefs", breach.what, breach.expected, breach.seen, n)
     if not run.settled:
@@ -61,7 +66,7 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
     run.excuses = tuple(excuses.used)
     for n in counted:
         _, worker, _, _, values = records[n]
-        if worker in protocol.gone or worker in protocol.leaving:
+        if (worker in protocol.gone or worker in protocol.leaving) and excused(run, ENDED_PROCESS):
             continue
         for name, expected, seen in zip(
             tracing.TABLES_COUNTED.fields, protocol.count(worker), values, strict=False
@@ -141,25 +146,25 @@ def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     if not run.settled:
         return
     #: by worker: contexts that may be left
-    excused: Counter[int] = Counter()
-    yield from _left_contexts(run, live, excused)
+    may_be_left: Counter[int] = Counter()
+    yield from _left_contexts(run, live, may_be_left)
     yield from _left_passes(run)
-    yield from _counted(run, "contexts", range(6, 7), excused)
+    yield from _counted(run, "contexts", range(6, 7), may_be_left)
     yield from _counted(run, "contexts", range(7, 8))
 
 
 def _left_contexts(
-    run: Run, live: Mapping[tuple[int, int], int], excused: Counter[int]
+    run: Run, live: Mapping[tuple[int, int], int], may_be_left: Counter[int]
 ) -> Iterator[Violation]:
     """Contexts that are there at the end. ``live``: the events that made them, by worker and
-    context; counts in ``excused`` those for which there is an exception, by worker."""
+    context; counts in ``may_be_left`` those for which there is an exception, by worker."""
     faults = faults_of(run)
     for (worker, context), n in live.items():
-        if faults.gone_after(worker, n):
+        if faults.gone_after(worker, n) and excused(run, ENDED_PROCESS):
             continue
         excuse = excuse_of_context(run, worker, context) if faults.hit() else None
         if excuse is not None:
-            excused[worker] += 1
+            may_be_left[worker] += 1
             run.excuses += (excuse.name,)
             continue
         yield run.violation(
@@ -182,16 +187,16 @@ def _left_passes(run: Run) -> Iterator[Violation]:
         else:
             running.pop((worker, values[0]), None)
     for (worker, context), n in running.items():
-        if faults.gone_after(worker, n):
+        if faults.gone_after(worker, n) and excused(run, ENDED_PROCESS):
             continue
         seen = f"that of context {context} runs"
         yield run.violation("contexts", "a pass was left", "all passes ended", seen, n)
 
 
 def _counted(
-    run: Run, property: str, fields: range, excused: Mapping[int, int] = _NONE
+    run: Run, property: str, fields: range, may_be_left: Mapping[int, int] = _NONE
 ) -> Iterator[Violation]:
-    """What is in the tables themselves, whatever the other events said. ``excused``: by worker,
+    """What is in the tables themselves, whatever the other events said. ``may_be_left``: by worker,
     how many may be left."""
     for n in run.of(tracing.TABLES_COUNTED):
         _, worker, _, _, counted = run.records[n]
@@ -199,7 +204,7 @@ def _counted(
             continue
         for field in fields:
             left = counted[field]
-            if left > excused.get(worker, 0):
+            if left > may_be_left.get(worker, 0):
                 name = tracing.TABLES_COUNTED.fields[field].replace("_", " ")
                 yield run.violation(property, f"{name} in the tables at the end", 0, left, n)
 

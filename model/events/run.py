@@ -177,6 +177,8 @@ class Run:
     divergence: str | None = None
     #: the exceptions (model/checks/exceptions.py) that property ``rrefs`` had to make
     excuses: tuple[str, ...] = ()
+    #: how often a check gave up, by excuse (model/checks/excuses.py)
+    excused: Counter[str] = field(default_factory=Counter)
     #: what does not hold, once somebody has checked
     violations: list[Violation] = field(default_factory=list)
     #: the workers as they were at the end, for tests; whoever keeps many runs lets go of it

@@ -40,6 +40,8 @@ class Campaign:
     sometimes: Counter[str] = field(default_factory=Counter)
     #: how often each kind of fault happened
     faults: Counter[str] = field(default_factory=Counter)
+    #: how often checks gave up, by excuse
+    excused: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     interrupted: bool = False
 
@@ -72,6 +74,8 @@ class Campaign:
         self.sometimes.update(verdict.sometimes)
         for kind, times in verdict.faults:
             self.faults[kind] += times
+        for name, times in verdict.excused:
+            self.excused[name] += times
         if verdict.ok:
             return None
         self.failed += 1

@@ -6,7 +6,7 @@ The same seeds give the same verdicts in the same order, however many processes 
 from __future__ import annotations
 
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
@@ -64,6 +64,8 @@ class Verdict(NamedTuple):
     sometimes: tuple[str, ...] = ()
     faults: tuple[tuple[str, int], ...] = ()
     corpus: str = ""
+    #: how often checks gave up, by excuse
+    excused: tuple[tuple[str, int], ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -144,6 +146,7 @@ def judge(source: Source, settings: Settings = Settings()) -> Verdict:  # noqa: 
         tuple(sorted(sometimes(run))) if settings.stats else (),
         tuple(sorted(faults_of(run).counts.items())),
         _name(source),
+        tuple(sorted((run.excused + Counter(run.excuses)).items())),
     )
 
 

@@ -1,0 +1,92 @@
+"""Where checks give up, they say why."""
+
+from __future__ import annotations
+
+import ast
+import json
+
+import pytest
+
+from squall.model.checks import excuses
+from squall.model.checks.excuses import EXCUSES
+from squall.properties.support.commands import squall
+from squall.properties.support.paths import ROOT
+from squall.sim.search.campaign import run_campaign
+from squall.sim.search.draw import Settings
+
+CHECKS = sorted(
+    file
+    for file in (ROOT / "model" / "checks").glob("*.py")
+    if file.stem not in ("excuses", "exceptions", "registry")
+)
+#: names by which a check asks whether something failed, or cannot be known
+FAILURES = {
+    "crash",
+    "deaths",
+    "explained",
+    "faulty",
+    "gave_up",
+    "gone",
+    "gone_after",
+    "hangs",
+    "hit",
+    "leaving",
+    "lost",
+    "stuck",
+    "unfed",
+    "unknown",
+}
+
+
+def silent(source: str) -> list[str]:
+    """The conditions that ask for a failure, and then do nothing but leave off, without excuse."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.If) or len(node.body) != 1:
+            continue
+        leaves_off = node.body[0]
+        if not isinstance(leaves_off, ast.Return | ast.Continue):
+            continue
+        if isinstance(leaves_off, ast.Return) and leaves_off.value is not None:
+            continue
+        asked = {each.id for each in ast.walk(node.test) if isinstance(each, ast.Name)}
+        asked |= {each.attr for each in ast.walk(node.test) if isinstance(each, ast.Attribute)}
+        if asked & FAILURES and "excused" not in asked:
+            found.append(ast.unparse(node.test))
+    return found
+
+
+@pytest.mark.parametrize("file", CHECKS, ids=lambda file: file.stem)
+def test_no_check_gives_up_silently(file: object) -> None:
+    assert silent(file.read_text()) == []  # type: ignore[attr-defined]
+
+
+def test_a_silent_one_is_seen() -> None:
+    assert silent("def check(run):\n    if run.stuck:\n        return\n") == ["run.stuck"]
+    excused = "def check(run):\n    if run.stuck and excused(run, NO_END):\n        return\n"
+    assert silent(excused) == []
+
+
+def test_every_excuse_has_a_sentence_and_a_name_of_its_own() -> None:
+    names = [excuse.name for excuse in EXCUSES]
+    assert len(set(names)) == len(names)
+    assert all(len(excuse.reason.split()) > 5 for excuse in EXCUSES)
+    declared = {value for value in vars(excuses).values() if isinstance(value, excuses.Excuse)}
+    assert declared <= set(EXCUSES)
+
+
+def test_a_campaign_counts_them_alike_each_time() -> None:
+    counted = [run_campaign(range(30), Settings("storm")).excused for _ in range(2)]
+    assert counted[0] == counted[1]
+    assert counted[0]["fault"] > 0
+    assert set(counted[0]) <= {excuse.name for excuse in EXCUSES}
+
+
+def test_the_command_lists_and_counts_them() -> None:
+    done = squall("properties", "--excuses", "--seeds", "0:20", "--json")
+    assert done.returncode == 0, done.stderr
+    listed = json.loads(done.stdout)["excuses"]
+    assert [each["name"] for each in listed] == [excuse.name for excuse in EXCUSES]
+    assert {"plain", "storm"} == set(listed[0]["used"])
+    without = json.loads(squall("properties", "--excuses", "--json").stdout)["excuses"]
+    assert all(each["used"] is None and each["reason"] for each in without)
