@@ -28,6 +28,8 @@ import torch
 #: what may stand in a script as it is printed
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _OURS = "squall."
+#: what is under test, and the world around it: no script can have a copy of that
+_OWN_WORLD = ("squall.real.", "squall.sim.world.")
 
 
 class NotPlainError(ValueError):
@@ -66,6 +68,15 @@ class Definitions:
         self._taken.add(name)
         return name
 
+    def attempt(self, value: object) -> str:
+        """As :meth:`text_of`, but if that fails nothing of it stays."""
+        before = (dict(self.imports), dict(self.texts), dict(self._names), set(self._taken))
+        try:
+            return self.text_of(value)
+        except NotPlainError:
+            self.imports, self.texts, self._names, self._taken = before
+            raise
+
     def use(self, line: str) -> None:
         """The script needs this import."""
         self.imports[line] = None
@@ -99,6 +110,8 @@ class Definitions:
             return f"partial({', '.join(given)})"
         module = getattr(value, "__module__", None)
         if isinstance(value, FunctionType | type) and str(module).startswith(_OURS):
+            if str(module).startswith(_OWN_WORLD):
+                raise NotPlainError(f"{value.__name__} of {str(module).removeprefix(_OURS)}")
             return self._defined(value)
         return self._elsewhere(value, hint)
 
@@ -213,6 +226,7 @@ class _Plain(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
+        node.decorator_list = [each for each in node.decorator_list if not self._registers(each)]
         for arg in (
             *node.args.posonlyargs,
             *node.args.args,
@@ -221,6 +235,12 @@ class _Plain(ast.NodeTransformer):
         ):
             arg.annotation = None
         return self.generic_visit(node)
+
+    def _registers(self, decorator: ast.expr) -> bool:
+        """Whether it only notes a story under its name, which a script has no use for."""
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        meant = self._names.get(called.id) if isinstance(called, ast.Name) else None
+        return str(getattr(meant, "__qualname__", "")).startswith("stories_of.")
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         before, self._data = self._data, bool(node.decorator_list)

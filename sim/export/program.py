@@ -7,6 +7,7 @@ a line for each leaf, and what the leaves are at the end.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from squall.model.one_process.flow import forecast
@@ -35,6 +36,13 @@ def program_script(scenario: Scenario, program: Program, header: list[str]) -> s
     Raises NotPlainError for an operation that has no text outside squall.
     """
     return _ProgramText(scenario, program).script(header)
+
+
+def step_code(scenario: Scenario, program: Program, steps: Collection[tuple[int, int]]) -> str:
+    """What the script says of these steps, as (trainer, step number): the leaves, the functions
+    that other workers have for them, and what their trainers do. Raises NotPlainError.
+    """
+    return _ProgramText(scenario, program).code_of(steps)
 
 
 class _ProgramText:
@@ -75,6 +83,18 @@ class _ProgramText:
             blocks.append(self._methods())
         blocks += [trainers.text, text.SHOW, text.GRADIENTS, run, text.FREE_PORT, text.MAIN]
         return _joined(blocks)
+
+    def code_of(self, steps: Collection[tuple[int, int]]) -> str:
+        """The part of the script that is about some steps."""
+        lines = Lines()
+        for number, leaf in enumerate(self.program.leaves):
+            lines.add(f"leaf{number} = {_tensor(leaf, self.program)}  # on worker{leaf.owner}")
+        hooks = self._leaf_hooks()
+        before = len(self.parts.functions)
+        for place in sorted(steps):
+            self.steps[place].define()
+        functions = self.parts.functions[before:]
+        return "\n\n".join(filter(None, [lines.text, hooks, *(each.text for each in functions)]))
 
     def _docstring(self, header: list[str]) -> str:
         lines = [*header, *self._hangs(), *self.told]

@@ -11,9 +11,11 @@ from squall.model.program.program import (
     source,
     travels,
 )
+from squall.model.program.source import NotPlainError
+from squall.model.program.stories import perform_of
 from squall.sim.export.operations import OperationText, Place
 from squall.sim.export.parts import Parts
-from squall.sim.export.text import Lines, arguments
+from squall.sim.export.text import PLANTED_ERROR, RUN_STORY, Lines, arguments
 
 
 class StepText:
@@ -43,6 +45,7 @@ class StepText:
         self._fetched: set[str] = set()
         self._futures: set[int] = set()
         self._passes = 0
+        self._begun: list[int] = []
 
     def _references(self) -> list[int]:
         home, found = self.trainer.worker, set()
@@ -79,18 +82,51 @@ class StepText:
             lines.add(f'"""On worker{self.trainer.worker}."""')
             with lines.block("with dist_autograd.context() as context_id:"):
                 self.body(lines)
+            self._end_stories(lines)
             for index, each in enumerate(self.step.ops):
                 if each.call in REFERENCE_CALLS and each.keep == "program":
                     lines.add(f'kept_by_trainer[f"{{name}}, y{index}"] = y{index}_rref')
         self.parts.function(lines)
 
+    # -- stories ----------------------------------------------------------------------------------
+
+    def _begin_stories(self, lines: Lines, index: int) -> None:
+        """Those that begin before an operation; those behind all of them, before the last."""
+        last = len(self.ops) - 1
+        for number, story in enumerate(self.step.stories):
+            if min(story.before, last) != index:
+                continue
+            try:
+                function = self.parts.definitions.attempt(perform_of(story.kind))
+            except NotPlainError as error:
+                lines.add(
+                    f"# Under squall the story {story.kind!r} with worker{story.worker} goes on",
+                    f"# beside this. A script cannot have it: it uses {error}.",
+                )
+                continue
+            self.parts.use("import threading")
+            self.parts.helper("PlantedError", PLANTED_ERROR)
+            self.parts.helper("run_story", RUN_STORY)
+            told = f'f"{{name}}, story {story.kind}"'
+            lines.add(
+                f"story{number} = threading.Thread("
+                f"target=run_story, args=({told}, {function}, {story.worker}))",
+                f"story{number}.start()",
+            )
+            self._begun.append(number)
+
+    def _end_stories(self, lines: Lines) -> None:
+        for number in self._begun:
+            lines.add(f"story{number}.join()")
+
     # -- forward ----------------------------------------------------------------------------------
 
     def body(self, lines: Lines) -> None:
         """What is done in the context."""
-        self._fetched, self._futures, self._passes = set(), set(), 0
+        self._fetched, self._futures, self._passes, self._begun = set(), set(), 0, []
         drops = self._drops()
         for index in range(len(self.ops)):
+            self._begin_stories(lines, index)
             self.operation(lines, index)
             for dropped in drops.get(index, ()):
                 lines.add(f"del y{dropped}_rref")

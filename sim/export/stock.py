@@ -7,6 +7,7 @@ from squall.model.program.stories import StoryError
 from squall.real.autograd import api as autograd
 from squall.real.rpc import api as rpc
 from squall.real.rpc.functions import async_execution
+from squall.sim.programs.stories.calls import sleep
 
 _RPC = "import torch.distributed.rpc as rpc"
 _AUTOGRAD = "import torch.distributed.autograd as dist_autograd"
@@ -16,6 +17,7 @@ STOCK: dict[int, tuple[str, str]] = {
     id(rpc): ("rpc", _RPC),
     id(autograd): ("dist_autograd", _AUTOGRAD),
     id(async_execution): ("rpc.functions.async_execution", _RPC),
+    id(sleep): ("time.sleep", "import time"),
     id(PlantedError): ("PlantedError", ""),
     id(StoryError): ("PlantedError", ""),
 }

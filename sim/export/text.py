@@ -101,9 +101,17 @@ RUN_STEP = '''def run_step(name, step, *args):
     try:
         step(name, *args)
     except Exception as error:
-        print(f"{name}, error: {type(error).__name__}: {str(error).splitlines()[:1]}", flush=True)
+        print(f"{name}, error: {type(error).__name__}: {str(error).partition(chr(10))[0]}", flush=True)
         return False
     return True'''
+
+RUN_STORY = '''def run_story(name, story, worker):
+    """What came of a short test of the API beside a step, in a line."""
+    try:
+        told = story(worker)
+    except Exception as error:
+        told = f"it raised {type(error).__name__}: {error}"
+    print(f"{name}: {str(told).partition(chr(10))[0]}", flush=True)'''
 
 SHOW = '''def show(name, tensor):
     """A tensor in a line: its dtype, its shape and its elements."""

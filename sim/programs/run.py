@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import squall.sim.programs.places  # noqa: F401  tells where a task of a program is
 from squall.model.events.run import Run
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
 from squall.model.one_process.reference import JointReference

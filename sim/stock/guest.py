@@ -19,6 +19,7 @@ native_stock.install()
 import torch  # noqa: E402
 from torch.distributed import rpc  # noqa: E402
 
+import squall.sim.programs.places  # noqa: E402, F401  tells where a thread is in a program
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome  # noqa: E402
 from squall.model.program.hooks import retained  # noqa: E402
 from squall.model.program.program import exchanged  # noqa: E402

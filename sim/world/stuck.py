@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from squall.model.events.waiting import Waiting
 from squall.real.future import Future
 from squall.real.rpc.message import Message
+from squall.sim.world.places import place_of
 from squall.sim.world.primitives import Scheduler, SimEvent, SimLock, SimTask
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.trace import TraceWriter
@@ -46,7 +47,9 @@ def explain(runtime: Scheduler, tasks: Iterable[SimTask] | None = None) -> list[
 
 def _line(task: SimTask) -> str:
     where = task.worker.name if task.worker is not None and task.worker.name else "-"
-    return f"{where}: {task.name} waits for {_what(task)} since t={task.waiting_since:.6f} s"
+    place = place_of(None if task.glet is None else task.glet.gr_frame)
+    text = f"{where}: {task.name} waits for {_what(task)} since t={task.waiting_since:.6f} s"
+    return f"{text}, at {place}" if place else text
 
 
 def waiting(runtime: SimRuntime, tasks: Iterable[SimTask] | None = None) -> list[Waiting]:

@@ -68,6 +68,9 @@ def replay(
     log: Annotated[
         bool, typer.Option("--log", help="One line an event, a column for each worker.")
     ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show the C++ stacks of errors, too.")
+    ] = False,
     diff: Annotated[
         str | None,
         typer.Option(
@@ -114,7 +117,7 @@ def replay(
     if json:
         typer.echo(replay_json(replayed))
     else:
-        print_replay(replayed, console)
+        print_replay(replayed, console, full=full)
     unchecked = None if stop is not None else run.unchecked
     raise typer.Exit(exit_code(good=replayed.good, unchecked=unchecked, allowed=allow_unchecked))
 

@@ -14,12 +14,16 @@ from rich.text import Text
 from squall.model.events.run import NOT_CHECKED
 from squall.sim.cli.faults import Faults
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
+from squall.sim.cli.reports.failing import print_program
 from squall.sim.faults.plan import NO_FAULTS
 from squall.sim.names import Device, EngineName
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.failure import Failure
 from squall.sim.search.campaign import Campaign
 from squall.sim.search.draw import expanded
+
+#: failures whose programs are shown at the end of a campaign
+PROGRAMS_SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +116,9 @@ def _failure_json(failure: Failure, asked: Asked) -> dict[str, Any]:
 def print_campaign(campaign: Campaign, asked: Asked, console: Console, *, stats: bool) -> None:
     """Failures by what broke, the features if asked for, and a summary."""
     console = Console(file=console.file, width=min(WIDTH, console.width), highlight=False)
-    for failure in campaign.failures.values():
+    for number, failure in enumerate(campaign.failures.values()):
+        if number < PROGRAMS_SHOWN:
+            print_program(failure.scenario, [failure.text], [failure.text], console)
         console.print(Text(failure_line(failure, asked), style="red"), soft_wrap=True)
         for other in failure.also[:3]:
             console.print(Text(f"  also: {other}", style="dim"), soft_wrap=True)

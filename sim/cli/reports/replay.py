@@ -15,6 +15,7 @@ from squall.model.events.waiting import to_json as graph_json
 from squall.sim.cli.engine import left_out
 from squall.sim.cli.panels import print_panel, summary_table, unchecked_row, verdict
 from squall.sim.cli.reports.divergence import print_divergence
+from squall.sim.cli.reports.failing import folded, print_program, print_violation, readable
 from squall.sim.pictures.narrate import narrate, sentence
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.replay import Until, digest_matches, explanation
@@ -43,6 +44,24 @@ class Replayed:
         fine = self.run.outcome in ("ok", NOT_CHECKED, "stopped")
         return fine and same and self.divergence is None
 
+    @property
+    def other_outcome(self) -> bool:
+        """Whether it came to another outcome than is recorded of the scenario."""
+        expected, run = self.scenario.expected, self.run
+        if expected.outcome is None or run.broken_off:
+            return False
+        first = run.violations[0] if run.violations else None
+        found = (None, None) if first is None else (first.property, first.what)
+        known = (expected.property, expected.what)
+        return run.outcome != expected.outcome or (first is not None and known != found)
+
+
+def recorded(scenario: Scenario) -> str:
+    """The outcome that is recorded of a scenario, in words."""
+    expected = scenario.expected
+    text = ": ".join(filter(None, (expected.property, expected.what)))
+    return f"{expected.outcome}, {readable(text)}" if text else str(expected.outcome)
+
 
 def workers_of(scenario: Scenario, run: Run) -> int:
     """How many workers the run had."""
@@ -61,6 +80,7 @@ def replay_json(replayed: Replayed) -> str:
         "expected_digest": scenario.expected.digest,
         "digest_matches": digest_matches(scenario, run),
         "outcome": run.outcome,
+        "expected_outcome": scenario.expected.outcome,
         "checked": run.unchecked is None,
         "unchecked": run.unchecked,
         "violations": [violation.to_json() for violation in run.violations],
@@ -92,18 +112,22 @@ def _stopped_json(run: Run, stop: Until) -> dict[str, Any]:
     return {"event": number, "text": text, "waiting": stop.waiting}
 
 
-def print_replay(replayed: Replayed, console: Console) -> None:
-    """What happened, and whether it is the same run."""
+def print_replay(replayed: Replayed, console: Console, *, full: bool = False) -> None:
+    """What happened, and whether it is the same run. ``full``: with the stacks of C++ errors."""
     run = replayed.run
     if run.printed:
         console.print(Text(run.printed.rstrip("\n")))
+    lines = [*run.waits, *explanation(replayed.scenario, run)]
+    if run.violations or lines:
+        told = [*map(str, run.violations), *run.waits]
+        print_program(replayed.scenario, told, run.waits, console)
     for violation in run.violations:
-        console.print(Text(str(violation), style="red"))
+        print_violation(violation, console, full=full, waits=run.waits)
     if replayed.stop is not None:
         _print_stop(run, replayed.stop, console)
     if replayed.divergence is not None:
         print_divergence(replayed.divergence, console)
-    for line in [*run.waits, *explanation(replayed.scenario, run)]:
+    for line in dict.fromkeys(readable(folded(line, full=full)) for line in lines):
         console.print(Text(line, style="yellow"))
     print_panel(console, _summary(replayed), "squall replay", good=replayed.good)
 
@@ -113,12 +137,16 @@ def _summary(replayed: Replayed) -> Table:
     same = digest_matches(scenario, run)
     table = summary_table()
     table.add_row("outcome", verdict(run.outcome, good=replayed.good))
+    if replayed.other_outcome:
+        table.add_row("", Text(f"recorded was: {recorded(scenario)}", style="bold yellow"))
     if replayed.stop is None:
         unchecked_row(table, run.unchecked)
     table.add_row("scenario", _scenario_text(scenario, run))
     if scenario.expected.mutant is not None:
         table.add_row("planted", f"mutant {scenario.expected.mutant}")
     matches = {True: "as expected", False: f"expected {scenario.expected.digest}", None: ""}
+    if same and replayed.other_outcome:
+        matches[True] = "the recorded one: the same events, judged otherwise"
     style = "bold red" if same is False else ""
     table.add_row("digest", Text(f"{run.digest}  {matches[same]}", style=style))
     if replayed.twice:

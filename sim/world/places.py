@@ -1,0 +1,122 @@
+"""Where a task is, in the code of whoever wrote it: their line, and the function of PyTorch that it
+called, instead of the frames below that."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import site
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from squall.real.own_files import OWN_FILES
+
+#: what a frame that is squall's own stands for, in words; None if for nothing that a user wrote.
+#: The second frame is the one that it called.
+Teller = Callable[[FrameType, FrameType | None], str | None]
+
+_TELLERS: list[Teller] = []
+_LIBRARIES = tuple(
+    dict.fromkeys(
+        [
+            sysconfig.get_path("stdlib"),
+            sysconfig.get_path("purelib"),
+            *site.getsitepackages(),
+            str(Path(torch.__file__).parents[1]),
+        ]
+    )
+)
+#: what the names of squall's modules begin with, and PyTorch's or Python's in their place
+_PUBLIC = (
+    ("squall.real.rpc.", "torch.distributed.rpc."),
+    ("squall.real.autograd.", "torch.distributed.autograd."),
+    ("squall.real.future", "torch.futures."),
+    ("squall.sim.scripts.compat.threads", "threading."),
+    ("torch.distributed.rpc", "torch.distributed.rpc."),
+    ("torch.distributed.autograd", "torch.distributed.autograd."),
+    ("torch.futures", "torch.futures."),
+)
+#: frames that are nobody's function: wrappers that decorators leave
+_WRAPPERS = ("wrapper", "<lambda>", "wrapped", "inner")
+_RREF = re.compile(r"(?:_?Py|User|Owner)RRef(?=\.)")
+#: functions in which a thread can wait, by the last part of their names
+_WAIT = frozenset(
+    [
+        "acquire",
+        "backward",
+        "barrier",
+        "get",
+        "init_rpc",
+        "join",
+        "put",
+        "recv",
+        "result",
+        "rpc_sync",
+        "shutdown",
+        "step",
+        "to_here",
+        "wait",
+        "wait_all",
+    ]
+)
+_CALLED = re.compile(r"([\w.]+)\(")
+
+
+def tells(teller: Teller) -> Teller:
+    """Registers what knows some of squall's own frames."""
+    _TELLERS.append(teller)
+    return teller
+
+
+def place_of(frame: FrameType | None) -> str:
+    """The user's line that a stack of frames (the innermost first) goes through last, and which
+    function of PyTorch it called; "" if there is none."""
+    inner: list[FrameType] = []
+    while frame is not None:
+        for teller in _TELLERS:
+            told = teller(frame, inner[-1] if inner else None)
+            if told is not None:
+                return told
+        file = frame.f_code.co_filename
+        if not file.startswith((*OWN_FILES, *_LIBRARIES, "<")):
+            line = linecache.getline(file, frame.f_lineno).strip()
+            called = called_function(inner) or _in_line(line)
+            text = f"{file.rpartition('/')[2]}:{frame.f_lineno}"
+            return text + (f": {line}" if line else "") + (f" (in {called})" if called else "")
+        inner.append(frame)
+        frame = frame.f_back
+    return ""
+
+
+def function_of(frame: FrameType | None) -> str:
+    """Which function of PyTorch or Python squall's own code has called there; "" if none."""
+    inner: list[FrameType] = []
+    while frame is not None and not frame.f_code.co_filename.startswith(OWN_FILES):
+        inner.append(frame)
+        frame = frame.f_back
+    return called_function(inner) if frame is not None else ""
+
+
+def called_function(inner: list[FrameType]) -> str:
+    """What PyTorch or Python call the function whose frame is the outermost of these."""
+    for frame in reversed(inner):
+        code, module = frame.f_code, str(frame.f_globals.get("__name__", ""))
+        if code.co_name in _WRAPPERS:
+            continue
+        name = _RREF.sub("RRef", code.co_qualname.replace(".<locals>", ""))
+        for own, public in _PUBLIC:
+            if module.startswith(own):
+                return f"{public}{name}"
+        return "" if module.startswith("squall.") else f"{module}.{name}"
+    return ""
+
+
+def _in_line(line: str) -> str:
+    """The function that a line calls and waits in: one without a frame, as it is not in Python."""
+    found = _CALLED.findall(line)
+    waiting = [name for name in found if name.rpartition(".")[2] in _WAIT]
+    return next(iter([*waiting, *found]), "")
