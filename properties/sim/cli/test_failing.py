@@ -79,7 +79,7 @@ def test_a_digest_is_as_expected_only_if_the_outcome_is() -> None:
     text = printed(other, Replayed(other, run))
     assert "as expected" not in text
     assert "recorded was: failed, rrefs: an owner was left" in text
-    assert "the same events, judged otherwise" in text
+    assert "equal to the recorded one" in text
 
 
 def test_what_does_not_hold_says_what_was_expected_and_what_came() -> None:

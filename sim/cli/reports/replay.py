@@ -146,7 +146,7 @@ def _summary(replayed: Replayed) -> Table:
         table.add_row("planted", f"mutant {scenario.expected.mutant}")
     matches = {True: "as expected", False: f"expected {scenario.expected.digest}", None: ""}
     if same and replayed.other_outcome:
-        matches[True] = "the recorded one: the same events, judged otherwise"
+        matches[True] = "equal to the recorded one"
     style = "bold red" if same is False else ""
     table.add_row("digest", Text(f"{run.digest}  {matches[same]}", style=style))
     if replayed.twice:
