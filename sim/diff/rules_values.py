@@ -105,9 +105,10 @@ def _error_in_a_hook(case: Case, difference: Difference) -> bool:
     """Instead of the text of a hook's error, ``python_error``."""
     kind, ours, theirs = difference.place[0], difference.ours, difference.theirs
     if kind == "story":
-        return case.story(difference.place).kind == "stop at an error" and theirs == ours.replace(
-            PLANTED, "python_error"
-        )
+        return case.story(difference.place).kind in (
+            "stop at an error",
+            "failed pass again",
+        ) and theirs == ours.replace(PLANTED, "python_error")
     if kind not in _ENDINGS or difference.step is None:
         return False
     texts = [
