@@ -9,6 +9,7 @@ from squall.model.events.fault_effects import own_time, slow_calls
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.outcome import StepOutcome
 from squall.model.program.compare import EXACT, compare
+from squall.model.program.operations import failing_calls
 from squall.real import tracing
 
 #: how much later than at its time a timeout may be noticed, in seconds: reading a clock takes some
@@ -45,6 +46,16 @@ def TIMEOUTS(run: Run) -> Iterator[Violation]:  # noqa: N802
             yield run.violation("timeouts", what, f"at most {limit_s} s", seen, began, n)
 
 
+def _unsendable(run: Run) -> set[tuple[int, int]] | None:
+    """Where a program makes calls that cannot be sent: the calls, by caller and id, that were. None
+    if it makes no such call, and each has to be sent."""
+    if run.program is None or not failing_calls(run.program) & {"copy", "worker"}:
+        return None
+    sent = (run.records[n][4] for n in run.of(tracing.MESSAGE_SENT))
+    answers = ("_RET", "_RESP", "_ACK", "EXCEPTION")
+    return {(src, id) for _, src, _, type, id, _, _ in sent if not type.endswith(answers)}
+
+
 @named("errors", engines=PORT_ONLY, work="both")
 def ERRORS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A call that fails, and not because its time is over, has a reason between its two workers:
@@ -70,8 +81,11 @@ def ERRORS(run: Run) -> Iterator[Violation]:  # noqa: N802
         elif kind in _ENDS:
             gone.setdefault(worker, n)
     never = len(records)
+    unsent = _unsendable(run)
     for n in failed:
         _, worker, _, _, (id, dst, _) = records[n]
+        if unsent is not None and (worker, id) not in unsent:
+            continue
         reason = min(
             answered.get((worker, dst, id), never),
             broken.get(frozenset((worker, dst)), never),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from squall.model.checks.excuses import ENDED_PROCESS, FAULT, NO_END, OWN_TIME, excused
 from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
-from squall.model.program.operations import planted
+from squall.model.program.operations import BESIDE, UNCOPYABLE, failing_calls, planted
 from squall.model.program.stories import errors
 from squall.real import tracing
 
@@ -81,6 +81,8 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
     ]
     if any(step.stories for _, _, step in run.program.steps):
         texts += errors()
+    if failing_calls(run.program):
+        texts.append(BESIDE)
     gave_up = {
         (records[n][1], records[n][4][0])
         for n in run.of(tracing.CALL_ENDED)
@@ -115,6 +117,7 @@ def _calls(run: Run) -> Iterator[Violation]:
             yield run.violation("futures", "a call ended that was not made", "a call", "none", n)
         ended[key] = n
     answered: dict[tuple[int, int], int] = {}
+    unwritten = _unwritten(run)
     for n in run.of(tracing.HANDLER_ENDED):
         src, _, id, error = records[n][4]
         key = (src, id)
@@ -126,6 +129,8 @@ def _calls(run: Run) -> Iterator[Violation]:
         if end is None:
             continue
         outcome = records[end][4][2]
+        if key in unwritten and error is None:
+            error = UNCOPYABLE
         if outcome != "timeout" and (outcome == "ok") != (error is None):
             # That the connection broke may be reported, or noticed, only after the answer came.
             broken = outcome == "error" and (bool(faults) or not run.settled)
@@ -152,6 +157,18 @@ def never_ended(run: Run) -> Iterator[Violation]:
         src, _, call = records[n][4]
         if (src, call) not in answered and not faults.gone_after(records[n][1], n):
             yield run.violation("futures", "a request was never answered", "an answer", "none", n)
+
+
+def _unwritten(run: Run) -> set[tuple[int, int]]:
+    """The requests, by caller and id, whose reply was to be one that cannot be copied."""
+    if run.program is None or "reply" not in failing_calls(run.program):
+        return set()
+    sent = [run.records[n][4] for n in run.of(tracing.MESSAGE_SENT)]
+    return {
+        (dst, id)
+        for _, _, dst, type, id, _, about in sent
+        if type == "EXCEPTION" and UNCOPYABLE in str(about)
+    }
 
 
 def _lost_together(run: Run) -> Iterator[Violation]:

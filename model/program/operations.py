@@ -17,7 +17,7 @@ from squall.model.program.dtypes import DTYPES
 from squall.model.program.fitting import total
 from squall.model.program.hooks import Wait, add_hook, sleep_in_argument, sleep_in_result
 from squall.model.program.kind import Kind, Value
-from squall.model.program.program import Leaf, Mode, Op
+from squall.model.program.program import FailingCall, Leaf, Mode, Op, Program
 
 
 def in_order(kinds: Iterable[Kind]) -> dict[str, Kind]:
@@ -69,6 +69,22 @@ class _Raise(torch.autograd.Function):
 def raise_in_backward(x: Tensor, text: str) -> Tensor:
     """``x``, through which no gradient passes: PlantedError is raised instead."""
     return cast(Tensor, _Raise.apply(x, text))  # type: ignore[no-untyped-call]
+
+
+#: what is said where a call that is to fail beside an operation cannot be pickled or unpickled,
+#: and, by torch, where a tensor in it cannot be copied
+BESIDE = "planted in a call beside an operation"
+UNCOPYABLE = "are out of bounds for storage of size"
+
+
+def failing_calls(program: Program) -> set[FailingCall]:
+    """The kinds of calls that the program makes in order that they fail."""
+    return {
+        op.fails_first
+        for _, _, step in program.steps
+        for op in step.ops
+        if op.fails_first is not None
+    }
 
 
 def planted(where: str, trainer: int, step: int, op: int) -> str:

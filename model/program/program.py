@@ -63,6 +63,15 @@ SleepAt = Literal["argument", "result", "backward", "node_pre", "node_post"]
 #: the same of a leaf: in a hook on the tensor, or before or after the gradient is accumulated
 LeafSleepAt = Literal["tensor", "accumulate_pre", "accumulate_post"]
 Fault = Literal["udf", "backward", "hook"]
+#: why a call fails that is made beside an operation
+FailingCall = Literal[
+    "argument",  # one of its arguments cannot be pickled
+    "copy",  # a tensor among them cannot be copied, which shows as the message is sent
+    "reading",  # one of them cannot be unpickled where it arrives
+    "result",  # the result cannot be pickled
+    "reply",  # a tensor in the result cannot be copied
+    "worker",  # it goes to a worker that is not there
+]
 Where = Literal["here", "udf", "rref"]
 
 #: calls that leave the result where it was made
@@ -134,7 +143,8 @@ class Op:
     ``kind``: one of :data:`squall.model.program.operations.KINDS`; some of them look at ``factor``.
 
     ``builtin``: call torch's own operator by RPC instead of a Python function. ``grad``:
-    compute under ``no_grad`` there, or make the whole call under it here.
+    compute under ``no_grad`` there, or make the whole call under it here. ``fails_first``: before
+    it a call with the same inputs is made, which fails and is forgotten.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -153,6 +163,7 @@ class Op:
     hooks: tuple[Hook, ...] = ()
     fault: Fault | None = None
     sleep: Sleep | None = None
+    fails_first: FailingCall | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from squall.model.program.program import REFERENCE_CALLS, Backward, Input, Op, S
 from squall.real.autograd import api as autograd
 from squall.real.future import Future
 from squall.real.rpc import api as rpc
+from squall.sim.programs.failing import call_that_fails
 from squall.sim.programs.host import (
     Address,
     make_reference,
@@ -116,6 +117,8 @@ class StepRun:
             if self._begin_stories is not None:
                 self._begin_stories(index)
             inputs = [self._input(index, op, input) for input in op.inputs]
+            if op.fails_first is not None:
+                call_that_fails(op, op.fails_first, inputs, self.program.workers)
             if op.grad == "off_at_caller":
                 with torch.no_grad():
                     result = self._call(index, op, inputs)

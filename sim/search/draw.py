@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import squall.sim.programs.stories.play  # noqa: F401  registers the stories that programs have
 from squall.model.generate.choices import SeededChoices
+from squall.model.generate.failing import with_failing_calls
 from squall.model.generate.generator import generate
 from squall.model.generate.profiles import Limits
 from squall.model.program.program import Program, computation_of, source
@@ -41,6 +42,8 @@ _LATENCIES = (
     "0",
 )
 _ORDERS: tuple[Order, ...] = ("fifo", "random")
+#: how many programs have calls that fail, of which nothing may be left
+_FAILING_CALLS = 0.25
 _SHUT_DOWN_EARLY = 0.25
 _SKIP_HANDSHAKES = 0.9
 
@@ -87,6 +90,11 @@ def draw(seed: int, settings: Settings = Settings()) -> Scenario:  # noqa: B008 
         program, world = _draw_faulty(settings.profile, seed)
     else:
         program, world = _draw_plain(seed, settings.plan)
+    if settings.engine == "port":
+        # What a call that failed leaves on the compiled engine holds up every later pass.
+        stream = random.Random(repr(("failing calls", settings.profile, seed)))
+        if stream.random() < _FAILING_CALLS:
+            program = with_failing_calls(SeededChoices(stream), program)
     return Scenario(
         work=program,
         seed=seed,

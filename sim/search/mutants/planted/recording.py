@@ -251,7 +251,7 @@ MUTANTS = (
         wrong="the send function of a call that failed stays: later passes wait for it",
         place="autograd.utils:_drop_if_it_fails",
         old="        if error is not None:\n",
-        new="        if error is None:\n",
+        new="        if False:\n",
     ),
     Mutant(
         name="message-that-cannot-be-made-stays",
