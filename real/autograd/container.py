@@ -230,14 +230,16 @@ class DistAutogradContainer:
             self.tell_everybody(context_id, worker_id)
         ids = [context.context_id for context in contexts]
         orphans = [id for id in ids if first <= id < last]
-        if orphans:
+        if contexts:
             self._worker.runtime.spawn(
-                self._release_all, orphans, name="peer lost", worker=self._worker
+                self._do_without, worker_id, orphans, name="peer lost", worker=self._worker
             )
 
-    def _release_all(self, context_ids: list[ContextId]) -> None:
-        for context_id in context_ids:
+    def _do_without(self, worker_id: WorkerId, orphans: list[ContextId]) -> None:
+        for context_id in orphans:
             self._release(context_id)
+        for context in list(self._contexts.values()):
+            context.drop_send_functions_to(worker_id)
 
     def tell_everybody(self, context_id: ContextId, lost: WorkerId) -> None:
         """``lost`` did not hear of a release, or ended soon after, or has a new process which

@@ -88,9 +88,11 @@ class DistAutogradContext:
             return sorted(self._known_workers)
 
     def worker_ended(self, worker_id: WorkerId) -> None:
-        """The process of a worker has ended, and with it its part of the graph."""
         if worker_id in self._known_workers:
             self.lost_worker = worker_id
+
+    def drop_send_functions_to(self, worker_id: WorkerId) -> None:
+        """The process of a worker has ended, and with it its part of the graph."""
         for message_id, function in self.send_functions().items():
             if function.to == worker_id:
                 self.drop_send_function(

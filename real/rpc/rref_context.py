@@ -188,7 +188,10 @@ class RRefContext:
     def process_ended(self, worker_id: WorkerId) -> None:
         """See :meth:`UserTables.process_ended` and :meth:`OwnerTables.process_ended`."""
         self.user_tables.process_ended(worker_id)
-        self.owner_tables.process_ended(worker_id)
+        # Not here: whoever tells of the end has not recorded it yet.
+        self.worker.runtime.spawn(
+            self.owner_tables.process_ended, worker_id, name="peer lost", worker=self.worker
+        )
 
     # -- the end ------------------------------------------------------------------------
 
