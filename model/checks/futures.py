@@ -160,8 +160,9 @@ def never_ended(run: Run) -> Iterator[Violation]:
 
 
 def _unwritten(run: Run) -> set[tuple[int, int]]:
-    """The requests, by caller and id, whose reply was to be one that cannot be copied."""
-    if run.program is None or "reply" not in failing_calls(run.program):
+    """The requests, by caller and id, whose reply holds a tensor that cannot be copied: their caller
+    is told that instead. In a program only where it asks for one."""
+    if run.program is not None and "reply" not in failing_calls(run.program):
         return set()
     sent = [run.records[n][4] for n in run.of(tracing.MESSAGE_SENT)]
     return {

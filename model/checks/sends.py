@@ -18,7 +18,7 @@ _IDS_AT = {
 }
 
 
-@named("sends", engines=PORT_ONLY)
+@named("sends", engines=PORT_ONLY, work="both")
 def SENDS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Whenever a backward pass begins on a worker, and at the end, each send function of the context
     stands for a message that was handed to the network, and its call, if it was one, has not
