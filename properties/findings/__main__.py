@@ -36,12 +36,15 @@ def main(words: list[str] | None = None) -> int:
         "--venv", type=Path, help="where that torch is, or is put (.venv-torch-VERSION)"
     )
     run.add_argument("--at-once", type=int, default=4, metavar="N", help="scripts at a time (4)")
+    run.add_argument(
+        "--patience", type=float, default=4.0, help="times the limit of each script (4)"
+    )
     asked = parser.parse_args(words)
     try:
         if asked.command == "page":
             PAGE.write_text(page(), encoding="utf-8")
         else:
-            _run(asked.torch, asked.venv, asked.names, asked.at_once)
+            _run(asked.torch, asked.venv, asked.names, asked.at_once, asked.patience)
     except (FindingError, RefusedError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -51,16 +54,21 @@ def main(words: list[str] | None = None) -> int:
     return 0
 
 
-def _run(version: str, where: Path | None, names: list[str], at_once: int) -> None:
+def _run(version: str, where: Path | None, names: list[str], at_once: int, patience: float) -> None:
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise RefusedError(f"--torch: {version!r} is no version such as 2.15.0")
     if at_once < 1:
         raise RefusedError(f"--at-once: at least 1, not {at_once}")
+    if not patience > 0:
+        raise RefusedError(f"--patience: more than 0, not {patience}")
     found = _named(names)
     python = _python(version, where or ROOT / f".venv-torch-{version}")
-    results, began = load(), time.monotonic()
+    began = time.monotonic()
     count = sum(1 for one in found if one.stock)
-    for number, (one, result) in enumerate(run_all(found, python, at_once=at_once), 1):
+    for number, (one, result) in enumerate(
+        run_all(found, python, at_once=at_once, patience=patience), 1
+    ):
+        results = load()  # again: another torch may be at it
         results.setdefault(version, {})[one.name] = result
         save(results)
         seconds = time.monotonic() - began

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -48,7 +49,9 @@ def save(results: Results, file: Path = FILE) -> None:
         version: {name: asdict(results[version][name]) for name in sorted(results[version])}
         for version in sorted(results, key=version_key)
     }
-    file.write_text(json.dumps(plain, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    written = file.with_suffix(f".{os.getpid()}.tmp")
+    written.write_text(json.dumps(plain, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    written.replace(file)  # whoever reads it meanwhile reads the one or the other
 
 
 def version_key(version: str) -> tuple[int, ...]:

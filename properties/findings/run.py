@@ -81,9 +81,14 @@ def one_line(script: Path, python: Path | str = sys.executable, *, limit_s: floa
 
 
 def run_all(
-    found: Iterable[Finding], python: Path | str = sys.executable, *, at_once: int = 1
+    found: Iterable[Finding],
+    python: Path | str = sys.executable,
+    *,
+    at_once: int = 1,
+    patience: float = 1.0,
 ) -> Iterator[tuple[Finding, Result]]:
     """Each finding with what its scripts print, as they end, ``at_once`` scripts at a time.
+    ``patience``: times the limit of each, for a machine that is busy.
 
     Nothing is left running when the iteration ends, also by an error or Ctrl-C.
     """
@@ -96,13 +101,13 @@ def run_all(
             while waiting and len(running) < at_once:
                 one = waiting.pop(0)
                 assert one.stock is not None
-                running[_Running(one.stock, python, one.facts.limit_s)] = one
+                running[_Running(one.stock, python, patience * one.facts.limit_s)] = one
             for script in [script for script in running if script.over]:
                 one = running.pop(script)
                 line = script.line()
                 if one.name not in stocks and one.control:
                     stocks[one.name] = line
-                    running[_Running(one.control, python, CONTROL_LIMIT_S)] = one
+                    running[_Running(one.control, python, patience * CONTROL_LIMIT_S)] = one
                 else:
                     stock = stocks.pop(one.name, None)
                     yield one, Result(line) if stock is None else Result(stock, line)
