@@ -9,6 +9,7 @@ import sys
 from types import FrameType
 
 from squall.sim.cli.exits import INTERRUPTED
+from squall.sim.world import interrupts
 
 _MESSAGE = "interrupted before there was a report"
 
@@ -18,8 +19,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, _leave)
     from squall.sim.cli.main import main as run
 
-    signal.signal(signal.SIGINT, _interrupt)
-    run()
+    with interrupts.heard():
+        signal.signal(signal.SIGINT, _interrupt)
+        run()
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:
@@ -28,7 +30,7 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
     torch = sys.modules.get("torch")
     if torch is not None and getattr(torch.__spec__, "_initializing", False):
         _leave(signum, frame)
-    raise KeyboardInterrupt
+    interrupts.interrupt(signum, frame)
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:

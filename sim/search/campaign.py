@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain, count
-from types import FrameType
 
 from squall.model.coverage.features import feature_names
 from squall.model.coverage.sometimes import situations
@@ -18,6 +16,7 @@ from squall.sim.scenarios.failure import Failure, with_expectation
 from squall.sim.search.corpus import corpus_for
 from squall.sim.search.draw import Settings
 from squall.sim.search.judge import Source, Verdict, judge_all
+from squall.sim.world import interrupts
 
 
 @dataclass
@@ -120,30 +119,28 @@ def run_campaign(
     at most.
 
     ``on_verdict`` is called with each verdict, and with the failure if it is of a new kind. An
-    interrupt, or a request to terminate, ends the campaign and keeps what it has found. For the
-    main thread.
+    interrupt, or a request to terminate, ends the campaign and keeps what it has found; a second
+    one ends the process. For the main thread.
     """
     campaign = Campaign(settings.engine)
     started = time.perf_counter()
     sources: Iterable[Source] = chain(corpus_for(settings), count() if seeds is None else seeds)
     verdicts = judge_all(sources, settings, jobs=jobs)
 
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    terminated = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        for verdict in verdicts:
-            failure = campaign.add(verdict)
-            campaign.seconds = time.perf_counter() - started
-            if on_verdict is not None:
-                on_verdict(verdict, failure, campaign)
-            if minutes is not None and campaign.seconds >= minutes * 60:
-                break
-    except KeyboardInterrupt:
-        campaign.interrupted = True
-    finally:
-        verdicts.close()
-        signal.signal(signal.SIGTERM, terminated)
+    with interrupts.heard():
+        try:
+            for verdict in verdicts:
+                with interrupts.deferred():  # a verdict counts, and what it found is kept
+                    failure = campaign.add(verdict)
+                    campaign.seconds = time.perf_counter() - started
+                    if on_verdict is not None:
+                        on_verdict(verdict, failure, campaign)
+                if minutes is not None and campaign.seconds >= minutes * 60:
+                    break
+        except KeyboardInterrupt:
+            campaign.interrupted = True
+        finally:
+            with interrupts.deferred():
+                verdicts.close()
     campaign.seconds = time.perf_counter() - started
     return campaign

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import NamedTuple
 
 import torch
@@ -27,6 +27,7 @@ from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
+from squall.sim.world import interrupts
 from squall.sim.world.garbage import keep_still, settle
 from squall.sim.world.real_time import TooLongError, time_limit
 from squall.sim.world.watch import Comparer, Diverged, Divergence, Recorder, watching
@@ -161,11 +162,14 @@ def judge_in_time(source: Source, settings: Settings = Settings()) -> Verdict:  
     """As :func:`judge`, ended after :data:`TIMEOUT_S`. For the main thread."""
     try:
         with time_limit(TIMEOUT_S, elsewhere=not ENGINES[settings.engine].in_this_process):
-            return judge(source, settings)
+            verdict = judge(source, settings)
+        interrupts.check()  # a run that has caught an interrupt is no verdict
+        return verdict
     except TooLongError:
         seen = f"it was still running after {TIMEOUT_S:g} s of real time"
     except (Exception, SystemExit) as error:  # so broken a run that it could not be judged
         seen = f"{type(error).__name__}: {error}"
+    interrupts.check()
     violation = Violation("progress", "the run broke off", "an end", seen)
     if isinstance(source, Scenario):
         return Verdict(source.seed, (violation,), source, corpus=_name(source))
@@ -180,7 +184,10 @@ def judge_all(
     *,
     jobs: int = 1,
 ) -> Generator[Verdict, None, None]:
-    """The verdicts on all, in their order."""
+    """The verdicts on all, in their order.
+
+    After an interrupt come those that other processes have reached, and then KeyboardInterrupt.
+    """
     if jobs == 1:
         with campaign_settings(settings.device):
             for source in drawn_ahead(sources, settings):
@@ -190,16 +197,31 @@ def judge_all(
     context = get_context("spawn" if settings.device == "cuda" else "fork")
     left = iter(sources)
     running: deque[Future[list[Verdict]]] = deque()
+    others = {child.pid for child in active_children()}
     with ProcessPoolExecutor(jobs, context, _ignore_interrupts) as pool:
         try:
             while True:
+                interrupts.check()
                 while len(running) < 2 * jobs and (chunk := list(islice(left, _CHUNK))):
-                    running.append(pool.submit(_judge_chunk, chunk, settings))
+                    with interrupts.deferred():  # what a signal raises in a fork is lost
+                        running.append(pool.submit(_judge_chunk, chunk, settings))
+                    interrupts.check()
                 if not running:
                     return
-                yield from running.popleft().result()
+                verdicts = running[0].result()
+                running.popleft()
+                yield from verdicts
+        except KeyboardInterrupt:
+            for future in running:
+                if future.done() and future.exception() is None:
+                    yield from future.result()
+            raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+            # The others would be waited for, and what they are at may take a minute.
+            for child in active_children():
+                if child.pid not in others:
+                    child.kill()
 
 
 def _ignore_interrupts() -> None:

@@ -15,6 +15,8 @@ from squall.sim.serve import work
 
 #: real seconds that a page may take
 PAGE_S = 4 * work.RUN_S
+#: runs at a time, and how many more may wait for their turn
+RUNS_MAX, WAITING_MAX = 2, 8
 # The server has threads and must not be forked; what the other processes need is imported once.
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([work.__name__])
@@ -27,6 +29,8 @@ class Painter:
         self._folder = tempfile.TemporaryDirectory(prefix="squall-serve-")
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
+        self._turns = threading.BoundedSemaphore(RUNS_MAX)
+        self._places = threading.BoundedSemaphore(RUNS_MAX + WAITING_MAX)
 
     def close(self) -> None:
         self._folder.cleanup()
@@ -48,8 +52,20 @@ class Painter:
         file = Path(self._folder.name) / blake2b(key.encode(), digest_size=8).hexdigest()
         with lock:  # whoever asks for the same meanwhile gets it then
             if not file.exists():
-                file.write_text(_elsewhere(draw, *args), encoding="utf-8")
+                file.write_text(self._in_turn(draw, *args), encoding="utf-8")
             return file.read_text(encoding="utf-8")
+
+    def _in_turn(self, draw: Callable[..., str], *args: Any) -> str:
+        """As :func:`_elsewhere`, a few at a time. Raises ValueError if too many wait."""
+        if not self._places.acquire(blocking=False):
+            raise ValueError(
+                f"{RUNS_MAX + WAITING_MAX} runs are under way or wait: try again later"
+            )
+        try:
+            with self._turns:
+                return _elsewhere(draw, *args)
+        finally:
+            self._places.release()
 
 
 def _elsewhere(draw: Callable[..., str], *args: Any) -> str:

@@ -1,7 +1,7 @@
 """A small page of this machine's own: what the store keeps, run by run, and two side by side.
 
 It listens on 127.0.0.1 only, answers only GET and HEAD, and only requests that name this machine
-as their host. Nothing that comes with a request is ever a path: names are looked up in the
+as their host, and none that a page from elsewhere makes. Nothing that comes with a request is ever a path: names are looked up in the
 listing of the store, and a file that lies (or links) outside of it is not in the listing.
 """
 
@@ -62,6 +62,10 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get("Host") not in (f"{ADDRESS}:{port}", f"localhost:{port}"):
             # Another name for this address is a page elsewhere that tries to read this one.
             self._send(HTTPStatus.FORBIDDEN, problem(403, f"ask for http://{ADDRESS}:{port}/"))
+            return
+        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            # A link or an image of a page elsewhere, which is not to start runs here.
+            self._send(HTTPStatus.FORBIDDEN, problem(403, "open this page by its own address"))
             return
         url = urlsplit(self.path)
         try:

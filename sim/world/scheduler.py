@@ -22,6 +22,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from squall.real import tracing
 from squall.real.runtime import TaskOwner, current_task_variable
+from squall.sim.world import interrupts
 from squall.sim.world.ordering import FifoExcept, PctOrder, RandomOrder, Recorded
 from squall.sim.world.primitives import Scheduler, SimEvent, SimLock, SimTask, SimTimer
 from squall.sim.world.processes import Clock, Processes
@@ -246,12 +247,13 @@ class SimRuntime(Scheduler):
             return
         self._hub = getcurrent()
         try:
-            for _ in self.env.steps(until_s=max_time_s, max_steps=self.max_steps):
-                if self._failure is not None:
-                    failure, self._failure = self._failure, None
-                    raise failure
-                if not until_idle and self._foreground == 0:
-                    break
+            with interrupts.ends(self):
+                for _ in self.env.steps(until_s=max_time_s, max_steps=self.max_steps):
+                    if self._failure is not None:
+                        failure, self._failure = self._failure, None
+                        raise failure
+                    if not until_idle and self._foreground == 0:
+                        break
         finally:
             self._hub = None
 

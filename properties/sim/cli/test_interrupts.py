@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -74,13 +75,19 @@ class Ended(NamedTuple):
         return found
 
 
-def interrupted(folder: Path, *words: str, when: Callable[[], object], plant: str = "") -> Ended:
+def interrupted(
+    folder: Path,
+    *words: str,
+    when: Callable[[], object],
+    plant: str = "",
+    command: str = COMMAND,
+) -> Ended:
     """Run ``squall`` with a store in ``folder``, and interrupt it, and what it has started, as
     soon as ``when()`` is true."""
     out, err = folder / "out", folder / "err"
     with out.open("w") as to_out, err.open("w") as to_err:
         process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *words],
+            [sys.executable, "-c", command, *words],
             cwd=ROOT,
             env={
                 **os.environ,
@@ -177,3 +184,97 @@ def test_an_interrupt_while_the_command_starts(tmp_path: Path, where: str) -> No
     assert "Traceback" not in done.stderr
     assert done.returncode == 130
     assert json.loads(done.stdout)["outcome"] == "interrupted"
+
+
+#: a user's function that catches every interrupt, in the place of one that programs call
+CATCHING = """
+import os
+from pathlib import Path
+from squall.sim.programs import host
+
+perform = host.Host.perform
+
+def catching(self, *args):
+    while True:
+        try:
+            Path(os.environ["TRIED"]).touch()
+            return perform(self, *args)
+        except KeyboardInterrupt:
+            Path(os.environ["TRIED"] + ".caught").touch()
+
+host.Host.perform = catching
+"""
+
+
+@pytest.mark.parametrize("after", range(12))
+def test_a_campaign_whose_functions_catch_interrupts_ends_at_the_first(
+    tmp_path: Path, after: int
+) -> None:
+    """Interrupted after a different number of verdicts each time, so anywhere in a scenario."""
+    ended = interrupted(
+        tmp_path,
+        *("fuzz", "--seeds", "0:1000000", "--json"),
+        when=lambda: (tmp_path / "tried").exists() and _passes(after),
+        command=CATCHING + COMMAND,
+    )
+    assert ended.code == 130
+    assert ended.report["outcome"] == "interrupted"
+    assert ended.report["failures"] == []  # what a caught interrupt makes of a run is no failure
+
+
+def _passes(number: int) -> bool:
+    """True after a moment that differs with ``number``: the test asserts nothing of it."""
+    time.sleep(0.037 * number)
+    return True
+
+
+SCRIPT = """
+import signal
+from pathlib import Path
+import torch.distributed.rpc as rpc
+
+def obstinate():
+    number = 0
+    while True:
+        try:
+            Path("{started}").touch()
+            while True:
+                number += 1
+        except BaseException:
+            pass
+
+rpc.init_rpc("only", rank=0, world_size=1)
+rpc.rpc_sync("only", obstinate)
+"""
+
+
+def test_a_second_interrupt_ends_what_catches_the_first(tmp_path: Path) -> None:
+    script, started = tmp_path / "script.py", tmp_path / "started"
+    script.write_text(SCRIPT.format(started=started))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "squall", "run", str(script)],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "SQUALL_STORE": str(tmp_path / "store"),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "29500",
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_for(lambda: started.exists() or process.poll() is not None, "the function's loop")
+    assert started.exists()
+    process.send_signal(signal.SIGINT)
+    wait_for(lambda: not _catches(process.pid, signal.SIGINT), "the first to be heard")
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENCE_S) == -signal.SIGINT
+
+
+def _catches(pid: int, which: signal.Signals) -> bool:
+    """Whether a process has a handler of its own for a signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (which - 1) & 1)

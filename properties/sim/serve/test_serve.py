@@ -22,6 +22,7 @@ from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.file import dump_scenario, name_of
 from squall.sim.scenarios.store import Place, Store
 from squall.sim.search.draw import draw
+from squall.sim.serve.painter import RUNS_MAX, WAITING_MAX, Painter
 from squall.sim.serve.server import ADDRESS, Server
 
 SECRET = "this file is none of the page's business"
@@ -55,12 +56,19 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def ask(
-    server: Server, path: str, *, method: str = "GET", host: str | None = None
+    server: Server,
+    path: str,
+    *,
+    method: str = "GET",
+    host: str | None = None,
+    site: str | None = None,
 ) -> tuple[int, str, dict[str, str]]:
     connection = http.client.HTTPConnection(ADDRESS, server.server_port, timeout=200)
     try:
         connection.putrequest(method, path, skip_host=True)
         connection.putheader("Host", host or f"{ADDRESS}:{server.server_port}")
+        if site is not None:
+            connection.putheader("Sec-Fetch-Site", site)
         connection.endheaders()
         answer = connection.getresponse()
         return answer.status, answer.read().decode("utf-8"), dict(answer.getheaders())
@@ -137,6 +145,27 @@ def test_a_head_has_no_body(server: Server) -> None:
 def test_another_host_name_is_refused(server: Server) -> None:
     assert ask(server, "/", host="squall.example")[0] == 403
     assert ask(server, "/", host=f"localhost:{server.server_port}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("site", "status"),
+    [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)],
+)
+def test_a_page_from_elsewhere_is_refused(server: Server, site: str, status: int) -> None:
+    assert ask(server, "/", site=site)[0] == status
+
+
+def test_more_runs_than_may_wait_are_refused(tmp_path: Path) -> None:
+    painter = Painter()
+    file = tmp_path / "scenario.json"
+    file.write_text(dump_scenario(scenario(1)))
+    for _ in range(RUNS_MAX + WAITING_MAX):  # as many as may be under way or wait
+        assert painter._places.acquire(blocking=False)
+    with pytest.raises(ValueError, match="try again later"):
+        painter.page("one more", file)
+    painter._places.release()
+    assert "<html" in painter.page("one more", file)
+    painter.close()
 
 
 def test_it_listens_on_this_machine_only(server: Server) -> None:

@@ -129,12 +129,16 @@ def _wanted(scenarios: list[str], seeds: range | None) -> Iterator[Scenario]:
 
 def _compare_all(wanted: list[Scenario], console: Console) -> tuple[list[Comparison], bool]:
     from squall.sim.diff.compare import compare_engines
+    from squall.sim.world import interrupts
 
     found: list[Comparison] = []
-    interrupted = _each(
-        wanted, console, lambda scenario, left: found.append(compare_engines(scenario))
-    )
-    return found, interrupted
+
+    def take(scenario: Scenario, left: int) -> None:
+        comparison = compare_engines(scenario)
+        interrupts.check()  # a run that has caught one shows nothing
+        found.append(comparison)
+
+    return found, _each(wanted, console, take)
 
 
 def _each(

@@ -15,10 +15,10 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType
 
 import torch.distributed.optim.utils  # noqa: F401 - it compiles what it imports: not in each process
 
@@ -34,6 +34,7 @@ from squall.sim.search.mutants.trial import (
     attack,
     failure_of,
 )
+from squall.sim.world import interrupts
 from squall.sim.world.contained import Contained
 
 #: seconds that one scenario may take before it counts as a hang; and seconds of real time, for
@@ -68,29 +69,17 @@ def run_mutants(
     results: dict[str, Result] = {}
     campaigns = _campaigns(chosen, limits, jobs)
     with (
-        _interrupted_by_sigterm(),
+        interrupts.heard(),
         contextlib.suppress(KeyboardInterrupt),
         contextlib.closing(campaigns),
     ):
         for result in campaigns:
             results[result.mutant.name] = result
             if on_result is not None:
-                on_result(result)
+                with interrupts.deferred():
+                    on_result(result)
+            interrupts.check()
     return [results[mutant.name] for mutant in chosen if mutant.name in results]
-
-
-@contextlib.contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """A request to terminate raises KeyboardInterrupt in this block, as Ctrl-C does."""
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _campaigns(mutants: list[Mutant], limits: Limits, jobs: int) -> Generator[Result, None, None]:
@@ -108,6 +97,7 @@ def _campaigns(mutants: list[Mutant], limits: Limits, jobs: int) -> Generator[Re
             while waiting and len(running) < jobs:
                 trial = _Trial(*waiting.popleft(), limits)
                 running[trial.copy.connection] = trial
+            interrupts.check()
             for connection in wait(list(running), _LOOK_S):
                 assert isinstance(connection, Connection)
                 running[connection].receive()

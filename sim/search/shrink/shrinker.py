@@ -40,6 +40,7 @@ from squall.sim.search.judge import play
 from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.shrink.concrete import concrete
 from squall.sim.search.shrink.cost import cost, is_drawn
+from squall.sim.world import interrupts
 from squall.sim.world.real_time import TooLongError, time_limit
 
 T = TypeVar("T")
@@ -97,7 +98,11 @@ class Shrinker:
         """Shrink. Raises NotFailingError if the scenario holds."""
         started = time.monotonic()
         self._until = None if self._seconds is None else started + self._seconds
-        with campaign_settings(self.first.world.device), planted(self._mutant):
+        with (
+            interrupts.heard(),
+            campaign_settings(self.first.world.device),
+            planted(self._mutant),
+        ):
             try:
                 self.target = self._first_violation()
                 self._by_mutant = self._holds_without_mutant(self.first)
@@ -151,6 +156,7 @@ class Shrinker:
             return False
         finally:
             self._on_progress(self)
+        interrupts.check()  # a run that has caught one shows nothing
         return any((each.property, each.what) == target[:2] for each in found)
 
     def _violations(self, scenario: Scenario, name: str) -> Iterable[Violation]:
