@@ -488,7 +488,7 @@ MUTANTS = (
         place="rpc.rref_users:UserTables.arrives",
         old="            return False\n",
         new="            return True\n",
-        needs="XK",
+        needs="PXK",
     ),
     Mutant(
         name="creation-by-nobody-awaited",
