@@ -125,7 +125,7 @@ def _gradients(roots: Sequence[Tensor], edges: list[GradientEdge]) -> list[Tenso
         torch.autograd.grad(
             list(roots),
             edges,
-            [torch.ones_like(root) for root in roots],
+            _ones(roots),
             retain_graph=True,
             allow_unused=True,
         )
@@ -143,10 +143,18 @@ def accumulated_gradients(roots: Sequence[Tensor], leaves: Sequence[Tensor]) -> 
         after: dict[int, object] | None = getattr(leaf, "_post_accumulate_grad_hooks", None)
         if after:
             after.clear()
-    torch.autograd.backward(
-        list(roots), [torch.ones_like(root) for root in roots], retain_graph=True
-    )
+    torch.autograd.backward(list(roots), _ones(roots), retain_graph=True)
     return [leaf.grad for leaf in leaves]
+
+
+def _ones(roots: Sequence[Tensor]) -> list[Tensor | None]:
+    """The gradients to begin with; None where torch makes the one itself. Of gradients that it is
+    given torch checks the shape, for which it imports sympy: a second, in each copy of a process.
+    """
+    return [
+        None if root.numel() == 1 and root.is_floating_point() else torch.ones_like(root)
+        for root in roots
+    ]
 
 
 def _leaf_node(leaf: Tensor) -> Node:

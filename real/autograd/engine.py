@@ -79,7 +79,8 @@ class Engine:
         """Run ``func``, or capture what came for it, and pass its gradients on.
 
         Nodes that have become ready go to ``cpu_ready_queue`` or to the queue of their device.
-        The pass may be over when user code returns; then what came of it goes nowhere. Raises what the node, a hook or a check raises.
+        The pass may be over when user code returns; then what came of it goes nowhere. Raises what
+        the node, a hook or a check raises.
         """
         exec_info = graph_task.exec_info
         if exec_info:

@@ -18,6 +18,7 @@ from squall.model.program.program import (
 )
 from squall.model.program.special import statements_of
 from squall.sim.export.parts import Parts
+from squall.sim.export.sleeps import sleep_in_argument, sleep_in_result
 from squall.sim.export.text import PLANTED_ERROR, RAISE_IN_BACKWARD, RAISER, Lines, arguments
 
 
@@ -120,6 +121,7 @@ class OperationText:
             and op.grad == "on"
             and not op.hooks
             and op.fault is None
+            and op.sleep is None
             and all(input.how == "value" for input in op.inputs)
         )
 
@@ -212,8 +214,13 @@ class OperationText:
             if several:
                 return f"tuple(each.detach() for each in {self.result})"
             return f"{self.result}.detach()"
-        hooked = bool(self.op.hooks) or self.op.fault in ("backward", "hook")
-        if not hooked:
+        sleep = self.op.sleep
+        hooked_result = (
+            bool(self.op.hooks)
+            or self.op.fault in ("backward", "hook")
+            or (sleep is not None and (sleep.at != "argument" or self.kind.returns_input))
+        )
+        if not hooked_result and sleep is None:
             if len(self.op.inputs) == sum(
                 each is None or each.value is None for each in self.given()
             ):
@@ -221,8 +228,10 @@ class OperationText:
             lines.add(f"{self.result} = {expression}")
             return self.result
         lines.add(f"{self.result}{', *others' if several else ''} = {expression}")
-        with lines.block(f"if {self.result}.requires_grad:"):
-            self._hooks(lines)
+        sleep_in_argument(lines, self.parts, self.op, names[0])
+        if hooked_result:
+            with lines.block(f"if {self.result}.requires_grad:"):
+                self._hooks(lines)
         return f"({self.result}, *others)" if several else self.result
 
     def _hooks(self, lines: Lines) -> None:
@@ -243,6 +252,7 @@ class OperationText:
                     lines.add(line)
             else:
                 lines.add(line)
+        sleep_in_result(lines, self.parts, op, result)
         for hook in op.hooks:
             statements, returned = statements_of(
                 add_hook, {"hook": hook}, {"out": result}, self.parts.definitions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.model.program.source import Definitions
 from squall.sim.export.stock import STOCK
-from squall.sim.export.text import Lines
+from squall.sim.export.text import TOGETHER, Lines
 
 #: names of a script that no definition may have
 _TAKEN = frozenset(
@@ -34,6 +34,10 @@ _TAKEN = frozenset(
         "free_port",
         "raiser",
         "RaiseInBackward",
+        "SleepInBackward",
+        "Sleeping",
+        "run_pass",
+        "show_error",
         "PlantedError",
         "name",
         "context_id",
@@ -65,6 +69,11 @@ class Parts:
     def helper(self, name: str, text: str) -> None:
         """The script needs this part."""
         self.helpers[name] = text
+
+    def use_together(self) -> None:
+        """The script calls functions in threads."""
+        self.use("import threading")
+        self.helper("together", TOGETHER)
 
     def function(self, lines: Lines) -> None:
         """The script has this function."""

@@ -19,6 +19,7 @@ from squall.real.rpc.constants import DEFAULT_NUM_WORKER_THREADS, DEFAULT_RPC_TI
 from squall.sim.export import text
 from squall.sim.export.faults import by_rank, settings_of
 from squall.sim.export.parts import Parts
+from squall.sim.export.sleeps import sleep_in_leaf
 from squall.sim.export.steps import StepText
 from squall.sim.export.text import Lines
 from squall.sim.scenario import Scenario
@@ -138,6 +139,7 @@ class _ProgramText:
                 if kept is not None:
                     # Hooks on the node of a leaf live as long as the node.
                     lines.add(f"leaf{number}_hook{at or ''} = {kept}")
+            sleep_in_leaf(lines, self.parts, leaf, f"leaf{number}")
         return lines.text
 
     # -- trainers ---------------------------------------------------------------------------------
@@ -205,7 +207,7 @@ class _ProgramText:
                 self._run_step(lines, first, again, retry=step.step.retry)
             lines.add("")
         if together:
-            self._together()
+            self.parts.use_together()
             lines.add(f"together([{', '.join(names)}])")
 
     def _run_step(self, lines: Lines, first: str, again: str, *, retry: bool) -> None:
@@ -214,10 +216,6 @@ class _ProgramText:
             return
         with lines.block(f"if not {first}:"):
             lines.add(again)
-
-    def _together(self) -> None:
-        self.parts.use("import threading")
-        self.parts.helper("together", text.TOGETHER)
 
     # -- a worker ---------------------------------------------------------------------------------
 
@@ -239,7 +237,7 @@ class _ProgramText:
                     if len(names) == 1:
                         lines.add(f"{names[0]}()")
                     else:
-                        self._together()
+                        self.parts.use_together()
                         lines.add(f"together([{', '.join(names)}])")
             lines.add("rpc.shutdown()")
             owners = [leaf.owner for leaf in self.program.leaves]

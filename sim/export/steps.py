@@ -15,6 +15,7 @@ from squall.model.program.source import NotPlainError
 from squall.model.program.stories import perform_of
 from squall.sim.export.operations import OperationText, Place
 from squall.sim.export.parts import Parts
+from squall.sim.export.sleeps import passes_that_may_fail
 from squall.sim.export.text import PLANTED_ERROR, RUN_STORY, Lines, arguments
 
 
@@ -222,12 +223,19 @@ class StepText:
             function = self._backward_name(at)
             lines.add(f'rpc.rpc_sync("worker{backward.worker}", {function}, args={passed})')
             return
+        if backward.factor != 1:
+            roots = [f"{root} * {backward.factor}" for root in roots]
         self._passes_of(lines, backward, f"dist_autograd.backward(context_id, [{', '.join(roots)}]")
 
     def _passes_of(self, lines: Lines, backward: Backward, call: str) -> None:
         """A pass, or several; what is in the context is printed after each."""
         first, times = self._passes, backward.times
         self._passes += times
+        if backward.may_fail:
+            if backward.every_s is not None:
+                self.parts.use_together()
+            passes_that_may_fail(lines, self.parts, backward, call, first)
+            return
         if times == 1:
             retain = ", retain_graph=True" if backward.retain_graph else ""
             lines.add(f"{call}{retain})")

@@ -21,8 +21,12 @@ from squall.model.program.program import (
     Input,
     Leaf,
     LeafHook,
+    LeafSleep,
+    LeafSleepAt,
     Op,
     Program,
+    Sleep,
+    SleepAt,
     Step,
     Trainer,
 )
@@ -105,6 +109,55 @@ def test_every_hook_of_a_leaf_is_exported(hook: LeafHook, tmp_path: Path) -> Non
     report, printed = run(write(scenario, tmp_path))
     assert report.errors == []
     assert complaints(scenario, printed) == []
+
+
+def with_passes(program: Program, *backwards: Backward, **changes: object) -> Program:
+    """The program with other passes, and with other leaves."""
+    (trainer,) = program.trainers
+    step = replace(trainer.steps[0], backwards=backwards)
+    return replace(program, trainers=(replace(trainer, steps=(step,)),), **changes)  # type: ignore[arg-type]
+
+
+TWICE = Backward(roots=(1,), times=2, factor=10, may_fail=True)
+
+
+@pytest.mark.parametrize("at", get_args(SleepAt))
+def test_an_operation_that_sleeps_is_exported(at: SleepAt, tmp_path: Path) -> None:
+    program = with_every("mul", sleep=Sleep(at=at, seconds=(61.0, 7.5)))
+    check_sleep(Scenario(work=with_passes(program, TWICE)), tmp_path)
+
+
+@pytest.mark.parametrize("at", get_args(LeafSleepAt))
+def test_a_leaf_that_sleeps_is_exported(at: LeafSleepAt, tmp_path: Path) -> None:
+    leaf = Leaf(owner=1, shape=(3, 2), sleep=LeafSleep(at=at, seconds=(61.0, 7.5)))
+    check_sleep(Scenario(work=with_passes(with_every("mul"), TWICE, leaves=(leaf,))), tmp_path)
+
+
+def check_sleep(scenario: Scenario, folder: Path) -> None:
+    """Of two passes, the first fails as a call takes longer than it may."""
+    report, printed = run(write(scenario, folder))
+    assert report.errors == []
+    assert report.ended_s >= 68.5
+    assert complaints(scenario, printed) == []
+    ((place, error),) = read_printed(printed).failed.items()
+    assert place == (0, 0, 0, 0)
+    assert "RPC ran for more than set timeout" in error
+
+
+def test_passes_that_fail_and_passes_side_by_side_are_exported(tmp_path: Path) -> None:
+    first = Backward(roots=(1,), retain_graph=True, may_fail=True)
+    beside = Backward(roots=(1,), times=3, may_fail=True, every_s=5.0)
+    program = with_every("mul", fault="backward")
+    scenario = Scenario(work=with_passes(program, first, beside))
+    report, printed = run(write(scenario, tmp_path))
+    assert report.errors == []
+    failed = read_printed(printed).failed
+    assert [place[3] for place in failed] == [0, 1, 2, 3]
+    assert all("planted in the backward" in error for error in failed.values())
+    scenario = Scenario(work=with_passes(with_every("mul"), beside))
+    report, printed = run(write(scenario, tmp_path, "beside.py"))
+    assert read_printed(printed).failed == {}
+    assert {place[3] for place in read_printed(printed).gradients} == {0, 1, 2}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
