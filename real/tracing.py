@@ -148,6 +148,9 @@ class Observer:
     ) -> None:
         """``grad``, which that pass has found, is about to be added to what ``leaf`` has."""
 
+    def propagating(self, worker: int, context: int, pass_id: int) -> None:
+        """Gradients which that pass has found are about to be sent to another worker."""
+
     def pass_over(self, worker: int, context: int, pass_id: int) -> None:
         """The worker's part of a pass is over, with or without an error."""
 

@@ -29,8 +29,8 @@ def PASSES(run: Run) -> Iterator[Violation]:  # noqa: N802
     adds exactly its own gradients to each leaf. What a pass that fails may leave are the gradients
     that its parts had added by then; a part on a worker that has not heard of the failure goes on
     until it has done what it can, a later pass comes, or the context is released. A part that is
-    over, as that of the pass's root is when ``backward`` raises, adds nothing any more, and nothing
-    is added to a context that was released. A pass fails only if an error was planted in its way,
+    over, as that of the pass's root is when ``backward`` raises, adds and sends nothing any more,
+    and nothing is added to a context that was released, or sent for it. A pass fails only if an error was planted in its way,
     if user code in it sleeps for longer than a call may take, if another pass runs in its context,
     if an earlier one that failed did so for a reason that still holds, or because of a fault.
     """

@@ -113,8 +113,8 @@ class JointReference(Observer):
     added by then. On a worker that has not heard of the failure, its part goes on until it has done
     what it can, until a later pass of the context reaches that worker, or until the context is
     released there. A part that is over, as that of the worker where ``backward`` was called is once
-    it has raised, adds nothing any more, and nothing is added to a context that was released: this
-    is checked as each gradient is added.
+    it has raised, adds and sends nothing any more, and nothing is added to a context that was
+    released, or sent for it: this is checked as each gradient is added or sent.
 
     Drawing random numbers in the backward of a custom function makes a pass differ, as it does
     between two runs in one process.
@@ -230,6 +230,17 @@ class JointReference(Observer):
                 before = running.before.setdefault(worker, {})
                 had = before.get(leaf)
                 before[leaf] = grad.detach().clone() if had is None else add(had, grad)
+
+    def propagating(self, worker: int, context: int, pass_id: int) -> None:
+        known = self._contexts.get(context)
+        if known is None or worker in known.released:
+            why = "the context was released there"
+        elif (worker, pass_id) in known.over:
+            why = "its part of the pass was over"
+        else:
+            return
+        where = f"worker {worker}, context {context}{self._when()}"
+        self._mismatch(f"{where}: gradients were sent although {why}")
 
     def pass_over(self, worker: int, context: int, pass_id: int) -> None:
         known = self._contexts.get(context)

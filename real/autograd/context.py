@@ -279,11 +279,14 @@ class DistAutogradContext:
         if agent is None:
             raise RuntimeError("RPC is not running")
         metadata = AutogradMetadata(self.context_id, message_id)
-        if self._graph_task is not graph_task or graph_task.has_error:
-            return
-        pass_id, retain_graph = graph_task.pass_id, graph_task.keep_graph
-        request = PropagateGradientsReq(metadata, grads, retain_graph, pass_id)
         tracer = self._worker.tracer
+        with self._lock:
+            if self._graph_task is not graph_task or graph_task.has_error:
+                return
+            pass_id, retain_graph = graph_task.pass_id, graph_task.keep_graph
+            if tracer.observer is not None:
+                tracer.observer.propagating(self._worker.id, self.context_id, pass_id)
+        request = PropagateGradientsReq(metadata, grads, retain_graph, pass_id)
         if tracer.enabled:
             tracer.emit(tracing.GRADIENTS_SENT, self.context_id, message_id, to)
         self.add_outstanding_rpc(graph_task, agent.send(to, request.to_message()))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from squall.properties.support.playing import Played, play, write
 
 SCRIPT = """
@@ -213,3 +215,50 @@ def main(rank):
     rpc.shutdown(graceful=False)
 """
     assert run(tmp_path, body).lines == ["True True", "0"]
+
+
+AFTER_A_TIMEOUT = """
+SECONDS = [6, 2]
+leaf = torch.ones(1, requires_grad=True)
+
+def sleep(gradient):
+    time.sleep(SECONDS.pop(0))
+
+def scaled(x, on_the_leaf):
+    (leaf if on_the_leaf else x).register_hook(sleep)
+    return leaf * x
+
+def gradient_of_leaf(context_id):
+    return autograd.get_gradients(context_id)[leaf].item()
+
+def story(on_the_leaf):
+    x = torch.ones(1, requires_grad=True)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("worker1", scaled, args=(x, on_the_leaf)).sum()
+        try:
+            autograd.backward(context_id, [100 * y], retain_graph=True)
+        except RuntimeError as error:
+            print("ran for more than set timeout" in str(error))
+        autograd.backward(context_id, [y])
+        print(autograd.get_gradients(context_id)[x].item())
+        time.sleep(10)
+        print(rpc.rpc_sync("worker1", gradient_of_leaf, args=(context_id,)))
+
+def main(rank):
+    options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=5)
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2, rpc_backend_options=options)
+    if rank == 0:
+        story(WHERE)
+    rpc.shutdown()
+"""
+
+
+@pytest.mark.parametrize(
+    ("on_the_leaf", "printed"),
+    [(False, ["True", "1.0", "101.0"]), (True, ["True", "1.0", "1.0"])],
+)
+def test_what_outlasts_a_pass_that_timed_out_is_not_of_the_next_one(tmp_path, on_the_leaf, printed):
+    """The argument has the gradient of the second pass alone where its hook sleeps: what the first
+    one found comes too late. What either pass had added before that stays."""
+    body = AFTER_A_TIMEOUT.replace("WHERE", str(on_the_leaf))
+    assert run(tmp_path, f"import torch.distributed.autograd as autograd\n{body}").lines == printed

@@ -6,8 +6,8 @@ from squall.sim.search.mutants.mutant import Mutant
 
 RANK = 25
 _NOT_OVER = (
-    "    if self._graph_task is not graph_task or graph_task.has_error:\n        return\n"
-    "    pass_id, retain_graph = graph_task.pass_id, graph_task.keep_graph\n"
+    "        if self._graph_task is not graph_task or graph_task.has_error:\n            return\n"
+    "        pass_id, retain_graph = graph_task.pass_id, graph_task.keep_graph\n"
 )
 MUTANTS = (
     Mutant(
@@ -15,15 +15,15 @@ MUTANTS = (
         wrong="a node that outlasts its pass sends its gradients as those of the pass that runs",
         place="autograd.context:DistAutogradContext.propagate_gradients",
         old=_NOT_OVER,
-        new="    pass_id = self.pass_id or graph_task.pass_id\n"
-        "    retain_graph = graph_task.keep_graph\n",
+        new="        pass_id = self.pass_id or graph_task.pass_id\n"
+        "        retain_graph = graph_task.keep_graph\n",
     ),
     Mutant(
         name="sent-after-the-end",
         wrong="a node that outlasts its pass sends its gradients, though nobody wants them",
         place="autograd.context:DistAutogradContext.propagate_gradients",
         old=_NOT_OVER,
-        new="    pass_id, retain_graph = graph_task.pass_id, graph_task.keep_graph\n",
+        new="        pass_id, retain_graph = graph_task.pass_id, graph_task.keep_graph\n",
     ),
     Mutant(
         name="accumulated-after-the-end",
