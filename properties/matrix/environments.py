@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from squall.properties.matrix.rows import PYTHON, TORCH, Row
+from squall.properties.matrix.rows import Row
 from squall.properties.support.paths import ROOT
 
 FOLDER = ROOT / ".matrix"
@@ -36,12 +36,13 @@ def python_of(row: Row) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     _call([str(interpreter(row.python)), "-m", "venv", str(folder)])
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "-q"]
+    _call([*pip, f"torch=={row.torch}"])
+    # What that torch asks for decides over what is pinned for another one.
     pins = folder / "constraints.txt"
-    # The torch of the row instead of the one that is pinned, and whatever that one brings along.
+    asked = {"torch", *_call([str(python), "-c", _ASKED_BY_TORCH]).split()}
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pins.write_text("\n".join(line for line in lines if not line.startswith("torch==")))
-    _call([*pip, "-c", str(pins), f"torch=={row.torch}"])
-    _call([*pip, "-c", str(pins), "setuptools"])
+    pins.write_text("\n".join(line for line in lines if line.partition("==")[0] not in asked))
+    _call([*pip, "-c", str(pins), "setuptools>=77.0.3"])
     _call([*pip, "-c", str(pins), "--no-build-isolation", "-e", f"{ROOT}[dev]"])
     (folder / "complete").touch()
     return python
@@ -65,13 +66,16 @@ def interpreter(version: str) -> Path:
     raise MissingError(f"there is no Python {version} here")
 
 
-def _call(command: list[str]) -> None:
+_ASKED_BY_TORCH = """
+import importlib.metadata, re
+for line in importlib.metadata.requires("torch") or ():
+    print(re.match(r"[\\w.-]+", line)[0].lower().replace("_", "-"))
+"""
+
+
+def _call(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise MissingError(f"{' '.join(command)}: {said[-1] if said else 'it failed'}")
-
-
-def is_default(row: Row) -> bool:
-    """Whether it runs with the versions that constraints.txt pins."""
-    return (row.python, row.torch) == (PYTHON, TORCH)
+    return done.stdout
