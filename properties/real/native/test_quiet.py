@@ -72,7 +72,9 @@ if __name__ == "__main__":
 def test_waits_with_a_time_limit_are_virtual(tmp_path: Path) -> None:
     script = tmp_path / "waits.py"
     script.write_text(WAITS)
-    done = squall("run", str(script), "--engine", "torch", "--json", "--no-check")
+    done = squall(
+        "run", str(script), "--engine", "torch", "--json", "--no-check", "--allow-unchecked"
+    )
     assert done.returncode == 0, done.stderr
     assert [
         line for line in done.stderr.splitlines() if line[:5] in ("event", "queue", "woken")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,11 +16,11 @@ from squall.sim.cli.options import (
     FaultsOption,
     Mutant,
     ScenarioArgument,
+    output_option,
 )
-from squall.sim.cli.parsers import file_to_write
 from squall.sim.cli.scenario import Changes, read_scenario
 
-STANDARD_OUTPUT = "-"
+STANDARD_OUTPUT = Path("-")
 
 RANK = 75
 EPILOG = """\
@@ -36,10 +37,7 @@ squall export .squall/scenarios/0a1b2c3d.json -o out.py --force
 def export(
     scenario: ScenarioArgument,
     output: Annotated[
-        str,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="Where to write it; - is standard output."
-        ),
+        Path, output_option("Where to write it; - is standard output.")
     ] = STANDARD_OUTPUT,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
     faults: FaultsOption = None,
@@ -55,20 +53,20 @@ def export(
     """
     changes = Changes(faults=faults, mutant=mutant, engine=engine, device=device)
     meant = read_scenario(scenario, changes)
-    path = None if output == STANDARD_OUTPUT else file_to_write("--output")(output)
+    path = None if output == STANDARD_OUTPUT else output
     if path is not None and path.exists() and not force:
-        problem = f"there is a file {output!r} already; --force overwrites it"
-        raise BadInput("--output", output, problem)
+        problem = f"there is a file {str(path)!r} already; --force overwrites it"
+        raise BadInput("--output", str(path), problem)
     from squall.sim.export.scenario import export as exported
     from squall.sim.scenarios.store import write_synced
 
     origin = shlex.join(["squall", "replay", scenario, *changes.words()])
-    text = exported(meant, origin, "FILE" if path is None else shlex.quote(output))
+    text = exported(meant, origin, "FILE" if path is None else shlex.quote(str(path)))
     if path is None:
         sys.stdout.write(text)
         return
     try:
         write_synced(path, text)
     except OSError as error:
-        problem = f"cannot write {output!r}: {error.strerror}"
-        raise BadInput("--output", output, problem) from None
+        problem = f"cannot write {str(path)!r}: {error.strerror}"
+        raise BadInput("--output", str(path), problem) from None
