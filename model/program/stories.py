@@ -61,8 +61,10 @@ class Story:
 class StoryKind:
     """A kind of story: its name, what performs it and what must come of it.
 
-    ``drawn``: whether any program may have it; those that tell many small things at once, about
-    this engine alone, are not. ``errors``: texts one of which an error of a handler says that it
+    ``drawn``: whether any program may have it; those that tell many small things at once are not.
+    ``port_only``: why PyTorch's compiled engine cannot play it, in words; empty: it can.
+    ``on_torch``: the rule (docs/divergences.md) by which it comes to another line there, and that
+    line. ``errors``: texts one of which an error of a handler says that it
     brings about, besides :data:`PLANTED`. ``rank``: of its module, among all that declare stories.
     """
 
@@ -70,6 +72,8 @@ class StoryKind:
     perform: Perform
     expected: Expected
     drawn: bool
+    port_only: str
+    on_torch: tuple[str, Expected] | None
     errors: tuple[str, ...]
     rank: int
     module: str
@@ -132,6 +136,8 @@ class Declare(Protocol):
         *,
         expected: Expected = AS_IT_SHOULD_BE,
         drawn: bool = True,
+        port_only: str = "",
+        on_torch: tuple[str, Expected] | None = None,
         errors: tuple[str, ...] = (),
     ) -> Callable[[P], P]: ...
 
@@ -144,6 +150,8 @@ def stories_of(module: str, *, rank: int = LAST) -> Declare:
         *,
         expected: Expected = AS_IT_SHOULD_BE,
         drawn: bool = True,
+        port_only: str = "",
+        on_torch: tuple[str, Expected] | None = None,
         errors: tuple[str, ...] = (),
     ) -> Callable[[P], P]:
         def register(perform: P) -> P:
@@ -152,6 +160,8 @@ def stories_of(module: str, *, rank: int = LAST) -> Declare:
                 perform=perform,
                 expected=expected,
                 drawn=drawn,
+                port_only=port_only,
+                on_torch=on_torch,
                 errors=errors,
                 rank=rank,
                 module=module,
@@ -163,6 +173,17 @@ def stories_of(module: str, *, rank: int = LAST) -> Declare:
         return register
 
     return declare
+
+
+def port_only() -> dict[str, str]:
+    """Stories that PyTorch's compiled engine cannot play: why not, by name."""
+    return {name: kind.port_only for name, kind in _REGISTERED.items() if kind.port_only}
+
+
+def on_torch(story: Story, home: int) -> tuple[str, str] | None:
+    """The rule and the line of a story that comes to another one on the compiled engine."""
+    known = _REGISTERED[story.kind].on_torch
+    return None if known is None else (known[0], _line(known[1], story, home))
 
 
 def perform_of(kind: str) -> Perform:
@@ -177,7 +198,10 @@ def errors() -> list[str]:
 
 def expected(story: Story, home: int) -> str:
     """The line that a story of a trainer on worker ``home`` must come to."""
-    line = _REGISTERED[story.kind].expected
+    return _line(_REGISTERED[story.kind].expected, story, home)
+
+
+def _line(line: Expected, story: Story, home: int) -> str:
     return (
         line.replace("<to>", str(story.worker))
         if isinstance(line, str)

@@ -23,7 +23,7 @@ from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import A_VALUE, NO_END, Facts
 from squall.sim.diff.rules_counts import COUNT_RULES
 from squall.sim.diff.rules_left import LEFT_RULES
-from squall.sim.diff.rules_values import VALUE_RULES
+from squall.sim.diff.rules_values import VALUE_RULES, told_on_torch
 
 
 class Rule(NamedTuple):
@@ -63,6 +63,7 @@ def with_rules(
         rule = None
         if case.port_is_right(difference):
             rule = next((r.name for r in RULES if r.predicts(case, difference)), None)
+            rule = rule or told_on_torch(case, difference)
         found.append(replace(difference, rule=rule))
     return [
         _following(case, each, found) if each.rule is None and case.port_is_right(each) else each

@@ -88,7 +88,7 @@ def _type_requests(case: Case, difference: Difference) -> bool:
     helpers = sum(
         (1 + step.retry) * sum(op.call in HELPER_CALLS for op in step.ops)
         for _, _, step in case.program.steps
-    )
+    ) + sum(story.kind == "proxies" for _, story in case.stories)
     return helpers > 0 and _within(
         difference,
         [

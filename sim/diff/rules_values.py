@@ -10,7 +10,7 @@ from squall.model.checks.compiled import first_line
 from squall.model.one_process.outcome import StepOutcome
 from squall.model.program.operations import KINDS, planted
 from squall.model.program.program import REFERENCE_CALLS, Op
-from squall.model.program.stories import PLANTED
+from squall.model.program.stories import PLANTED, on_torch
 from squall.sim.diff.case import Case, Guess, Key, Predicts, bare_text
 from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import A_VALUE, NO_END
@@ -247,6 +247,15 @@ def _other_line(name: str) -> tuple[str, Predicts]:
         return bool(difference.theirs == lines.get(case.story(difference.place).kind))
 
     return name, predicts
+
+
+def told_on_torch(case: Case, difference: Difference) -> str | None:
+    """The rule that a story declares beside its line on torch, if that is what came."""
+    if difference.place[0] != "story":
+        return None
+    home = case.home((difference.place[1], difference.place[2]))
+    known = on_torch(case.story(difference.place), home)
+    return known[0] if known is not None and difference.theirs == known[1] else None
 
 
 def _overtaken_pass(case: Case, difference: Difference) -> bool:

@@ -35,6 +35,11 @@ Group = Literal["messages", "links", "partitions", "workers", "inner"]
 #: what an engine can be able to do: reach into a worker's process (its agent, its engine, its
 #: clock, each step of its tasks), start another process of a rank
 Ability = Literal["inside", "restart"]
+#: why the compiled engine lacks an ability
+WITHOUT: Mapping[Ability, str] = {
+    "inside": "the inside of a worker there is PyTorch's own: no step of it can be slowed or failed",
+    "restart": "a process of PyTorch that ended cannot join its group again",
+}
 #: the position of a kind that declares none: behind all of its group that do
 LAST = 1_000_000
 

@@ -84,6 +84,13 @@ def settings_of(profile: str) -> Settings:
     raise ValueError(f"there is no profile {profile!r}, expected one of {', '.join(PROFILES)}")
 
 
+#: what is drawn for the port alone, and why
+PORT_ONLY = {
+    "calls that fail between operations (fails_first)": "what such a call leaves on the compiled "
+    "engine holds up every later pass of its context (failed-call-blocks-backward)",
+}
+
+
 def draw(seed: int, settings: Settings = Settings()) -> Scenario:  # noqa: B008 - it never changes
     """The scenario of a seed."""
     if settings.profile is not None:
@@ -91,7 +98,6 @@ def draw(seed: int, settings: Settings = Settings()) -> Scenario:  # noqa: B008 
     else:
         program, world = _draw_plain(seed, settings.plan)
     if settings.engine == "port":
-        # What a call that failed leaves on the compiled engine holds up every later pass.
         stream = random.Random(repr(("failing calls", settings.profile, seed)))
         if stream.random() < _FAILING_CALLS:
             program = with_failing_calls(SeededChoices(stream), program)

@@ -299,10 +299,10 @@ class NativeCluster:
         worker.numbers += 1
         call = Call(shown, sent.dst, sent.type.name, sent.about, runtime.now())
         worker.pending[sent.id] = call
-        if sent.timeout_s > 0:
+        if sent.timeout_s != 0:  # below 0 it is up at once, as TensorPipe has it
             text = TIMED_OUT.format(int(sent.timeout_s * 1000))
             call.timer = runtime.call_later(
-                sent.timeout_s, lambda: self._fail(worker, sent.id, text, "timeout")
+                max(0.0, sent.timeout_s), lambda: self._fail(worker, sent.id, text, "timeout")
             )
         if worker.tracer.enabled:
             worker.tracer.emit(

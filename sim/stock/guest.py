@@ -103,6 +103,8 @@ class Guest:
             rpc.shutdown(graceful=together_still)
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
+        for where, tell in host.afterwards.items():
+            self.outcome.stories[where] = tell()
         self.here.ask("end", problem)
 
     def serve_outcome(self) -> tuple[Outcome, dict[int, Any]]:

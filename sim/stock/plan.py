@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from squall.sim.faults.fault import Ability
+from squall.model.program.stories import port_only
+from squall.sim.faults.fault import WITHOUT, Ability
 from squall.sim.faults.plan import GROUPS, Plan, Schedule
 
 #: none of the abilities that a kind of fault may need: the inside of the workers is PyTorch's own,
@@ -43,6 +44,19 @@ def kinds_left_out() -> list[str]:
         if ability not in ABILITIES
     ]
     return [*always, *sometimes, "schedule"]
+
+
+def impossible() -> dict[str, str]:
+    """What this engine cannot play of what the port plays, each with the reason."""
+    reasons = {"order of tasks": _SCHEDULE}
+    for group, kinds in GROUPS.items():
+        for kind in kinds.values():
+            wanted = [(ability, "") for ability in kind.needs]
+            wanted += [(ability, f" {which}") for ability, which in kind.may_need.items()]
+            for ability, which in wanted:
+                if ability not in ABILITIES:
+                    reasons.setdefault(f"fault {group}: {kind.__name__}{which}", WITHOUT[ability])
+    return {**reasons, **{f"story {name}": why for name, why in port_only().items()}}
 
 
 def supported(plan: Plan) -> Plan:

@@ -128,6 +128,8 @@ def install() -> None:
         "squall.real.autograd.context",
         {"ThreadLocalDistAutogradContext": ThreadLocalDistAutogradContext},
     )
+    engine: Any = torch.autograd.Variable._execution_engine
+    _stand_in("squall.real.autograd.graph_task", {"queue_callback": engine.queue_callback})
     _stand_in(
         "squall.real.future",
         {
@@ -145,7 +147,11 @@ def install() -> None:
         "squall.real.worker",
         {"current_worker": current_worker, "current_worker_or_none": current_worker},
     )
-    for name in ("squall.real.rpc.all_gather", "squall.real.rpc.rref_proxy"):
+    for name in (
+        "squall.real.rpc.all_gather",
+        "squall.real.rpc.calls",
+        "squall.real.rpc.rref_proxy",
+    ):
         _stand_in(name, vars(rpc.api))
     _stand_in("squall.real.rpc.functions", vars(rpc.functions))
     _stand_in("squall.real.rpc.optimizer", {"DistributedOptimizer": DistributedOptimizer})

@@ -19,6 +19,7 @@ from squall.model.program.stories import (
     WIDE,
     Story,
     expected,
+    port_only,
     stories_of,
 )
 from squall.real import tracing
@@ -31,7 +32,8 @@ from squall.sim.search.draw import Settings
 from squall.sim.search.judge import judge, judge_in_time, play
 from squall.sim.search.mutants.families import MUTANTS
 
-ALL = list(corpus().values())
+ALL = [scenario for scenario in corpus().values() if scenario.engine == "port"]
+TORCH = [scenario for scenario in corpus().values() if scenario.engine == "torch"]
 AT_HOME, AWAY = corpus()["stories-at-home"], corpus()["stories-away"]
 #: those that need a program's host
 _IN_A_PROGRAM = {"left behind", "after the end", "callback at the end"}
@@ -107,7 +109,20 @@ def test_one_of_the_corpus_shuts_down_early() -> None:
 
 def test_the_corpus_is_for_campaigns_on_the_port_without_faults() -> None:
     assert corpus_for(Settings()) == ALL
-    assert corpus_for(Settings(engine="torch")) == corpus_for(Settings("rough")) == []
+    assert corpus_for(Settings("rough")) == []
+    assert corpus_for(Settings(engine="torch")) == TORCH
+
+
+def test_the_compiled_engine_plays_every_story_that_it_can() -> None:
+    played = {
+        story.kind
+        for scenario in TORCH
+        if scenario.program is not None
+        for _, _, step in scenario.program.steps
+        for story in step.stories
+    }
+    assert played == set(WIDE) - set(port_only())
+    assert all(len(why.split()) > 5 for why in port_only().values())
 
 
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.note)

@@ -96,6 +96,7 @@ def diff(
             "scenarios": len(found),
             "unknown_differences": unknown,
             "known_differences": dict(known.most_common()),
+            "not_on_torch": _not_on_torch(),
             "interrupted": interrupted,
         }
         typer.echo(json_module.dumps(told))
@@ -106,6 +107,14 @@ def diff(
     raise typer.Exit(exit_code(good=not unknown, unchecked=unchecked, allowed=allow_unchecked))
 
 
+def _not_on_torch() -> dict[str, str]:
+    """What the port plays and the compiled engine cannot, with the reasons."""
+    from squall.sim.search.draw import PORT_ONLY
+    from squall.sim.stock.plan import impossible
+
+    return {**impossible(), **PORT_ONLY}
+
+
 def _unchecked(found: list[Comparison]) -> str | None:
     """Why nothing was compared; None if something was."""
     if any(each.messages or each.scenario.operations for each in found):
@@ -114,6 +123,7 @@ def _unchecked(found: list[Comparison]) -> str | None:
 
 
 def _wanted(scenarios: list[str], seeds: range | None) -> Iterator[Scenario]:
+    from squall.sim.search.corpus import corpus_for
     from squall.sim.search.draw import Settings, draw
 
     if scenarios:
@@ -123,6 +133,8 @@ def _wanted(scenarios: list[str], seeds: range | None) -> Iterator[Scenario]:
                 raise BadInput("SCENARIO", text, f"{text!r} is a script, expected a program")
             yield scenario
         return
+    if seeds is None:  # as in campaigns, the corpus comes first
+        yield from corpus_for(Settings(engine="torch"))
     for seed in parsers.seeds(DEFAULT_SEEDS) if seeds is None else seeds:
         yield draw(seed, Settings(engine="torch"))
 
@@ -245,6 +257,8 @@ def _print(found: list[Comparison], known: Counter[str], console: Console) -> No
         for each in found[0].differences:
             if each.rule is not None:
                 console.print(Text(f"{each.rule}: {each}", style="yellow"), soft_wrap=True)
+    for what, why in _not_on_torch().items():
+        console.print(Text(f"not on torch: {what}: {why}", style="dim"), soft_wrap=True)
     print_panel(console, _summary(found, known), "squall diff", good=not failed)
 
 
