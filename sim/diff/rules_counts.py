@@ -27,6 +27,8 @@ _BY_STORY: dict[str, tuple[Range, ...]] = {
     "released by a hook": _PASS_OF_A_STORY,
     "released meanwhile": (*_PASS_OF_A_STORY, (("refused", _FORWARD), (1, 1))),
     "stop at an error": _PASS_OF_A_STORY,
+    # A function of TorchScript is called by its name, which the callee does not know.
+    "operators": ((("requests", "CALL"), (1, 1)), (("refused", "CALL"), (1, 1))),
     # Its errors arrive as values.
     "late error": (
         (("refused", "CALL"), (-1, -1)),
