@@ -86,6 +86,14 @@ AllowUnchecked = Annotated[
         help="Exit code 0, not 4, for a run in which there was nothing to check.",
     ),
 ]
+AllowScripts = Annotated[
+    bool,
+    typer.Option(
+        "--allow-scripts",
+        help="Run the Python script of a scenario file that squall has not written itself, without "
+        "asking.",
+    ),
+]
 CheckDeterminism = Annotated[
     bool,
     typer.Option(

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.engine import ready
-from squall.sim.cli.scenario import Changes, read_scenario
+from squall.sim.cli.scenario import Changes
 from squall.sim.cli.script import ScriptRun
 from squall.sim.cli.streams import each_warning_once, stdout_to_stderr
 
@@ -72,13 +72,18 @@ def picture_script(asked: ScriptRun, bar: Bar) -> Recording:
 
 
 def picture_scenario(
-    what: str, changes: Changes, bar: Bar, *, spread: Spread | None, keep: bool
+    scenario: Scenario,
+    what: str,
+    changes: Changes,
+    bar: Bar,
+    *,
+    spread: Spread | None,
+    keep: bool,
 ) -> tuple[Recording, Odds | None]:
     """Run a scenario; ``keep`` it in the store, and measure its odds over ``spread``, if given.
 
-    Raises :class:`BadInput`.
+    ``what`` and ``changes`` are the words that named it. Raises :class:`BadInput`.
     """
-    scenario = read_scenario(what, changes, field="SEED|FILE|SCRIPT")
     from squall.sim.pictures.odds import measure
     from squall.sim.pictures.recording import facts_of, recording
     from squall.sim.scenarios.failure import expecting
@@ -107,13 +112,14 @@ def picture_scenario(
 
 
 def _keep(scenario: Scenario) -> None:
-    from squall.sim.scenarios.file import dump_scenario, name_of
+    from squall.sim.scenarios.file import name_of
+    from squall.sim.scenarios.own import text_to_write
     from squall.sim.scenarios.store import default_place, write_synced
 
     folder = default_place().runs
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_synced(folder / f"{name_of(scenario)}.json", dump_scenario(scenario))
+        write_synced(folder / f"{name_of(scenario)}.json", text_to_write(scenario))
     except OSError as error:
         problem = f"cannot write into {str(folder)!r}: {error.strerror}"
         raise BadInput("--keep", "", problem) from None

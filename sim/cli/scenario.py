@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,16 +37,20 @@ class Changes:
         return [word for name, value in values.items() if value for word in (name, value)]
 
 
-def read_scenario(text: str, changes: Changes, field: str = "SCENARIO") -> Scenario:
+def read_scenario(
+    text: str, changes: Changes, field: str = "SCENARIO", *, scripts: bool = False
+) -> Scenario:
     """The scenario of a seed, of a file, of the corpus, or of a stored failure by its name.
 
     Of ``changes``, a profile of faults draws those of a seed; a plan takes the place of the
-    scenario's own. Raises :class:`BadInput`.
+    scenario's own. Unless ``scripts``, a file with a script that squall has not written itself is
+    asked about on the terminal. Raises :class:`BadInput`, also where the answer is no, or where
+    nobody can answer.
     """
     if text.isascii() and text.isdigit() and not Path(text).exists():
         scenario = _of_seed(parsers.integer(field, 0, MAX_SEED)(text), changes)
     else:
-        scenario = _changed(_of_file(text, field, changes.faults), changes)
+        scenario = _changed(_of_file(text, field, changes.faults, scripts), changes)
     return scenario if changes.mutant is None else _with_mutant(scenario, changes.mutant)
 
 
@@ -84,11 +89,11 @@ def _under(scenario: Scenario, plan: Plan) -> Scenario:
     return scenario
 
 
-def _of_file(text: str, field: str, faults: Faults | None) -> Scenario:
+def _of_file(text: str, field: str, faults: Faults | None, scripts: bool) -> Scenario:
     if faults is not None and faults.profile is not None:
         problem = f"{faults.text!r} is no file with a plan, and a profile is for a seed"
         raise BadInput("--faults", faults.text, problem)
-    from squall.sim.scenarios.file import load_scenario
+    from squall.sim.scenarios.own import read_scenario_file
     from squall.sim.scenarios.store import Store, StoreError
     from squall.sim.search.corpus import corpus
 
@@ -106,11 +111,31 @@ def _of_file(text: str, field: str, faults: Faults | None) -> Scenario:
             raise BadInput(field, text, problem)
         path = Path(kept.file)
     try:
-        return load_scenario(path)
+        read = read_scenario_file(path)
     except OSError as error:
         raise BadInput(field, text, f"cannot read {str(path)!r}: {error.strerror}") from None
     except ValueError as error:
         raise BadInput(field, text, f"{path}: {error}") from None
+    if read.scenario.script is not None and not (scripts or read.own or _agreed(path)):
+        problem = (
+            f"{str(path)!r} has a Python script, which squall did not write down itself and which "
+            "may do whatever you may: expected --allow-scripts, if you trust it (squall export "
+            "shows it)"
+        )
+        raise BadInput(field, text, problem)
+    return read.scenario
+
+
+def _agreed(path: Path) -> bool:
+    """Whether somebody at the terminal says that the script of this file may run."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    question = (
+        f"{str(path)!r} has a Python script, which squall did not write down itself and which "
+        "may do whatever you may. Run it? [y/N] "
+    )
+    print(question, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _with_mutant(scenario: Scenario, name: str) -> Scenario:

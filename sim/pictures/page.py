@@ -36,6 +36,16 @@ _TEMPLATES = Environment(
 )
 
 
+def styles() -> tuple[str, ...]:
+    """The text of each style sheet in a page. The empty one is plotly's, which fills it by rules."""
+    return (_TEMPLATES.get_template("page.css").render(), "")
+
+
+def scripts() -> tuple[str, ...]:
+    """The text of each script in a page: the same in all, since what they draw is data."""
+    return (get_plotlyjs(), _TEMPLATES.get_template("page.js").render())
+
+
 def page(
     run: object, *, found: Odds | None = None, on_view: Callable[[str], object] | None = None
 ) -> str:
@@ -77,7 +87,8 @@ def page(
         figures=drawn,
         core=packed.packed_json(packed.core(run, views)),
         events=packed.packed_json(packed.events(run)),
-        plotly=get_plotlyjs(),
+        style=styles()[0],
+        scripts=scripts(),
     )
 
 

@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure
-from squall.sim.scenarios.file import dump_scenario, load_scenario, name_of
+from squall.sim.scenarios.file import load_scenario, name_of
+from squall.sim.scenarios.own import text_to_write
 
 #: the environment variable that names another folder
 FOLDER_VARIABLE = "SQUALL_STORE"
@@ -101,7 +102,7 @@ class Store:
             if known is not None and known.expected.digest == scenario.expected.digest:
                 return known
             said = _Record(time.time(), found_by, text)
-            write_synced(file, dump_scenario(scenario))
+            write_synced(file, text_to_write(scenario))
             write_synced(record, json.dumps(said._asdict(), indent=1) + "\n")
         except OSError as error:
             raise StoreError(f"{self.place.folder}: {error.strerror or error}") from None

@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure
 
 _TEMPLATES = Environment(
@@ -19,9 +20,28 @@ _TEMPLATES = Environment(
 _TEMPLATES.filters["date"] = lambda at: time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
-def listing(failures: Sequence[Failure], runs: Sequence[Failure], folder: str) -> str:
-    """The first page: failures, and other runs that are kept."""
-    return _page("list.html", failures=failures, runs=runs, folder=folder)
+def style() -> str:
+    """The style sheet, as it stands in each of these pages."""
+    return _TEMPLATES.get_template("style.css").render()
+
+
+def listing(failures: Sequence[Failure], runs: Sequence[Failure], folder: str, token: str) -> str:
+    """The first page: failures, and other runs that are kept. ``token``: see server.py."""
+    return _page("list.html", failures=failures, runs=runs, folder=folder, token=token)
+
+
+def before(name: str, scenario: Scenario, refused: str | None, token: str) -> str:
+    """What is shown of a run that has not taken place: what it is, and a button that starts it.
+
+    ``refused``: why there is no such button.
+    """
+    values = {"scenario": scenario, "refused": refused, "token": token}
+    return _page("before.html", name=name, **values)
+
+
+def before_comparison(one: str, other: str, token: str) -> str:
+    """What is shown of two runs that have not been compared: a button that does it."""
+    return _page("before_compare.html", names=(one, other), token=token)
 
 
 def comparison(one: str, other: str, found: dict[str, Any]) -> str:
@@ -35,4 +55,4 @@ def problem(status: int, text: str) -> str:
 
 
 def _page(template: str, **values: Any) -> str:
-    return _TEMPLATES.get_template(template).render(values)
+    return _TEMPLATES.get_template(template).render(style=style(), **values)

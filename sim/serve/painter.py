@@ -23,9 +23,13 @@ _CONTEXT.set_forkserver_preload([work.__name__])
 
 
 class Painter:
-    """Draws pages and keeps them, in a folder that ends with it. Threads may share one."""
+    """Draws pages and keeps them, in a folder that ends with it. Threads may share one.
 
-    def __init__(self) -> None:
+    ``scripts``: whatever script a scenario has, it may run.
+    """
+
+    def __init__(self, *, scripts: bool = False) -> None:
+        self.scripts = scripts
         self._folder = tempfile.TemporaryDirectory(prefix="squall-serve-")
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
@@ -39,20 +43,36 @@ class Painter:
         """The page of a scenario. Raises ValueError with what went wrong."""
         return self._made(work.draw, scenario, name)
 
+    def kept_page(self, name: str, scenario: Path) -> str | None:
+        """The page of a scenario, if it has been drawn; this runs nothing."""
+        file = self._file(work.draw, scenario, name)
+        return file.read_text(encoding="utf-8") if file.exists() else None
+
     def compare(self, one: Path, other: Path) -> dict[str, Any]:
         """Where two runs part, as :func:`squall.sim.serve.work.compare` says. Raises ValueError."""
         found: dict[str, Any] = json.loads(self._made(work.compare, one, other))
         return found
 
-    def _made(self, draw: Callable[..., str], *args: Any) -> str:
+    def kept_comparison(self, one: Path, other: Path) -> dict[str, Any] | None:
+        """Where two runs part, if they have been compared; this runs nothing."""
+        file = self._file(work.compare, one, other)
+        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+
+    def _file(self, draw: Callable[..., str], *args: Any) -> Path:
+        """Where what ``draw`` makes of ``args`` is kept, as the files that they name are now."""
         stats = [path.stat() for path in args if isinstance(path, Path)]
         key = repr((draw.__name__, args, [(stat.st_mtime_ns, stat.st_size) for stat in stats]))
+        return Path(self._folder.name) / blake2b(key.encode(), digest_size=8).hexdigest()
+
+    def _made(self, draw: Callable[..., str], *args: Any) -> str:
+        file = self._file(draw, *args)
         with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())
-        file = Path(self._folder.name) / blake2b(key.encode(), digest_size=8).hexdigest()
+            lock = self._locks.setdefault(file.name, threading.Lock())
         with lock:  # whoever asks for the same meanwhile gets it then
             if not file.exists():
-                file.write_text(self._in_turn(draw, *args), encoding="utf-8")
+                part = file.with_suffix(".part")  # another thread may look for the file now
+                part.write_text(self._in_turn(draw, *args, self.scripts), encoding="utf-8")
+                part.replace(file)
             return file.read_text(encoding="utf-8")
 
     def _in_turn(self, draw: Callable[..., str], *args: Any) -> str:

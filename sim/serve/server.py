@@ -1,22 +1,43 @@
 """A small page of this machine's own: what the store keeps, run by run, and two side by side.
 
-It listens on 127.0.0.1 only, answers only GET and HEAD, and only requests that name this machine
-as their host, and none that a page from elsewhere makes. Nothing that comes with a request is ever a path: names are looked up in the
-listing of the store, and a file that lies (or links) outside of it is not in the listing.
+It listens on 127.0.0.1 only, and answers only requests that name this machine as their host, and
+none that a page from elsewhere makes. GET and HEAD run nothing: they show what has been drawn. A run
+starts by a POST, the button of a page, which carries a token that only these pages know. Nothing
+that comes with a request is ever a path: names are looked up in the listing of the store, and a
+file that lies (or links) outside of it is not in the listing.
+
+No page has a script or a style that its own text brings along: the policy that goes with it names
+the few that squall has, by their digests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import Callable, Iterable
+from functools import cache
+from hashlib import sha256
+from hmac import compare_digest
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
+from squall.sim.pictures.page import scripts, styles
+from squall.sim.scenarios.own import read_scenario_file
 from squall.sim.scenarios.store import Place, StoreError
-from squall.sim.serve.html import comparison, listing, problem
+from squall.sim.serve.html import (
+    before,
+    before_comparison,
+    comparison,
+    listing,
+    problem,
+    style,
+)
 from squall.sim.serve.library import Library
 from squall.sim.serve.painter import Painter
+from squall.sim.serve.work import ScriptRefused, to_run
 
 ADDRESS = "127.0.0.1"
 DEFAULT_PORT = 8321
@@ -25,15 +46,38 @@ _HEADERS = {
     "X-Frame-Options": "SAMEORIGIN",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
-    # Pages draw with what they bring along, and fetch nothing from anywhere.
-    "Content-Security-Policy": "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; "
-    "style-src 'unsafe-inline'; img-src data: blob:; frame-src 'self'; worker-src blob:; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'self'",
 }
+#: bytes of the form that starts a run
+_FORM_MOST = 4096
+
+
+def _policy(styles: Iterable[str], scripts: Iterable[str]) -> str:
+    """For a page with these styles and scripts alone, which fetches nothing from anywhere."""
+    style, script = (" ".join(map(_source, texts)) for texts in (styles, scripts))
+    # plotly makes functions of text where it draws with WebGL.
+    allowed = f"script-src {script} 'unsafe-eval'; worker-src blob:; " if script else ""
+    return (
+        f"default-src 'none'; {allowed}style-src {style}; img-src data: blob:; frame-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+    )
+
+
+def _source(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def _policy_of_timelines() -> str:
+    return _policy(styles(), scripts())
+
+
+@cache
+def _policy_of_the_rest() -> str:
+    return _policy([style()], [])
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD."""
+    """Answers GET, HEAD and POST."""
 
     server: Server
     server_version = "squall"
@@ -47,8 +91,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self._answer()
 
+    def do_POST(self) -> None:
+        self._answer()
+
     def __getattr__(self, name: str) -> Any:
-        # Every other method (POST, PUT, DELETE, what there will be) is refused alike.
+        # Every other method (PUT, DELETE, what there will be) is refused alike.
         if name.startswith("do_"):
             return self._refuse
         raise AttributeError(name)
@@ -59,6 +106,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         port = self.server.server_port
+        # Of a request that is refused, what comes with it is not read.
+        self.close_connection = self.close_connection or self.command == "POST"
         if self.headers.get("Host") not in (f"{ADDRESS}:{port}", f"localhost:{port}"):
             # Another name for this address is a page elsewhere that tries to read this one.
             self._send(HTTPStatus.FORBIDDEN, problem(403, f"ask for http://{ADDRESS}:{port}/"))
@@ -69,49 +118,115 @@ class Handler(BaseHTTPRequestHandler):
             return
         url = urlsplit(self.path)
         try:
-            self._route(unquote(url.path), parse_qs(url.query))
+            if self.command == "POST":
+                self._start(unquote(url.path))
+            else:
+                self._show(unquote(url.path), parse_qs(url.query))
+        except ScriptRefused as error:
+            self._send(HTTPStatus.FORBIDDEN, problem(403, str(error)))
         except (ValueError, StoreError) as error:
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR, problem(500, str(error)))
 
-    def _route(self, path: str, query: dict[str, list[str]]) -> None:
-        library, painter = self.server.library, self.server.painter
+    def _show(self, path: str, query: dict[str, list[str]]) -> None:
+        """What there is, without a run."""
+        library, painter, token = self.server.library, self.server.painter, self.server.token
         if path == "/":
-            page = listing(library.failures(), library.runs(), str(library.place.folder))
-            self._send(HTTPStatus.OK, page)
+            folder = str(library.place.folder)
+            listed = listing(library.failures(), library.runs(), folder, token)
+            self._send(HTTPStatus.OK, listed)
         elif path.startswith("/run/"):
             name = path.removeprefix("/run/")
-            scenario = library.find(name)
-            if scenario is None:
-                self._missing(name)
+            if (scenario := self._found(name)) is None:
                 return
-            self._send(HTTPStatus.OK, painter.page(name, scenario))
+            drawn = painter.kept_page(name, scenario)
+            if drawn is not None:
+                self._send(HTTPStatus.OK, drawn, _policy_of_timelines())
+                return
+            read = read_scenario_file(scenario)
+            allowed = painter.scripts or read.own
+            refused = None if allowed else str(ScriptRefused(scenario.name))
+            self._send(HTTPStatus.OK, before(name, read.scenario, refused, token))
         elif path == "/compare":
-            one, other = ((query.get(side) or [""])[0] for side in ("a", "b"))
-            if not one or not other:
-                text = "pick one run in column A and another in column B"
-                self._send(HTTPStatus.BAD_REQUEST, problem(400, text))
+            if (pair := self._pair(query)) is None:
                 return
-            files = (library.find(one), library.find(other))
-            if files[0] is None or files[1] is None:
-                self._missing(one if files[0] is None else other)
-                return
-            found = painter.compare(files[0], files[1])
-            self._send(HTTPStatus.OK, comparison(one, other, found))
+            names, files = zip(*pair, strict=True)
+            found = painter.kept_comparison(*files)
+            body = before_comparison(*names, token) if found is None else comparison(*names, found)
+            self._send(HTTPStatus.OK, body)
         else:
             self._missing(path)
+
+    def _start(self, path: str) -> None:
+        """Run what a form names, and go to where it is shown then."""
+        painter, form = self.server.painter, self._form()
+        if not compare_digest((form.get("token") or [""])[0].encode(), self.server.token.encode()):
+            text = "a run starts by the button of a page of this server; load that page again"
+            self._send(HTTPStatus.FORBIDDEN, problem(403, text))
+        elif path.startswith("/run/"):
+            name = path.removeprefix("/run/")
+            if (scenario := self._found(name)) is not None:
+                to_run(scenario, painter.scripts)
+                painter.page(name, scenario)
+                self._go_to(f"/run/{name}")
+        elif path == "/compare":
+            if (pair := self._pair(form)) is None:
+                return
+            for _, scenario in pair:
+                to_run(scenario, painter.scripts)
+            (one, _), (other, _) = pair
+            painter.compare(*(scenario for _, scenario in pair))
+            for name, scenario in pair:
+                painter.page(name, scenario)  # the comparison shows both
+            self._go_to("/compare?" + urlencode({"a": one, "b": other}))
+        else:
+            self._missing(path)
+
+    def _form(self) -> dict[str, list[str]]:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > _FORM_MOST:
+            return {}
+        return parse_qs(self.rfile.read(int(length)).decode("ascii", "replace"))
+
+    def _pair(self, values: dict[str, list[str]]) -> list[tuple[str, Path]] | None:
+        """The two runs that are to be compared; None if that was answered with a problem."""
+        names = [(values.get(side) or [""])[0] for side in ("a", "b")]
+        if not all(names):
+            text = "pick one run in column A and another in column B"
+            self._send(HTTPStatus.BAD_REQUEST, problem(400, text))
+            return None
+        pair = []
+        for name in names:
+            if (scenario := self._found(name)) is None:
+                return None
+            pair.append((name, scenario))
+        return pair
+
+    def _found(self, name: str) -> Path | None:
+        """The file of a run; None if that was answered with a problem."""
+        scenario = self.server.library.find(name)
+        if scenario is None:
+            self._missing(name)
+        return scenario
 
     def _missing(self, name: str) -> None:
         self._send(HTTPStatus.NOT_FOUND, problem(404, f"there is no run {name[:100]!r} here"))
 
-    def _send(self, status: HTTPStatus, body: str) -> None:
+    def _go_to(self, path: str) -> None:
+        self.send_response(HTTPStatus.SEE_OTHER)
+        self.send_header("Location", path)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def _send(self, status: HTTPStatus, body: str, policy: str | None = None) -> None:
         data = body.encode("utf-8")
         self.send_response(status)
+        self.send_header("Content-Security-Policy", policy or _policy_of_the_rest())
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(data)))
         for name, value in _HEADERS.items():
             self.send_header(name, value)
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
-            self.send_header("Allow", "GET, HEAD")
+            self.send_header("Allow", "GET, HEAD, POST")
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data)
@@ -122,15 +237,24 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """The server of a store. ``port`` 0 takes a free one. Raises OSError if it is taken."""
+    """The server of a store. ``port`` 0 takes a free one. Raises OSError if it is taken.
+
+    ``scripts``: scenarios run with whatever script they have. ``token``: what its own forms send.
+    """
 
     daemon_threads = True
 
     def __init__(
-        self, place: Place, port: int, *, on_request: Callable[[str], object] | None = None
+        self,
+        place: Place,
+        port: int,
+        *,
+        scripts: bool = False,
+        on_request: Callable[[str], object] | None = None,
     ) -> None:
         self.library = Library(place)
-        self.painter = Painter()
+        self.painter = Painter(scripts=scripts)
+        self.token = token_urlsafe(16)
         self.on_request = on_request
         try:
             super().__init__((ADDRESS, port), Handler)

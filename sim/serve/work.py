@@ -20,7 +20,8 @@ from squall.model.events.digest import Record
 from squall.sim.pictures.packed import details
 from squall.sim.pictures.page import page
 from squall.sim.pictures.recording import facts_of, recording
-from squall.sim.scenarios.file import load_scenario
+from squall.sim.scenario import Scenario
+from squall.sim.scenarios.own import read_scenario_file
 from squall.sim.scenarios.replay import first_difference
 from squall.sim.search.again import again
 
@@ -30,17 +31,41 @@ _BEFORE, _AFTER = 4, 6
 RUN_S = 120.0
 
 
-def draw(scenario: Path, name: str) -> str:
-    """The page of a scenario."""
-    saved = load_scenario(scenario)
+class ScriptRefused(ValueError):  # noqa: N818 - nothing is wrong with it
+    """A scenario has a script, which squall did not write down itself and nobody has allowed."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(
+            f"{file} has a Python script, which squall did not write down itself and which may do "
+            "whatever you may: squall serve --allow-scripts runs it, if you trust it"
+        )
+
+
+def to_run(file: Path, scripts: bool) -> Scenario:
+    """The scenario of a file; ``scripts``: with whatever script it has.
+
+    Raises :class:`ScriptRefused`, and what :func:`read_scenario_file` raises.
+    """
+    read = read_scenario_file(file)
+    if not (scripts or read.own):
+        raise ScriptRefused(file.name)
+    return read.scenario
+
+
+def draw(scenario: Path, name: str, scripts: bool) -> str:
+    """The page of a scenario; ``scripts`` as for :func:`to_run`."""
+    saved = to_run(scenario, scripts)
     words = shlex.join(["squall", "replay", str(scenario)])
     ran = again(saved, seconds=RUN_S)
     return page(recording(ran, title=name, replay=words, facts=facts_of(saved)))
 
 
-def compare(one: Path, other: Path) -> str:
-    """Where two scenarios' runs part, and the events around that place, as JSON."""
-    runs = [again(load_scenario(path), seconds=RUN_S).records for path in (one, other)]
+def compare(one: Path, other: Path, scripts: bool) -> str:
+    """Where two scenarios' runs part, and the events around that place, as JSON.
+
+    ``scripts`` as for :func:`to_run`.
+    """
+    runs = [again(to_run(path, scripts), seconds=RUN_S).records for path in (one, other)]
     found = first_difference(*runs)
     number = None if found is None else found.number
     rows: list[dict[str, Any]] = []

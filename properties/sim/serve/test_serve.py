@@ -13,12 +13,13 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
 from squall.properties.support.commands import ROOT
 from squall.sim.cli.main import main
-from squall.sim.scenario import Expected, Scenario
+from squall.sim.scenario import Expected, Scenario, Script
 from squall.sim.scenarios.file import dump_scenario, name_of
 from squall.sim.scenarios.store import Place, Store
 from squall.sim.search.draw import draw
@@ -62,6 +63,7 @@ def ask(
     method: str = "GET",
     host: str | None = None,
     site: str | None = None,
+    form: dict[str, str] | None = None,
 ) -> tuple[int, str, dict[str, str]]:
     connection = http.client.HTTPConnection(ADDRESS, server.server_port, timeout=200)
     try:
@@ -69,11 +71,21 @@ def ask(
         connection.putheader("Host", host or f"{ADDRESS}:{server.server_port}")
         if site is not None:
             connection.putheader("Sec-Fetch-Site", site)
-        connection.endheaders()
+        body = urlencode(form or {}).encode()
+        if body:
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body or None)
         answer = connection.getresponse()
         return answer.status, answer.read().decode("utf-8"), dict(answer.getheaders())
     finally:
         connection.close()
+
+
+def start(server: Server, path: str, **form: str) -> tuple[int, str, dict[str, str]]:
+    """Press the button that starts ``path``, and go where that leads."""
+    form = {"token": server.token, **form}
+    answer = ask(server, path, method="POST", site="same-origin", form=form)
+    return ask(server, answer[2]["Location"]) if answer[0] == 303 else answer
 
 
 def test_it_lists_failures_and_runs(server: Server) -> None:
@@ -86,11 +98,12 @@ def test_it_lists_failures_and_runs(server: Server) -> None:
     assert "escape" not in page
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert "unsafe-inline" not in headers["Content-Security-Policy"]
 
 
 def test_it_draws_a_run_when_asked(server: Server) -> None:
     name = name_of(scenario(1))
-    status, page, _ = ask(server, f"/run/{name}")
+    status, page, _ = start(server, f"/run/{name}")
     assert status == 200
     assert 'data-view="space_time"' in page and f"<h1>{name}</h1>" in page
     assert ask(server, f"/run/{name}")[1] == page
@@ -98,11 +111,14 @@ def test_it_draws_a_run_when_asked(server: Server) -> None:
 
 def test_it_compares_two_runs_from_where_they_part(server: Server) -> None:
     one, other = name_of(scenario(1)), name_of(scenario(2))
-    status, page, _ = ask(server, f"/compare?a={one}&b={other}")
+    status, page, _ = start(server, "/compare", a=one, b=other)
     assert status == 200
+    assert page == ask(server, f"/compare?a={one}&b={other}")[1]
+    for name in (one, other):
+        assert 'data-view="space_time"' in ask(server, f"/run/{name}")[1]
     assert f'src="/run/{one}#event=' in page and f'src="/run/{other}#event=' in page
     assert "part at event" in page
-    assert "They are the same run" in ask(server, f"/compare?a={one}&b={one}")[1]
+    assert "They are the same run" in start(server, "/compare", a=one, b=one)[1]
     assert ask(server, f"/compare?a={one}")[0] == 400
     assert ask(server, f"/compare?a={one}&b=nobody")[0] == 404
 
@@ -128,12 +144,60 @@ def test_no_path_leads_out_of_the_store(server: Server, path: str) -> None:
     assert SECRET not in page and "root:" not in page
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_nothing_can_be_changed(server: Server, method: str) -> None:
     before = sorted(str(path) for path in server.library.place.folder.rglob("*"))
     status, _, headers = ask(server, "/", method=method)
-    assert status == 405 and headers["Allow"] == "GET, HEAD"
+    assert status == 405 and headers["Allow"] == "GET, HEAD, POST"
     assert sorted(str(path) for path in server.library.place.folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_nothing_runs_unless_a_button_is_pressed(server: Server, method: str) -> None:
+    one, other = (name_of(scenario(seed)) for seed in (1, 2))
+    for path in ("/", f"/run/{one}", f"/compare?a={one}&b={other}"):
+        status, page, _ = ask(server, path, method=method)
+        assert status == 200 and "data-view" not in page and "part at event" not in page
+        assert method == "HEAD" or f'value="{server.token}"' in page
+    assert drawn(server) == []
+
+
+@pytest.mark.parametrize("form", [{}, {"token": ""}, {"token": "guessed"}, {"token": "t" * 5000}])
+def test_a_form_of_another_page_starts_nothing(server: Server, form: dict[str, str]) -> None:
+    one, other = (name_of(scenario(seed)) for seed in (1, 2))
+    assert ask(server, f"/run/{one}", method="POST", form=form)[0] == 403
+    assert ask(server, "/compare", method="POST", form={**form, "a": one, "b": other})[0] == 403
+    ours = {"token": server.token}
+    assert ask(server, f"/run/{one}", method="POST", form=ours, site="cross-site")[0] == 403
+    assert ask(server, f"/run/{one}", method="POST", form=ours, host="squall.example")[0] == 403
+    assert drawn(server) == []
+
+
+def drawn(server: Server) -> list[Path]:
+    """What runs have left in the server's folder."""
+    return list(Path(server.painter._folder.name).iterdir())
+
+
+def test_a_script_from_elsewhere_is_shown_and_runs_where_that_is_allowed(
+    server: Server, tmp_path: Path
+) -> None:
+    mark = tmp_path / "it-ran"
+    work = Script(path="train.py", text=f"open({str(mark)!r}, 'w').close()  # <b>\n", workers=1)
+    copied = server.library.place.runs / "copied.json"
+    copied.write_text(dump_scenario(Scenario(work=work)))
+    status, page, _ = ask(server, "/run/copied")
+    assert status == 200 and "--allow-scripts" in page and "<button>" not in page
+    assert "# &lt;b&gt;" in page
+    one = name_of(scenario(1))
+    for asked in (start(server, "/run/copied"), start(server, "/compare", a=one, b="copied")):
+        assert asked[0] == 403 and "copied.json has a Python script" in asked[1]
+    with pytest.raises(ValueError, match=r"copied\.json has a Python script"):
+        server.painter.page("copied", copied)  # nor does the process that draws
+    assert not mark.exists()
+    server.painter.scripts = True
+    assert "<button>" in ask(server, "/run/copied")[1]
+    status, page, _ = start(server, "/run/copied")
+    assert status == 200 and 'data-view="space_time"' in page and mark.exists()
 
 
 def test_a_head_has_no_body(server: Server) -> None:

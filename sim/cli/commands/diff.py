@@ -128,7 +128,7 @@ def _wanted(scenarios: list[str], seeds: range | None) -> Iterator[Scenario]:
 
     if scenarios:
         for text in scenarios:
-            scenario = read_scenario(text, Changes())
+            scenario = read_scenario(text, Changes(), scripts=True)  # which are refused here
             if scenario.program is None:
                 raise BadInput("SCENARIO", text, f"{text!r} is a script, expected a program")
             yield scenario

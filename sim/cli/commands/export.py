@@ -52,7 +52,7 @@ def export(
     where it has not.
     """
     changes = Changes(faults=faults, mutant=mutant, engine=engine, device=device)
-    meant = read_scenario(scenario, changes)
+    meant = read_scenario(scenario, changes, scripts=True)  # it is shown, and does not run
     path = None if output == STANDARD_OUTPUT else output
     if path is not None and path.exists() and not force:
         problem = f"there is a file {str(path)!r} already; --force overwrites it"

@@ -14,6 +14,7 @@ from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.engine import left_out, tell_left_out
 from squall.sim.cli.exits import exit_code
 from squall.sim.cli.options import (
+    AllowScripts,
     AllowUnchecked,
     CheckDeterminism,
     DeviceOfScenario,
@@ -81,6 +82,7 @@ def replay(
     ] = None,
     check_determinism: CheckDeterminism = False,
     allow_unchecked: AllowUnchecked = False,
+    allow_scripts: AllowScripts = False,
     save: Annotated[
         Path | None, file_option("--save", "Write the scenario and its digest there.")
     ] = None,
@@ -95,10 +97,10 @@ def replay(
     if diff is not None and (stop is not None or check_determinism):
         raise BadInput("--diff", diff, "expected without --until and --check-determinism")
     changes = Changes(faults=faults, mutant=mutant, engine=engine, device=device)
-    again = read_scenario(scenario, changes)
+    again = read_scenario(scenario, changes, scripts=allow_scripts)
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False, soft_wrap=True)
     if diff is not None:
-        other = read_scenario(diff, changes, field="--diff")
+        other = read_scenario(diff, changes, field="--diff", scripts=allow_scripts)
         code = _diff(again, other, console, json=json, allow_unchecked=allow_unchecked)
         raise typer.Exit(code)
     divergence = _check_determinism(again) if check_determinism else None
@@ -191,11 +193,11 @@ def _diff(
 
 def _save(scenario: Scenario, run: Run, file: Path) -> None:
     from squall.sim.scenarios.failure import expecting
-    from squall.sim.scenarios.file import dump_scenario
+    from squall.sim.scenarios.own import text_to_write
     from squall.sim.scenarios.store import write_synced
 
     try:
-        write_synced(file, dump_scenario(expecting(scenario, run)))
+        write_synced(file, text_to_write(expecting(scenario, run)))
     except OSError as error:
         problem = f"cannot write {str(file)!r}: {error.strerror}"
         raise BadInput("--save", str(file), problem) from None

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
-from squall.sim.cli.options import Json
+from squall.sim.cli.options import AllowScripts, Json
 
 DEFAULT_PORT = 8321
 
@@ -45,11 +45,12 @@ def serve(
             parser=parsers.folder("--store"),
         ),
     ] = None,
+    allow_scripts: AllowScripts = False,
     json: Json = False,
 ) -> None:
     """List stored failures and runs, open their timelines, compare two of them side by side.
 
-    Listens on 127.0.0.1 only and changes nothing. Ctrl-C ends it.
+    Listens on 127.0.0.1 only and changes nothing. A run starts by a button of the page. Ctrl-C ends it.
     """
     from squall.sim.scenarios.store import Place, default_place
     from squall.sim.serve.server import ADDRESS, Server
@@ -57,7 +58,12 @@ def serve(
     place = default_place() if store is None else Place(store)
     console = Console(file=sys.stderr, highlight=False)
     try:
-        server = Server(place, port, on_request=lambda line: console.print(line, style="dim"))
+        server = Server(
+            place,
+            port,
+            scripts=allow_scripts,
+            on_request=lambda line: console.print(line, style="dim"),
+        )
     except OSError as error:
         problem = f"cannot listen on {ADDRESS}:{port}: {error.strerror}"
         raise BadInput("--port", str(port), problem) from None

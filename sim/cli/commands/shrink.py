@@ -14,6 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.exits import INTERRUPTED
 from squall.sim.cli.options import (
+    AllowScripts,
     FaultsOption,
     Json,
     Mutant,
@@ -50,6 +51,7 @@ def shrink(
     faults: FaultsOption = None,
     mutant: Mutant = None,
     seconds: Annotated[float, seconds_option("Real seconds to spend at most.")] = 120,
+    allow_scripts: AllowScripts = False,
     json: Json = False,
 ) -> None:
     """Make a failing scenario small: program, faults and order together, the same thing breaking.
@@ -57,7 +59,7 @@ def shrink(
     Fewest deviations from a plain run without faults first, then size, then values. Ctrl-C keeps
     the best so far.
     """
-    saved = read_scenario(scenario, Changes(faults=faults, mutant=mutant))
+    saved = read_scenario(scenario, Changes(faults=faults, mutant=mutant), scripts=allow_scripts)
     from squall.sim.cli.reports.shrink import print_shrunk, shrink_json
     from squall.sim.scenarios.file import ScenarioError
     from squall.sim.search.again import planted
@@ -86,12 +88,12 @@ def shrink(
 
 def _write(shrinker: Shrinker, output: Path | None) -> str:
     """Write the result down; where."""
-    from squall.sim.scenarios.file import dump_scenario
+    from squall.sim.scenarios.own import text_to_write
     from squall.sim.scenarios.store import Store, StoreError, write_synced
 
     if output is not None:
         try:
-            write_synced(output, dump_scenario(shrinker.best))
+            write_synced(output, text_to_write(shrinker.best))
         except OSError as error:
             problem = f"cannot write {str(output)!r}: {error.strerror}"
             raise BadInput("--output", str(output), problem) from None

@@ -14,6 +14,7 @@ from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.exits import INTERRUPTED
 from squall.sim.cli.options import (
+    AllowScripts,
     DeviceOfScenario,
     EngineOfScenario,
     FaultsOption,
@@ -26,7 +27,7 @@ from squall.sim.cli.options import (
     output_option,
 )
 from squall.sim.cli.pictured import Bar, Spread, picture_scenario, picture_script
-from squall.sim.cli.scenario import Changes
+from squall.sim.cli.scenario import Changes, read_scenario
 from squall.sim.cli.script import ScriptRun
 from squall.sim.world.latency import DEFAULT_LATENCY
 
@@ -131,6 +132,7 @@ def timeline(
     seed: SeedOfScript = None,
     latency: LatencyOfScript = None,
     keep: Keep = False,
+    allow_scripts: AllowScripts = False,
     json: Json = False,
 ) -> None:
     """Run a scenario and write its pictures into one page that opens without a network.
@@ -145,17 +147,19 @@ def timeline(
         wanted["html"] = parsers.file_to_write("--output")(DEFAULT_FILE)
     for_a_script = {"--workers": workers, "--seed": seed, "--latency": latency}
     changes = Changes(faults=faults, mutant=mutant, engine=engine, device=device)
-    script = _script(what, {"--odds": odds, "--keep": keep}, mutant)
+    script, scenario = _script(what, {"--odds": odds, "--keep": keep}, mutant), None
     if script is None:
         _refuse(what, for_a_script, args or [])
+        field = "SEED|FILE|SCRIPT"
+        scenario = read_scenario(what, changes, field=field, scripts=allow_scripts)
     console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
     from squall.sim.cli.reports.timeline import print_timeline, timeline_json, write_files
 
     with Bar(console) as bar:
-        if script is None:
+        if scenario is not None:
             spread = Spread(points, times) if odds else None
-            run, found = picture_scenario(what, changes, bar, spread=spread, keep=keep)
-        else:
+            run, found = picture_scenario(scenario, what, changes, bar, spread=spread, keep=keep)
+        elif script is not None:
             asked = ScriptRun(
                 script=script,
                 args=tuple(args or ()),
