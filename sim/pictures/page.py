@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -26,6 +27,10 @@ from squall.sim.pictures.work import work
 
 #: passes whose graphs a page holds at most: the largest ones
 GRAPHS_MOST = 12
+
+#: Ids of style sheets that plotly's library of maps inserts as it is loaded, unless they are there. No
+#: map is drawn here, and the policy of squall serve does not allow a sheet that a script writes.
+_MAP_STYLES = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
 
 _TEMPLATES = Environment(
     loader=PackageLoader("squall.sim.pictures"),
@@ -89,6 +94,7 @@ def page(
         events=packed.packed_json(packed.events(run)),
         style=styles()[0],
         scripts=scripts(),
+        never_styled=_MAP_STYLES.findall(get_plotlyjs()),
     )
 
 

@@ -149,10 +149,12 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/compare":
             if (pair := self._pair(query)) is None:
                 return
-            names, files = zip(*pair, strict=True)
-            found = painter.kept_comparison(*files)
-            body = before_comparison(*names, token) if found is None else comparison(*names, found)
-            self._send(HTTPStatus.OK, body)
+            (one, file), (other, other_file) = pair
+            found = painter.kept_comparison(file, other_file)
+            if found is None:
+                self._send(HTTPStatus.OK, before_comparison(one, other, token))
+            else:
+                self._send(HTTPStatus.OK, comparison(one, other, found))
         else:
             self._missing(path)
 
@@ -173,8 +175,8 @@ class Handler(BaseHTTPRequestHandler):
                 return
             for _, scenario in pair:
                 to_run(scenario, painter.scripts)
-            (one, _), (other, _) = pair
-            painter.compare(*(scenario for _, scenario in pair))
+            (one, file), (other, other_file) = pair
+            painter.compare(file, other_file)
             for name, scenario in pair:
                 painter.page(name, scenario)  # the comparison shows both
             self._go_to("/compare?" + urlencode({"a": one, "b": other}))

@@ -14,6 +14,13 @@
   window.addEventListener("error", (event) => show(event.error || event.message));
   window.addEventListener("unhandledrejection", (event) => show(event.reason));
 
+  // A page of squall serve may not set style attributes, only the properties: plotly sets attributes.
+  const setAttribute = Element.prototype.setAttribute;
+  Element.prototype.setAttribute = function (name, value) {
+    if (name === "style" && this.style) this.style.cssText = value;
+    else setAttribute.call(this, name, value);
+  };
+
   // -- what is packed in the page ---------------------------------------------------------------
 
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));

@@ -1,0 +1,102 @@
+"""``squall serve`` in a browser, under the policy that it sends: drawn, without a complaint."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+
+from squall.properties.browser.conftest import Page, chromium
+from squall.properties.browser.test_page import VIEWS
+from squall.sim.scenarios.store import Place, Store
+from squall.sim.search.draw import draw
+from squall.sim.serve.server import Server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    place = Place(tmp_path / "store")
+    for seed in (1, 2):
+        Store(place).keep(draw(seed), found_by="fuzz")
+    server = Server(place, 0)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def own_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    """One that may ask this machine for pages."""
+    found = chromium(tmp_path_factory.mktemp("chromium"))
+    yield found
+    found.quit()
+
+
+def press(page: Page) -> None:
+    page.browser.find_element(By.TAG_NAME, "button").click()
+
+
+def styled(page: Page) -> bool:
+    """Whether the style sheet of the page holds."""
+    font: str = page.js("return getComputedStyle(document.documentElement).fontFamily")
+    return font.startswith("system-ui")
+
+
+def test_a_run_is_drawn_under_the_policy(own_browser: Chrome, server: Server) -> None:
+    page = Page(own_browser)
+    name = Store(server.library.place).failures()[0].name
+    own_browser.get(server.url)
+    assert styled(page)
+    own_browser.find_element(By.LINK_TEXT, name).click()
+    page.wait("document.querySelector('button')?.textContent === 'run'")
+    press(page)
+    page.wait("window.squall && squall.ready")
+    assert own_browser.current_url == f"{server.url}run/{name}"
+    for view in VIEWS:
+        if view != "space_time":
+            page.open(view)
+        assert page.js("return document.querySelectorAll('#figure .main-svg').length") >= 1
+    page.open("space_time")
+    trace = page.js(
+        "return document.getElementById('figure').data.findIndex("
+        "t => t.mode === 'markers' && t.meta.events && t.x.length)"
+    )
+    page.hover(*page.pixel(trace, 0))
+    texts = "[...document.querySelectorAll('.hoverlayer .hovertext tspan')]"
+    assert page.js(f"return {texts}.some(text => text.style.fill)"), (
+        "a text has the colours that its markup gives it"
+    )
+    bar = "getComputedStyle(document.querySelector('.js-plotly-plot .plotly svg.main-svg'))"
+    assert page.js(f"return {bar}.position") == "absolute", "plotly's own rules hold"
+    assert page.errors() == []
+
+
+def test_two_runs_are_shown_side_by_side(own_browser: Chrome, server: Server) -> None:
+    page = Page(own_browser)
+    own_browser.get(server.url)
+    for side, kept in zip("ab", Store(server.library.place).failures(), strict=True):
+        own_browser.find_element(By.CSS_SELECTOR, f"[name={side}][value='{kept.name}']").click()
+    press(page)
+    page.wait("document.querySelectorAll('iframe').length === 2")
+    page.wait("[...document.querySelectorAll('iframe')].every(f => f.contentWindow.squall?.ready)")
+    assert "/compare?a=" in own_browser.current_url
+    assert page.errors() == []
+
+
+def test_what_a_page_brings_along_does_not_run(own_browser: Chrome, server: Server) -> None:
+    page = Page(own_browser)
+    own_browser.get(server.url)
+    page.js(
+        "const s = document.createElement('script'); s.textContent = 'window.injected = 1';"
+        "document.body.append(s); document.body.setAttribute('onclick', 'window.injected = 1');"
+    )
+    own_browser.find_element(By.TAG_NAME, "body").click()
+    assert page.js("return window.injected") is None
+    assert any("Content Security Policy" in line for line in page.errors())
