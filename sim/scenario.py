@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, InstanceOf
 
+from squall.model.program.made import Checked, check_fields
 from squall.model.program.program import Program
+from squall.model.program.strict_json import MadeError
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
-from squall.sim.faults.file import MOST
+from squall.sim.faults.file import MOST, check_plan
 from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.names import ENGINE_NAMES, MAX_SEED, MAX_WORKERS, Device, EngineName
 from squall.sim.world.latency import DEFAULT_LATENCY, parse_latency
@@ -38,7 +40,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class Script(Checked):
     """A script written for stock PyTorch: its path, its text, and its arguments.
 
     ``workers`` None leaves their number to the script. ``check``: compare every gradient with
@@ -55,7 +57,7 @@ class Script:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class World(Checked):
     """What a run takes place in.
 
     ``latency`` of each message, as in :func:`squall.sim.world.latency.parse_latency`.
@@ -70,16 +72,18 @@ class World:
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     latency: Annotated[str, AfterValidator(_latency)] = DEFAULT_LATENCY
-    bandwidth_bytes_per_s: Annotated[float, Field(gt=0)] | None = None
+    bandwidth_bytes_per_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     faults: Plan = NO_FAULTS
-    rpc_timeout_s: Annotated[float, Field(ge=0, le=MOST)] = DEFAULT_RPC_TIMEOUT_S
+    rpc_timeout_s: Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)] = (
+        DEFAULT_RPC_TIMEOUT_S
+    )
     shut_down_early: bool = False
     skip_handshakes: bool = False
     device: Device = "cpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class Expected(Checked):
     """What came of the run when the scenario was saved; None: not known.
 
     ``property`` and ``what`` are of the first violation. ``mutant`` is a bug that was planted
@@ -96,20 +100,29 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class Scenario(Checked):
     """What runs (``work``), from which random numbers, in which world, on which engine.
 
     ``profile`` names the profile that drew the faults, ``note`` is for people; neither decides
     anything.
     """
 
-    work: Program | Script
+    work: InstanceOf[Program | Script]
     seed: Seed = 0
     world: World = World()
     engine: Engine = "port"
     expected: Expected = Expected()
     profile: str | None = None
     note: str = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_plan(self.faults, workers=self.workers)
+        for name in ("shut_down_early", "skip_handshakes"):
+            if self.script is not None and getattr(self.world, name):
+                raise MadeError(
+                    f"scenario.world.{name}: is for a program; a script shuts down by itself"
+                )
 
     @property
     def program(self) -> Program | None:

@@ -19,6 +19,7 @@ from squall.model.program.program import (
     source,
 )
 from squall.model.program.stories import KINDS as STORIES
+from squall.model.program.strict_json import MadeError, shown
 
 MOST_WORKERS = 1024
 MOST_TRAINERS = 1024
@@ -31,9 +32,11 @@ MOST_GATHERS = 100
 MOST_S = 1000.0
 MOST_SLEEPS = 100
 MOST_FACTOR = 1000
+#: what an operation multiplies by: an integer that a float64 holds
+MOST_OP_FACTOR = 2**53
 
 
-class ProgramError(ValueError):
+class ProgramError(MadeError):
     """A program is not valid. The text names the place and says what is wrong there."""
 
 
@@ -141,6 +144,10 @@ def _check_op(
         _check_input(program, step, index, input, f"{place}.inputs[{at}]")
     for at, worker in enumerate(op.via):
         _check_worker(program, worker, f"{place}.via[{at}]")
+    if abs(op.factor) > MOST_OP_FACTOR:
+        raise ProgramError(
+            f"{place}.factor: {shown(op.factor)} is not between {-MOST_OP_FACTOR} and {MOST_OP_FACTOR}"
+        )
     if len(op.via) > MOST_VIA:
         raise ProgramError(f"{place}.via: is longer than {MOST_VIA}")
     if op.via and (op.call == "local" or op.call in HELPER_CALLS):

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from squall.model.program.check import ProgramError, check_program
+from squall.model.program.check import ProgramError
 from squall.model.program.program import VERSION, Program
 from squall.model.program.strict_json import check_version, parse, read_text, validate
 
@@ -44,9 +44,7 @@ def program_from_json(data: Any, *, place: str = "program") -> Program:
     Raises ProgramError.
     """
     check_version(data, VERSIONS, place, ProgramError)
-    program = validate(_ADAPTER, _upgraded(data), place=place, noun="program", problem=ProgramError)
-    check_program(program, place=place)
-    return program
+    return validate(_ADAPTER, _upgraded(data), place=place, noun="program", problem=ProgramError)
 
 
 def dump_program(program: Program, *, indent: int | None = None) -> str:

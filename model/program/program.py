@@ -23,6 +23,7 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
+from squall.model.program.made import Checked, check_fields
 from squall.model.program.stories import Story
 
 VERSION = 2
@@ -80,11 +81,11 @@ REFERENCE_CALLS = frozenset({"remote", "rref", "helper_remote"})
 LAZY_CALLS = frozenset({"remote", "helper_remote"})
 HELPER_CALLS = frozenset({"helper_sync", "helper_async", "helper_remote"})
 
-_STRICT = ConfigDict(extra="forbid", strict=True)
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sleep:
+class Sleep(Checked):
     """User code that sleeps in backward passes: ``seconds[n]`` of virtual time in its call number
     ``n``, and not at all in later ones. In one process nobody sleeps."""
 
@@ -95,7 +96,7 @@ class Sleep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeafSleep:
+class LeafSleep(Checked):
     """As :class:`Sleep`, in a hook of a leaf, which all contexts share."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -105,7 +106,7 @@ class LeafSleep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
+class Leaf(Checked):
     """A tensor that no operation made, on the worker that owns it.
 
     Its values follow from ``seed`` (:func:`squall.model.program.operations.initial_values`):
@@ -126,7 +127,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class Input(Checked):
     """An earlier value: that many back, and which output of an operation that has several."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -137,7 +138,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Op:
+class Op(Checked):
     """One operation: what, where and how.
 
     ``kind``: one of :data:`squall.model.program.operations.KINDS`; some of them look at ``factor``.
@@ -167,7 +168,7 @@ class Op:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backward:
+class Backward(Checked):
     """``times`` backward passes from the same roots, given as how far back from the last op.
 
     All but the last of them keep the graph, and the last does if ``retain_graph``. ``where``: on
@@ -192,7 +193,7 @@ class Backward:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Checked):
     """One autograd context. ``retry``: if it fails, do it again in a fresh one without faults.
     ``stories`` go on beside its first attempt."""
 
@@ -206,7 +207,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimizer:
+class Optimizer(Checked):
     """``DistributedOptimizer(SGD, leaves, lr)``. The leaves belong to this trainer alone."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -216,7 +217,7 @@ class Optimizer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trainer:
+class Trainer(Checked):
     """Steps on one worker, one after the other or, with ``overlap``, all at once."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -228,7 +229,7 @@ class Trainer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(Checked):
     """Everything that is to be computed, and where.
 
     Mode exact: float64 with integers below 2**53 throughout, so that every order of summation
@@ -244,6 +245,13 @@ class Program:
     #: rounds in which all workers exchange an object each before trainers begin
     gathers: int = 0
     version: int = VERSION
+
+    def __post_init__(self) -> None:
+        # What checks programs knows their operations, and those are written in terms of programs.
+        from squall.model.program.check import check_program
+
+        check_fields(self)
+        check_program(self)
 
     @property
     def steps(self) -> list[tuple[int, int, Step]]:

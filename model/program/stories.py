@@ -27,6 +27,8 @@ from typing import Any, ClassVar, Protocol, TypeVar, overload
 
 from pydantic import ConfigDict
 
+from squall.model.program.made import Checked
+
 #: what performs a story: called with the worker that it is about, on the trainer's worker, it
 #: tells, or gives what will tell when the worker has shut down
 Perform = Callable[[int], str | Callable[[], str]]
@@ -46,7 +48,7 @@ class StoryError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class Story(Checked):
     """The story called ``kind``, between the trainer's worker and ``worker``. It begins before
     operation ``before`` of its step, or at its end if the step has not so many."""
 

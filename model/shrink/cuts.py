@@ -11,10 +11,11 @@ an operation that is cut out uses the first input of that operation instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from squall.model.program.check import ProgramError, check_program
+from squall.model.program.made import unchecked
 from squall.model.program.operations import KINDS
 from squall.model.program.program import (
     REFERENCE_CALLS,
@@ -79,7 +80,7 @@ def _candidates(program: Program) -> Iterator[Program]:
 
 def _fewer_trainers(program: Program) -> Iterator[Program]:
     for gone in chunks(len(program.trainers)):
-        yield replace(program, trainers=without(program.trainers, gone))
+        yield unchecked(program, trainers=without(program.trainers, gone))
 
 
 def _fewer_steps(program: Program) -> Iterator[Program]:
@@ -87,31 +88,31 @@ def _fewer_steps(program: Program) -> Iterator[Program]:
         for gone in chunks(len(trainer.steps)):
             left = without(trainer.steps, gone)
             if left:
-                yield _with_trainer(program, number, replace(trainer, steps=left))
+                yield _with_trainer(program, number, unchecked(trainer, steps=left))
 
 
 def _fewer_backwards(program: Program) -> Iterator[Program]:
     for t, s, step in program.steps:
         for gone in chunks(len(step.backwards)):
             left = without(step.backwards, gone)
-            yield _with_step(program, t, s, replace(step, backwards=left))
+            yield _with_step(program, t, s, unchecked(step, backwards=left))
         for at, backward in enumerate(step.backwards):
             for gone in chunks(len(backward.roots)):
-                fewer = replace(backward, roots=without(backward.roots, gone))
+                fewer = unchecked(backward, roots=without(backward.roots, gone))
                 backwards = (*step.backwards[:at], fewer, *step.backwards[at + 1 :])
-                yield _with_step(program, t, s, replace(step, backwards=backwards))
+                yield _with_step(program, t, s, unchecked(step, backwards=backwards))
 
 
 def _with_trainer(program: Program, number: int, trainer: Trainer) -> Program:
     trainers = list(program.trainers)
     trainers[number] = trainer
-    return replace(program, trainers=tuple(trainers))
+    return unchecked(program, trainers=tuple(trainers))
 
 
 def _with_step(program: Program, t: int, s: int, step: Step) -> Program:
     steps = list(program.trainers[t].steps)
     steps[s] = step
-    return _with_trainer(program, t, replace(program.trainers[t], steps=tuple(steps)))
+    return _with_trainer(program, t, unchecked(program.trainers[t], steps=tuple(steps)))
 
 
 # -- workers --------------------------------------------------------------------------------------
@@ -147,7 +148,7 @@ def with_workers(program: Program, mapping: Mapping[int, int]) -> Program:
         return thing
 
     found: Program = _rewritten(program, mapped)
-    return replace(found, workers=len(set(mapping.values())))
+    return unchecked(found, workers=len(set(mapping.values())))
 
 
 def _workers(program: Program) -> set[int]:
@@ -178,7 +179,7 @@ def _rewritten(thing: Any, change: Callable[[Any, str], Any]) -> Any:
         value = getattr(thing, field.name)
         idle = isinstance(thing, Backward) and field.name == "worker" and thing.where != "udf"
         new[field.name] = 0 if idle else _rewritten(change(value, field.name), change)
-    return type(thing)(**new)
+    return unchecked(thing, **new)
 
 
 # -- operations and leaves ------------------------------------------------------------------------
@@ -198,19 +199,19 @@ def _rewired(step: Step, refs: Sequence[Sequence[Ref]], leaves: int) -> Step:
         inputs = []
         for input, (is_leaf, number) in zip(op.inputs, wanted, strict=True):
             back = index + leaves - number if is_leaf else index - number
-            inputs.append(_fitting(step, replace(input, back=back), is_leaf, number))
-        ops.append(replace(op, inputs=tuple(inputs)))
-    return replace(step, ops=tuple(ops))
+            inputs.append(_fitting(step, unchecked(input, back=back), is_leaf, number))
+        ops.append(unchecked(op, inputs=tuple(inputs)))
+    return unchecked(step, ops=tuple(ops))
 
 
 def _fitting(step: Step, input: Input, is_leaf: bool, number: int) -> Input:
     """The input, if what it refers to has such an output and a reference; else a plain one."""
     if is_leaf:
-        return replace(input, output=0)
+        return unchecked(input, output=0)
     made = step.ops[number]
     if input.output >= KINDS[made.kind].outputs:
-        input = replace(input, output=0)
-    return input if made.call in REFERENCE_CALLS else replace(input, how="value")
+        input = unchecked(input, output=0)
+    return input if made.call in REFERENCE_CALLS else unchecked(input, how="value")
 
 
 def _fewer_ops(program: Program) -> Iterator[Program]:
@@ -243,8 +244,10 @@ def _without_ops(program: Program, step: Step, gone: set[int]) -> Step:
             if not is_leaf and KINDS[step.ops[number].kind].is_root:
                 roots[len(kept) - place[number]] = None
         if roots:
-            backwards.append(replace(backward, roots=tuple(roots)))
-    fewer = replace(step, ops=tuple(step.ops[index] for index in kept), backwards=tuple(backwards))
+            backwards.append(unchecked(backward, roots=tuple(roots)))
+    fewer = unchecked(
+        step, ops=tuple(step.ops[index] for index in kept), backwards=tuple(backwards)
+    )
     return _rewired(
         fewer, [[now(ref) for ref in refs[index]] for index in kept], len(program.leaves)
     )
@@ -291,9 +294,9 @@ def without_leaf(program: Program, gone: int, instead: int) -> Program:
         optimizer = trainer.optimizer
         if optimizer is not None:
             kept = tuple(now(leaf) for leaf in optimizer.leaves if leaf != gone)
-            optimizer = replace(optimizer, leaves=kept)
-        trainers.append(replace(trainer, steps=tuple(steps), optimizer=optimizer))
-    return replace(program, leaves=left, trainers=tuple(trainers))
+            optimizer = unchecked(optimizer, leaves=kept)
+        trainers.append(unchecked(trainer, steps=tuple(steps), optimizer=optimizer))
+    return unchecked(program, leaves=left, trainers=tuple(trainers))
 
 
 def _each_op(program: Program) -> Iterator[tuple[int, int, Step, int, Op]]:
@@ -305,10 +308,10 @@ def _each_op(program: Program) -> Iterator[tuple[int, int, Step, int, Op]]:
 def _with_op(program: Program, t: int, s: int, index: int, op: Op) -> Program:
     step = program.trainers[t].steps[s]
     before = step.ops[index]
-    changed = replace(step, ops=(*step.ops[:index], op, *step.ops[index + 1 :]))
+    changed = unchecked(step, ops=(*step.ops[:index], op, *step.ops[index + 1 :]))
     same = before.kind == op.kind and before.call == op.call
     if not same:  # what refers to it may have to do so in another way
-        new = replace(program, trainers=program.trainers)
+        new = unchecked(program, trainers=program.trainers)
         changed = _rewired(changed, _refs(new, changed), len(program.leaves))
     return _with_step(program, t, s, changed)
 
@@ -318,7 +321,7 @@ def _fewer_inputs(program: Program) -> Iterator[Program]:
         for gone in chunks(len(op.inputs)):
             left = without(op.inputs, gone)
             if len(left) >= KINDS[op.kind].least:
-                yield _with_op(program, t, s, index, replace(op, inputs=left))
+                yield _with_op(program, t, s, index, unchecked(op, inputs=left))
         # Straight from a leaf, or from what comes just before it.
         refs = _refs(program, step)[index]
         for at, ref in enumerate(refs):
@@ -328,7 +331,7 @@ def _fewer_inputs(program: Program) -> Iterator[Program]:
                 if program.leaves[number].kind == "dense":
                     input = Input(index + len(program.leaves) - number)
                     inputs = (*op.inputs[:at], input, *op.inputs[at + 1 :])
-                    yield _with_op(program, t, s, index, replace(op, inputs=inputs))
+                    yield _with_op(program, t, s, index, unchecked(op, inputs=inputs))
 
 
 def _simplified_ops(program: Program) -> Iterator[Program]:
@@ -336,9 +339,9 @@ def _simplified_ops(program: Program) -> Iterator[Program]:
         home = program.trainers[t].worker
         calls = SIMPLE_CALLS
         for call in calls[: calls.index(op.call)] if op.call in calls else calls:
-            plain = replace(op, call=call, builtin=False, keep="step", grad="on")
+            plain = unchecked(op, call=call, builtin=False, keep="step", grad="on")
             if call == "local":
-                yield _with_op(program, t, s, index, replace(plain, worker=home, via=()))
+                yield _with_op(program, t, s, index, unchecked(plain, worker=home, via=()))
             else:
                 yield _with_op(program, t, s, index, plain)
         for kind in SIMPLE_KINDS:
@@ -346,5 +349,5 @@ def _simplified_ops(program: Program) -> Iterator[Program]:
                 break
             inputs = op.inputs[: KINDS[kind].most]
             if not KINDS[op.kind].is_root and len(inputs) >= KINDS[kind].least:
-                plain = replace(op, kind=kind, inputs=inputs, builtin=False)
+                plain = unchecked(op, kind=kind, inputs=inputs, builtin=False)
                 yield _with_op(program, t, s, index, plain)

@@ -6,9 +6,10 @@ And how simple a program is. Whole parts are cut out in model/shrink/cuts.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
+from squall.model.program.made import unchecked
 from squall.model.program.operations import KINDS
 from squall.model.program.program import Call, Leaf, Program
 
@@ -38,7 +39,7 @@ def simplifications(thing: Any) -> Iterator[Any]:
     for field in fields(thing):
         value = getattr(thing, field.name)
         for simpler in _simplified_values(thing, field.name, value, field.default):
-            yield replace(thing, **{field.name: simpler})
+            yield unchecked(thing, **{field.name: simpler})
 
 
 _STRUCTURE = frozenset({"ops", "leaves", "trainers", "steps", "backwards", "roots", "inputs"})

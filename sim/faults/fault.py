@@ -19,6 +19,8 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 from pydantic import ConfigDict
 
+from squall.model.program.made import check_fields
+from squall.model.program.strict_json import MadeError
 from squall.real import tracing
 from squall.real.rpc.message import Message
 from squall.real.worker import Worker
@@ -44,6 +46,15 @@ WITHOUT: Mapping[Ability, str] = {
 LAST = 1_000_000
 
 
+def check_made(made: Fault | Any) -> None:
+    """Raises ValueError for the first field whose value makes no sense, alone or beside others."""
+    check_fields(made)
+    problem = made.problem()
+    if problem is not None:
+        name, text = problem
+        raise MadeError(f"{type(made).__name__}.{name}: {text}")
+
+
 class Fault:
     """An item of a plan: what is to go wrong, as frozen data."""
 
@@ -65,6 +76,9 @@ class Fault:
 
     #: a field with a default in each kind
     kind: str
+
+    def __post_init__(self) -> None:
+        check_made(self)
 
     def problem(self) -> Problem | None:
         """A field whose value makes no sense beside the others', and why; None if all do."""

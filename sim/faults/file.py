@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from squall.model.program.strict_json import (
+    MadeError,
     check_version,
     complaint,
     parse,
@@ -26,7 +27,7 @@ from squall.model.program.strict_json import (
 )
 from squall.sim.faults.fault import Fault
 from squall.sim.faults.limits import MOST
-from squall.sim.faults.plan import VERSION, Plan, Schedule
+from squall.sim.faults.plan import VERSION, Plan
 from squall.sim.faults.registry import GROUPS
 
 __all__ = [
@@ -75,7 +76,10 @@ def plan_from_json(data: Any, *, workers: int | None = None, place: str = "fault
             raise PlanError(f"{place}.{group}: {shown(said)} is wrong: should be a list")
         items += [_item(item, kinds, f"{place}.{group}[{at}]") for at, item in enumerate(said)]
     rest = {name: value for name, value in data.items() if name not in GROUPS}
-    plan = validate(_PLAN, rest, place=place, noun=_NOUN, problem=PlanError).with_items(items)
+    try:
+        plan = validate(_PLAN, rest, place=place, noun=_NOUN, problem=PlanError).with_items(items)
+    except MadeError as error:
+        raise PlanError(place + error.rest) from None
     check_plan(plan, workers=workers, place=place)
     return plan
 
@@ -128,39 +132,15 @@ def _wrong(item: Fault, workers: int | None) -> int:
 
 
 def check_plan(plan: Plan, *, workers: int | None = None, place: str = "faults") -> None:
-    """Raises PlanError for the first thing in ``plan`` that makes no sense.
+    """Raises PlanError for the first item of ``plan`` about a worker that is not there.
 
-    ``workers``: how many there are; None if that is not known yet.
+    Nothing else can be wrong with a plan that has been made. ``workers``: how many there are; None
+    if that is not known yet.
     """
-    ids: dict[int, str] = {}
+    if workers is None:
+        return
     for group, at, item in plan.items():
-        where = f"{place}.{group}[{at}]"
-        _check(_ITEMS[type(item)], item, where, workers)
-        problem = item.problem()
-        if problem is not None:
-            name, text = problem
-            raise PlanError(f"{where}.{name}: {text}")
-        if item.draws:
-            id: int = getattr(item, "id")  # noqa: B009  # what draws has one
-            other = ids.setdefault(id, where)
-            if other != where:
-                raise PlanError(
-                    f"{where}.id: {id} is the id of {other} too; items that draw need ids of "
-                    "their own"
-                )
-    _check(_PLAN, plan, place, workers)
-    _check_schedule(plan.schedule, f"{place}.schedule")
-
-
-def _check(adapter: TypeAdapter[Any], value: object, place: str, workers: int | None) -> None:
-    try:
-        adapter.validate_python(value, context={"workers": workers})
-    except ValidationError as error:
-        raise PlanError(f"{place}{complaint(error, _NOUN)}") from None
-
-
-def _check_schedule(schedule: Schedule, place: str) -> None:
-    if schedule.order != "fifo" and (schedule.late or schedule.yields):
-        raise PlanError(
-            f"{place}: late and yields are deviations from fifo, and order is {schedule.order}"
-        )
+        try:
+            _ITEMS[type(item)].validate_python(item, context={"workers": workers})
+        except ValidationError as error:
+            raise PlanError(f"{place}.{group}[{at}]{complaint(error, _NOUN)}") from None

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo
 from squall.model.program.strict_json import wrong
 from squall.real.rpc.message import MessageType
 from squall.real.tracing import EventType
+from squall.sim.world.schedule import MOST_COUNT
 
 #: unknown fields are refused, values are of the very type, and what Python code made is checked
 #: as well as what was read
@@ -23,7 +24,9 @@ Seconds = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 Factor = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 #: how many, or which one counted from 1
-Count = Annotated[int, Field(gt=0)]
+Count = Annotated[int, Field(gt=0, le=MOST_COUNT)]
+#: names the random stream of an item that draws
+Id = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 
 Direction = Literal["any", "request", "response"]
 #: what becomes of a message that a link or a partition does not let through: it is lost, it waits

@@ -9,11 +9,12 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from pydantic import ConfigDict
 
 from squall.real.rpc.message import RESPONSE_FLAG, Message, MessageType
-from squall.sim.faults.fault import Effect, Fault, Group, Injection
+from squall.sim.faults.fault import Effect, Fault, Group, Injection, check_made
 from squall.sim.faults.limits import (
     STRICT,
     Count,
     Direction,
+    Id,
     MessageTypeName,
     Probability,
     Problem,
@@ -45,6 +46,9 @@ class Selector:
     from_s: Seconds = 0.0
     until_s: Seconds | None = None
 
+    def __post_init__(self) -> None:
+        check_made(self)
+
     def problem(self) -> Problem | None:
         """What is wrong with it, if anything."""
         return window_problem(self.from_s, self.until_s)
@@ -67,7 +71,7 @@ class MessageFault(Selector, Fault):
     group: ClassVar[Group] = "messages"
 
     probability: Probability = 1.0
-    id: int = 0
+    id: Id = 0
 
     def verdict(self, hit: Hit) -> Verdict | None:
         """What becomes of a message."""

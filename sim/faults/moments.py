@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from pydantic import ConfigDict
 
+from squall.model.program.made import Checked
 from squall.real import tracing
 from squall.sim.faults.limits import STRICT, Count, EventName, Rank
 
@@ -22,7 +23,7 @@ _OF_MESSAGES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class Moment(Checked):
     """The ``nth`` event (from 1) called ``event`` (see real/tracing.py) on ``worker``, or on any.
 
     Of a message, ``message_delivered`` is on its destination, ``message_sent`` and

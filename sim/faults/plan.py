@@ -33,6 +33,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, InstanceOf
 
+from squall.model.program.made import check_fields
+from squall.model.program.strict_json import MadeError
 from squall.sim.faults.fault import Fault
 from squall.sim.faults.kinds.allocation import Allocation
 from squall.sim.faults.kinds.bandwidth import Bandwidth
@@ -56,7 +58,7 @@ from squall.sim.faults.kinds.raising import Raise
 from squall.sim.faults.kinds.shutdown import Shutdown
 from squall.sim.faults.kinds.slow_cpu import SlowCpu
 from squall.sim.faults.kinds.slow_start import SlowStart
-from squall.sim.faults.limits import STRICT, Cut, Direction, Seconds
+from squall.sim.faults.limits import Cut, Direction, Seconds
 from squall.sim.faults.links import LinkFault
 from squall.sim.faults.messages import MessageFault, Selector
 from squall.sim.faults.moments import Moment
@@ -111,7 +113,7 @@ VERSION = 1
 class Plan:
     """Everything that is to go wrong. An empty one: nothing."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
     # Pydantic takes items as they are: sim/faults/file.py knows their kinds.
     messages: tuple[InstanceOf[MessageFault], ...] = ()
@@ -123,6 +125,22 @@ class Plan:
     begin: Literal["ready", "launch"] = "ready"
     heal_s: Seconds | None = None
     version: int = VERSION
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        ids: dict[int, str] = {}
+        for group, at, item in self.items():
+            place = f"{group}[{at}]"
+            if item.group != group:
+                raise MadeError(f"Plan.{place}: {item.kind} is wrong: should be in {item.group}")
+            if item.draws:
+                id: int = getattr(item, "id")  # noqa: B009  # what draws has one
+                other = ids.setdefault(id, place)
+                if other != place:
+                    raise MadeError(
+                        f"Plan.{place}.id: {id} is the id of {other} too; items that draw need "
+                        "ids of their own"
+                    )
 
     def items(self) -> Iterator[tuple[str, int, Fault]]:
         """(group, position in it, item) of every item, in a fixed order."""

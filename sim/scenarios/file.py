@@ -22,7 +22,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 import squall.sim.programs.stories.play  # noqa: F401  registers the stories that programs have
 from squall.model.program.file import program_from_json, program_to_json
-from squall.model.program.strict_json import check_version, parse, read_text, validate
+from squall.model.program.strict_json import MadeError, check_version, parse, read_text, validate
 from squall.sim.faults.file import plan_from_json, plan_to_json
 from squall.sim.faults.plan import NO_FAULTS
 from squall.sim.scenario import Engine, Expected, Scenario, Script, Seed, World
@@ -89,9 +89,9 @@ def scenario_from_json(data: Any) -> Scenario:
     if work is None:
         raise ScenarioError("scenario: has neither a program nor a script, expected one of them")
     if isinstance(work, Script):
-        _check_script(work, frame.world)
+        _check_script(work)
     plan = plan_from_json(faults, workers=work.workers, place="faults")
-    return Scenario(
+    return _made(
         work=work,
         seed=frame.seed,
         world=replace(frame.world, faults=plan),
@@ -102,12 +102,14 @@ def scenario_from_json(data: Any) -> Scenario:
     )
 
 
-def _check_script(script: Script, world: World) -> None:
-    for name in ("shut_down_early", "skip_handshakes"):
-        if getattr(world, name):
-            raise ScenarioError(
-                f"scenario.world.{name}: is for a program; a script shuts down by itself"
-            )
+def _made(**fields: Any) -> Scenario:
+    try:
+        return Scenario(**fields)
+    except MadeError as error:
+        raise ScenarioError(f"scenario{error.rest}") from None
+
+
+def _check_script(script: Script) -> None:
     try:
         compile(script.text, script.path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:

@@ -10,14 +10,19 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
+from squall.model.program.made import Checked, check_fields
+from squall.model.program.strict_json import MadeError
+
 Order = Literal["fifo", "random", "pct"]
+#: no run counts so far
+MOST_COUNT = 2**31 - 1
 #: which one of things that are counted from 0, and by how much it is late
-Number = Annotated[int, Field(ge=0)]
+Number = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 Late = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class Schedule(Checked):
     """What happens first of all that could happen at one instant.
 
     fifo: what was ready first. random: any, and a task may be interrupted wherever it takes a
@@ -36,16 +41,21 @@ class Schedule:
     """
 
     # What a file says must be of exactly these fields and types.
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid", strict=True, revalidate_instances="always"
-    )
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
     order: Order = "fifo"
-    depth: Annotated[int, Field(gt=0)] = 3
-    steps: Annotated[int, Field(gt=0)] = 1_000
+    depth: Annotated[int, Field(gt=0, le=10_000)] = 3
+    steps: Annotated[int, Field(gt=0, le=MOST_COUNT)] = 1_000
     late: tuple[tuple[Number, Late], ...] = ()
     yields: tuple[Number, ...] = ()
     timeless: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.order != "fifo" and (self.late or self.yields):
+            raise MadeError(
+                "Schedule: late and yields are deviations from fifo, and order is " + self.order
+            )
 
 
 #: first come, first served

@@ -11,7 +11,7 @@ from squall.real.rpc.message import Message
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Effect, Fault, Injection
 from squall.sim.faults.kinds.drop import Drop
-from squall.sim.faults.limits import Probability
+from squall.sim.faults.limits import Id, Probability
 from squall.sim.faults.links import LinkFault, LossyLink
 from squall.sim.faults.messages import one_message
 from squall.sim.world import rules
@@ -26,7 +26,7 @@ class Loss(LinkFault):
 
     kind: Literal["loss"] = "loss"
     probability: Probability
-    id: int = 0
+    id: Id = 0
 
     @property
     def draws(self) -> bool:

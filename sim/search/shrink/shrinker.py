@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, fields, replace
 from typing import Any, TypeVar
 
@@ -298,7 +299,7 @@ class Shrinker:
             plan = _plan_with_workers(best.faults, mapping)
             if plan is not None:
                 program = with_workers(best.program, mapping)
-                yield replace(best, work=program).in_world(faults=plan)
+                yield replace(best, work=program, world=replace(best.world, faults=plan))
         for program in cuts(best.program):
             if _fits(best.faults, program.workers):
                 yield replace(best, work=program)
@@ -356,20 +357,24 @@ def _mergers(items: Sequence[MessageFault]) -> Iterator[tuple[MessageFault, ...]
 _KEPT = ("nth", "types", "src", "dst", "worker", "kind", "probability")
 
 
-def _plainer_items(item: Any) -> Iterator[Fault]:
+def _plainer_items(item: Any) -> list[Fault]:
+    found: list[Fault] = []
     for field in fields(item):
         value = getattr(item, field.name)
         if field.name == "nth" and isinstance(value, tuple) and len(value) > 1:
             for gone in chunks(len(value)):
                 left = tuple(n for at, n in enumerate(value) if at not in gone)
                 if left:
-                    yield replace(item, nth=left)
+                    found.append(replace(item, nth=left))
         elif field.name not in _KEPT:
             if field.default is not MISSING and value != field.default:
-                yield replace(item, **{field.name: field.default})
+                with suppress(ValueError):  # it may make no sense beside the others
+                    found.append(replace(item, **{field.name: field.default}))
             if isinstance(value, float):
                 for plain in _ROUND_S:
-                    yield replace(item, **{field.name: plain})
+                    with suppress(ValueError):  # nothing lasts 0 s that has to last at all
+                        found.append(replace(item, **{field.name: plain}))
+    return found
 
 
 def _fits(plan: Plan, workers: int | None) -> bool:

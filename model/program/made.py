@@ -1,0 +1,68 @@
+"""Plain data that is checked as it is made, in code as in a file.
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Pause(Checked): ...
+
+    Pause(worker=-1, for_s=1.0)      # ValueError: Pause.worker: -1 is wrong: should be …
+
+What a field takes is said once, by its annotation, to pydantic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from squall.model.program.strict_json import MadeError, complaint
+
+T = TypeVar("T")
+
+#: by class: gives the values of its fields, their names, and what takes them
+_CHECKS: dict[type, tuple[attrgetter[Any], tuple[str, ...], Any]] = {}
+
+
+class Checked:
+    """Base of a dataclass whose fields are checked as it is made. Raises ValueError that names the
+    field, its value and what would be right."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def check_fields(made: Any) -> None:
+    """Raises ValueError for the first field of a dataclass that its annotation does not allow."""
+    known = _CHECKS.get(type(made))
+    if known is None:
+        known = _CHECKS[type(made)] = _check_of(type(made))
+    values, names, validate = known
+    try:
+        validate(dict(zip(names, values(made), strict=True)))
+    except ValidationError as error:
+        name = type(made).__name__
+        raise MadeError(f"{name}{complaint(error, name)}") from None
+
+
+def _check_of(kind: Any) -> tuple[attrgetter[Any], tuple[str, ...], Any]:
+    names = tuple(field.name for field in fields(kind))
+    hints = get_type_hints(kind, include_extras=True)
+    taken: Any = TypedDict(kind.__name__, {name: hints[name] for name in names})  # type: ignore[misc]
+    taken.__pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
+    # Of one name alone attrgetter gives the value, not a tuple of it.
+    names = (*names, names[0])
+    return attrgetter(*names), names, TypeAdapter(taken).validator.validate_python
+
+
+def unchecked(made: T, **changes: Any) -> T:
+    """As ``dataclasses.replace``, without a look at what that makes: for whoever makes many
+    candidates and looks at each of them once, when it is complete."""
+    copy = object.__new__(type(made))
+    for field in fields(made):  # type: ignore[arg-type]
+        name = field.name
+        object.__setattr__(copy, name, changes[name] if name in changes else getattr(made, name))
+    return copy
