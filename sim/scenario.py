@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, ConfigDict, Field, InstanceOf
+from pydantic import AfterValidator, ConfigDict, Field, SkipValidation
 
 from squall.model.program.made import Checked, check_fields
 from squall.model.program.program import Program
-from squall.model.program.strict_json import MadeError
+from squall.model.program.strict_json import MadeError, shown
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.sim.faults.file import MOST, check_plan
 from squall.sim.faults.plan import NO_FAULTS, Plan
@@ -107,7 +107,7 @@ class Scenario(Checked):
     anything.
     """
 
-    work: InstanceOf[Program | Script]
+    work: Annotated[Program | Script, SkipValidation]
     seed: Seed = 0
     world: World = World()
     engine: Engine = "port"
@@ -117,6 +117,8 @@ class Scenario(Checked):
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if not isinstance(self.work, Program | Script):
+            raise MadeError(f"scenario.work: {shown(self.work)} is no program and no script")
         check_plan(self.faults, workers=self.workers)
         for name in ("shut_down_early", "skip_handshakes"):
             if self.script is not None and getattr(self.world, name):

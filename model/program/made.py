@@ -52,7 +52,7 @@ def _check_of(kind: Any) -> tuple[attrgetter[Any], tuple[str, ...], Any]:
     names = tuple(field.name for field in fields(kind))
     hints = get_type_hints(kind, include_extras=True)
     taken: Any = TypedDict(kind.__name__, {name: hints[name] for name in names})  # type: ignore[misc]
-    taken.__pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
+    setattr(taken, "__pydantic_config__", ConfigDict(strict=True, allow_inf_nan=False))  # noqa: B010
     # Of one name alone attrgetter gives the value, not a tuple of it.
     names = (*names, names[0])
     return attrgetter(*names), names, TypeAdapter(taken).validator.validate_python

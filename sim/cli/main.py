@@ -88,6 +88,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = FAILED
     except Exception as error:
+        wrong = _found_late(error)
+        if wrong is not None:
+            sys.exit(_bad_input(wrong, words))
         if os.environ.get("SQUALL_DEBUG"):
             raise
         problem = f"a defect of squall itself: {type(error).__name__}: {error}"
@@ -95,6 +98,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"squall: {problem} (SQUALL_DEBUG=1 shows where)", file=sys.stderr)
         code = DEFECT
     sys.exit(code)
+
+
+def _found_late(error: Exception) -> BadInput | None:
+    """What is wrong with the input, if that is why a run could not go on."""
+    from squall.sim.faults.file import RankError
+
+    return BadInput("--faults", "", str(error)) if isinstance(error, RankError) else None
 
 
 def _usage(error: typer.TyperException) -> BadInput:

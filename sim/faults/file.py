@@ -33,6 +33,8 @@ from squall.sim.faults.registry import GROUPS
 __all__ = [
     "MOST",
     "PlanError",
+    "RankError",
+    "check_group",
     "check_plan",
     "dump_plan",
     "fitting",
@@ -44,6 +46,10 @@ __all__ = [
 
 class PlanError(ValueError):
     """A fault plan is not valid. The text names the place and says what is wrong there."""
+
+
+class RankError(PlanError):
+    """A plan is about a worker that the group does not have, which only a run could tell."""
 
 
 _ITEMS: dict[type[Fault], TypeAdapter[Fault]] = {
@@ -144,3 +150,12 @@ def check_plan(plan: Plan, *, workers: int | None = None, place: str = "faults")
             _ITEMS[type(item)].validate_python(item, context={"workers": workers})
         except ValidationError as error:
             raise PlanError(f"{place}.{group}[{at}]{complaint(error, _NOUN)}") from None
+
+
+def check_group(plan: Plan, size: int) -> None:
+    """Raises RankError for the first item of ``plan`` about a worker that a group of ``size`` has
+    not."""
+    try:
+        check_plan(plan, workers=size)
+    except PlanError as error:
+        raise RankError(f"{error} of the group that the script made") from None

@@ -10,6 +10,7 @@ import logging
 
 from squall.real.rpc import api
 from squall.real.worker import Worker
+from squall.sim.faults.file import RankError, check_group
 from squall.sim.faults.injector import Faults
 from squall.sim.faults.plan import Plan
 from squall.sim.scripts.compat.launcher import Launcher
@@ -36,6 +37,8 @@ class ScriptHost:
         self._restarting: int | None = None
         self._joined: dict[int, None] = {}
         self._begun = self._runtime.event("all workers to join")
+        #: why the plan is not for the group of this script
+        self.refused: RankError | None = None
         self.faults = Faults(plan, network, self)
         network.on_attach = self._attached
         if plan.begin == "launch":
@@ -74,6 +77,8 @@ class ScriptHost:
         worker = process.worker
         self._joined[worker.id] = None
         agent = worker.agent
+        if agent is not None and agent.is_static_group and len(self._joined) == 1:
+            self._check(len(agent.get_worker_infos()))
         if agent is None or self._begun.is_set():
             return
         if agent.is_static_group and len(self._joined) < len(agent.get_worker_infos()):
@@ -81,6 +86,16 @@ class ScriptHost:
             return
         self.faults.begin()
         self._begun.set()
+
+    def _check(self, size: int) -> None:
+        """The first group has so many workers: end the script if the plan is about others."""
+        try:
+            check_group(self.faults.plan, size)
+        except RankError as error:
+            self.refused = error
+            assert self._launcher is not None, "somebody has joined"
+            for process in self._launcher.table.processes:
+                process.terminate()
 
     # -- faults.Host ------------------------------------------------------------------------
 

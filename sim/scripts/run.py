@@ -56,7 +56,8 @@ def run_script(
 
     ``on_pass``: see :class:`JointReference`; it needs the script's ``check``. ``chance_seed``: what
     processes draw that set no seed, if not from that of the scenario. Raises ValueError or
-    OSError for a scenario that cannot be run. An interrupt ends the run and gives what there is.
+    OSError for a scenario that cannot be run (RankError for faults of workers that its group
+    turns out not to have). An interrupt ends the run and gives what there is.
     """
     script = scenario.script
     if script is None:
@@ -138,8 +139,9 @@ class _ScriptRun:
                 text=self.script.text,
                 chance_seed=self.chance_seed,
             )
-            if len(plan):
-                ScriptHost(plan, self.network).serve(launcher)
+            host = ScriptHost(plan, self.network) if len(plan) else None
+            if host is not None:
+                host.serve(launcher)
             with launcher:
                 launcher.start()
                 try:
@@ -149,6 +151,8 @@ class _ScriptRun:
                     runtime.run(max_time_s=runtime.now())
                 except KeyboardInterrupt:
                     run.broken_off = "interrupted"
+                if host is not None and host.refused is not None:
+                    raise host.refused
                 if runtime.foreground and not run.broken_off:
                     # FAST mode: a pass may wait for gradients that nothing will send.
                     run.waits = [*explain(runtime), *explain_passes(Run(trace.records))]

@@ -19,6 +19,8 @@ from typing import Any, TextIO
 
 from squall.model.checks.compiled import TORN
 from squall.model.events.run import ProcessError, Run
+from squall.sim.faults.file import check_group
+from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.scenario import Scenario, Script
 from squall.sim.scripts.compat.process import FIRST_PID
 from squall.sim.stock.cluster import NativeCluster
@@ -42,11 +44,13 @@ class ScriptProcesses:
         cluster: NativeCluster,
         *,
         seed: int = 0,
+        plan: Plan = NO_FAULTS,
         entry: str = _ENTRY,
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
     ) -> None:
         self.script = script
+        self._plan = plan
         self.cluster = cluster
         self.seed = seed
         self.stdout = stdout if stdout is not None else sys.stdout
@@ -156,6 +160,8 @@ class ScriptProcesses:
 
     def _join(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         name, rank, world_size = rest
+        if not self._group:
+            check_group(self._plan, world_size)
         if rank in self._names and rank in self.cluster.ranks:
             problem = RuntimeError(f"rank {rank} has joined this group already")
             self.cluster.answer(worker, question, problem)
@@ -256,7 +262,8 @@ def run_script(
 
     ``zygote``: one with :data:`MODULES`, if there is one already.
 
-    Raises :class:`squall.real.native.build.Unavailable`, and ValueError for a program.
+    Raises :class:`squall.real.native.build.Unavailable`, RankError for faults of workers that the
+    group turns out not to have, and ValueError for a program.
     """
     script = scenario.script
     if script is None:
@@ -276,7 +283,7 @@ def run_script(
     ):
         run.records = cluster.trace.records
         processes = ScriptProcesses(
-            script, cluster, seed=scenario.seed, stdout=stdout, stderr=stderr
+            script, cluster, seed=scenario.seed, plan=scenario.faults, stdout=stdout, stderr=stderr
         )
         cluster.on_heard = processes.show
         try:
