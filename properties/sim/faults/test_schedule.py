@@ -299,8 +299,8 @@ def test_what_is_wrong_with_a_plan_is_told_with_its_place(change: Any, message: 
 
 def test_items_that_draw_have_names_of_their_own() -> None:
     items = (p.Drop(probability=0.5), p.Drop(probability=0.5))
-    with pytest.raises(PlanError, match=r"messages\[1\].id: 0 is the id of faults.messages\[0\]"):
-        check_plan(Plan(messages=items))
+    with pytest.raises(ValueError, match=r"messages\[1\].id: 0 is the id of messages\[0\] too"):
+        Plan(messages=items)
     check_plan(Plan(messages=(items[0], replace(items[1], id=1))))
 
 
