@@ -62,7 +62,7 @@ def test_a_worker_that_the_group_turns_out_not_to_have(
 ) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"version": 1, "messages": [{"kind": "drop", "src": 9}]}))
-    example = Path(__file__).parents[3] / "examples" / "rref_sharing.py"
+    example = Path(__file__).resolve().parents[3] / "examples" / "rref_sharing.py"
     with pytest.raises(SystemExit) as ended:
         main(["run", str(example), "--faults", str(plan), "--engine", engine])
     assert ended.value.code == 2
