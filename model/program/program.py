@@ -19,6 +19,7 @@ leaf that the worker owns itself is taken there and does not travel.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
@@ -248,10 +249,8 @@ class Program(Checked):
 
     def __post_init__(self) -> None:
         # What checks programs knows their operations, and those are written in terms of programs.
-        from squall.model.program.check import check_program
-
         check_fields(self)
-        check_program(self)
+        import_module("squall.model.program.check").check_program(self)
 
     @property
     def steps(self) -> list[tuple[int, int, Step]]:
