@@ -158,6 +158,9 @@ class Agent : public RpcAgent {
             std::runtime_error("RPC was shut down on this worker before an answer came")));
       });
     }
+    // As TensorPipe's: a function that still runs here keeps its worker, one that has returned a
+    // future does not.
+    link_->wait_for_handlers();
   }
 
   std::unordered_map<std::string, std::string> getMetrics() override {

@@ -195,8 +195,17 @@ void Link::handle(std::function<void()> work) {
   waiting_.push_back(std::move(work));
 }
 
+void Link::wait_for_handlers() {
+  std::unique_lock<std::mutex> lock(handlers_mutex_);
+  handlers_free_.wait(lock, [this] {
+    return waiting_.empty() &&
+        std::none_of(handlers_.begin(), handlers_.end(), [](auto& handler) { return handler->busy(); });
+  });
+}
+
 void Link::next_handler() {
   std::lock_guard<std::mutex> guard(handlers_mutex_);
+  handlers_free_.notify_all();
   while (!waiting_.empty()) {
     bool taken = false;
     for (auto& handler : handlers_) {

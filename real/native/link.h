@@ -98,6 +98,8 @@ class Link {
   // Runs `work` on the free thread with the lowest number, or when one gets free.
   void handle(std::function<void()> work);
   void set_handlers(size_t most);
+  // Until all that was to be handled has been. Not for a handler itself.
+  void wait_for_handlers();
 
   // Virtual time in seconds, as of the last command.
   double now();
@@ -146,6 +148,7 @@ class Link {
   std::deque<std::function<void()>> waiting_;
   size_t most_handlers_ = 16;
   std::mutex handlers_mutex_;
+  std::condition_variable handlers_free_;
   std::unique_ptr<Lane> caller_;
 };
 

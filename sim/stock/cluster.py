@@ -407,9 +407,13 @@ class NativeCluster:
                 self.answer(each, number, None)
 
     def _try_join(self) -> None:
-        """Let all leave together once none has anything under way: ``RpcAgent::join``."""
+        """Let all leave together once no call of any of them is under way.
+
+        As ``TensorPipeAgent::join`` (tensorpipe_agent.cpp) does: it counts the calls that a worker
+        made. A request that nobody waits for any more, its caller having given up, keeps nobody.
+        """
         attached = [worker for worker in self.workers if worker.attached]
-        if all(w in self._joining and not w.calls and not w.requests for w in attached):
+        if all(w in self._joining and not w.calls for w in attached):
             joining, self._joining = self._joining, {}
             if self.on_leave is not None:
                 self.runtime.call_later(0.0, self.on_leave)
