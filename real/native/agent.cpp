@@ -110,12 +110,13 @@ class Agent : public RpcAgent {
         return info;
       }
     }
-    TORCH_CHECK(false, "name:", workerName, ",rank:", RpcAgent::getWorkerInfo().id_, " Unknown destination worker ", workerName);
+    unknown("name", workerName);
   }
 
   const WorkerInfo& getWorkerInfo(worker_id_t id) const override {
-    TORCH_CHECK(
-        id >= 0 && static_cast<size_t>(id) < infos_.size(), "Unknown destination worker ", id);
+    if (id < 0 || static_cast<size_t>(id) >= infos_.size()) {
+      unknown("id", id);
+    }
     return infos_[id];
   }
 
@@ -172,6 +173,13 @@ class Agent : public RpcAgent {
   }
 
  private:
+  template <typename T>
+  [[noreturn]] void unknown(const char* what, const T& value) const {
+    const auto& own = RpcAgent::getWorkerInfo();
+    TORCH_CHECK(
+        false, "name:", own.name_, ",rank:", own.id_, " could not find destination ", what, " ", value);
+  }
+
   void addGilWaitTime(const std::chrono::microseconds /*gilWaitTime*/) override {}
 
   void obey(char kind, Reader& reader) {

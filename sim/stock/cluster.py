@@ -299,8 +299,9 @@ class NativeCluster:
         worker.numbers += 1
         call = Call(shown, sent.dst, sent.type.name, sent.about, runtime.now())
         worker.pending[sent.id] = call
-        if sent.timeout_s != 0:  # below 0 it is up at once, as TensorPipe has it
-            text = TIMED_OUT.format(int(sent.timeout_s * 1000))
+        limit_ms = int(sent.timeout_s * 1000)  # as TensorPipe's: whole ones, and 0 is no limit
+        if limit_ms:
+            text = TIMED_OUT.format(limit_ms)
             call.timer = runtime.call_later(
                 max(0.0, sent.timeout_s), lambda: self._fail(worker, sent.id, text, "timeout")
             )
