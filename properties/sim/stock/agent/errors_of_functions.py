@@ -30,7 +30,7 @@ def show(function, *args):
     try:
         print("w0: a value", rpc.rpc_sync("w1", function, args=args), flush=True)
     except Exception as error:
-        head = str(error).splitlines()[:2]
+        head = [line[:60] for line in str(error).splitlines()[:2]]
         print(f"w0: {type(error).__name__}: {head}", flush=True)
 
 
