@@ -13,7 +13,7 @@ from squall.model.checks.registry import check
 from squall.model.one_process.as_pytorch import Ways, interpret_as_pytorch, interpret_locally
 from squall.model.one_process.interpreter import interpret
 from squall.model.one_process.outcome import Outcome
-from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
+from squall.model.program.program import Backward, Input, Leaf, Mode, Op, Program, Step, Trainer
 from squall.properties.support.commands import squall
 from squall.sim.diff.compare import Results, compare_results, results_of
 from squall.sim.diff.planted import plant
@@ -37,9 +37,11 @@ def step_of(
     workers: int = 2,
     times: int = 1,
     roots: tuple[int, ...] = (1,),
+    mode: Mode = "exact",
 ) -> Program:
     step = Step(ops=ops, backwards=(Backward(roots=roots, times=times),))
-    return Program(workers=workers, leaves=leaves, trainers=(Trainer(worker=0, steps=(step,)),))
+    trainers = (Trainer(worker=0, steps=(step,)),)
+    return Program(workers=workers, leaves=leaves, trainers=trainers, mode=mode)
 
 
 def shared(times: int = 3, owner: int = 0) -> Program:
@@ -143,8 +145,8 @@ def known(compiled_engine: None) -> list[Results]:
         Op(kind="add", inputs=(Input(1), Input(2)), worker=1, call="sync"),
         Op(kind="total", inputs=(Input(1),), worker=0),
         leaves=(complex_leaf,),
+        mode="float",
     )
-    two_types = replace(two_types, mode="float")
     programs = [shared(), sparse, helper, two_types]
     scenarios = [Scenario(work=program, seed=n) for n, program in enumerate(programs)]
     scenarios += [draw(seed, Settings(engine="torch")) for seed in (0, 1)]
