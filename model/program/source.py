@@ -29,7 +29,7 @@ import torch
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _OURS = "squall."
 #: what is under test, and the world around it: no script can have a copy of that
-_OWN_WORLD = ("squall.real.", "squall.sim.world.")
+_OWN_WORLD = ("real", "world")
 
 
 class NotPlainError(ValueError):
@@ -110,7 +110,7 @@ class Definitions:
             return f"partial({', '.join(given)})"
         module = getattr(value, "__module__", None)
         if isinstance(value, FunctionType | type) and str(module).startswith(_OURS):
-            if str(module).startswith(_OWN_WORLD):
+            if str(module).startswith(_OURS) and set(_OWN_WORLD) & set(str(module).split(".")[1:3]):
                 raise NotPlainError(f"{value.__name__} of {str(module).removeprefix(_OURS)}")
             return self._defined(value)
         return self._elsewhere(value, hint)

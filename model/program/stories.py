@@ -182,6 +182,11 @@ def port_only() -> dict[str, str]:
     return {name: kind.port_only for name, kind in _REGISTERED.items() if kind.port_only}
 
 
+def rules_on_torch() -> set[str]:
+    """The rules by which stories come to another line on PyTorch's engine."""
+    return {kind.on_torch[0] for kind in _REGISTERED.values() if kind.on_torch is not None}
+
+
 def on_torch(story: Story, home: int) -> tuple[str, str] | None:
     """The rule and the line of a story that comes to another one on the compiled engine."""
     known = _REGISTERED[story.kind].on_torch

@@ -173,4 +173,6 @@ def name_of(scenario: Scenario) -> str:
     mutant = Expected(mutant=scenario.expected.mutant)
     plain = replace(scenario, expected=mutant, note="", profile=None)
     text = json.dumps(scenario_to_json(plain), sort_keys=True)
-    return blake2b(text.encode(), digest_size=4).hexdigest()
+    name = blake2b(text.encode(), digest_size=4).hexdigest()
+    # Digits alone would be read as a seed.
+    return f"a{name[1:]}" if name.isdigit() else name

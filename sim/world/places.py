@@ -31,15 +31,21 @@ _LIBRARIES = tuple(
     )
 )
 #: what the names of squall's modules begin with, and PyTorch's or Python's in their place
-_PUBLIC = (
+_PUBLIC = [
     ("squall.real.rpc.", "torch.distributed.rpc."),
     ("squall.real.autograd.", "torch.distributed.autograd."),
     ("squall.real.future", "torch.futures."),
-    ("squall.sim.scripts.compat.threads", "threading."),
     ("torch.distributed.rpc", "torch.distributed.rpc."),
     ("torch.distributed.autograd", "torch.distributed.autograd."),
     ("torch.futures", "torch.futures."),
-)
+]
+
+
+def tell_as(module: str, public: str) -> None:
+    """Functions of ``module`` stand for those of ``public``. For the module itself to call."""
+    _PUBLIC.append((module, f"{public}."))
+
+
 #: frames that are nobody's function: wrappers that decorators leave
 _WRAPPERS = ("wrapper", "<lambda>", "wrapped", "inner")
 _RREF = re.compile(r"(?:_?Py|User|Owner)RRef(?=\.)")

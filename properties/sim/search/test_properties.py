@@ -142,7 +142,7 @@ def test_a_planted_dependency_bug_shrinks_to_its_smallest_program() -> None:
     with bug.apply():
         found = find(
             scenarios(Limits(trainers=1, steps=1, mixed=False, unused=False, faults=False, stories=False)), fails,
-            settings=QUICKLY, random=random.Random(2),
+            settings=QUICKLY, random=random.Random(1),
         )  # fmt: skip
     assert (found.program.workers, len(found.program.leaves)) == (1, 1)
     ((_, _, step),) = found.program.steps

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from squall.sim.scripts.compat.owner import current_owner
 from squall.sim.scripts.compat.threads import ThreadTable
+from squall.sim.world.places import tell_as
+
+tell_as(ThreadTable.__module__, "threading")
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
