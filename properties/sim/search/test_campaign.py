@@ -18,7 +18,7 @@ from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import Verdict, judge_all
 
 SEEDS = range(30)
-LOSSY = Plan(messages=(Drop(types=("RREF_ACK",), nth=(0,)),))
+LOSSY = Plan(messages=(Drop(types=("RREF_ACK",), nth=(1,)),))
 
 
 def test_seeds_differ_in_all_that_is_drawn() -> None:
