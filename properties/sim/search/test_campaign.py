@@ -13,7 +13,7 @@ from squall.sim.faults.plan import Drop, Plan
 from squall.sim.scenario import Expected
 from squall.sim.scenarios.failure import Failure
 from squall.sim.search.campaign import Campaign, run_campaign
-from squall.sim.search.corpus import corpus
+from squall.sim.search.corpus import corpus_for
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import Verdict, judge_all
 
@@ -61,7 +61,7 @@ def test_an_interrupted_campaign_keeps_what_it_found() -> None:
 
     campaign = run_campaign(on_verdict=interrupt)
     assert campaign.interrupted
-    assert (campaign.corpus, campaign.scenarios) == (len(corpus()), 4)
+    assert (campaign.corpus, campaign.scenarios) == (len(corpus_for(Settings())), 4)
     assert campaign.seconds > 0
 
 
