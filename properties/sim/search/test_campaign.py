@@ -13,7 +13,7 @@ from squall.sim.faults.plan import Drop, Plan
 from squall.sim.scenario import Expected
 from squall.sim.scenarios.failure import Failure
 from squall.sim.search.campaign import Campaign, run_campaign
-from squall.sim.search.corpus import corpus_for
+from squall.sim.search.corpus import corpus, corpus_for
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import Verdict, judge_all
 
