@@ -8,8 +8,9 @@ skips the tests of PyTorch's compiled engine where it cannot be had; without it 
 from __future__ import annotations
 
 import os
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
@@ -33,6 +34,15 @@ settings.register_profile("dev", _COMMON, max_examples=25)
 settings.register_profile("ci", _COMMON, max_examples=100, derandomize=True, print_blob=True)
 settings.register_profile("deep", _COMMON, max_examples=5000, verbosity=Verbosity.verbose)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """A test leaves signals as they were: what it left would show in any other."""
+    before = signal.getsignal(signal.SIGINT), signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    after = signal.getsignal(signal.SIGINT), signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert after == before
 
 
 @pytest.fixture

@@ -46,6 +46,29 @@ LOCAL_ACCUMULATION = Excuse(
     "gradient, which is not mathematics (pytorch/pytorch#34082)",
 )
 
+TOO_LATE = Excuse(
+    "too late",
+    "nobody waits for the answer to a request any more: its caller gave it up, or its backward "
+    "pass or its context is over, as the error says",
+)
+TOLERANCE = Excuse(
+    "tolerance",
+    "a program of mode float rounds, and sums in another order on workers than in one process: "
+    "numbers may differ by a fraction of the largest one, which depends on the least precise "
+    "dtype of the program (1e-9 for float64, 1e-5 for float32, 1e-2 for float16, 2e-2 for "
+    "bfloat16); programs of mode exact are compared bit for bit",
+)
+ZEROS = Excuse(
+    "zeros for no gradient",
+    "a leaf has zeros on one side and no gradient on the other: what reaches one tensor of a "
+    "message reaches the others of it as zeros",
+)
+HOOKS = Excuse(
+    "hooks",
+    "a pass that fails may have called any of its hooks before, and in mode float the sum of what "
+    "they saw depends on their order",
+)
+
 EXCUSES: tuple[Excuse, ...] = (
     NO_END,
     FAULT,
@@ -53,6 +76,10 @@ EXCUSES: tuple[Excuse, ...] = (
     OWN_TIME,
     INDEFINITE,
     LOCAL_ACCUMULATION,
+    TOO_LATE,
+    TOLERANCE,
+    ZEROS,
+    HOOKS,
     *EXCEPTIONS,
 )
 

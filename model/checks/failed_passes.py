@@ -15,8 +15,8 @@ from squall.model.program.program import Program, Step, sleeps
 from squall.real import tracing
 
 _TIMED_OUT = "RPC ran for more than set timeout"
-#: how a worker tells that it has seen the end of a pass which another one goes on with
-_OVER = re.compile(
+#: how a worker says that it has seen the end of a pass which another one goes on with
+OVER = re.compile(
     r"these gradients belong to is over on worker|a later backward pass has begun|"
     r"was released while worker|Autograd context no longer valid|"
     r"Could not find autograd context with id"
@@ -50,7 +50,7 @@ def PASSES(run: Run) -> Iterator[Violation]:  # noqa: N802
                 continue
             if any(text in error for text in allowed):
                 continue
-            if _OVER.search(error) and (_TIMED_OUT in allowed or REFUSED in allowed):
+            if OVER.search(error) and (_TIMED_OUT in allowed or REFUSED in allowed):
                 continue
             if faults_of(run).hit() and explained(error) and excused(run, FAULT):
                 continue

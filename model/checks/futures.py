@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.model.checks.excuses import ENDED_PROCESS, FAULT, NO_END, OWN_TIME, excused
+from squall.model.checks.excuses import ENDED_PROCESS, FAULT, NO_END, OWN_TIME, TOO_LATE, excused
+from squall.model.checks.failed_passes import OVER
 from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.program.operations import BESIDE, UNCOPYABLE, failing_calls, planted
@@ -32,7 +33,7 @@ _ANSWERS = frozenset(
     }
 )
 #: requests whose handlers may find that the pass, or its context, is over
-_MAY_COME_TOO_LATE = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ")
+_OF_PASSES = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ")
 
 
 @named("futures", engines=PORT_ONLY, work="both")
@@ -79,8 +80,9 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
         for index, op in enumerate(step.ops)
         if op.fault is not None
     ]
-    if any(step.stories for _, _, step in run.program.steps):
-        texts += errors()
+    stories = [story for _, _, step in run.program.steps for story in step.stories]
+    if stories:
+        texts += errors(stories)
     if failing_calls(run.program):
         texts.append(BESIDE)
     gave_up = {
@@ -91,7 +93,8 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
     faults = faults_of(run)
     for n in failed:
         src, type, id, error = records[n][4]
-        if (type in _MAY_COME_TOO_LATE or (src, id) in gave_up) and excused(run, FAULT):
+        over = type in _OF_PASSES and OVER.search(error)
+        if (over or (src, id) in gave_up) and excused(run, TOO_LATE):
             continue
         if (
             faults.hit(n)

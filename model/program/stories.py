@@ -21,7 +21,7 @@ with stories has imported those modules (squall.sim.programs.stories.play).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar, overload
 
@@ -198,9 +198,10 @@ def perform_of(kind: str) -> Perform:
     return _REGISTERED[kind].perform
 
 
-def errors() -> list[str]:
-    """An error of a handler that a story brings about says one of these."""
-    return [PLANTED, *(text for kind in _REGISTERED.values() for text in kind.errors)]
+def errors(stories: Iterable[Story]) -> list[str]:
+    """An error of a handler that one of the stories brings about says one of these."""
+    kinds = dict.fromkeys(story.kind for story in stories)
+    return [PLANTED, *(text for kind in kinds for text in _REGISTERED[kind].errors)]
 
 
 def expected(story: Story, home: int) -> str:

@@ -8,10 +8,9 @@ import re
 import site
 import sysconfig
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-
-import torch
 
 from squall.real.own_files import OWN_FILES
 
@@ -20,13 +19,16 @@ from squall.real.own_files import OWN_FILES
 Teller = Callable[[FrameType, FrameType | None], str | None]
 
 _TELLERS: list[Teller] = []
+#: the folder that torch lies in, which need not be imported for that
+_TORCH = find_spec("torch")
+_FOLDER_OF_TORCH = [str(Path(_TORCH.origin).parents[1])] if _TORCH and _TORCH.origin else []
 _LIBRARIES = tuple(
     dict.fromkeys(
         [
             sysconfig.get_path("stdlib"),
             sysconfig.get_path("purelib"),
             *site.getsitepackages(),
-            str(Path(torch.__file__).parents[1]),
+            *_FOLDER_OF_TORCH,
         ]
     )
 )

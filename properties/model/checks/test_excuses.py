@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from squall.model.checks import excuses
 from squall.model.checks.excuses import EXCUSES
 from squall.properties.support.commands import squall
-from squall.properties.support.paths import ROOT
+from squall.properties.support.paths import DOCS, ROOT
 from squall.sim.search.campaign import run_campaign
 from squall.sim.search.draw import Settings
 
@@ -87,6 +89,24 @@ def test_the_command_lists_and_counts_them() -> None:
     assert done.returncode == 0, done.stderr
     listed = json.loads(done.stdout)["excuses"]
     assert [each["name"] for each in listed] == [excuse.name for excuse in EXCUSES]
-    assert {"plain", "storm"} == set(listed[0]["used"])
+    assert set(listed[0]["used"]) == {"plain", "rough", "storm"}
     without = json.loads(squall("properties", "--excuses", "--json").stdout)["excuses"]
     assert all(each["used"] is None and each["reason"] for each in without)
+
+
+def test_the_page_lists_every_excuse(tmp_path: Path) -> None:
+    written = (DOCS / "excuses.md").read_text(encoding="utf-8")
+    for excuse in EXCUSES:
+        assert f"| {excuse.name} | " in written and written.count(excuse.reason) == 1
+    file = tmp_path / "excuses.md"
+    done = squall("properties", "--excuses", "--seeds", "0:3", "--save", str(file))
+    assert done.returncode == 0, done.stderr
+    head = re.sub(r"0:10000", "0:3", written.partition("| no end")[0])
+    assert file.read_text(encoding="utf-8").startswith(head)
+    refused = squall("properties", "--excuses", "--save", str(file))
+    assert refused.returncode == 2 and "--save" in refused.stderr
+
+
+def test_what_a_tolerance_or_zeros_excuse_is_counted() -> None:
+    excused = run_campaign(range(200)).excused
+    assert excused["tolerance"] > 0 and excused["zeros for no gradient"] > 0

@@ -61,9 +61,9 @@ def test_what_is_wrong_with_the_compiled_engine_alone(
 
 @pytest.mark.parametrize("name", ["pass_left_running", "unwritten_argument"])
 def test_what_the_compiled_engine_never_gets_rid_of(name: str, zygote: Zygote) -> None:
-    """Its shutdown then waits, or goes on, as what is left decides."""
+    """Its shutdown then waits, goes on, or ends the process, as what is left decides."""
     run = on_torch(name, zygote)
-    assert run.errors == [] and not run.ok
+    assert {error.type for error in run.errors} <= {"Died"} and not run.ok
     assert broken(run)
 
 

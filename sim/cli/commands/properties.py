@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from collections import Counter
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.exits import INTERRUPTED
 from squall.sim.cli.options import Jobs, Json, seeds_option
 
 RANK = 40
@@ -21,6 +22,8 @@ EPILOG = """\
 squall properties
 
 squall properties --excuses --seeds 0:10000 --jobs 2     (how often each is used)
+
+squall properties --excuses --seeds 0:10000 --jobs 2 --save excuses.md
 """
 
 
@@ -31,17 +34,23 @@ def properties(
     ] = False,
     seeds: Annotated[range | None, seeds_option("none")] = None,
     jobs: Jobs = 1,
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", metavar="FILE", help="Write the counts as a page, in Markdown."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """List what must hold for every run.
 
     With --excuses, where a check gives up: every reason for that, and with --seeds how often it was
-    used in a campaign of these seeds without faults and in one under profile storm.
+    used in a campaign of these seeds without faults and under the profiles rough and storm.
     """
     from squall.model.checks.registry import PROPERTIES
 
+    if save is not None and seeds is None:
+        raise BadInput("--save", str(save), "expected --excuses and --seeds with it")
     if excuses:
-        _excuses(seeds, jobs, json)
+        _excuses(seeds, jobs, json, save)
         return
     if seeds is not None:
         raise BadInput("--seeds", f"{seeds.start}:{seeds.stop}", "expected --excuses with it")
@@ -61,28 +70,25 @@ def _print(rows: list[tuple[str, str]]) -> None:
     Console(highlight=False).print(table)
 
 
-def _excuses(seeds: range | None, jobs: int, json: bool) -> None:
-    from squall.model.checks.excuses import EXCUSES
-    from squall.sim.search.campaign import run_campaign
-    from squall.sim.search.draw import Settings
+def _excuses(seeds: range | None, jobs: int, json: bool, save: Path | None) -> None:
+    from squall.sim.cli.reports.excuses import page, rule_names, uses
 
-    used: dict[str, Counter[str]] = {}
-    if seeds is not None:
-        used["plain"] = run_campaign(seeds, jobs=jobs).excused
-        used["storm"] = run_campaign(seeds, Settings("storm"), jobs=jobs).excused
+    try:
+        listed = list(uses(seeds, jobs=jobs))
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    if save is not None and seeds is not None:
+        save.write_text(page(listed, seeds), encoding="utf-8")
     if json:
-        listed = [
-            {
-                "name": excuse.name,
-                "reason": excuse.reason,
-                "used": {kind: count[excuse.name] for kind, count in used.items()} or None,
-            }
-            for excuse in EXCUSES
+        found = [
+            {"name": use.name, "reason": use.reason, "used": use.times or None} for use in listed
         ]
-        typer.echo(json_module.dumps({"excuses": listed}))
+        typer.echo(json_module.dumps({"excuses": found, "rules": rule_names()}))
         return
     rows = []
-    for excuse in EXCUSES:
-        times = ", ".join(f"{count[excuse.name]:,} {kind}" for kind, count in used.items())
-        rows.append((excuse.name, f"{excuse.reason}" + (f" (used: {times})" if times else "")))
+    for use in listed:
+        times = ", ".join(f"{count:,} {name}" for name, count in use.times.items())
+        rows.append((use.name, f"{use.reason}" + (f" (used: {times})" if times else "")))
     _print(rows)
+    rules = ", ".join(rule_names())
+    typer.echo(f"squall diff accepts what these rules predict (docs/divergences.md): {rules}")

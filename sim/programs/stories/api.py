@@ -34,6 +34,9 @@ _TIME_IS_UP = "RPC ran for more than set timeout"
 #: added to the id of a context, it gives one that does not exist
 _FAR = 1 << 30
 _NO_CONTEXT = "Could not find autograd context with id: "
+_FREED = "a second time"
+_NO_SCALAR = "all roots need to be scalar"
+_NO_TENSOR = "RRef should contain a tensor"
 
 
 def told(**facts: bool) -> str:
@@ -318,7 +321,7 @@ def roots(to: int) -> str:
     return told(
         some_root="No tensors provided" in none,
         roots_need_grad="requires_grad not set on root" in ungraded,
-        scalar_roots="all roots need to be scalar" in long,
+        scalar_roots=_NO_SCALAR in long,
         list_of_roots=no_list.startswith("TypeError: backward()"),
         tensors_for_roots=no_tensors.startswith("TypeError: backward()"),
         number_of_a_context=no_id.startswith("TypeError: backward()"),
@@ -343,6 +346,7 @@ def roots(to: int) -> str:
     "roots by reference",
     drawn=False,
     on_torch=("backward-of-a-reference", "not so: local_graph_kept, value"),
+    errors=(_FREED, _NO_SCALAR, _NO_TENSOR, _NO_CONTEXT),
 )
 def roots_by_reference(to: int) -> str:
     """``RRef.backward`` begins on the owner, which needs no context for it."""
@@ -371,11 +375,11 @@ def roots_by_reference(to: int) -> str:
         context_of_a_user=("contain a tensor" if here else "'dist_autograd_ctx_id'") in without,
         local_pass=retained == "no error but None" and once == [2.0, 4.0],
         local_graph_kept=again == "no error but None",
-        local_graph_freed="a second time" in spent,
+        local_graph_freed=_FREED in spent,
         pass_of_a_context=found == [12.0] and y.grad is None,
-        graph_freed="a second time" in freed,
-        scalar="all roots need to be scalar" in no_scalar,
-        tensor="RRef should contain a tensor" in no_tensor,
+        graph_freed=_FREED in freed,
+        scalar=_NO_SCALAR in no_scalar,
+        tensor=_NO_TENSOR in no_tensor,
         value=PLANTED in no_value,
         plain_text="RuntimeError: RRef" in no_tensor and "RuntimeError: Runtime" not in no_tensor,
         known_context=_NO_CONTEXT in unknown,

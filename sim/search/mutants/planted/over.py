@@ -88,5 +88,6 @@ MUTANTS = (
         place="autograd.context:DistAutogradContext.clear_and_wait_for_outstanding_rpcs_async",
         old="    with self._lock:\n",
         new="    graph_task = self._graph_task or graph_task\n    with self._lock:\n",
+        unseen="a part that a later pass overtakes has failed by then, and waits for nothing",
     ),
 )
