@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from squall.model.program.operations import KINDS
 from squall.model.program.program import (
+    CHECKS,
     HELPER_CALLS,
     REFERENCE_CALLS,
     Backward,
@@ -281,3 +282,6 @@ def _uses(program: Program, trainer: Trainer, leaf: int) -> bool:
         for index, op in enumerate(step.ops)
         for input in op.inputs
     )
+
+
+CHECKS.append(check_program)

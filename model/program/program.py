@@ -18,11 +18,11 @@ leaf that the worker owns itself is taken there and does not travel.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from squall.model.program.made import Checked, check_fields
 from squall.model.program.stories import Story
@@ -93,7 +93,7 @@ class Sleep(Checked):
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     at: SleepAt = "result"
-    seconds: tuple[float, ...] = (1.0,)
+    seconds: Annotated[tuple[float, ...], Field(min_length=1)] = (1.0,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class LeafSleep(Checked):
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     at: LeafSleepAt = "tensor"
-    seconds: tuple[float, ...] = (1.0,)
+    seconds: Annotated[tuple[float, ...], Field(min_length=1)] = (1.0,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,9 +248,9 @@ class Program(Checked):
     version: int = VERSION
 
     def __post_init__(self) -> None:
-        # What checks programs knows their operations, and those are written in terms of programs.
         check_fields(self)
-        import_module("squall.model.program.check").check_program(self)
+        for check in CHECKS:
+            check(self)
 
     @property
     def steps(self) -> list[tuple[int, int, Step]]:
@@ -258,6 +258,11 @@ class Program(Checked):
         return [
             (t, s, step) for t, tr in enumerate(self.trainers) for s, step in enumerate(tr.steps)
         ]
+
+
+#: what looks at a program as it is made, and raises ValueError where it makes no sense; what does so
+#: knows the operations, which are written in terms of programs (model/program/check.py)
+CHECKS: list[Callable[[Program], None]] = []
 
 
 def source(program: Program, index: int, input: Input) -> tuple[bool, int]:

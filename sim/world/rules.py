@@ -10,6 +10,7 @@ usual kinds:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
@@ -145,7 +146,8 @@ class Which(TypedDict, total=False):
 class Select:
     """Says of messages, in the order in which they are sent, whether they are meant.
 
-    Which: see :class:`Which`. Raises ValueError for a name that no type of message has.
+    Which: see :class:`Which`. Raises ValueError for a name that no type of message has, for a
+    number of a message below 1, which would select nothing, and for a negative worker.
     """
 
     def __init__(
@@ -161,6 +163,11 @@ class Select:
         self._src, self._dst, self._where = src, dst, where
         self._nth = None if nth is None else frozenset({nth} if isinstance(nth, int) else nth)
         self._count = 0
+        if self._nth is not None and (not self._nth or min(self._nth) < 1):
+            raise ValueError(f"nth: {nth!r} selects nothing: messages are counted from 1")
+        for name, worker in (("src", src), ("dst", dst)):
+            if worker is not None and worker < 0:
+                raise ValueError(f"{name}: {worker} is no worker: expected 0 or more")
 
     def __call__(self, message: Message) -> bool:
         if (
@@ -185,13 +192,23 @@ def drop(**which: Unpack[Which]) -> Rule:
 
 
 def delay(seconds: float, **which: Unpack[Which]) -> Rule:
-    """A rule: such messages arrive ``seconds`` later."""
+    """A rule: such messages arrive ``seconds`` later. Raises ValueError unless that is finite and
+    not negative."""
+    _later("seconds", seconds)
     return judge(Select(**which), Delay(seconds))
 
 
 def duplicate(*after_s: float, **which: Unpack[Which]) -> Rule:
-    """A rule: copies of such messages arrive so many seconds after them; none said: at once."""
+    """A rule: copies of such messages arrive so many seconds after them; none said: at once. Raises
+    ValueError unless all are finite and not negative."""
+    for seconds in after_s:
+        _later("after_s", seconds)
     return judge(Select(**which), Duplicate(after_s or (0.0,)))
+
+
+def _later(name: str, seconds: float) -> None:
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{name}: {seconds} is wrong: expected a finite number, 0 or more")
 
 
 def fail(error: str = "connection reset by peer", **which: Unpack[Which]) -> Rule:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import pytest
 
 from squall.real.rpc.message import Message, MessageType
 from squall.sim.world.network import Network
-from squall.sim.world.rules import Delay, Drop, Fail, Rule
+from squall.sim.world.rules import Delay, Drop, Fail, Rule, delay, drop, duplicate
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.trace import Trace
 
@@ -110,3 +113,19 @@ def test_a_closed_connection_with_nothing_under_way_is_noticed_at_once():
     world.log.clear()
     world.network.detach(world.group, 0)
     assert world.log == [(3, "lost 0")]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: drop(nth=(0,)), "nth: \\(0,\\) selects nothing"),
+        (lambda: drop(nth=()), "nth: \\(\\) selects nothing"),
+        (lambda: drop(src=-1), "src: -1 is no worker"),
+        (lambda: delay(-1.0), "seconds: -1.0 is wrong"),
+        (lambda: delay(math.nan), "seconds: nan is wrong"),
+        (lambda: duplicate(1.0, math.inf), "after_s: inf is wrong"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused(make: Callable[[], Rule], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()
