@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from squall.sim.cli.bad_input import BadInput
-from squall.sim.cli.exits import INTERRUPTED
+from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.options import Jobs, Json, seeds_option
 
 RANK = 40
@@ -73,10 +73,10 @@ def _print(rows: list[tuple[str, str]]) -> None:
 def _excuses(seeds: range | None, jobs: int, json: bool, save: Path | None) -> None:
     from squall.sim.cli.reports.excuses import page, rule_names, uses
 
-    try:
-        listed = list(uses(seeds, jobs=jobs))
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
+    counted = uses(seeds, jobs=jobs)
+    if counted.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    listed = counted.listed
     if save is not None and seeds is not None:
         save.write_text(page(listed, seeds), encoding="utf-8")
     if json:
@@ -84,7 +84,7 @@ def _excuses(seeds: range | None, jobs: int, json: bool, save: Path | None) -> N
             {"name": use.name, "reason": use.reason, "used": use.times or None} for use in listed
         ]
         typer.echo(json_module.dumps({"excuses": found, "rules": rule_names()}))
-        return
+        raise typer.Exit(exit_code(good=counted.ok))
     rows = []
     for use in listed:
         times = ", ".join(f"{count:,} {name}" for name, count in use.times.items())
@@ -92,3 +92,4 @@ def _excuses(seeds: range | None, jobs: int, json: bool, save: Path | None) -> N
     _print(rows)
     rules = ", ".join(rule_names())
     typer.echo(f"squall diff accepts what these rules predict (docs/divergences.md): {rules}")
+    raise typer.Exit(exit_code(good=counted.ok))

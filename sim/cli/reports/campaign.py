@@ -28,7 +28,8 @@ PROGRAMS_SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a campaign was asked for, checked. ``minutes`` None: it ends with the seeds."""
+    """What a campaign was asked for, checked. ``minutes`` None: it ends with the seeds. ``title``:
+    what its progress is called."""
 
     seeds: range
     minutes: float | None
@@ -36,6 +37,7 @@ class Asked:
     device: Device
     engine: EngineName
     faults: Faults | None
+    title: str = "fuzz"
 
 
 def failure_line(failure: Failure, asked: Asked) -> str:

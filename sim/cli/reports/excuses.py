@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from squall.model.checks.excuses import EXCUSES
+from squall.sim.cli.faults import Faults
+from squall.sim.cli.reports.campaign import Asked
+from squall.sim.cli.reports.playing import play
 from squall.sim.diff.rules import RULES
-from squall.sim.search.campaign import run_campaign
-from squall.sim.search.draw import Settings
+from squall.sim.faults.plan import NO_FAULTS
+from squall.sim.names import Profile
+from squall.sim.search.campaign import Campaign
 
-#: the campaigns in which they are counted, by name
-CAMPAIGNS = {"plain": Settings(), "rough": Settings("rough"), "storm": Settings("storm")}
+#: the campaigns in which they are counted, by name: their profile of faults
+CAMPAIGNS: dict[str, Profile | None] = {"plain": None, "rough": "rough", "storm": "storm"}
 
 
 class Use(NamedTuple):
@@ -23,18 +25,47 @@ class Use(NamedTuple):
     times: dict[str, int]
 
 
-def uses(seeds: range | None, *, jobs: int = 1) -> Iterator[Use]:
+class Uses(NamedTuple):
+    """All excuses with their counts; ``campaigns``: those in which they were counted, by name."""
+
+    listed: list[Use]
+    campaigns: dict[str, Campaign]
+
+    @property
+    def interrupted(self) -> bool:
+        return any(campaign.interrupted for campaign in self.campaigns.values())
+
+    @property
+    def ok(self) -> bool:
+        return all(campaign.ok for campaign in self.campaigns.values())
+
+
+def uses(seeds: range | None, *, jobs: int = 1) -> Uses:
     """All excuses, counted in a campaign of each kind over ``seeds``; None counts nothing."""
-    counted: dict[str, Counter[str]] = {}
-    if seeds is not None:
-        for name, settings in CAMPAIGNS.items():
-            campaign = run_campaign(seeds, settings, jobs=jobs)
-            counted[name] = campaign.excused
-            if campaign.interrupted:
-                raise KeyboardInterrupt
-    for excuse in EXCUSES:
-        times = {name: count[excuse.name] for name, count in counted.items()}
-        yield Use(excuse.name, excuse.reason, times)
+    campaigns: dict[str, Campaign] = {}
+    for name, profile in CAMPAIGNS.items() if seeds is not None else ():
+        assert seeds is not None
+        asked = Asked(
+            seeds=seeds,
+            minutes=None,
+            jobs=jobs,
+            device="cpu",
+            engine="port",
+            faults=Faults(profile, profile, NO_FAULTS) if profile is not None else None,
+            title=name,
+        )
+        campaigns[name] = play(asked)
+        if campaigns[name].interrupted:
+            break
+    listed = [
+        Use(
+            excuse.name,
+            excuse.reason,
+            {name: campaign.excused[excuse.name] for name, campaign in campaigns.items()},
+        )
+        for excuse in EXCUSES
+    ]
+    return Uses(listed, campaigns)
 
 
 def rule_names() -> list[str]:
@@ -75,5 +106,5 @@ def page(listed: list[Use], seeds: range) -> str:
 
 
 def _profile(name: str) -> str:
-    profile = CAMPAIGNS[name].profile
+    profile = CAMPAIGNS[name]
     return f" --faults {profile}" if profile else ""
