@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = FAILED
     except Exception as error:
-        wrong = _found_late(error)
+        wrong = _found_late(error, words)
         if wrong is not None:
             sys.exit(_bad_input(wrong, words))
         if os.environ.get("SQUALL_DEBUG"):
@@ -100,11 +100,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _found_late(error: Exception) -> BadInput | None:
+def _found_late(error: Exception, words: list[str]) -> BadInput | None:
     """What is wrong with the input, if that is why a run could not go on."""
     from squall.sim.faults.file import RankError
 
-    return BadInput("--faults", "", str(error)) if isinstance(error, RankError) else None
+    if not isinstance(error, RankError):
+        return None
+    return BadInput("--faults", _value("--faults", words), str(error))
+
+
+def _value(option: str, words: list[str]) -> str:
+    """What was given to an option; empty if it was not given."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == option:
+            return following
+        if word.startswith(f"{option}="):
+            return word.removeprefix(f"{option}=")
+    return ""
 
 
 def _usage(error: typer.TyperException) -> BadInput:

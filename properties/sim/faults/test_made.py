@@ -64,7 +64,11 @@ def test_a_worker_that_the_group_turns_out_not_to_have(
     plan.write_text(json.dumps({"version": 1, "messages": [{"kind": "drop", "src": 9}]}))
     example = Path(__file__).resolve().parents[3] / "examples" / "rref_sharing.py"
     with pytest.raises(SystemExit) as ended:
-        main(["run", str(example), "--faults", str(plan), "--engine", engine])
+        main(["run", str(example), "--faults", str(plan), "--engine", engine, "--json"])
     assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert "faults.messages[0].src: 9 is not one of the 4 workers of the group" in told
+    told = capsys.readouterr()
+    message = "faults.messages[0].src: 9 is not one of the 4 workers of the group"
+    assert message in told.err
+    found = json.loads(told.out)
+    assert (found["field"], found["value"]) == ("--faults", str(plan))
+    assert message in found["message"]
