@@ -35,6 +35,11 @@ class ReleasedError(RuntimeError):
         super().__init__("Couldn't find autograd context data for current autograd context id")
 
 
+def no_send_function(message_id: AutogradMessageId) -> RuntimeError:
+    """What gradients meet that come for a message whose send function is not there any more."""
+    return RuntimeError(f"Could not find send function for autograd message id: {message_id}")
+
+
 class DistAutogradContext:
     """Send and recv functions, known workers, gradients, and the pass that runs, if any.
 
@@ -167,9 +172,7 @@ class DistAutogradContext:
         """Raises RuntimeError if there is none for this message."""
         function = self._sends.get(message_id)
         if function is None:
-            raise RuntimeError(
-                f"Could not find send function for autograd message id: {message_id}"
-            )
+            raise no_send_function(message_id)
         return function
 
     def send_functions(self) -> dict[AutogradMessageId, SendRpcBackward]:

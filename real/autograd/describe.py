@@ -21,13 +21,6 @@ _NO_MESSAGE = -1
 def trace_beginning(tracer: tracing.Tracer, graph_task: GraphTask) -> None:
     """Report that a pass starts, and over which graph."""
     context_id = graph_task.context.context_id
-    tracer.emit(
-        tracing.PASS_STARTED,
-        context_id,
-        len(graph_task.graph_roots[0].next_functions),
-        graph_task.keep_graph,
-        graph_task.outstanding_tasks,
-    )
     exec_info = graph_task.exec_info
     counts = graph_task.dependencies
     nodes = []
@@ -35,7 +28,15 @@ def trace_beginning(tracer: tracing.Tracer, graph_task: GraphTask) -> None:
         info = exec_info.get(node)
         needed = not exec_info or (info is not None and info.should_execute())
         nodes.append((number, node.name(), counts.get(node, 0), needed))
-    tracer.emit(tracing.DEPENDENCIES_COMPUTED, context_id, tuple(nodes), describe_graph(graph_task))
+    graph = describe_graph(graph_task)  # now: what comes after an event may find another one
+    tracer.emit(
+        tracing.PASS_STARTED,
+        context_id,
+        len(graph_task.graph_roots[0].next_functions),
+        graph_task.keep_graph,
+        graph_task.outstanding_tasks,
+    )
+    tracer.emit(tracing.DEPENDENCIES_COMPUTED, context_id, tuple(nodes), graph)
 
 
 def trace_end(tracer: tracing.Tracer, graph_task: GraphTask, error: str | None) -> None:

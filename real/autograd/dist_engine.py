@@ -16,7 +16,7 @@ from torch import Tensor
 
 from squall.real import tracing
 from squall.real.autograd.capture_hook import DistAccumulateGradCaptureHook
-from squall.real.autograd.context import DistAutogradContext
+from squall.real.autograd.context import DistAutogradContext, no_send_function
 from squall.real.autograd.describe import trace_beginning, trace_end
 from squall.real.autograd.device_threads import DeviceThreads
 from squall.real.autograd.engine import ACCUMULATE, KINDS, RECV, Engine
@@ -149,7 +149,7 @@ class DistEngine:
         when all of that is done, here and beyond. Every later one is complete at once, since
         whoever sent the first one waits already. Raises RuntimeError if the pass is over.
         """
-        graph_task, first = self._join_pass(context, request)
+        graph_task, first = self._join_pass(context, send_function, request)
         tracer = self._tracer
         if tracer.enabled:
             message_id = request.metadata.message_id
@@ -164,11 +164,16 @@ class DistEngine:
         return self._run_part(context, graph_task, send_function)
 
     def _join_pass(
-        self, context: DistAutogradContext, request: PropagateGradientsReq
+        self,
+        context: DistAutogradContext,
+        send_function: SendRpcBackward,
+        request: PropagateGradientsReq,
     ) -> tuple[GraphTask, bool]:
         """This worker's part of the pass that gradients belong to, and whether they begin it.
 
-        A pass that still runs in the context is over then. Raises RuntimeError if this one is.
+        A pass that still runs in the context is over then. Raises RuntimeError if this one is, and
+        if the call that the gradients are of has failed meanwhile, which took its send function
+        with it.
         """
         pass_id = request.pass_id
         overtaken: GraphTask | None = None
@@ -177,18 +182,26 @@ class DistEngine:
             first = running != pass_id
             if first:
                 self._check_not_over(context, pass_id)
-                if running is not None:
-                    overtaken = context.retrieve_graph_task()
-                    self._end(context, overtaken, _OVERTAKEN)
                 graph_task = self.compute_dependencies(
                     context, pass_id, GraphRoot(), request.retain_graph
                 )
+                self._check_attached(send_function, graph_task, request)
+                if running is not None:
+                    overtaken = context.retrieve_graph_task()
+                    self._end(context, overtaken, _OVERTAKEN)
                 self._begin(context, graph_task)
             else:
                 graph_task = context.retrieve_graph_task()
+                self._check_attached(send_function, graph_task, request)
         if overtaken is not None:
             overtaken.set_exception(RuntimeError(_OVERTAKEN))
         return graph_task, first
+
+    def _check_attached(
+        self, send_function: SendRpcBackward, graph_task: GraphTask, request: PropagateGradientsReq
+    ) -> None:
+        if send_function not in graph_task.nodes_in_graph:
+            raise no_send_function(request.metadata.message_id)
 
     def _run_part(
         self, context: DistAutogradContext, graph_task: GraphTask, send_function: SendRpcBackward

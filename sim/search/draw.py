@@ -27,6 +27,7 @@ from squall.model.generate.profiles import Limits
 from squall.model.program.program import Program, computation_of, source
 from squall.sim.faults.draw import MILD, PROFILES, Drawing, Profile, stream_of
 from squall.sim.faults.file import fitting
+from squall.sim.faults.kinds.raising import Raise
 from squall.sim.faults.plan import NO_FAULTS, Order, Plan, Schedule
 from squall.sim.names import Device, EngineName
 from squall.sim.scenario import Scenario, World
@@ -97,7 +98,7 @@ def draw(seed: int, settings: Settings = Settings()) -> Scenario:  # noqa: B008 
         program, world = _draw_faulty(settings.profile, seed)
     else:
         program, world = _draw_plain(seed, settings.plan)
-    if settings.engine == "port":
+    if settings.engine == "port" and not _raises(world.faults):
         stream = random.Random(repr(("failing calls", settings.profile, seed)))
         if stream.random() < _FAILING_CALLS:
             program = with_failing_calls(SeededChoices(stream), program)
@@ -108,6 +109,12 @@ def draw(seed: int, settings: Settings = Settings()) -> Scenario:  # noqa: B008 
         engine=settings.engine,
         profile=settings.profile,
     )
+
+
+def _raises(plan: Plan) -> bool:
+    """Whether an exception may be raised in a call of which nobody knows: if the function raises,
+    its caller's send function stays, and holds up every later pass of the context."""
+    return any(isinstance(item, Raise) for item in plan.inner)
 
 
 def _draw_plain(seed: int, plan: Plan) -> tuple[Program, World]:
