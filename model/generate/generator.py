@@ -50,6 +50,7 @@ class _ProgramDrawing:
 
     def __init__(self, choices: Choices, limits: Limits) -> None:
         self.choices = choices
+        self.limits = limits
         self.profile: Profile = draw_profile(choices, limits)
         self.leaves: list[Leaf] = []
         #: by leaf: the one trainer that may use it, because its optimizer changes it
@@ -76,7 +77,7 @@ class _ProgramDrawing:
         # Last, so that the rest of a seed's program is what it is without; an optimizer would take
         # its step from what passes that failed have left.
         calm = profile.unused or any(trainer.optimizer for trainer in program.trainers)
-        return program if calm else with_sleeps(choices, program)
+        return with_sleeps(choices, program) if self.limits.sleeps and not calm else program
 
     def _draw_leaf(self, number: int) -> Leaf:
         choices, profile = self.choices, self.profile

@@ -81,7 +81,8 @@ class Limits(NamedTuple):
 
     ``mixed``: most are much smaller. ``unused``: something may be left unused that a worker then
     waits for. ``faults``: errors may be planted. ``stories``: there may be stories beside the
-    computation (model/program/stories.py).
+    computation (model/program/stories.py). ``sleeps``: user code may sleep in backward passes, which
+    then may fail.
     """
 
     workers: int = 8
@@ -93,6 +94,7 @@ class Limits(NamedTuple):
     unused: bool = True
     faults: bool = True
     stories: bool = True
+    sleeps: bool = True
 
 
 class Profile(NamedTuple):

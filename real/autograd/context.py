@@ -284,14 +284,14 @@ class DistAutogradContext:
         metadata = AutogradMetadata(self.context_id, message_id)
         tracer = self._worker.tracer
         with self._lock:
-            if self._graph_task is not graph_task or graph_task.has_error:
+            if not self._goes_on(graph_task):
                 return
             pass_id, retain_graph = graph_task.pass_id, graph_task.keep_graph
             if tracer.observer is not None:
                 tracer.observer.propagating(self._worker.id, self.context_id, pass_id)
+            if tracer.enabled:
+                tracer.emit(tracing.GRADIENTS_SENT, self.context_id, message_id, to)
         request = PropagateGradientsReq(metadata, grads, retain_graph, pass_id)
-        if tracer.enabled:
-            tracer.emit(tracing.GRADIENTS_SENT, self.context_id, message_id, to)
         self.add_outstanding_rpc(graph_task, agent.send(to, request.to_message()))
 
     def add_outstanding_rpc(self, graph_task: GraphTask, future: Future[Message]) -> None:

@@ -87,7 +87,12 @@ def call_that_fails(op: Op, kind: FailingCall, inputs: Sequence[Any], nobody: in
         function, args = torch.add, (tensor, uncopyable())
     try:
         if op.call == "remote" and kind not in ("result", "reply"):
-            rpc.remote(to, function, args=args).to_here()
+            reference = rpc.remote(to, function, args=args)
+            created = reference._get_future()
+            try:
+                reference.to_here()
+            finally:
+                created.wait()  # the fetch may fail first; a pass must not begin in between
         elif op.call in ("async", "async_execution"):
             future: Future[Any] = rpc.rpc_async(to, function, args=args)
             future.wait()

@@ -99,14 +99,15 @@ def test_the_page_lists_every_excuse(tmp_path: Path) -> None:
     for excuse in EXCUSES:
         assert f"| {excuse.name} | " in written and written.count(excuse.reason) == 1
     file = tmp_path / "excuses.md"
-    done = squall("properties", "--excuses", "--seeds", "0:3", "--save", str(file))
+    done = squall("properties", "--excuses", "--seeds", "0:3", "--page", str(file))
     assert done.returncode == 0, done.stderr
     head = re.sub(r"0:10000", "0:3", written.partition("| no end")[0])
     assert file.read_text(encoding="utf-8").startswith(head)
-    refused = squall("properties", "--excuses", "--save", str(file))
-    assert refused.returncode == 2 and "--save" in refused.stderr
+    refused = squall("properties", "--excuses", "--page", str(file))
+    assert refused.returncode == 2 and "--page" in refused.stderr
 
 
-def test_what_a_tolerance_or_zeros_excuse_is_counted() -> None:
-    excused = run_campaign(range(200)).excused
+def test_what_tolerance_and_zeros_excuse_is_counted() -> None:
+    """In the campaign that the page tells of, each is used now and then."""
+    excused = run_campaign(range(380, 460)).excused
     assert excused["tolerance"] > 0 and excused["zeros for no gradient"] > 0

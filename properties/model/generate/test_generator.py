@@ -131,8 +131,10 @@ QUICKLY = settings(
 
 
 def smallest(predicate: Callable[[Program], bool]) -> Program:
-    """What Hypothesis shrinks to; the same every time."""
-    return find(programs(), predicate, settings=QUICKLY, random=random.Random(4))
+    """What Hypothesis shrinks to, without sleeps; the same every time."""
+    return find(
+        programs(Limits(sleeps=False)), predicate, settings=QUICKLY, random=random.Random(4)
+    )
 
 
 def makers(program: Program, step: Step, index: int) -> set[int]:

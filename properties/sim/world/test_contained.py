@@ -85,6 +85,11 @@ def test_an_interrupt_while_it_starts_leaves_nothing_behind(
 
     monkeypatch.setattr(multiprocessing.get_context("fork").Process, "start", interrupted)
     before = multiprocessing.active_children()
-    with pytest.raises(KeyboardInterrupt):
-        Contained(echo)
+    # A shell has what it starts in the background ignore interrupts.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Contained(echo)
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert multiprocessing.active_children() == before

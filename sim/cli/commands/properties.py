@@ -13,7 +13,7 @@ from rich.text import Text
 
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.exits import INTERRUPTED, exit_code
-from squall.sim.cli.options import Jobs, Json, seeds_option
+from squall.sim.cli.options import Jobs, Json, file_option, seeds_option
 
 RANK = 40
 EPILOG = """\
@@ -23,7 +23,7 @@ squall properties
 
 squall properties --excuses --seeds 0:10000 --jobs 2     (how often each is used)
 
-squall properties --excuses --seeds 0:10000 --jobs 2 --save excuses.md
+squall properties --excuses --seeds 0:10000 --jobs 2 --page excuses.md
 """
 
 
@@ -34,9 +34,8 @@ def properties(
     ] = False,
     seeds: Annotated[range | None, seeds_option("none")] = None,
     jobs: Jobs = 1,
-    save: Annotated[
-        Path | None,
-        typer.Option("--save", metavar="FILE", help="Write the counts as a page, in Markdown."),
+    page: Annotated[
+        Path | None, file_option("--page", "Write the counts there, as a page in Markdown.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -47,10 +46,10 @@ def properties(
     """
     from squall.model.checks.registry import PROPERTIES
 
-    if save is not None and seeds is None:
-        raise BadInput("--save", str(save), "expected --excuses and --seeds with it")
+    if page is not None and (seeds is None or not excuses):
+        raise BadInput("--page", str(page), "expected --excuses and --seeds with it")
     if excuses:
-        _excuses(seeds, jobs, json, save)
+        _excuses(seeds, jobs, json, page)
         return
     if seeds is not None:
         raise BadInput("--seeds", f"{seeds.start}:{seeds.stop}", "expected --excuses with it")
@@ -70,15 +69,19 @@ def _print(rows: list[tuple[str, str]]) -> None:
     Console(highlight=False).print(table)
 
 
-def _excuses(seeds: range | None, jobs: int, json: bool, save: Path | None) -> None:
+def _excuses(seeds: range | None, jobs: int, json: bool, file: Path | None) -> None:
     from squall.sim.cli.reports.excuses import page, rule_names, uses
 
     counted = uses(seeds, jobs=jobs)
     if counted.interrupted:
         raise typer.Exit(INTERRUPTED)
     listed = counted.listed
-    if save is not None and seeds is not None:
-        save.write_text(page(listed, seeds), encoding="utf-8")
+    if file is not None and seeds is not None:
+        try:
+            file.write_text(page(listed, seeds), encoding="utf-8")
+        except OSError as error:
+            problem = f"cannot write {str(file)!r}: {error.strerror}"
+            raise BadInput("--page", str(file), problem) from None
     if json:
         found = [
             {"name": use.name, "reason": use.reason, "used": use.times or None} for use in listed

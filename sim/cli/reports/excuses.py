@@ -84,7 +84,7 @@ def page(listed: list[Use], seeds: range) -> str:
         "",
         *(f"    squall fuzz --seeds {span}{_profile(name)}" for name in CAMPAIGNS),
         "",
-        f"`squall properties --excuses --seeds {span} --save docs/excuses.md` writes this page.",
+        f"`squall properties --excuses --seeds {span} --page docs/excuses.md` writes this page.",
         "",
         "| excuse | " + " | ".join(CAMPAIGNS) + " | reason |",
         "|---|" + "---:|" * len(CAMPAIGNS) + "---|",
