@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 HERE = Path(__file__).resolve().parent
 
 #: worst first; the page is sorted by it
-Severity = Literal["wrong-gradient", "memory", "hang", "leak", "error"]
+Severity = Literal["wrong-gradient", "wrong-value", "memory", "hang", "leak", "error"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 #: the commit of torch 2.13.0 (``torch.version.git_version``)

@@ -26,8 +26,8 @@ plain autograd, where there is such a thing; `scenario.json` is the same under s
     squall replay properties/findings/NAME/scenario.json     on the simulated network
     make findings TORCH=2.15.0                               all of them on a torch of their own
 
-The worst come first: gradients that are silently wrong, memory, hangs, leaks, misleading errors; those
-that need names of PyTorch which begin with an underscore come last. Lines are those of the commit that
+The worst come first: gradients that are silently wrong, other values and effects that are, memory, hangs,
+leaks, misleading errors; those that need names of PyTorch which begin with an underscore come last. Lines are those of the commit that
 is named. "Reports" are public issues and pull requests of pytorch/pytorch; where there are none, a search
 found none, which is not proof.
 """
@@ -49,6 +49,9 @@ WITHDRAWN = """\
 NO_FINDINGS = {
     "gradient-stolen": "two leaves that share one gradient, seen when passes repeat: one process with "
     "plain `loss.backward(retain_graph=True)` does the same. It is the local engine's: #34082",
+    "view-grad-fn": "a thread that reads `grad_fn` of a view whose base was changed in place, and a call that "
+    "carries that view, wait for each other for ever: two threads in one process, one of which reads while "
+    "the other computes with such views, do the same within seconds. It is the local engine's",
     "creation-never-comes": "a hang at shutdown after a creation that was lost: TensorPipe's `join` waits "
     "for the calls that a worker made, not for those it serves",
 }

@@ -75,7 +75,7 @@ def test_the_page_has_the_worst_first_and_what_cannot_be_shown_last() -> None:
         (bool(one.facts.only_under_squall), one.facts.private_api, one.facts.severity)
         for one in ALL
     ]
-    worst = ["wrong-gradient", "memory", "hang", "leak", "error"]
+    worst = ["wrong-gradient", "wrong-value", "memory", "hang", "leak", "error"]
     assert kinds == sorted(kinds, key=lambda kind: (kind[0], kind[1], worst.index(kind[2])))
     places = [page().index(f"\n## {one.name}\n") for one in ALL]
     assert places == sorted(places)

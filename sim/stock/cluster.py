@@ -42,8 +42,17 @@ TIMED_OUT = (
 )
 #: the group of the workers
 _GROUP = "native://cluster"
+#: what a number that a C int cannot hold becomes
+_INT_MIN = -(2**31)
 
 Answer = Callable[[NativeWorker, int, tuple[Any, ...]], None]
+
+
+def _milliseconds(limit_s: float) -> int:
+    """A time limit as TensorPipe counts it: 0 is none, and one that is negative is over at once, as
+    those of 25 days and more are."""
+    limit_ms = limit_s * 1000
+    return int(limit_ms) if abs(limit_ms) < -_INT_MIN else _INT_MIN
 
 
 class NativeCluster:
@@ -299,11 +308,12 @@ class NativeCluster:
         worker.numbers += 1
         call = Call(shown, sent.dst, sent.type.name, sent.about, runtime.now())
         worker.pending[sent.id] = call
-        limit_ms = int(sent.timeout_s * 1000)  # as TensorPipe's: whole ones, and 0 is no limit
+        limit_ms = _milliseconds(sent.timeout_s)
         if limit_ms:
             text = TIMED_OUT.format(limit_ms)
+            after_s = 0.0 if limit_ms < 0 else sent.timeout_s
             call.timer = runtime.call_later(
-                max(0.0, sent.timeout_s), lambda: self._fail(worker, sent.id, text, "timeout")
+                after_s, lambda: self._fail(worker, sent.id, text, "timeout")
             )
         if worker.tracer.enabled:
             worker.tracer.emit(
