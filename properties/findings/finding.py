@@ -57,6 +57,8 @@ class Facts(_Strict):
     private_api: bool = False
     #: why there is no ``stock.py``: the defect needs what real processes cannot be made to do
     only_under_squall: str = ""
+    #: why there is no ``scenario.json``: what it is that the simulated network does not have
+    no_scenario: str = ""
     #: seconds of real time after which ``stock.py`` is stopped
     limit_s: float = Field(default=120.0, gt=0, le=600)
     #: why runs on stock may end in different lines
@@ -137,6 +139,8 @@ def read(folder: Path) -> Finding:
     finding = Finding(name, facts, _sections(folder / "finding.md"), folder)
     if (finding.stock is None) != bool(facts.only_under_squall):
         raise FindingError(f"{folder}: either stock.py or, in finding.toml, only_under_squall")
+    if (finding.scenario is None) != bool(facts.no_scenario):
+        raise FindingError(f"{folder}: either scenario.json or, in finding.toml, no_scenario")
     if finding.stock is None and finding.scenario is None:
         raise FindingError(f"{folder}: neither stock.py nor scenario.json shows it")
     return finding

@@ -101,6 +101,8 @@ def _section(one: Finding, results: Results) -> str:
     if facts.only_under_squall:
         parts.append(f"*No script on stock:* {facts.only_under_squall}")
     parts.append(one.text["Stock"])
+    if facts.no_scenario:
+        parts.append(f"*Not under squall:* {facts.no_scenario}")
     said = _said(one, results)
     if said:
         parts.append(said)

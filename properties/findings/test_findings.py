@@ -30,6 +30,7 @@ PATIENCE_S = 200.0
 FACTS = """
 title = "a title"
 severity = "leak"
+no_scenario = "it is none of squall's"
 [[causes]]
 file = "a.cpp"
 function = "f"
@@ -109,6 +110,7 @@ def test_what_is_missing_or_wrong_is_said(tmp_path: Path) -> None:
             ),
             ({"stock": ""}, "either stock.py or"),
             ({"facts": 'only_under_squall = "it cannot"\n' + FACTS}, "either stock.py or"),
+            ({"facts": FACTS.replace("no_scenario", "# no_scenario")}, "either scenario.json or"),
         ]
     ):
         here = tmp_path / str(number)
