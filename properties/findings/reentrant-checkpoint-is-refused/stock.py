@@ -14,7 +14,9 @@ def work(rank, init):
     if rank == 0:
         x = torch.ones(1, requires_grad=True)
         with dist_autograd.context() as context_id:
-            y = checkpoint(torch.exp, rpc.rpc_sync("w1", torch.mul, args=(x, 2)), use_reentrant=True)
+            y = checkpoint(
+                torch.exp, rpc.rpc_sync("w1", torch.mul, args=(x, 2)), use_reentrant=True
+            )
             try:
                 dist_autograd.backward(context_id, [y.sum()])
                 print("OK", dist_autograd.get_gradients(context_id), flush=True)
