@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
@@ -72,7 +72,16 @@ class Guess(NamedTuple):
 class Case:
     """One scenario, as rules see it."""
 
-    def __init__(self, program: Program, expected: Outcome, port: Facts, torch: Facts) -> None:
+    def __init__(
+        self,
+        program: Program,
+        expected: Outcome,
+        port: Facts,
+        torch: Facts,
+        open_from: Mapping[Key, int],
+    ) -> None:
+        #: steps in which a pass failed on an engine, from that one on (sim/diff/undefined.py)
+        self.open_from = open_from
         self.program = program
         self.expected = expected
         self.port = port
@@ -134,6 +143,11 @@ class Case:
 
     def unanswered(self, worker: int, type: str) -> int:
         found: int = value_of(self.torch, ("unanswered", type, worker))
+        return found
+
+    def late(self, worker: int) -> int:
+        """How many calls of passes of a worker failed in torch when their context was gone."""
+        found: int = value_of(self.torch, ("late", worker))
         return found
 
     @property
@@ -198,6 +212,8 @@ class Case:
             trainer, number = difference.step
             return any(forecast(self.program, trainer, n).unfed for n in range(number))
         step = self.expected.steps[difference.step]
+        if kind == "failed":
+            return True
         if kind in ("outcome", "first error"):
             said = step.error if kind == "outcome" else step.first_error
             return self._may_say(difference.step, str(ours), said)

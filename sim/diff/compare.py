@@ -16,10 +16,12 @@ from squall.model.one_process.interpreter import interpret
 from squall.model.one_process.outcome import Outcome
 from squall.model.program.compare import compare
 from squall.model.program.program import Program
+from squall.sim.diff.case import Case
 from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import Facts, Place, ending, facts_of, step_of, value_of
 from squall.sim.diff.rules import with_rules
 from squall.sim.diff.tensors import tensors_differ
+from squall.sim.diff.undefined import defined, open_from
 from squall.sim.faults.plan import Schedule
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES
@@ -30,6 +32,7 @@ _ORDER = (
     "torn",
     "outcome",
     "first error",
+    "failed",
     "root",
     "passes",
     "gradient",
@@ -49,13 +52,15 @@ _ORDER = (
 
 @dataclass
 class Results:
-    """What a scenario came to in one process, on the port and in torch."""
+    """What a scenario came to in one process, on the port and in torch. ``open_from``: the passes
+    from which on a step is not compared (sim/diff/undefined.py)."""
 
     scenario: Scenario
     program: Program
     expected: Outcome
     port: Facts
     torch: Facts
+    open_from: dict[tuple[int, int], int] = field(default_factory=dict)
     messages: int = 0
     digest: str = ""
 
@@ -66,6 +71,8 @@ class Comparison:
 
     scenario: Scenario
     differences: list[Difference] = field(default_factory=list)
+    #: whether passes after one that failed were not compared
+    partly: bool = False
     messages: int = 0
     digest: str = ""
 
@@ -91,12 +98,13 @@ def results_of(scenario: Scenario) -> Results:
     expected = interpret(program)
     native = ENGINES["torch"].run(scenario)
     port = ENGINES["port"].run(scenario)
+    ours, theirs = facts_of(program, port), facts_of(program, native)
     return Results(
         scenario,
         program,
         expected,
-        facts_of(program, port),
-        facts_of(program, native),
+        *defined(program, ours, theirs),
+        open_from=open_from(program, ours, theirs),
         messages=sum(native.messages.values()),
         digest=native.digest,
     )
@@ -112,7 +120,11 @@ def compare_results(results: Results) -> Comparison:
     found = list(_differences(results))
     return Comparison(
         results.scenario,
-        with_rules(results.program, results.expected, results.port, results.torch, found),
+        with_rules(
+            Case(results.program, results.expected, results.port, results.torch, results.open_from),
+            found,
+        ),
+        partly=bool(results.open_from),
         messages=results.messages,
         digest=results.digest,
     )
@@ -121,7 +133,7 @@ def compare_results(results: Results) -> Comparison:
 def _differences(results: Results) -> Iterator[Difference]:
     ours, theirs = results.port, results.torch
     places = {**ours, **theirs}
-    for place in sorted(places, key=_sort_key):
+    for place in sorted((place for place in places if place[0] != "late"), key=_sort_key):
         one, other = value_of(ours, place), value_of(theirs, place)
         said = ""
         if isinstance(one, Tensor) or isinstance(other, Tensor):

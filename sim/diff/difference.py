@@ -48,7 +48,7 @@ class Difference:
             what = rest[0] if kind != "wrapped" else "FORWARD_AUTOGRAD_RESP"
             by = f" by worker {rest[1]}" if kind == "unanswered" else ""
             return f"{kind}, {what}{by}" + (f" of {name}" if name else "")
-        if kind in ("root", "kept", "story"):
+        if kind in ("root", "kept", "story", "failed"):
             return f"{name}, number {', '.join(map(str, rest[2:]))}"
         if name:
             return name

@@ -5,6 +5,7 @@ A fact has a place, a tuple whose first element is its kind:
 ========================================  =========================================================
 ``("outcome", trainer, step)``            "a value", "it does not end", or an error's first line
 ``("first error", trainer, step)``        the same of the first attempt's error, or "none"
+``("failed", trainer, step, n)``          the error of pass ``n`` of a step that went on, or "none"
 ``("root", trainer, step, op)``           the tensor that a pass starts from
 ``("passes", trainer, step)``             how many backward passes there were
 ``("gradient", trainer, step, n, leaf)``  what a leaf has after pass ``n``; leaf -1: a stray one
@@ -16,7 +17,10 @@ A fact has a place, a tuple whose first element is its kind:
 ``("death", worker)``                     what a worker process died of
 ``("torn", worker)``                      a callback locked memory that was freed
 ``("left", worker, counter)``             what is left when all is over but the shutdown, or where
-                                          the run hangs
+                                          the run hangs; where workers shut down early, contexts
+                                          and passes in the end
+``("late", worker)``                      calls of passes that failed when their context was gone
+                                          there: not compared, rules ask for it
 ``("requests", type, step)``              requests sent, by type, whether TorchScript or Python made
                                           them; step: the one whose context they name, or None
 ``("refused", type)``                     requests that were answered with an error
@@ -38,7 +42,13 @@ from squall.model.checks.compiled import LEFT, TORN, first_line
 from squall.model.events.run import Run
 from squall.model.one_process.outcome import Outcome, StepOutcome
 from squall.model.program.program import Program
-from squall.real.tracing import MESSAGE_SENT, TABLES_COUNTED
+from squall.real.tracing import (
+    CALL_ENDED,
+    HANDLER_ENDED,
+    HANDLER_STARTED,
+    MESSAGE_SENT,
+    TABLES_COUNTED,
+)
 
 Place = tuple[Any, ...]
 Facts = dict[Place, Any]
@@ -47,10 +57,12 @@ A_VALUE, NO_END, NONE, ENDS = "a value", "it does not end", "none", "ends"
 #: what a count, or a kind of text, is where nothing is said of it
 ABSENT: dict[str, Any] = {
     "first error": NONE,
+    "failed": NONE,
     "hang": ENDS,
     "death": "lives",
     "torn": "lives",
     "left": 0,
+    "late": 0,
     "requests": 0,
     "refused": 0,
     "unanswered": 0,
@@ -60,6 +72,9 @@ ABSENT: dict[str, Any] = {
 #: calls that a worker has made and nobody has answered
 CALLS = "agent.client_active_calls"
 COUNTS = ("requests", "refused", "unanswered", "wrapped", "replies")
+_OF_A_STEP = frozenset(
+    {"outcome", "first error", "failed", "root", "passes", "gradient", "kept", "story"}
+)
 #: messages whose first id is that of a context
 _OF_A_CONTEXT = frozenset(
     {
@@ -97,6 +112,8 @@ def facts_of(program: Program, run: Run) -> Facts:
             if table.get(name):
                 facts["left", worker, name] = table[name]
     facts.update(_messages(run, got))
+    for worker, count in _late_failures(run).items():
+        facts["late", worker] = count
     return facts
 
 
@@ -107,7 +124,7 @@ def value_of(facts: Facts, place: Place) -> Any:
 
 def step_of(place: Place) -> tuple[int, int] | None:
     """(trainer, step) that a fact is about, if it is about one."""
-    if place[0] in ("outcome", "first error", "root", "passes", "gradient", "kept", "story"):
+    if place[0] in _OF_A_STEP:
         return (place[1], place[2])
     step = place[-1] if place[0] in ("requests", "wrapped") else None
     return step if isinstance(step, tuple) else None
@@ -123,6 +140,8 @@ def _step_facts(key: tuple[int, int], step: StepOutcome) -> Facts:
     facts: Facts = {("outcome", *key): ending(step), ("passes", *key): len(step.passes)}
     if step.first_error is not None:
         facts["first error", *key] = first_line(step.first_error)
+    for number, error in step.failed.items():
+        facts["failed", *key, number] = first_line(error)
     for op, value in step.roots.items():
         facts["root", *key, op] = value
     for number, gradients in enumerate(step.passes):
@@ -191,6 +210,38 @@ def _messages(run: Run, got: Outcome) -> Facts:
         kind = name.removeprefix("SCRIPT_").removeprefix("PYTHON_")
         counts["requests", kind, of] += 1
         asked[src, dst, id] = kind
+    # Replies of a worker that has left the group are not sent.
+    for n in run.of(HANDLER_ENDED):
+        _, worker, _, _, (src, _, id, error) = run.records[n]
+        request = asked.pop((src, worker, id), None)
+        if request is not None and error is not None:
+            counts["refused", request] += 1
     for (_, worker, _), request in asked.items():
         counts["unanswered", request, worker] += 1
     return dict(counts)
+
+
+def _late_failures(run: Run) -> Counter[int]:
+    """By worker: calls with gradients that ended with an error after it had heard of the release of
+    their context, or had told others of it."""
+    found: Counter[int] = Counter()
+    #: (worker, id) of the call that brings gradients: their context; of the request for a release
+    gradients: dict[tuple[int, int], int] = {}
+    releases: dict[tuple[int, int], int] = {}
+    released: set[tuple[int, int]] = set()
+    for n in run.of(MESSAGE_SENT, HANDLER_STARTED, CALL_ENDED):
+        _, worker, _, event, values = run.records[n]
+        if event is MESSAGE_SENT:
+            src, id, about = values[_SRC], values[_ID], values[_ABOUT]
+            if values[_TYPE] == "BACKWARD_AUTOGRAD_REQ" and about:
+                gradients[src, id] = about[0]
+            elif values[_TYPE] == "CLEANUP_AUTOGRAD_CONTEXT_REQ" and about:
+                releases[src, id] = about[0]
+                released.add((src, about[0]))
+        elif event is HANDLER_STARTED:
+            context = releases.get((values[0], values[2]))
+            if values[1] == "CLEANUP_AUTOGRAD_CONTEXT_REQ" and context is not None:
+                released.add((worker, context))
+        elif values[2] != "ok" and (worker, gradients.get((worker, values[0]), -1)) in released:
+            found[worker] += 1
+    return found

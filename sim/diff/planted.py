@@ -29,6 +29,7 @@ from squall.sim.diff.facts import (
     value_of,
 )
 from squall.sim.diff.tensors import tensors_differ
+from squall.sim.diff.undefined import is_defined
 
 #: the share of disturbances that have to be noticed
 REQUIRED = 0.99
@@ -102,7 +103,11 @@ def _one(results: Results, stream: random.Random) -> Planted:
         engine = stream.choice(("port", "torch"))
         facts: Facts = getattr(results, engine)
         changed = stream.choice(_KINDS[kind])(stream, facts, results)
-        if changed is not None and not _mended(results, engine, *changed):
+        if (
+            changed is not None
+            and is_defined(results.open_from, changed[0])
+            and not _mended(results, engine, *changed)
+        ):
             break
     place, value = changed
     disturbed = dict(facts)

@@ -16,11 +16,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from squall.model.one_process.outcome import Outcome
-from squall.model.program.program import Program
 from squall.sim.diff.case import Case, Predicts
 from squall.sim.diff.difference import Difference
-from squall.sim.diff.facts import A_VALUE, NO_END, Facts
+from squall.sim.diff.facts import A_VALUE, NO_END
 from squall.sim.diff.rules_counts import COUNT_RULES
 from squall.sim.diff.rules_left import LEFT_RULES
 from squall.sim.diff.rules_values import VALUE_RULES, told_on_torch
@@ -49,15 +47,8 @@ _SAME_ERROR = (
 )
 
 
-def with_rules(
-    program: Program,
-    expected: Outcome,
-    port: Facts,
-    torch: Facts,
-    differences: Sequence[Difference],
-) -> list[Difference]:
+def with_rules(case: Case, differences: Sequence[Difference]) -> list[Difference]:
     """The differences, each with the rule that predicts it, if there is one."""
-    case = Case(program, expected, port, torch)
     found = []
     for difference in differences:
         rule = None

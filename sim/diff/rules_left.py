@@ -8,15 +8,14 @@ from squall.sim.diff.facts import CALLS
 
 _PASSES, _CONTEXTS = "num_current_backward_passes", "num_autograd_contexts"
 _REFERENCES = ("num_owner_rrefs", "num_forks")
-_BACKWARD = "BACKWARD_AUTOGRAD_REQ"
+_BACKWARD, _FORWARD = "BACKWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_REQ"
 #: stories that leave one reference, by its owner: the worker that they are about, or their own
 _LOST = {"unwritable": "home", "unreadable argument": "to", "failed creation": "to"}
 _LATE = {"late reference": "to", "late creation": "to"}
 
 
 def _pass_left_behind(case: Case, difference: Difference) -> bool:
-    """A worker stays in as many passes as gradients that it was sent are never answered for; and
-    whoever shuts down waits for it."""
+    """A worker stays in as many passes as gradients that it was sent are never answered for."""
     kind = difference.place[0]
     if not case.anything_fails and not any(map(case.torch_waits, case.keys)):
         return False
@@ -24,13 +23,23 @@ def _pass_left_behind(case: Case, difference: Difference) -> bool:
         worker = difference.place[1]
         own = sum(case.home(key) == worker for key in case.keys if case.waits(key[0]))
         asked = case.unanswered(worker, _BACKWARD) + case.unanswered(worker, "RREF_BACKWARD_REQ")
-        called = min(case.unanswered(worker, "FORWARD_AUTOGRAD_REQ"), _passes_by_call(case, worker))
-        waited = asked + called
-        return waited <= difference.theirs <= waited + own and not (case.ends and not case.dies)
+        waited = asked + _called(case, worker)
+        return bool(waited <= difference.theirs <= waited + own)
     if kind == "unanswered" and difference.place[1] == _BACKWARD:
         left = case.left(difference.place[2], _PASSES)
         return bool(0 < difference.theirs <= left)
-    return kind == "hang" and any(case.left(worker, _PASSES) for worker in _workers(case))
+    if kind == "unanswered" and difference.place[1] == _FORWARD:
+        called = _called(case, difference.place[2])
+        return bool(0 < difference.theirs <= called <= case.left(difference.place[2], _PASSES))
+    # A function that still runs keeps its worker.
+    return kind == "hang" and any(
+        0 < _called(case, worker) <= case.left(worker, _PASSES) for worker in _workers(case)
+    )
+
+
+def _called(case: Case, worker: int) -> int:
+    """Passes that a call on this worker runs, and that do not end."""
+    return min(case.unanswered(worker, _FORWARD), _passes_by_call(case, worker))
 
 
 def _passes_by_call(case: Case, worker: int) -> int:
@@ -43,17 +52,17 @@ def _passes_by_call(case: Case, worker: int) -> int:
 
 
 def _outlived_context(case: Case, difference: Difference) -> bool:
-    """The answer to a call of a pass that failed comes when its context is gone: the call stays
-    counted where the error of locking freed memory was printed."""
-    if not (case.anything_fails or any(map(case.torch_waits, case.keys))):
-        return False
+    """The answer to a call of a pass that failed comes when its context is gone: its callback locks
+    freed memory, which raises or never ends, and the call stays counted; whoever shuts down waits
+    for it."""
     kind = difference.place[0]
-    torn = [worker for worker in _workers(case) if ("torn", worker) in case.torch]
     if kind == "torn":
-        return case.left(difference.place[1], CALLS) > 0
+        return case.late(difference.place[1]) > 0
     if kind == "left" and difference.place[2] == CALLS:
-        return difference.place[1] in torn
-    return kind == "hang" and any(case.left(worker, CALLS) for worker in torn)
+        return bool(0 < difference.theirs <= case.late(difference.place[1]))
+    return kind == "hang" and any(
+        0 < case.left(worker, CALLS) <= case.late(worker) for worker in _workers(case)
+    )
 
 
 def _references(stories: dict[str, str]) -> Predicts:

@@ -16,7 +16,7 @@ from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import A_VALUE, NO_END
 from squall.sim.diff.tensors import tensors_differ
 
-_ENDINGS = ("outcome", "first error")
+_ENDINGS = ("outcome", "first error", "failed")
 _TIMED_OUT = re.compile(
     r"(Error on Node \d+: )*RPCErr:1:RPC ran for more than set timeout \(60000 ms\) and will now "
     r"be marked with an error"
@@ -35,6 +35,14 @@ _ONE_TYPE = re.compile(
 _NO_GRAD_FN = "does not have a valid gradient function."
 _NO_DATA = (
     "it raised RuntimeError: Couldn't find autograd context data for current autograd context id"
+)
+_RUNS_ALREADY = re.compile(
+    r"(Error on Node \d+: )*A backward pass is already running in autograd context \d+ on worker \d+"
+)
+_ASSERTED = re.compile(
+    r"(Error on Node \d+: )*initializedContextIds_\.find\(autogradContext->contextId\(\)\) == "
+    r"initializedContextIds_\.end\(\) INTERNAL ASSERT FAILED at \".*dist_engine\.cpp\":\d+, please "
+    r"report a bug to PyTorch\."
 )
 #: stories whose line in torch is another one, known to the letter
 _OTHER_LINES = {
@@ -117,6 +125,24 @@ def _error_in_a_hook(case: Case, difference: Difference) -> bool:
         if op.fault == "hook"
     ]
     return any(text in ours and theirs == ours.replace(text, "python_error") for text in texts)
+
+
+def _second_pass(case: Case, difference: Difference) -> bool:
+    """A pass that begins while one of its context runs fails by an internal assertion."""
+    return (
+        difference.place[0] == "failed"
+        and _RUNS_ALREADY.fullmatch(str(difference.ours)) is not None
+        and _ASSERTED.fullmatch(str(difference.theirs)) is not None
+    )
+
+
+def _after_a_timeout(case: Case, difference: Difference) -> bool:
+    """A pass after one that failed waits for gradients that were taken for the failed one's."""
+    key = difference.step
+    if difference.place[0] != "outcome" or key is None or key not in case.open_from:
+        return False
+    passes = sum(backward.times for backward in case.step(key).backwards)
+    return case.open_from[key] < passes - 1 and case.never_ends(difference)
 
 
 def _async_helper(case: Case, difference: Difference) -> bool:
@@ -330,6 +356,8 @@ def _process_death(case: Case, difference: Difference) -> bool:
 VALUE_RULES = (
     ("rref-of-a-tuple", _rref_of_a_tuple),
     ("error-in-a-hook", _error_in_a_hook),
+    ("second-pass", _second_pass),
+    ("pass-after-a-timeout", _after_a_timeout),
     ("call-under-no-grad", _call_under_no_grad),
     ("async-helper-without-context", _async_helper),
     _gradient("async-helper-without-context"),

@@ -62,6 +62,10 @@ class Guest:
     def serve_debug_info(self) -> dict[str, int]:
         return debug_info()
 
+    def serve_autograd_info(self) -> dict[str, int]:
+        """Counters of contexts and passes, also when RPC has ended."""
+        return {k: int(v) for k, v in torch._C._distributed_autograd._get_debug_info().items()}
+
     def serve_collect(self) -> None:
         gc.collect()
 

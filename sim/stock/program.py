@@ -160,6 +160,10 @@ class _Play:
                     mine.update(more)
                 elif isinstance(mine, float):
                     outcome.retained += more
+        if self.shut_down_early and not self.run.waits:
+            self.run.tables = [
+                self.cluster.call(worker, "autograd_info") or {} for worker in self.cluster.workers
+            ]
         for (trainer, step, context), passes in self.passes.items():
             step_outcome = outcome.steps[trainer, step]
             if step_outcome.context == context:

@@ -94,6 +94,7 @@ def diff(
             "checked": unchecked is None,
             "unchecked": unchecked,
             "scenarios": len(found),
+            "compared_in_part": sum(comparison.partly for comparison in found),
             "unknown_differences": unknown,
             "known_differences": dict(known.most_common()),
             "not_on_torch": _not_on_torch(),
@@ -109,10 +110,11 @@ def diff(
 
 def _not_on_torch() -> dict[str, str]:
     """What the port plays and the compiled engine cannot, with the reasons."""
+    from squall.sim.diff.undefined import REASON
     from squall.sim.search.draw import PORT_ONLY
     from squall.sim.stock.plan import impossible
 
-    return {**impossible(), **PORT_ONLY}
+    return {**impossible(), **PORT_ONLY, **REASON}
 
 
 def _unchecked(found: list[Comparison]) -> str | None:
@@ -270,6 +272,9 @@ def _summary(found: list[Comparison], known: Counter[str]) -> Table:
     table.add_row("outcome", verdict(text, good=not failed))
     unchecked_row(table, _unchecked(found))
     table.add_row("the same", f"{same:,}, to the last message")
+    partly = sum(comparison.partly for comparison in found)
+    if partly:
+        table.add_row("in part", f"{partly:,}, up to a pass that failed")
     for rule, count in known.most_common():
         table.add_row("known" if count else "", f"{count:,}  {rule}")
     return table
