@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -145,9 +145,9 @@ class Case:
         found: int = value_of(self.torch, ("unanswered", type, worker))
         return found
 
-    def late(self, worker: int) -> int:
-        """How many calls of passes of a worker failed in torch when their context was gone."""
-        found: int = value_of(self.torch, ("late", worker))
+    def trace(self, *place: Any) -> int:
+        """How often torch did what a rule asks for (sim/diff/traces.py)."""
+        found: int = self.torch.get(place, 0)
         return found
 
     @property
@@ -193,7 +193,8 @@ class Case:
         if kind in ("left", "death", "torn"):
             return bool(ours == ABSENT[kind])
         if kind in ("unanswered", "replies"):
-            return bool(ours == 0) or value_of(self.port, ("hang",)) != ENDS
+            lost: int = self.port.get(("lost call",), 0)
+            return bool(ours <= lost) or value_of(self.port, ("hang",)) != ENDS
         if kind == "hang":
             return bool(ours == ENDS) or any(
                 forecast(self.program, *key).unfed for key in self.keys

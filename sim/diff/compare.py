@@ -21,6 +21,7 @@ from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import Facts, Place, ending, facts_of, step_of, value_of
 from squall.sim.diff.rules import with_rules
 from squall.sim.diff.tensors import tensors_differ
+from squall.sim.diff.traces import TRACES
 from squall.sim.diff.undefined import defined, open_from
 from squall.sim.faults.plan import Schedule
 from squall.sim.scenario import Scenario
@@ -133,7 +134,7 @@ def compare_results(results: Results) -> Comparison:
 def _differences(results: Results) -> Iterator[Difference]:
     ours, theirs = results.port, results.torch
     places = {**ours, **theirs}
-    for place in sorted((place for place in places if place[0] != "late"), key=_sort_key):
+    for place in sorted((place for place in places if place[0] not in TRACES), key=_sort_key):
         one, other = value_of(ours, place), value_of(theirs, place)
         said = ""
         if isinstance(one, Tensor) or isinstance(other, Tensor):

@@ -19,8 +19,6 @@ A fact has a place, a tuple whose first element is its kind:
 ``("left", worker, counter)``             what is left when all is over but the shutdown, or where
                                           the run hangs; where workers shut down early, contexts
                                           and passes in the end
-``("late", worker)``                      calls of passes that failed when their context was gone
-                                          there: not compared, rules ask for it
 ``("requests", type, step)``              requests sent, by type, whether TorchScript or Python made
                                           them; step: the one whose context they name, or None
 ``("refused", type)``                     requests that were answered with an error
@@ -28,6 +26,8 @@ A fact has a place, a tuple whose first element is its kind:
 ``("wrapped", step)``                     answers that recorded a send function in a context
 ``("replies", type)``                     answers to nothing, or a second time
 ========================================  =========================================================
+
+Besides there are traces of what rules ask for, which are not compared (sim/diff/traces.py).
 
 Answers are not counted by type: which type a request is answered with follows from the request, or
 from whether it is refused.
@@ -42,13 +42,8 @@ from squall.model.checks.compiled import LEFT, TORN, first_line
 from squall.model.events.run import Run
 from squall.model.one_process.outcome import Outcome, StepOutcome
 from squall.model.program.program import Program
-from squall.real.tracing import (
-    CALL_ENDED,
-    HANDLER_ENDED,
-    HANDLER_STARTED,
-    MESSAGE_SENT,
-    TABLES_COUNTED,
-)
+from squall.real.tracing import HANDLER_ENDED, MESSAGE_SENT, TABLES_COUNTED
+from squall.sim.diff.traces import traces_of
 
 Place = tuple[Any, ...]
 Facts = dict[Place, Any]
@@ -62,7 +57,6 @@ ABSENT: dict[str, Any] = {
     "death": "lives",
     "torn": "lives",
     "left": 0,
-    "late": 0,
     "requests": 0,
     "refused": 0,
     "unanswered": 0,
@@ -112,8 +106,7 @@ def facts_of(program: Program, run: Run) -> Facts:
             if table.get(name):
                 facts["left", worker, name] = table[name]
     facts.update(_messages(run, got))
-    for worker, count in _late_failures(run).items():
-        facts["late", worker] = count
+    facts.update(traces_of(run))
     return facts
 
 
@@ -193,12 +186,22 @@ def _messages(run: Run, got: Outcome) -> Facts:
     counts: Counter[Place] = Counter()
     #: by (who asked, whom, id): the type, until it is answered
     asked: dict[tuple[int, int, int], str] = {}
+    # Under faults the port makes steps of its own when they are over, before it counts and shuts down.
+    began = len(run.records) if run.recovery is None else run.recovery.began
+    counted = next((n for n in run.of(TABLES_COUNTED) if n >= began), len(run.records))
+    #: contexts and references that the program has made
+    known: set[Any] = set()
+    others: set[tuple[int, int, int]] = set()
     for n in run.of(MESSAGE_SENT):
         values = run.records[n][4]
+        if values[_ABOUT] and n < began:
+            known.add(values[_ABOUT][0])
         name, about = str(values[_TYPE]), values[_ABOUT]
         src, dst, id = values[_SRC], values[_DST], values[_ID]
         of = steps.get(about[0]) if about and name in _OF_A_CONTEXT else None
         if name.endswith(("_RET", "_RESP", "_ACK")) or name == "EXCEPTION":
+            if (dst, src, id) in others:
+                continue
             request = asked.pop((dst, src, id), None)
             if request is None:
                 counts["replies", name] += 1
@@ -206,6 +209,9 @@ def _messages(run: Run, got: Outcome) -> Facts:
                 counts["refused", request] += 1
             if name == "FORWARD_AUTOGRAD_RESP":
                 counts["wrapped", of] += 1
+            continue
+        if began <= n < counted and (about or (None,))[0] not in known:
+            others.add((src, dst, id))
             continue
         kind = name.removeprefix("SCRIPT_").removeprefix("PYTHON_")
         counts["requests", kind, of] += 1
@@ -219,29 +225,3 @@ def _messages(run: Run, got: Outcome) -> Facts:
     for (_, worker, _), request in asked.items():
         counts["unanswered", request, worker] += 1
     return dict(counts)
-
-
-def _late_failures(run: Run) -> Counter[int]:
-    """By worker: calls with gradients that ended with an error after it had heard of the release of
-    their context, or had told others of it."""
-    found: Counter[int] = Counter()
-    #: (worker, id) of the call that brings gradients: their context; of the request for a release
-    gradients: dict[tuple[int, int], int] = {}
-    releases: dict[tuple[int, int], int] = {}
-    released: set[tuple[int, int]] = set()
-    for n in run.of(MESSAGE_SENT, HANDLER_STARTED, CALL_ENDED):
-        _, worker, _, event, values = run.records[n]
-        if event is MESSAGE_SENT:
-            src, id, about = values[_SRC], values[_ID], values[_ABOUT]
-            if values[_TYPE] == "BACKWARD_AUTOGRAD_REQ" and about:
-                gradients[src, id] = about[0]
-            elif values[_TYPE] == "CLEANUP_AUTOGRAD_CONTEXT_REQ" and about:
-                releases[src, id] = about[0]
-                released.add((src, about[0]))
-        elif event is HANDLER_STARTED:
-            context = releases.get((values[0], values[2]))
-            if values[1] == "CLEANUP_AUTOGRAD_CONTEXT_REQ" and context is not None:
-                released.add((worker, context))
-        elif values[2] != "ok" and (worker, gradients.get((worker, values[0]), -1)) in released:
-            found[worker] += 1
-    return found

@@ -150,6 +150,32 @@ def _messages(op: Op) -> int:
     return 1 + len(op.inputs)
 
 
+# -- faults ---------------------------------------------------------------------------------------
+
+
+def _context_came_back(case: Case, difference: Difference) -> bool:
+    """An answer that is recorded in a context which has been released."""
+    late = sum(case.trace("revived", worker) for worker in range(case.program.workers))
+    return difference.kind == "messages" and _within(difference, [(("wrapped", _ANY), (1, late))])
+
+
+def _unsent_argument(case: Case, difference: Difference) -> bool:
+    """The fork in a call that was not sent is not deleted, and its callee is told of the release."""
+    unsent = case.trace("unsent")
+    return difference.kind == "messages" and _within(
+        difference,
+        [(("requests", "RREF_USER_DELETE"), (-unsent, -1)), (("requests", _CLEANUP), (1, unsent))],
+    )
+
+
+def _creation_never_comes(case: Case, difference: Difference) -> bool:
+    """Whoever asks for a value that was never made waits; on the port it is told so in the end."""
+    lost = case.trace("lost call")
+    return difference.kind == "messages" and _within(
+        difference, [(("refused", _FORWARD), (-lost, -1)), (("unanswered", _FORWARD), (1, lost))]
+    )
+
+
 # -- failures -------------------------------------------------------------------------------------
 
 
@@ -232,6 +258,9 @@ def _sent(facts: Facts, rest: list[Any]) -> int:
 COUNT_RULES = (
     ("no-grad-not-recorded", _no_grad_not_recorded),
     ("type-requests", _type_requests),
+    ("context-came-back", _context_came_back),
+    ("unsent-argument-leaks", _unsent_argument),
+    ("creation-never-comes", _creation_never_comes),
     ("async-helper-without-context", _async_helper),
     ("counts-after-a-failure", _after_a_failure),
 )

@@ -57,11 +57,11 @@ def _outlived_context(case: Case, difference: Difference) -> bool:
     for it."""
     kind = difference.place[0]
     if kind == "torn":
-        return case.late(difference.place[1]) > 0
+        return case.trace("late", difference.place[1]) > 0
     if kind == "left" and difference.place[2] == CALLS:
-        return bool(0 < difference.theirs <= case.late(difference.place[1]))
+        return bool(0 < difference.theirs <= case.trace("late", difference.place[1]))
     return kind == "hang" and any(
-        0 < case.left(worker, CALLS) <= case.late(worker) for worker in _workers(case)
+        0 < case.left(worker, CALLS) <= case.trace("late", worker) for worker in _workers(case)
     )
 
 
@@ -106,10 +106,34 @@ def _never_ended(case: Case, difference: Difference) -> bool:
 
 def _context_came_back(case: Case, difference: Difference) -> bool:
     """A call that was handled after the release makes the context of a step that failed anew."""
-    failed = sum(case.has(key, lambda op: op.fault == "udf") for key in case.keys)
     if difference.place[0] != "left" or difference.place[2] != _CONTEXTS:
         return False
-    return bool(0 < difference.theirs <= failed)
+    failed = sum(case.has(key, lambda op: op.fault == "udf") for key in case.keys)
+    late = case.trace("revived", difference.place[1])
+    return bool(0 < difference.theirs <= max(failed, late))
+
+
+def _fork_after_delete(case: Case, difference: Difference) -> bool:
+    """A request to enter a fork that comes twice, the second time after the deletion, is entered."""
+    kind = difference.place[0]
+    if kind == "replies":
+        doubled = sum(case.trace("doubled", worker) for worker in _workers(case))
+        return difference.place[1] == "RREF_ACK" and bool(0 < difference.theirs <= doubled)
+    if kind != "left" or difference.place[2] != "num_forks":
+        return False
+    return bool(0 < difference.theirs <= case.trace("doubled", difference.place[1]))
+
+
+def _unsent_argument(case: Case, difference: Difference) -> bool:
+    """What a call that could not be sent had as arguments stays, a fork of it and its owner; and
+    whoever shuts down waits for it."""
+    kind, unsent = difference.place[0], case.trace("unsent")
+    if kind == "left" and difference.place[2] in _REFERENCES:
+        worker = difference.place[1]
+        return bool(0 < difference.theirs <= unsent) and _as_many_forks(case, worker)
+    return kind == "hang" and any(
+        0 < case.left(worker, _REFERENCES[0]) <= unsent for worker in _workers(case)
+    )
 
 
 def _failed_creation(case: Case, difference: Difference) -> bool:
@@ -133,4 +157,6 @@ LEFT_RULES = (
     ("failed-creation-hangs", _failed_creation),
     ("step-never-ends", _never_ended),
     ("context-came-back", _context_came_back),
+    ("fork-after-delete", _fork_after_delete),
+    ("unsent-argument-leaks", _unsent_argument),
 )
