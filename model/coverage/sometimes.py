@@ -96,6 +96,8 @@ class _Watch:
         self.arrived: set[tuple[Any, ...]] = set()
         #: (receiver, type, ids) of what came, and replies by (caller, call)
         self.came: set[tuple[Any, ...]] = set()
+        #: workers to which creations came whose reference is not told
+        self.untold: set[int] = set()
         self.outcomes: dict[tuple[int, int], str] = {}
         self.calls: dict[tuple[int, int], int] = {}
         self.handled: set[tuple[int, int]] = set()
@@ -129,12 +131,19 @@ class _Watch:
         elif type.endswith(("_RET", "_RESP", "_ACK")) or type == "EXCEPTION":
             self._answer(dst, type, id, about)
         elif about[2:3] and about[2] in _CREATIONS:
-            self.came.add((dst, "creation", about[3]))
+            self._creation(dst, about[3:4])
         elif type in _CREATIONS:
-            self.came.add((dst, "creation", about[0]))
+            self._creation(dst, about[:1])
         if type in _RELEASED_CALLS and (dst, about[0]) in self.released:
             what = "a call" if type == "FORWARD_AUTOGRAD_REQ" else "a response"
             self.reached.add(f"{what} after the release of its context")
+
+    def _creation(self, dst: int, about: tuple[Any, ...]) -> None:
+        """``about``: the reference; none where a trace does not say, as PyTorch's of TorchScript."""
+        if about:
+            self.came.add((dst, "creation", about[0]))
+        else:
+            self.untold.add(dst)
 
     def _control(self, dst: int, src: int, type: str, about: tuple[Any, ...]) -> None:
         key = (dst, type, src if type == "CLEANUP_AUTOGRAD_CONTEXT_REQ" else -1, about)
@@ -150,7 +159,8 @@ class _Watch:
             self.reached.add("a clean-up during a pass")
 
     def deleted_by_creator(self, dst: int, about: tuple[Any, ...]) -> None:
-        if about[1][1] == about[0][1] + 1 and (dst, "creation", about[0]) not in self.came:
+        known = (dst, "creation", about[0]) in self.came or dst in self.untold
+        if about[1][1] == about[0][1] + 1 and not known:
             self.reached.add("a deletion before the creation it is of")
 
     def _answer(self, dst: int, type: str, id: int, about: tuple[Any, ...]) -> None:

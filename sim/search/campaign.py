@@ -124,9 +124,7 @@ def run_campaign(
     """
     campaign = Campaign(settings.engine)
     started = time.perf_counter()
-    # What stories come to on PyTorch's engine is judged beside the port alone, by squall diff.
-    first = corpus_for(settings) if settings.engine == "port" else []
-    sources: Iterable[Source] = chain(first, count() if seeds is None else seeds)
+    sources: Iterable[Source] = chain(corpus_for(settings), count() if seeds is None else seeds)
     verdicts = judge_all(sources, settings, jobs=jobs)
 
     with interrupts.heard():
