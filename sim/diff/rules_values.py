@@ -351,7 +351,7 @@ def _process_death(case: Case, difference: Difference) -> bool:
     wait for what it had."""
     kind, theirs = difference.place[0], difference.theirs
     if kind == "death":
-        return case.anything_fails and _died(theirs)
+        return case.trace("late", difference.place[1]) > 0 and _died(theirs)
     if kind == "leaf":
         owner = case.program.leaves[difference.place[1]].owner
         return owner in case.dead and theirs.numel() == 0

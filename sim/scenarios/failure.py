@@ -19,6 +19,8 @@ class Failure:
     ``scenario`` says what broke and what to expect of a replay. ``violation`` is the first thing
     that did not hold; a failure that was read from the store has only its ``text``. ``also``: what
     else broke. ``found_by``: the command that found it, ``found_at`` when, in seconds since 1970.
+    ``known``: of the engine ``torch``, the rules of ``squall diff`` that predict all in which it differs
+    from the port; empty if something is not predicted, or nobody asked.
     ``count``: scenarios of the campaign in which it was the first thing to break. ``file``: where
     the scenario is kept, once it is.
 
@@ -33,6 +35,7 @@ class Failure:
     found_by: str = ""
     found_at: float = 0.0
     count: int = 1
+    known: tuple[str, ...] = ()
     file: str = ""
 
     @property

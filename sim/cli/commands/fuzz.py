@@ -87,6 +87,7 @@ def fuzz(
     if require_sometimes and faults is None:
         raise BadInput("--require-sometimes", "", "expected --faults with it: see --help")
     from squall.sim.cli.reports.campaign import Asked, campaign_json, left_out, print_campaign
+    from squall.sim.cli.reports.known import tell_known
     from squall.sim.cli.reports.playing import play
 
     if minutes is not None:
@@ -102,6 +103,8 @@ def fuzz(
     ready(engine)
     tell_left_out(engine, left_out(asked))
     campaign = play(asked, stats=stats or json or require_sometimes, twice=check_determinism)
+    if not campaign.interrupted:
+        tell_known(campaign)
     if json:
         typer.echo(campaign_json(campaign, asked))
     else:

@@ -108,6 +108,7 @@ def _failure_json(failure: Failure, asked: Asked) -> dict[str, Any]:
         "seed": failure.scenario.seed,
         **({} if failure.violation is None else failure.violation.to_json()),
         "count": failure.count,
+        "known": list(failure.known),
         "also": sorted({each.property for each in failure.also}),
         "replay": again(failure, asked),
         "file": failure.file or None,
@@ -122,6 +123,10 @@ def print_campaign(campaign: Campaign, asked: Asked, console: Console, *, stats:
         if number < PROGRAMS_SHOWN:
             print_program(failure.scenario, [failure.text], [failure.text], console)
         console.print(Text(failure_line(failure, asked), style="red"), soft_wrap=True)
+        if failure.known:
+            rules = ", ".join(failure.known)
+            known = f"  known of PyTorch's engine: {rules} (docs/divergences.md)"
+            console.print(Text(known, style="yellow"), soft_wrap=True)
         for other in failure.also[:3]:
             console.print(Text(f"  also: {other}", style="dim"), soft_wrap=True)
         console.print(Text(f"  first to break in {failure.count:,} scenarios"), soft_wrap=True)
