@@ -38,6 +38,16 @@ RULES: tuple[Rule, ...] = tuple(
 #: kinds of facts that a step which ends early does not come to
 _LATER = ("passes", "gradient", "root", "kept", "story", "first error")
 
+#: rules by which a step fails, or waits, in a pass; and what it sends from then on
+_IN_A_PASS = ("call-under-no-grad", "pass-after-a-timeout")
+_OF_PASSES = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ", "CLEANUP_AUTOGRAD_CONTEXT_REQ")
+#: requests that are answered without waiting for anything
+_ANSWERED = (
+    "RREF_CHILD_ACCEPT",
+    "RREF_USER_DELETE",
+    "RREF_FORK_REQUEST",
+    "CLEANUP_AUTOGRAD_CONTEXT_REQ",
+)
 #: both engines fail at the same place, with another text
 _SAME_ERROR = (
     "error-in-a-hook",
@@ -73,9 +83,23 @@ def _following(case: Case, difference: Difference, all: Sequence[Difference]) ->
         if cause.rule is None or not (ended or cause.theirs == NO_END):
             continue
         assert cause.step is not None
-        if _missing(case, difference, cause.step, never=cause.theirs == NO_END):
+        if _missing(case, difference, cause.step, never=cause.theirs == NO_END) and not (
+            cause.rule in _IN_A_PASS and _sent_before_passes(case, difference, cause)
+        ):
             return replace(difference, rule=cause.rule)
     return difference
+
+
+def _sent_before_passes(case: Case, difference: Difference, cause: Difference) -> bool:
+    """Whether a request is one that a step whose pass fails, or never ends, has made before."""
+    if difference.place[0] != "requests":
+        return False
+    type = difference.place[1]
+    assert cause.step is not None
+    if cause.theirs == NO_END:
+        last = len(case.program.trainers[cause.step[0]].steps) - 1
+        return type == "REMOTE_CALL" and cause.step[1] == last
+    return type not in _OF_PASSES
 
 
 def _missing(case: Case, difference: Difference, cause: tuple[int, int], *, never: bool) -> bool:
@@ -98,11 +122,11 @@ def _missing(case: Case, difference: Difference, cause: tuple[int, int], *, neve
         optimizer = case.program.trainers[cause[0]].optimizer
         return optimizer is not None and difference.place[1] in optimizer.leaves
     if difference.kind == "messages" and (about or step is None):
-        return _fewer(difference, never)
+        return _fewer(case, difference, never)
     return False
 
 
-def _fewer(difference: Difference, never: bool) -> bool:
+def _fewer(case: Case, difference: Difference, never: bool) -> bool:
     """Fewer messages; and the one call that failed was refused, or is not answered."""
     kind, ours, theirs = difference.place[0], difference.ours, difference.theirs
     if kind in ("requests", "wrapped"):
@@ -112,4 +136,6 @@ def _fewer(difference: Difference, never: bool) -> bool:
         return bool(theirs < ours)
     if kind == "refused":
         return bool(theirs <= ours + 1)
-    return kind == "unanswered" and never and bool(theirs <= ours + 1)
+    if kind != "unanswered" or (difference.place[1] in _ANSWERED and not case.dies):
+        return False
+    return never and bool(theirs <= ours + 1)

@@ -59,7 +59,8 @@ def _outlived_context(case: Case, difference: Difference) -> bool:
     if kind == "torn":
         return case.trace("late", difference.place[1]) > 0
     if kind == "left" and difference.place[2] == CALLS:
-        return bool(0 < difference.theirs <= case.trace("late", difference.place[1]))
+        late = case.trace("late", difference.place[1])
+        return bool(0 < difference.theirs <= late) and not case.ends
     return kind == "hang" and any(
         0 < case.left(worker, CALLS) <= case.trace("late", worker) for worker in _workers(case)
     )
@@ -105,12 +106,10 @@ def _never_ended(case: Case, difference: Difference) -> bool:
 
 
 def _context_came_back(case: Case, difference: Difference) -> bool:
-    """A call that was handled after the release makes the context of a step that failed anew."""
+    """A call that is handled after the release makes the context anew."""
     if difference.place[0] != "left" or difference.place[2] != _CONTEXTS:
         return False
-    failed = sum(case.has(key, lambda op: op.fault == "udf") for key in case.keys)
-    late = case.trace("revived", difference.place[1])
-    return bool(0 < difference.theirs <= max(failed, late))
+    return bool(0 < difference.theirs <= case.trace("revived", difference.place[1]))
 
 
 def _fork_after_delete(case: Case, difference: Difference) -> bool:
@@ -129,8 +128,8 @@ def _unsent_argument(case: Case, difference: Difference) -> bool:
     whoever shuts down waits for it."""
     kind, unsent = difference.place[0], case.trace("unsent")
     if kind == "left" and difference.place[2] in _REFERENCES:
-        worker = difference.place[1]
-        return bool(0 < difference.theirs <= unsent) and _as_many_forks(case, worker)
+        few = bool(0 < difference.theirs <= unsent) and not case.ends
+        return few and _as_many_forks(case, difference.place[1])
     return kind == "hang" and any(
         0 < case.left(worker, _REFERENCES[0]) <= unsent for worker in _workers(case)
     )
