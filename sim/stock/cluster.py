@@ -96,6 +96,8 @@ class NativeCluster:
         self.deaths: list[Death] = []
         #: called after each batch
         self.on_heard: Callable[[], object] | None = None
+        #: called when a process has ended
+        self.on_gone: Callable[[NativeWorker], object] | None = None
         #: called when all leave the group together, before they do
         self.on_leave: Callable[[], object] | None = None
         self.answers: dict[str, Answer] = {
@@ -218,6 +220,8 @@ class NativeCluster:
         if worker.attached:
             worker.attached = False
             self.network.detach(self.store, worker.rank)
+        if self.on_gone is not None:
+            self.on_gone(worker)
 
     def _hear(self, worker: NativeWorker, batch: Batch) -> None:
         before, self.runtime.running = self.runtime.running, self._tasks[worker]

@@ -23,6 +23,7 @@ from squall.sim.faults.file import check_group
 from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.scenario import Scenario, Script
 from squall.sim.scripts.compat.process import FIRST_PID
+from squall.sim.stock.children import Children
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.gradients import PassLog, summarise
 from squall.sim.stock.plan import script_left_out
@@ -79,12 +80,22 @@ class ScriptProcesses:
         self._shown: dict[NativeWorker, list[int]] = {}
         for name in ("role", "join", "spawn", "exit", "pass"):
             cluster.answers[name] = getattr(self, f"_{name}")
+        self._children = Children(cluster, self._start_child)
         cluster.on_leave = self._count
 
     # -- processes ------------------------------------------------------------------------
 
-    def start(self, number: int, *, rank: int | None = None, call: bytes | None = None) -> None:
-        environ: dict[str, str] = {}
+    def start(
+        self,
+        number: int,
+        *,
+        rank: int | None = None,
+        call: bytes | None = None,
+        inherited: dict[str, str] | None = None,
+    ) -> NativeWorker:
+        """``call``: what it was spawned for, with its ``inherited`` environment if it is a
+        ``multiprocessing.Process``."""
+        environ: dict[str, str] = dict(inherited or {})
         if self.script.workers is not None:
             environ["WORLD_SIZE"] = str(self.script.workers)
         if call is None:
@@ -106,11 +117,13 @@ class ScriptProcesses:
             "number": number,
             "pid": FIRST_PID + len(self.cluster.workers) - 1,
             "call": call,
+            "child": inherited is not None,
             "check": self.script.check,
             "watch": True,
             **self.role(number),
         }
         self.cluster.hear_first(worker)
+        return worker
 
     def role(self, number: int) -> dict[str, Any]:
         """What else process ``number`` is told of what it is to run."""
@@ -130,6 +143,9 @@ class ScriptProcesses:
 
         self.cluster.runtime.call_later(0.0, start)
 
+    def _start_child(self, call: bytes, environ: dict[str, str]) -> NativeWorker:
+        return self.start(len(self.cluster.workers), call=call, inherited=environ)
+
     def _exit(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         code, error = rest
         self.exit_codes[worker.name] = code
@@ -140,6 +156,7 @@ class ScriptProcesses:
 
     def _ended(self, worker: NativeWorker, code: int, error: dict[str, str] | None) -> None:
         self.show()
+        self._children.codes[worker] = code
         self.cluster.end(worker)
         if self._spawner is None:
             return

@@ -23,6 +23,7 @@ import torch.multiprocessing
 
 from squall.real.native.here import FIRST_LANE, Here, debug_info
 from squall.sim.scripts import generators
+from squall.sim.stock import script_children
 
 _EPOCH_S = 1_700_000_000.0
 #: how often the clock may be read at one instant, and how far it then goes on
@@ -77,6 +78,7 @@ class ScriptGuest:
             self._end(code if isinstance(code, int) else 0 if code is None else 1, None)
         except BaseException as error:
             self._end(1, _told(error))
+        script_children.end_children()
         self._end(0, None)
 
     def _end(self, code: int, error: dict[str, str] | None) -> NoReturn:
@@ -102,13 +104,8 @@ class ScriptGuest:
         if role["watch"]:
             _autograd.backward = self._told_of(_autograd.backward, all=role["check"])
         clock = _Clock(here)
-        substitutes = {
-            "sleep": here.sleep,
-            "time": lambda: _EPOCH_S + clock.read(),
-            "monotonic": clock.read,
-            "perf_counter": clock.read,
-        }
-        vars(time).update(substitutes)
+        vars(time).update(_of_time(here, clock))
+        script_children.install(here, clock.read, role["environ"])
         _thread.join = _joining(_thread.join, here)
         _thread.start = _starting(_thread.start, here)
 
@@ -119,7 +116,7 @@ class ScriptGuest:
         def refuse(*_: object) -> NoReturn:
             raise RuntimeError(
                 "a process that a script forks has no part in the simulation: on the engine torch "
-                "start processes with torch.multiprocessing.spawn"
+                "start processes with multiprocessing.Process or torch.multiprocessing.spawn"
             )
 
         vars(self.here)["ask"] = refuse
@@ -154,7 +151,11 @@ class ScriptGuest:
             with open(role["script"], encoding="utf-8") as file:
                 text = file.read()
         code = compile(text, role["script"], "exec", dont_inherit=True)
+        script_children.importing(spawned)
         exec(code, module.__dict__)
+        script_children.importing(False)
+        if role["child"]:
+            self._end(*script_children.run_child(role["call"]))
         if spawned:
             function, args = pickle.loads(role["call"])
             function(role["number"], *args)
@@ -200,6 +201,28 @@ class _Clock:
             return now_s
         self._here.sleep(_TICK_S)
         return self._here.now()
+
+
+def _of_time(here: Here, clock: _Clock) -> dict[str, Any]:
+    """The functions of ``time`` that are virtual; known by their names, as calls of them go to other
+    workers."""
+
+    def sleep(seconds: float) -> None:
+        here.sleep(seconds)
+
+    def real() -> float:
+        return _EPOCH_S + clock.read()
+
+    def monotonic() -> float:
+        return clock.read()
+
+    def perf_counter() -> float:
+        return clock.read()
+
+    found = {"sleep": sleep, "time": real, "monotonic": monotonic, "perf_counter": perf_counter}
+    for name, function in found.items():
+        function.__module__, function.__name__, function.__qualname__ = "time", name, name
+    return dict(found)
 
 
 def _joining(join: Any, here: Here) -> Any:

@@ -1,0 +1,125 @@
+"""``multiprocessing.Process`` in scripts on PyTorch's compiled engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from squall.properties.support.commands import squall
+
+pytestmark = pytest.mark.usefixtures("compiled_engine")
+
+_CHILDREN = """
+import multiprocessing
+import os
+import sys
+import time
+
+import torch
+import torch.distributed.autograd as dist_autograd
+import torch.distributed.rpc as rpc
+
+
+def train(rank, method):
+    rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
+    if rank == 0:
+        x = torch.ones(2, requires_grad=True)
+        with dist_autograd.context() as context_id:
+            loss = rpc.rpc_sync("w1", torch.mul, args=(x, 3)).sum()
+            dist_autograd.backward(context_id, [loss])
+            print(method, dist_autograd.get_gradients(context_id)[x].tolist())
+        rpc.rpc_async("w1", time.sleep, args=(2.0,)).wait()
+    rpc.shutdown()
+
+
+def leave(code):
+    time.sleep(1.0)
+    sys.exit(code)
+
+
+def stay():
+    time.sleep(1000.0)
+
+
+def fail():
+    print(os.environ["GIVEN"])
+    raise ValueError("as it should")
+
+
+class Named(multiprocessing.get_context("spawn").Process):
+    def __init__(self, word):
+        super().__init__(name=word)
+        self.word = word
+
+    def run(self):
+        print(self.word, multiprocessing.current_process().name)
+
+
+if __name__ == "__main__":
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "localhost", "29500"
+    for method in ("spawn", "fork"):
+        context = multiprocessing.get_context(method)
+        pair = [context.Process(target=train, args=(rank, method)) for rank in range(2)]
+        for each in pair:
+            each.start()
+        for each in pair:
+            each.join()
+        print([each.exitcode for each in pair])
+    began = time.time()
+    one = multiprocessing.Process(target=leave, args=(7,))
+    one.start()
+    one.join(0.5)
+    print(one.exitcode, one.is_alive(), round(time.time() - began, 3))
+    one.join()
+    print(one.exitcode, one.is_alive(), round(time.time() - began, 3))
+    two = multiprocessing.Process(target=stay)
+    two.start()
+    two.terminate()
+    two.join()
+    print(two.exitcode, multiprocessing.active_children())
+    os.environ["GIVEN"] = "inherited"
+    three = multiprocessing.Process(target=fail)
+    three.start()
+    while three.is_alive():
+        pass
+    print(three.exitcode)
+    Named("four").start()
+    multiprocessing.Process(target=stay, daemon=True).start()
+"""
+
+
+def test_children_are_the_same_on_both_engines(tmp_path: Path) -> None:
+    script = tmp_path / "children.py"
+    script.write_text(_CHILDREN)
+    said = []
+    for engine in ("torch", "port"):
+        done = squall("run", str(script), "--engine", engine, "--latency", "0", "--no-check")
+        assert "ValueError: as it should" in done.stderr
+        said.append(done.stdout.split("\n\n")[0].rstrip().splitlines())
+    assert said[0] == [
+        "spawn [3.0, 3.0]",
+        "[0, 0]",
+        "fork [3.0, 3.0]",
+        "[0, 0]",
+        "None True 0.5",
+        "7 False 1.0",
+        "-15 []",
+        "inherited",
+        "1",
+        "four four",
+    ]
+    assert said[1] == said[0]
+
+
+def test_what_only_real_processes_share_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "queue.py"
+    script.write_text(
+        "import multiprocessing\n"
+        "if __name__ == '__main__':\n"
+        "    queue = multiprocessing.get_context('spawn').SimpleQueue()\n"
+        "    multiprocessing.get_context('spawn').Process(target=print, args=(queue,)).start()\n"
+    )
+    done = squall("run", str(script), "--engine", "torch", "--no-check")
+    assert done.returncode == 1
+    assert "processes of a script share no queues and no pipes" in done.stderr

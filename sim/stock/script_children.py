@@ -1,0 +1,126 @@
+"""Inside a worker process of a script: ``multiprocessing.Process``, whose processes the coordinator
+starts.
+
+Whatever the start method, a child is what ``spawn`` makes: a new process that runs the module and is
+handed the pickled ``Process``. So ``fork`` copies no memory here, and what a module makes under
+``if __name__ == "__main__"`` is not there.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from multiprocessing import context, process, reduction, spawn
+from typing import Any, NoReturn
+
+from squall.real.native.here import Here
+
+#: what the coordinator, not the script, has given a process
+OWN = ("RANK", "LOCAL_RANK")
+_context: Any = context
+_spawn: Any = spawn
+_process: Any = process
+
+
+class Popen:
+    """What ``multiprocessing`` has of a process that it has started."""
+
+    #: nobody can wait for it with others (multiprocessing.connection.wait)
+    sentinel = -1
+
+    def __init__(self, here: Here, look: Callable[[], object], own: dict[str, str], obj: Any):
+        self._here = here
+        self._look = look
+        self.returncode: int | None = None
+        _spawn._check_not_importing_main()
+        _context.set_spawning_popen(self)
+        try:
+            call = bytes(reduction.ForkingPickler.dumps(obj))
+        finally:
+            _context.set_spawning_popen(None)
+        environ = {key: value for key, value in os.environ.items() if own.get(key) != value}
+        self.pid: int = here.ask("child", call, environ)
+
+    def DupFd(self, fd: int) -> NoReturn:  # noqa: N802 - as multiprocessing names it
+        raise RuntimeError(
+            "on the engine torch processes of a script share no queues and no pipes: the simulated "
+            "network is between them, and nothing else"
+        )
+
+    def poll(self, flag: int = 0) -> int | None:
+        self._look()  # whoever polls lets time go on
+        return self._answer("child poll")
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        return self._answer("child wait", timeout)
+
+    def _answer(self, word: str, *rest: Any) -> int | None:
+        if self.returncode is None:
+            self.returncode = self._here.ask(word, self.pid, *rest)
+        return self.returncode
+
+    def terminate(self) -> None:
+        self._end(15)
+
+    def kill(self) -> None:
+        self._end(9)
+
+    def _end(self, signal: int) -> None:
+        if self.returncode is None:
+            self._here.ask("child kill", self.pid, signal)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def install(here: Here, look: Callable[[], object], environ: dict[str, str]) -> None:
+    """Let the processes that the script makes from now on be the coordinator's. ``look``: called by
+    who asks whether one has ended; ``environ``: what this process itself was given."""
+    own = {key: value for key, value in environ.items() if key in OWN}
+
+    def start(obj: Any) -> Popen:
+        return Popen(here, look, own, obj)
+
+    for kind in (_context.ForkProcess, _context.SpawnProcess, _context.ForkServerProcess):
+        kind._Popen = staticmethod(start)
+
+
+def importing(on: bool) -> None:
+    """Whether the module of the script is run for a new process, which must start none then."""
+    current = _process.current_process()
+    if on:
+        current._inheriting = True
+    else:
+        vars(current).pop("_inheriting", None)
+
+
+def run_child(call: bytes) -> tuple[int, dict[str, str] | None]:
+    """Run a ``Process`` that was handed over: its exit code, and what it raised."""
+    obj = reduction.ForkingPickler.loads(call)
+    run, raised = obj.run, []
+
+    def told() -> None:
+        try:
+            run()
+        except Exception as error:
+            text = "".join(traceback.format_exception(error))
+            told = {"type": type(error).__name__, "message": str(error), "traceback": text}
+            raised.append(told)
+            raise
+
+    vars(obj)["run"] = told
+    code: int = obj._bootstrap()
+    return code, raised[0] if raised else None
+
+
+def end_children() -> None:
+    """As a process does that ends: daemons are terminated, others waited for."""
+    sys.stdout.flush()
+    for child in multiprocessing.active_children():
+        if child.daemon:
+            child.terminate()
+    for child in multiprocessing.active_children():
+        child.join()
