@@ -44,11 +44,13 @@ class Popen:
         environ = {key: value for key, value in os.environ.items() if own.get(key) != value}
         self.pid: int = here.ask("child", call, environ)
 
-    def DupFd(self, fd: int) -> NoReturn:  # noqa: N802 - as multiprocessing names it
+    def duplicate_for_child(self, fd: int) -> NoReturn:
         raise RuntimeError(
             "on the engine torch processes of a script share no queues and no pipes: the simulated "
             "network is between them, and nothing else"
         )
+
+    DupFd = duplicate_for_child  # a start method has the one or the other
 
     def poll(self, flag: int = 0) -> int | None:
         self._look()  # whoever polls lets time go on
