@@ -29,6 +29,7 @@ from squall.model.program.program import (
     SleepAt,
     Step,
     Trainer,
+    sleeps,
 )
 from squall.model.program.stories import Story
 from squall.model.program.stories import expected as expected_line
@@ -187,8 +188,9 @@ def test_on_stock_pytorch_scripts_compute_what_their_programs_do(tmp_path: Path)
 def differs_on_stock(program: Program) -> bool:
     """Whether stock PyTorch is known to come to something else (docs/findings.md): it records for a
     backward pass what a caller under no_grad does not, an asynchronous call of a helper leaves its
-    context, and a reference to several results has no type."""
-    return any(
+    context, and a reference to several results has no type. Where user code sleeps for longer than
+    a call may take, gradients of a pass that is over join the next one."""
+    return sleeps(program) or any(
         op.grad == "off_at_caller"
         or op.call == "helper_async"
         or (op.call in REFERENCE_CALLS and KINDS[op.kind].outputs > 1)
