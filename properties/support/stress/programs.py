@@ -1,4 +1,5 @@
-"""Random programs on threads: the programs of campaigns, with more trainers."""
+"""Random programs on threads: the programs of campaigns, with more trainers, and none that sleeps:
+here time is real."""
 
 from __future__ import annotations
 
@@ -22,7 +23,13 @@ T = TypeVar("T")
 _WORKERS = 4
 _TRAINERS = 8
 _LIMITS = Limits(
-    workers=_WORKERS, trainers=_TRAINERS, mixed=False, unused=False, stories=False, faults=False
+    workers=_WORKERS,
+    trainers=_TRAINERS,
+    mixed=False,
+    unused=False,
+    stories=False,
+    faults=False,
+    sleeps=False,
 )
 
 
