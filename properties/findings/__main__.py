@@ -104,7 +104,10 @@ def _python(version: str, where: Path) -> Path:
             "180",
         ]
         if subprocess.run([*words, f"torch=={version}", "numpy"], check=False).returncode:
-            raise RefusedError(f"pip could not install torch {version} into {where}")
+            raise RefusedError(
+                f"pip could not install torch {version} into {where}; where a constraints file of "
+                "pip's forbids it, PIP_CONSTRAINT=/dev/null leaves that out"
+            )
     return python
 
 
