@@ -10,9 +10,9 @@ from squall.real.native.build import library
 from squall.sim.faults.plan import Plan
 from squall.sim.programs.run import MAX_STEPS
 from squall.sim.scenario import Scenario
+from squall.sim.stock import program as programs
+from squall.sim.stock import script as scripts
 from squall.sim.stock.plan import kinds_left_out, left_out, script_left_out
-from squall.sim.stock.program import run_native
-from squall.sim.stock.script import run_script
 from squall.sim.stock.shared import shared_zygote
 
 
@@ -28,11 +28,16 @@ class Torch:
     ) -> Run:
         program, world = scenario.program, scenario.world
         if program is None:
-            return run_script(scenario, stdout=stdout, stderr=stderr)
+            return scripts.run_script(
+                scenario,
+                stdout=stdout,
+                stderr=stderr,
+                zygote=shared_zygote(scripts.MODULES),
+            )
         order = world.faults.schedule.order
-        run = run_native(
+        run = programs.run_native(
             program,
-            shared_zygote(),
+            shared_zygote(programs.MODULES),
             plan=world.faults,
             shut_down_early=world.shut_down_early,
             seed=scenario.seed,

@@ -32,8 +32,8 @@ from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.stock.program import run_native
-from squall.sim.stock.shared import close_zygote, shared_zygote
+from squall.sim.stock.program import MODULES, run_native
+from squall.sim.stock.shared import close_zygotes, shared_zygote
 
 HELD = CORPUS / "torch"
 
@@ -42,7 +42,7 @@ HELD = CORPUS / "torch"
 def _zygote(compiled_engine: None) -> Iterator[None]:
     with campaign_settings():
         yield
-    close_zygote()
+    close_zygotes()
 
 
 def training(workers: int = 3) -> Program:
@@ -60,7 +60,7 @@ def training(workers: int = 3) -> Program:
 
 def run(program: Program, **options: object) -> Run:
     options = {"seed": 3, "latency": "lognormal:0.001:0.5", **options}
-    return run_native(program, shared_zygote(), **options)  # type: ignore[arg-type]
+    return run_native(program, shared_zygote(MODULES), **options)  # type: ignore[arg-type]
 
 
 def test_a_training_step_on_three_workers() -> None:

@@ -161,7 +161,7 @@ def _each(
     """Call ``take`` with every scenario, and with how many there are left, this one included.
     Whether somebody interrupted that."""
     from squall.sim.scenarios.settings import campaign_settings
-    from squall.sim.stock.shared import close_zygote
+    from squall.sim.stock.shared import close_zygotes
 
     progress = Progress(
         TextColumn("diff"),
@@ -181,7 +181,7 @@ def _each(
     except KeyboardInterrupt:
         return True
     finally:
-        close_zygote()
+        close_zygotes()
     return False
 
 

@@ -16,7 +16,7 @@ def tell_known(campaign: Campaign) -> None:
         return
     from squall.sim.diff.compare import compare_engines
     from squall.sim.scenarios.settings import campaign_settings
-    from squall.sim.stock.shared import close_zygote
+    from squall.sim.stock.shared import close_zygotes
 
     try:
         with campaign_settings():
@@ -29,4 +29,4 @@ def tell_known(campaign: Campaign) -> None:
                 if alone and not comparison.unknown:
                     failure.known = tuple(comparison.rules)
     finally:
-        close_zygote()
+        close_zygotes()
