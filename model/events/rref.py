@@ -377,6 +377,7 @@ class Protocol:
         for value in self.values.values():
             if value.worker == worker:
                 value.present, value.asked_early, value.lost = False, False, True
+                value.set = 0  # a new process of that rank may be asked for it, and give an error
                 for fork in value.forks.values():
                     fork.known = False
         for fork in self.forks.values():
