@@ -14,7 +14,7 @@ from squall.model.program.operations import planted
 from squall.model.program.program import Program, Step, sleeps
 from squall.real import tracing
 
-_TIMED_OUT = "RPC ran for more than set timeout"
+TIMED_OUT = "RPC ran for more than set timeout"
 #: how a worker says that it has seen the end of a pass which another one goes on with
 OVER = re.compile(
     r"these gradients belong to is over on worker|a later backward pass has begun|"
@@ -50,7 +50,7 @@ def PASSES(run: Run) -> Iterator[Violation]:  # noqa: N802
                 continue
             if any(text in error for text in allowed):
                 continue
-            if OVER.search(error) and (_TIMED_OUT in allowed or REFUSED in allowed):
+            if OVER.search(error) and (TIMED_OUT in allowed or REFUSED in allowed):
                 continue
             if faults_of(run).hit() and explained(error) and excused(run, FAULT):
                 continue
@@ -70,7 +70,7 @@ def _reasons(run: Run, program: Program, trainer: int, number: int, step: Step) 
     timeouts = run.of(tracing.CALL_ENDED)
     if sleeps(program) and any(run.records[n][4][2] == "timeout" for n in timeouts):
         # A call of RRef.backward may be given up while its pass goes on.
-        found += [_TIMED_OUT, REFUSED]
+        found += [TIMED_OUT, REFUSED]
     return found
 
 

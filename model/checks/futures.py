@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.model.checks.excuses import ENDED_PROCESS, FAULT, NO_END, OWN_TIME, TOO_LATE, excused
-from squall.model.checks.failed_passes import OVER
+from squall.model.checks.failed_passes import OVER, TIMED_OUT
 from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
 from squall.model.events.passes import REFUSED
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
@@ -94,9 +94,11 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
     faults = faults_of(run)
     for n in failed:
         src, type, id, error = records[n][4]
-        # A pass that its caller gave up goes on, and the next one is refused meanwhile.
-        given_up = any(caller == src for caller, _ in gave_up)
-        over = type in _OF_PASSES and (OVER.search(error) or (REFUSED in error and given_up))
+        # A pass that its caller gave up goes on, and the next one is refused meanwhile; whoever is
+        # in between hears of the end of a call's time, and hands it on.
+        refused = REFUSED in error and any(caller == src for caller, _ in gave_up)
+        in_between = TIMED_OUT in error and bool(gave_up)
+        over = type in _OF_PASSES and (OVER.search(error) or refused or in_between)
         if (over or (src, id) in gave_up) and excused(run, TOO_LATE):
             continue
         if (
