@@ -279,8 +279,7 @@ def _incomplete(run: Run, part: Part) -> Iterator[Violation]:
         ("gradients sent", graph.recvs.values(), part.sent),
     ):
         seen, once = sorted([message for _, message in events]), sorted(messages)
-        fewer = what == "gradients sent" and set(seen) < set(once) and len(set(seen)) == len(seen)
-        if seen != once and not (fewer and _released(run, part)):
+        if seen != once:
             yield wrong(what, f"once for each of {once}", f"for {seen}")
     leaves: set[int] = set()
     for _, number in part.accumulated:
@@ -298,17 +297,6 @@ def _incomplete(run: Run, part: Part) -> Iterator[Violation]:
         yield wrong("dependencies left at the end", "none of a needed node", names)
     if part.late:
         yield _late(run, part)
-
-
-def _released(run: Run, part: Part) -> bool:
-    """Whether its context was released on the worker while it ran: then it adds and sends nothing
-    any more (property "passes"), and nobody waits for it."""
-    return any(
-        part.started < n < part.ended
-        and run.records[n][1] == part.worker
-        and run.records[n][4][0] == part.context
-        for n in run.of(tracing.CONTEXT_RELEASED)
-    )
 
 
 def _late(run: Run, part: Part) -> Violation:

@@ -40,6 +40,15 @@ def no_send_function(message_id: AutogradMessageId) -> RuntimeError:
     return RuntimeError(f"Could not find send function for autograd message id: {message_id}")
 
 
+def context_is_gone() -> RuntimeError:
+    """What a recv function meets whose context was released before it ran."""
+    return RuntimeError(
+        "Autograd context no longer valid! This usually means the autograd context was "
+        "cleaned up by a different thread due to an error before RecvRpcBackward had a "
+        "chance to run"
+    )
+
+
 class DistAutogradContext:
     """Send and recv functions, known workers, gradients, and the pass that runs, if any.
 
@@ -276,7 +285,8 @@ class DistAutogradContext:
     ) -> None:
         """Send gradients to the worker where a message came from, as a part of ``graph_task``.
 
-        Nothing is sent for a pass that is over here: another one may run.
+        Nothing is sent for a pass that is over here: another one may run. Raises RuntimeError if the
+        context was released.
         """
         agent = self._worker.agent
         if agent is None:
@@ -284,7 +294,9 @@ class DistAutogradContext:
         metadata = AutogradMetadata(self.context_id, message_id)
         tracer = self._worker.tracer
         with self._lock:
-            if not self._goes_on(graph_task):
+            if self.released:
+                raise context_is_gone()
+            if self._graph_task is not graph_task or graph_task.has_error:
                 return
             pass_id, retain_graph = graph_task.pass_id, graph_task.keep_graph
             if tracer.observer is not None:

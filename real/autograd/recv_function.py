@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import FunctionMeta
 
+from squall.real.autograd.context import context_is_gone
 from squall.real.autograd.functions import NAMESPACE
 from squall.real.autograd.python_node import zeros_like_input
 
@@ -51,12 +52,8 @@ class RecvRpcBackward:
         Missing ones are sent as zeros. Raises RuntimeError if the context is gone.
         """
         context = self._context()
-        if context is None or context.released:
-            raise RuntimeError(
-                "Autograd context no longer valid! This usually means the autograd context was "
-                "cleaned up by a different thread due to an error before RecvRpcBackward had a "
-                "chance to run"
-            )
+        if context is None:
+            raise context_is_gone()
         defined = [
             zeros_like_input(metadata) if grad is None else grad
             for grad, metadata in zip(grads, node._input_metadata, strict=True)

@@ -6,7 +6,7 @@ from squall.sim.search.mutants.mutant import Mutant
 
 RANK = 25
 _NOT_OVER = (
-    "        if not self._goes_on(graph_task):\n            return\n"
+    "        if self._graph_task is not graph_task or graph_task.has_error:\n            return\n"
     "        pass_id, retain_graph = graph_task.pass_id, graph_task.keep_graph\n"
 )
 MUTANTS = (

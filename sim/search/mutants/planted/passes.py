@@ -317,9 +317,9 @@ MUTANTS = (
         name="gradients-after-release",
         origin="p29770, i37765",
         wrong="a recv function sends gradients although its context was released",
-        place="autograd.recv_function:RecvRpcBackward.apply",
-        old="if context is None or context.released:",
-        new="if context is None:",
+        place="autograd.context:DistAutogradContext.propagate_gradients",
+        old="        if self.released:\n            raise context_is_gone()\n",
+        new="",
         needs="R",
     ),
     Mutant(
