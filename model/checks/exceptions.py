@@ -14,7 +14,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from squall.model.events.fault_effects import RETRIES, Faults, faults_of
-from squall.model.events.rref import Fork, Protocol, Stage, Value
+from squall.model.events.rref import Fork, Id, Protocol, Stage, Value
 from squall.model.events.run import Run
 from squall.real import tracing
 
@@ -112,6 +112,11 @@ class Excuses:
         creators = (fork for fork in value.forks.values() if fork.in_use and fork.failed)
         if not value.set and any(self._of_fork(fork) is HELD_PARENT for fork in creators):
             return HELD_PARENT
+        # The call that is to make it waits for the value of one of its arguments.
+        if not value.set and value.asked_early:
+            n = self._creation(value)
+            if n is not None and self._waits_for_an_argument(n, value.worker, value.id):
+                return HELD_ARGUMENT
         # The creator gave the creation up, and its RREF_USER_DELETE never arrived.
         if not value.set and self._gave_up(value.id[0], value.worker, "RREF_USER_DELETE"):
             return UNHEARD_DELETE
@@ -150,16 +155,29 @@ class Excuses:
         """Whether the call that brought it is at work, and was given an RRef of its own worker
         whose value will not come."""
         n = self._carrier(fork)
-        if n is None or not self._at_work(n):
+        return n is not None and self._waits_for_an_argument(n, fork.worker, fork.rref)
+
+    def _waits_for_an_argument(self, n: int, worker: int, rref: Id) -> bool:
+        """Whether the call of this event of sending it is at work on ``worker``, and was given
+        another RRef than ``rref`` of which the worker has no value to expect."""
+        if not self._at_work(n):
             return False
         return any(
-            other.rref != fork.rref
+            other.rref != rref
             and self._carrier(other) == n
-            and (value := self.protocol.values[other.rref]).worker == fork.worker
-            and value.present
+            and (value := self.protocol.values[other.rref]).worker == worker
+            and (value.present or value.asked_early)
             and self._of_value(value) is not None
             for other in self.protocol.forks.values()
         )
+
+    def _creation(self, value: Value) -> int | None:
+        """The event of sending the call that is to make a value."""
+        for n in self.run.of(tracing.MESSAGE_SENT):
+            _, _, dst, _, _, _, about = self.run.records[n][4]
+            if dst == value.worker and isinstance(about, tuple) and value.id in about[:-1]:
+                return n
+        return None
 
     def _at_work(self, n: int) -> bool:
         """Whether the request of this event of sending it was taken up and has not been

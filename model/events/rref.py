@@ -94,6 +94,8 @@ class Value:
     forks: dict[Id, Fork] = field(default_factory=dict)
     #: the process that had it has ended
     lost: bool = False
+    #: its creation failed: whoever asks for it gets the error
+    refused: bool = False
 
 
 class Protocol:
@@ -250,7 +252,8 @@ class Protocol:
         value.asked_early, value.worker = True, worker
 
     def owner_failed(self, worker: int, task: int, rref: Id, error: str) -> None:
-        self._value(rref).asked_early = False
+        value = self._value(rref)
+        value.asked_early, value.refused = False, True
 
     def owner_value_set(self, worker: int, task: int, rref: Id, error: str | None) -> None:
         value = self._value(rref)
@@ -269,7 +272,7 @@ class Protocol:
             self._broken("a value was freed that is not there", f"an owner of {rref}", "none")
         value.present = False
         value.deleted += 1
-        if not value.set:  # the creation failed: there is nothing to keep
+        if not value.set or value.refused:  # the creation failed: there is nothing to keep
             return
         for fork in value.forks.values():
             if fork.known:
