@@ -17,8 +17,8 @@ from squall.model.program.program import Input, Leaf, Op, Program, Step, Trainer
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings
 from squall.sim.search.judge import judge
-from squall.sim.stock.program import run_native
-from squall.sim.stock.shared import close_zygote, shared_zygote
+from squall.sim.stock.program import MODULES, run_native
+from squall.sim.stock.shared import close_zygotes, shared_zygote
 
 CALLS = 300
 
@@ -52,7 +52,7 @@ def microseconds_per_message() -> float:
     for calls in (1, CALLS + 1):
         program = _program(calls)
         began = time.perf_counter()
-        run = run_native(program, shared_zygote(), latency="constant:0.001")
+        run = run_native(program, shared_zygote(MODULES), latency="constant:0.001")
         took[calls] = time.perf_counter() - began
         assert run.crash is None and not run.waits
     return (took[CALLS + 1] - took[1]) / (2 * CALLS) * 1e6
@@ -81,7 +81,7 @@ def microseconds_over_tensorpipe() -> float:
 
 
 def scenarios_per_second(count: int = 30) -> float:
-    shared_zygote()
+    shared_zygote(MODULES)
     began = time.perf_counter()
     for seed in range(count):
         judge(seed, Settings(engine="torch"))
@@ -106,7 +106,7 @@ def measure(rounds: int = 3) -> dict[str, float]:
                 "scenarios_per_s": scenarios_per_second(),
             }
         finally:
-            close_zygote()
+            close_zygotes()
 
 
 if __name__ == "__main__":

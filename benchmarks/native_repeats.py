@@ -27,7 +27,8 @@ from squall.sim.faults.draw import PROFILES
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw, settings_of
-from squall.sim.stock.shared import close_zygote, shared_zygote
+from squall.sim.stock.program import MODULES
+from squall.sim.stock.shared import close_zygotes, shared_zygote
 
 _SPIN = "while True: pass"
 
@@ -104,7 +105,7 @@ def main() -> int:
     began, processor = time.perf_counter(), time.process_time()
     differ = runs = odd = 0
     with campaign_settings(), busy(options.busy):
-        shared_zygote()
+        shared_zygote(MODULES)
         try:
             for seed in seeds:
                 ends, where = repeat(seed, options.times, settings)
@@ -114,7 +115,7 @@ def main() -> int:
                     odd += options.times - max(ends.values())
                     print(f"seed {seed}: {sorted(ends.values())}: {where}", flush=True)
         finally:
-            close_zygote()
+            close_zygotes()
         children = os.times()
     print(
         f"{len(seeds)} seeds x {options.times}: {differ} with more than one digest, {odd} of {runs} "
