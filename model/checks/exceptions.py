@@ -174,8 +174,12 @@ class Excuses:
     def _creation(self, value: Value) -> int | None:
         """The event of sending the call that is to make a value."""
         for n in self.run.of(tracing.MESSAGE_SENT):
-            _, _, dst, _, _, _, about = self.run.records[n][4]
-            if dst == value.worker and isinstance(about, tuple) and value.id in about[:-1]:
+            _, _, dst, type, _, _, about = self.run.records[n][4]
+            if dst != value.worker or value.id not in about:
+                continue
+            if any(
+                isinstance(each, str) and each.endswith("REMOTE_CALL") for each in (type, *about)
+            ):
                 return n
         return None
 
