@@ -42,21 +42,7 @@ class Uses(NamedTuple):
 
 def uses(seeds: range | None, *, jobs: int = 1) -> Uses:
     """All excuses, counted in a campaign of each kind over ``seeds``; None counts nothing."""
-    campaigns: dict[str, Campaign] = {}
-    for name, profile in CAMPAIGNS.items() if seeds is not None else ():
-        assert seeds is not None
-        asked = Asked(
-            seeds=seeds,
-            minutes=None,
-            jobs=jobs,
-            device="cpu",
-            engine="port",
-            faults=Faults(profile, profile, NO_FAULTS) if profile is not None else None,
-            title=name,
-        )
-        campaigns[name] = play(asked)
-        if campaigns[name].interrupted:
-            break
+    campaigns = {} if seeds is None else _play_all(seeds, jobs)
     listed = [
         Use(
             excuse.name,
@@ -66,6 +52,25 @@ def uses(seeds: range | None, *, jobs: int = 1) -> Uses:
         for excuse in EXCUSES
     ]
     return Uses(listed, campaigns)
+
+
+def _play_all(seeds: range, jobs: int) -> dict[str, Campaign]:
+    """The campaigns that were played: fewer if somebody interrupted."""
+    campaigns: dict[str, Campaign] = {}
+    for name, profile in CAMPAIGNS.items():
+        asked = Asked(
+            seeds=seeds,
+            minutes=None,
+            jobs=jobs,
+            device="cpu",
+            engine="port",
+            faults=None if profile is None else Faults(profile, profile, NO_FAULTS),
+            title=name,
+        )
+        campaigns[name] = play(asked)
+        if campaigns[name].interrupted:
+            break
+    return campaigns
 
 
 def rule_names() -> list[str]:
