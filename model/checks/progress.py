@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from squall.model.checks.excuses import FAULT, excused
 from squall.model.events.fault_effects import explained, faults_of, slow_calls
-from squall.model.events.hangs import Predicted, predict, too_late
+from squall.model.events.hangs import Predicted, cut_short, predict, too_late
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
+from squall.model.one_process.flow import FETCHED
 from squall.model.one_process.outcome import StepOutcome
 from squall.model.program.program import slept_s
 from squall.real import tracing
@@ -58,11 +59,16 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
     faults = faults_of(run)
     for trainer, number, _ in run.program.steps:
         got = run.got.steps.get((trainer, number), StepOutcome())
-        expected = [(sent.src, sent.dst) for sent in run.forecast(trainer, number).unfed]
+        unfed = run.forecast(trainer, number).unfed
         where = f"trainers[{trainer}].steps[{number}]"
-        if expected:
+        if unfed:
             stopped = True
-            left = Counter(expected)
+            cut = cut_short(run, got.context)
+            left = Counter(
+                (sent.src, sent.dst)
+                for sent in unfed
+                if sent.what != FETCHED or sent.dst not in cut
+            )
             left.subtract(too_late(run, got.context))
             certain = [pair for pair, times in left.items() for _ in range(times)]
             yield from _hang(run, where, got, certain, predicted)

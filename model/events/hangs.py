@@ -66,20 +66,35 @@ def too_late(run: Run, context: int) -> Counter[tuple[int, int]]:
         _, worker, _, _, (of, message, to, _) = run.records[n]
         if of == context and (worker, message) not in counted | gone:
             late[worker, to] += 1
+    for worker, src, _ in _ended_after_release(run, context):
+        late[worker, src] += 1
+    return late
+
+
+def cut_short(run: Run, context: int) -> set[int]:
+    """Workers on which a function of ``context`` was at work when it was released there.
+
+    Which of its further calls are made, and under which context, is a matter of time.
+    """
+    return {worker for worker, *_ in _ended_after_release(run, context)}
+
+
+def _ended_after_release(run: Run, context: int) -> set[tuple[int, int, int]]:
+    """(worker, src, id) of the calls of ``context`` that ``worker`` answers after its release."""
     requests = {
         (values[2], values[1], values[4])
         for values in (run.records[n][4] for n in run.of(tracing.MESSAGE_SENT))
         if values[3] == _FORWARD and values[6][0] == context
     }
     released: set[int] = set()
-    for n in run.of(tracing.CONTEXT_RELEASED, tracing.HANDLER_STARTED):
+    late = set()
+    for n in run.of(tracing.CONTEXT_RELEASED, tracing.HANDLER_STARTED, tracing.HANDLER_ENDED):
         _, worker, _, type, values = run.records[n]
-        if type is tracing.HANDLER_STARTED:
-            src, of_type, id = values
-            if of_type == _FORWARD and worker in released and (worker, src, id) in requests:
-                late[worker, src] += 1
-        elif values[0] == context:
-            released.add(worker)
+        if type is tracing.CONTEXT_RELEASED:
+            if values[0] == context:
+                released.add(worker)
+        elif worker in released and (worker, values[0], values[2]) in requests:
+            late.add((worker, values[0], values[2]))
     return late
 
 

@@ -33,6 +33,9 @@ State = int
 NO_GRAD: State = 0
 GRAD: State = 1
 
+#: what a message carries that answers a fetch (:attr:`Sent.what`)
+FETCHED = "fetched value"
+
 
 class Sent(NamedTuple):
     """A recorded message: a send function on ``src`` and a recv function on ``dst``.
@@ -137,9 +140,9 @@ class Flow:
             elif made.place == worker:
                 state = made.states[input.output]
             else:
-                state = self._send(
-                    made.place, worker, made.states, computed, "fetched value", index
-                )[input.output]
+                state = self._send(made.place, worker, made.states, computed, FETCHED, index)[
+                    input.output
+                ]
             states.append(state if computed else NO_GRAD)
         results = _results(kind, states)
         if op.fault in ("backward", "hook") and results[0]:
@@ -163,9 +166,7 @@ class Flow:
         """The trainer's own copy of a value, fetched now if it has none yet."""
         if made.here is None:
             number = self.values.index(made) - self.leaves
-            made.here = self._send(
-                made.place, self.home, made.states, True, "fetched value", number
-            )
+            made.here = self._send(made.place, self.home, made.states, True, FETCHED, number)
         return made.here
 
     def _send(

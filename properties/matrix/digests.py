@@ -2,8 +2,9 @@
 
     python -m squall.properties.matrix.digests --seeds 100
 
-For each scenario there are two: of all its events, and of its events without what torch itself
-writes, which are sizes of messages and texts of errors.
+For each scenario there are two: of all its events, and of its events without what torch decides:
+sizes of messages, texts of errors, names of nodes, and whether a call of an operator is a script
+call.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -24,8 +26,10 @@ from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.replay import replay
 from squall.sim.search.draw import PROFILES, draw, settings_of
 
-#: what of an event is torch's own writing: how many bytes it pickles, the texts of its errors
-_WRITTEN_BY_TORCH = frozenset(("size_bytes", "error"))
+#: what of an event is torch's own: how many bytes it pickles, the texts of its errors
+_OF_TORCH = frozenset(("size_bytes", "error"))
+#: where there are names of its nodes and texts beside what is ours
+_WITH_TEXTS = frozenset(("about", "nodes"))
 
 
 def scenarios(seeds: int) -> Iterator[tuple[str, Scenario]]:
@@ -55,11 +59,24 @@ def digests(scenario: Scenario) -> tuple[str, str]:
 
 def _without_texts(record: Record) -> Record:
     time_s, worker, task, type, values = record
-    kept = tuple(
-        value is None if field in _WRITTEN_BY_TORCH else value
-        for field, value in zip(type.fields, values, strict=True)
-    )
+    kept = tuple(map(_without_text, type.fields, values))
     return time_s, worker, task, type, kept
+
+
+def _without_text(field: str, value: Any) -> Any:
+    if field in _OF_TORCH:
+        return None
+    if field in _WITH_TEXTS:
+        return _without_strings(value)
+    if field == "type":
+        return value.replace("SCRIPT_", "PYTHON_")
+    return value
+
+
+def _without_strings(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_without_strings, value))
+    return None if isinstance(value, str) else value
 
 
 def main() -> None:

@@ -18,9 +18,10 @@ leaves out the suite. Unless a row says otherwise it is Python {PYTHON} and torc
 `constraints.txt` pins.
 
 *Digests* counts those that are equal to the first row's. Where two differ in nothing but what torch
-itself writes, sizes of messages and texts of its errors, they stand in the column beside it.
+decides, they stand in the column beside it: how many bytes it pickles (names of files are among them),
+texts of its errors, names of its nodes, and whether a call of an operator is a script call.
 
-| row | conditions | digests | differ in torch's texts | differ otherwise | suite | measured |
+| row | conditions | digests | differ in what torch decides | differ otherwise | suite | measured |
 |---|---|---|---|---|---|---|
 """
 
@@ -52,7 +53,7 @@ def _notes(row: Row, result: Result) -> list[str]:
     notes = []
     if result.missing:
         notes.append(f"- `{row.name}` did not run: {result.missing}")
-    for names, how in ((result.texts, "in torch's texts or sizes"), (result.differ, "otherwise")):
+    for names, how in ((result.texts, "in what torch decides"), (result.differ, "otherwise")):
         if names:
             notes.append(f"- `{row.name}` differs {how}: {', '.join(names)}")
     if result.suite is not None and result.suite.failed:

@@ -37,7 +37,7 @@ class Result(BaseModel):
     """What became of a row.
 
     ``differ``: names of scenarios whose digests are not those of the first row; ``texts`` those
-    that differ in sizes of messages and texts of errors alone. ``missing``: why it did not run.
+    that differ in what torch decides alone. ``missing``: why it did not run.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -80,7 +80,8 @@ def digests_of(row: Row, seeds: int, only: str = "") -> Digests:
         command += ["--only", only]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(f"{row.name}: {done.stderr.strip().splitlines()[-1]}")
+        last = (done.stderr.strip().splitlines() or ["it wrote nothing"])[-1]
+        raise RuntimeError(f"{row.name}: exit code {done.returncode}, {last}")
     return {name: (one, two) for name, (one, two) in json.loads(done.stdout).items()}
 
 

@@ -69,10 +69,12 @@ class DistEngine:
         root_edges, grads = self.validate_roots_and_retrieve_edges(roots)
         profiler = current_profiler()
         if profiler is None:
-            self._execute(context, roots, GraphRoot(root_edges, grads), retain_graph)
+            self._execute(context, roots, GraphRoot(root_edges, grads, roots), retain_graph)
         else:
             with pass_range(profiler):
-                self._execute(context, roots, GraphRoot(root_edges, grads), retain_graph, profiler)
+                self._execute(
+                    context, roots, GraphRoot(root_edges, grads, roots), retain_graph, profiler
+                )
 
     def _execute(
         self,

@@ -7,8 +7,9 @@ torch/csrc/autograd/functions/basic_ops.h (GraphRoot). Where they leave it:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -23,11 +24,18 @@ NAMESPACE = "torch::distributed::autograd"
 class GraphRoot:
     """Where a pass starts: hands ``grads`` to ``next_functions``."""
 
-    __slots__ = ("_grads", "next_functions")
+    __slots__ = ("_grads", "_kept", "next_functions")
 
-    def __init__(self, next_functions: tuple[Edge, ...] = (), grads: Sequence[Tensor] = ()) -> None:
+    def __init__(
+        self,
+        next_functions: tuple[Edge, ...] = (),
+        grads: Sequence[Tensor] = (),
+        roots: Sequence[Tensor] = (),
+    ) -> None:
+        """``roots`` are kept, and with them their nodes: see :func:`gradient_edges`."""
         self.next_functions = next_functions
         self._grads = list(grads)
+        self._kept = tuple(roots)
 
     def name(self) -> str:
         return "torch::autograd::GraphRoot"
@@ -50,15 +58,52 @@ def gradient_edge(tensor: Tensor) -> Edge:
         node: Any = tensor.grad_fn
         if node is not None:
             return node, tensor.output_nr
+    edge: Edge = _used(tensor).next_functions[0]
+    return edge
+
+
+def gradient_edges(tensors: Sequence[Tensor]) -> tuple[tuple[Edge, ...], tuple[object, ...]]:
+    """The edges of several tensors, and what to keep for as long as they are used.
+
+    Up to torch 2.11 the Python object of a custom ``autograd.Function`` does not keep its node, as
+    ``torch.autograd.graph.get_gradient_edge`` says: a node above it does.
+    """
+    edges = tuple(map(gradient_edge, tensors))
+    if _functions_keep_their_nodes():
+        return edges, ()
+    kept = [
+        tensor
+        for tensor, (node, _) in zip(tensors, edges, strict=True)
+        if isinstance(node, torch._C._FunctionBase)
+    ]
+    return edges, tuple(map(_used, kept))
+
+
+def _used(tensor: Tensor) -> Any:
+    """A node above that of ``tensor``."""
     recording = torch.is_grad_enabled()
     torch._C._set_grad_enabled(True)
     try:
         used = tensor.view_as(tensor) if tensor.layout == torch.strided else tensor.clone()
     finally:
         torch._C._set_grad_enabled(recording)
-    above: Any = used.grad_fn
-    edge: Edge = above.next_functions[0]
-    return edge
+    return used.grad_fn
+
+
+class _Identity(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return tensor.clone()
+
+
+@functools.cache
+def _functions_keep_their_nodes() -> bool:
+    with torch.enable_grad():
+        node = cast(Any, _Identity).apply(torch.zeros(1, requires_grad=True)).grad_fn
+    try:
+        return node.next_functions is not None
+    except RuntimeError:
+        return False
 
 
 class SendRpcBackward:
@@ -67,13 +112,21 @@ class SendRpcBackward:
     Its inputs come over the network; :meth:`apply` hands them on to where the tensors came from.
     """
 
-    __slots__ = ("__weakref__", "_grads", "fed_in", "input_metadata", "next_functions", "to")
+    __slots__ = (
+        "__weakref__",
+        "_grads",
+        "_kept",
+        "fed_in",
+        "input_metadata",
+        "next_functions",
+        "to",
+    )
 
     def __init__(self, tensors: Sequence[Tensor], to: WorkerId) -> None:
         #: the worker that they went to, and the last pass in which it sent gradients for them
         self.to = to
         self.fed_in: PassId | None = None
-        self.next_functions: tuple[Edge, ...] = tuple(map(gradient_edge, tensors))
+        self.next_functions, self._kept = gradient_edges(tensors)
         self.input_metadata = tuple((t.shape, t.dtype, t.device) for t in tensors)
         self._grads: list[Tensor] = []
 

@@ -73,8 +73,8 @@ class NodeAbi:
         What a word points to may lie beside a node by accident, so only a place that is right
         for several nodes counts.
         """
-        cpp = _common_targets([_node(scratch * 2) for _ in range(_SAMPLES)])
-        python = _common_targets([_node(_scratch(scratch)) for _ in range(_SAMPLES)])
+        cpp = _common_targets([scratch * 2 for _ in range(_SAMPLES)])
+        python = _common_targets([_scratch(scratch) for _ in range(_SAMPLES)])
         found = [(c, p) for c, at in cpp for p, also_at in python if at == also_at]
         if len(found) != 1:
             raise UnknownNodeLayoutError("the pointer to the C++ node")
@@ -128,7 +128,8 @@ class NodeAbi:
     def _find_function_fields(self, scratch: torch.Tensor) -> None:
         """materialize_grads and is_variable_input of a custom Function's node."""
         size = _FunctionBase.__basicsize__
-        function = _node(_scratch(scratch, 1, scratch))
+        result = _scratch(scratch, 1, scratch)  # a node may live no longer than its tensor
+        function = _node(result)
         before = _safe_bytes(id(function), size)
         function.set_materialize_grads(False)
         after = _safe_bytes(id(function), size)
@@ -137,8 +138,8 @@ class NodeAbi:
             raise UnknownNodeLayoutError("materialize_grads")
         self.materialize_offset = changed[0]
         # std::vector<bool> is {begin, 0, end, length % 64, end of storage}: look for the length.
-        longer = _node(_scratch(scratch, 1, scratch, 2, 3))
-        five = _safe_bytes(id(longer), size)
+        longer = _scratch(scratch, 1, scratch, 2, 3)
+        five = _safe_bytes(id(_node(longer)), size)
         places = [
             i
             for i in range(4 * _WORD, size - _WORD, _WORD)
@@ -172,8 +173,8 @@ class NodeAbi:
         self.release = _Release(entries.index(method))
 
     def _check_release(self, scratch: torch.Tensor) -> None:
-        node = _node(scratch.exp())
-        function = _node(_scratch(scratch))
+        results = scratch.exp(), _scratch(scratch)
+        node, function = map(_node, results)
         uses: list[tuple[Any, Callable[[], object]]] = [
             (node, lambda: node(torch.ones(3))),
             (function, lambda: function.saved_tensors),
@@ -313,11 +314,11 @@ def _new_vector(before: tuple[int, ...], after: tuple[int, ...], what: str) -> i
     return first
 
 
-def _common_targets(owners: list[Any]) -> list[tuple[int, int]]:
-    """(word of an owner, word of what it points to) where the latter is the owner's sequence
-    number, for all of several nodes of one kind."""
+def _common_targets(results: list[Any]) -> list[tuple[int, int]]:
+    """(word of a Python node, word of what it points to) where the latter is its sequence number,
+    for the nodes of several tensors, all of one kind. A node may live no longer than its tensor."""
     common: dict[tuple[int, int], int] = {}
-    for number, owner in enumerate(owners):
+    for number, owner in enumerate(map(_node, results)):
         magic = 0x5EC5_EED5_0000 + number
         owner._set_sequence_nr(magic)
         base = _FunctionBase if isinstance(owner, _FunctionBase) else type(owner)
@@ -329,7 +330,7 @@ def _common_targets(owners: list[Any]) -> list[tuple[int, int]]:
             for j, word in enumerate(target):
                 if word == magic:
                     common[i, j] = common.get((i, j), 0) + 1
-    return [place for place, count in common.items() if count == len(owners)]
+    return [place for place, count in common.items() if count == len(results)]
 
 
 def _safe_words(address: int, count: int) -> tuple[int, ...]:

@@ -12,41 +12,82 @@ import pickle
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 
 class Waiter:
-    """A lock whose time limits are virtual."""
+    """A lock whose time limits are virtual. A subclass names the link to the coordinator."""
 
-    def __init__(self, link: Any) -> None:
-        self._link = link
+    _link: ClassVar[Any]
+    _now: ClassVar[Any]
+    #: called by a thread that had to wait and was woken by another one, before it goes on
+    _woken: ClassVar[Any]
+
+    def __init__(self) -> None:
         self._lock = _thread.allocate_lock()
-        self._question: int | None = None
+        #: of those who wait with a time limit, in the order in which they came
+        self._questions: list[int] = []
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """As ``threading.Lock.acquire``; ``timeout`` in seconds of virtual time."""
-        if not blocking or timeout < 0:
-            return self._lock.acquire(blocking)
-        question = self._question = self._link.begin("P", pickle.dumps(("sleep", timeout)))
+        if self._lock.acquire(False):
+            return True
+        if not blocking:
+            return False
+        if timeout < 0:
+            self._lock.acquire()
+            self._woken()
+            return True
+        end_s: float = self._now() + timeout
+        left_s = float(timeout)
+        while not self._woken_within(left_s):
+            left_s = end_s - self._now()
+            if left_s <= 0:
+                return self._lock.acquire(False)
+        self._woken()
+        return True
+
+    def _woken_within(self, seconds: float) -> bool:
+        """Wait for a release, and whether the lock is held after it."""
+        question = self._link.begin("P", pickle.dumps(("sleep", seconds)))
+        self._questions.append(question)
         if self._lock.acquire(False):  # released before there was somebody to wake
+            self._forget(question)
             self._link.wake(question)
             self._link.end(question)
             return True
         self._link.end(question)
-        self._question = None
+        self._forget(question)
         return self._lock.acquire(False)
+
+    def _forget(self, question: int) -> None:
+        if question in self._questions:
+            self._questions.remove(question)
 
     def release(self) -> None:
         self._lock.release()
-        question = self._question
-        if question is not None:
-            self._link.wake(question)
+        if self._questions:
+            self._link.wake(self._questions.pop(0))
+
+    def locked(self) -> bool:
+        return self._lock.locked()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _at_fork_reinit(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._questions.clear()
 
 
 def install(link: Any, now: Callable[[], float]) -> None:
     """Let all further waits with a time limit be virtual. ``now``: seconds of virtual time."""
     module: Any = threading
-    module._allocate_lock = lambda: Waiter(link)
+    names = {"_link": link, "_now": staticmethod(now), "_woken": staticmethod(lambda: None)}
+    module._allocate_lock = type("Lock", (Waiter,), names)
     # What is left of a limit is reckoned by these.
     module._time = now
     vars(queue)["time"] = now

@@ -18,7 +18,7 @@ from squall.real.process import Process
 from squall.real.rpc.commands import RRefChildAccept, RRefForkRequest
 from squall.real.rpc.errors import RpcError
 from squall.real.rpc.message import Message
-from squall.real.rpc.rref import PY_OBJECT, TIMED_OUT, OwnerRRef, RRefForkData, UserRRef
+from squall.real.rpc.rref import PY_OBJECT, OwnerRRef, RRefForkData, UserRRef
 from squall.real.rpc.rref_owners import OVER, OwnerTables
 from squall.real.rpc.rref_session import NO_AGENT, RRefSession
 from squall.real.rpc.rref_users import UserTables
@@ -215,7 +215,7 @@ class RRefContext:
         self.leaving = True
         self.give_back_users()
         users.tell_of_pending_deletes()
-        owners.give_up_unforked(TIMED_OUT)
+        owners.drop_unforked()
         with self._session.lock:
             emptied = self._session.changed.wait_for(
                 lambda: not owners.owners and not owners.pending_owners, timeout_s

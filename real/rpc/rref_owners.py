@@ -186,14 +186,16 @@ class OwnerTables:
         for rref_id in self._missing():
             self.creation_failed(rref_id, error)
 
-    def give_up_unforked(self, error: str) -> None:
-        """Drop the owners that nobody has a fork of; a creation that has not come has failed."""
+    def drop_unforked(self) -> None:
+        """Drop the owners that nobody has a fork of.
+
+        Not those that were only told of: their creation is under way, and brings a fork with it,
+        or its creator tells that it has given up.
+        """
         with self._lock:
-            unforked = [rref_id for rref_id in self.owners if rref_id not in self.forks]
-            dropped = [self.drop_owner(rref_id) for rref_id in unforked]
-        for owner in dropped:
-            if owner is not None and not owner.created:
-                owner.set_error(RpcError(error))
+            for rref_id, owner in list(self.owners.items()):
+                if owner.created and rref_id not in self.forks:
+                    self.drop_owner(rref_id)
 
     # -- forks --------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ import torch.distributed.autograd
 import torch.distributed.rpc
 import torch.multiprocessing
 
+from squall.real.native import turns
 from squall.real.native.here import FIRST_LANE, Here, debug_info
 from squall.sim.scripts import generators
 from squall.sim.stock import script_children
@@ -108,6 +109,7 @@ class ScriptGuest:
         script_children.install(here, clock.read, role["environ"])
         _thread.join = _joining(_thread.join, here)
         _thread.start = _starting(_thread.start, here)
+        turns.install(lambda: here.ask("start"))
 
     def _forked(self) -> None:
         """In a process that the script has forked: only the threads that speak to the coordinator
