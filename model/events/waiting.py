@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import networkx as nx
@@ -21,6 +22,7 @@ from squall.model.events.digest import Record
 from squall.real import tracing
 
 _COUNTER_BITS = 48
+_MOST_CYCLES = 10
 _RESPONSES = ("RET", "RESP", "ACK", "EXCEPTION")
 
 
@@ -276,7 +278,8 @@ def explain(graph: nx.DiGraph[Any]) -> list[str]:
             continue
         for _, thing in graph.out_edges(node):
             lines.append(_line(graph, data, thing))
-    for cycle in nx.simple_cycles(graph):
+    # In a crowd of handlers that all wait there are more circles than anybody could list.
+    for cycle in islice(nx.simple_cycles(graph), _MOST_CYCLES):
         names = [graph.nodes[node]["label"] for node in [*cycle, cycle[0]]]
         lines.append(f"a deadlock: {' -> '.join(names)}")
     return lines

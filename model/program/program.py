@@ -259,6 +259,17 @@ class Program(Checked):
             (t, s, step) for t, tr in enumerate(self.trainers) for s, step in enumerate(tr.steps)
         ]
 
+    @property
+    def most_handlers(self) -> int:
+        """How many handlers of its calls may be under way at once, wherever they run.
+
+        A handler that waits for another one keeps its thread: where there are fewer threads, all of
+        them may come to wait for a handler that has none.
+        """
+        return sum(
+            1 + len(op.via) for _, _, step in self.steps for op in step.ops if op.call != "local"
+        )
+
 
 #: what looks at a program as it is made, and raises ValueError where it makes no sense; what does so
 #: knows the operations, which are written in terms of programs (model/program/check.py)

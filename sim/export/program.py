@@ -22,6 +22,7 @@ from squall.sim.export.parts import Parts
 from squall.sim.export.sleeps import sleep_in_leaf
 from squall.sim.export.steps import StepText
 from squall.sim.export.text import Lines
+from squall.sim.programs.threads import threads_of
 from squall.sim.scenario import Scenario
 
 #: elements of a leaf that are written one by one
@@ -257,8 +258,9 @@ class _ProgramText:
         options: dict[str, str] = {}
         if faulty or settings.rpc_timeout_s != DEFAULT_RPC_TIMEOUT_S:
             options["rpc_timeout"] = repr(settings.rpc_timeout_s)
-        if faulty or settings.threads:
-            threads = by_rank(settings.threads, DEFAULT_NUM_WORKER_THREADS)
+        least = threads_of(self.program)
+        if faulty or settings.threads or least != DEFAULT_NUM_WORKER_THREADS:
+            threads = by_rank(settings.threads, least)
             options["num_worker_threads"] = threads
         init = ['f"worker{rank}"', "rank=rank", "world_size=WORLD_SIZE"]
         make = "rpc.TensorPipeRpcBackendOptions"

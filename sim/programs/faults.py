@@ -20,6 +20,7 @@ from squall.sim.cluster import Cluster
 from squall.sim.faults.plan import Plan
 from squall.sim.programs.host import Host, place, together, withdraw
 from squall.sim.programs.run import finished, gradients_of, reference_for
+from squall.sim.programs.threads import threads_of
 from squall.sim.programs.trainer import TrainerRun
 from squall.sim.world.oracle import attach
 from squall.sim.world.stuck import Deadlock, deadlock
@@ -42,6 +43,7 @@ class _FaultyRun:
         self.outcome = Outcome()
         self.result = Run(program=program, got=self.outcome)
         self.reference = reference_for(self.result, options)
+        options.setdefault("num_worker_threads", threads_of(program))
         self.cluster = Cluster(program.workers, faults=plan, own_settings=False, **options)
         self.result.cluster = self.cluster
         self.result.records = self.cluster.trace.records

@@ -23,6 +23,7 @@ from squall.real.rpc.all_gather import _all_gather
 from squall.real.worker import Worker
 from squall.sim.cluster import Cluster
 from squall.sim.programs.host import Host, place, together, withdraw
+from squall.sim.programs.threads import threads_of
 from squall.sim.programs.trainer import TrainerRun
 from squall.sim.world.oracle import attach, joint_reference
 from squall.sim.world.stuck import Deadlock
@@ -51,6 +52,7 @@ def run_program(
     outcome = Outcome()
     run = Run(program=program, got=outcome)
     reference = reference_for(run, options)
+    options.setdefault("num_worker_threads", threads_of(program))
     run.cluster = cluster = Cluster(program.workers, own_settings=False, **options)
     run.records = cluster.trace.records
     if reference is not None:

@@ -25,12 +25,12 @@ from squall.model.program.hooks import retained  # noqa: E402
 from squall.model.program.program import exchanged  # noqa: E402
 from squall.real.native.here import Here, debug_info  # noqa: E402
 from squall.sim.programs.host import Host, place, together  # noqa: E402
+from squall.sim.programs.threads import threads_of  # noqa: E402
 from squall.sim.programs.trainer import TrainerRun  # noqa: E402
 from squall.sim.stock.stacks import stacks  # noqa: E402
 
 #: the number of a gradient that belongs to no leaf of the program
 STRAY = -1
-NUM_WORKER_THREADS = 16
 
 
 class Guest:
@@ -81,7 +81,7 @@ class Guest:
         place(native_stock.current_worker(), host)
         names = [f"worker{number}" for number in range(program.workers)]
         self.here.join_group(
-            names[rank], rank, names, timeout_s=timeout_s, threads=NUM_WORKER_THREADS
+            names[rank], rank, names, timeout_s=timeout_s, threads=threads_of(program)
         )
         mine = [n for n, trainer in enumerate(program.trainers) if trainer.worker == rank]
         for number in mine:
