@@ -13,7 +13,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,7 +23,7 @@ from squall.sim.names import ENGINE_NAMES
 from squall.sim.scenario import Scenario, Script
 from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.replay import replay
-from squall.sim.search.draw import PROFILES, draw, settings_of
+from squall.sim.search.draw import PROFILES, Settings, draw, settings_of
 
 #: what of an event is torch's own: how many bytes it pickles, the texts of its errors
 _OF_TORCH = frozenset(("size_bytes", "error"))
@@ -38,7 +37,7 @@ def scenarios(seeds: int) -> Iterator[tuple[str, Scenario]]:
         for seed in range(seeds):
             yield f"{profile or 'plain'} {seed}", draw(seed, settings_of(profile))
     for seed in range(seeds // 10):
-        yield f"torch {seed}", replace(draw(seed), engine="torch")
+        yield f"torch {seed}", draw(seed, Settings(engine="torch"))
     for path in sorted(CORPUS.rglob("*.json")):
         yield str(path.relative_to(ROOT)), load_scenario(path)
     for path in sorted([*(ROOT / "examples").glob("*.py"), *SCRIPTS.glob("*.py")]):

@@ -19,7 +19,10 @@ leaves out the suite. Unless a row says otherwise it is Python {PYTHON} and torc
 
 *Digests* counts those that are equal to the first row's. Where two differ in nothing but what torch
 decides, they stand in the column beside it: how many bytes it pickles (names of files are among them),
-texts of its errors, names of its nodes, and whether a call of an operator is a script call.
+texts of its errors, names of its nodes, and whether a call is a script call. The type of a message
+decides how long it is under way, so more may follow from that: up to torch 2.13 the optimizers that
+`DistributedOptimizer` makes are script functions, in torch 2.15 they are Python functions, and what
+comes after a step on the engine `torch` has other times there.
 
 | row | conditions | digests | differ in what torch decides | differ otherwise | suite | measured |
 |---|---|---|---|---|---|---|
