@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from squall.properties.support.playing import write
 from squall.sim.faults.plan import Delay, Drop, Garbage, Pause, Plan, Schedule, SlowStart
 from squall.sim.scenario import Expected, Scenario, Script, World
 from squall.sim.scenarios.file import load_scenario
-from squall.sim.scenarios.replay import digest_matches
+from squall.sim.scenarios.replay import digest_matches, replay
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.again import again
 from squall.sim.search.draw import draw
@@ -190,6 +191,25 @@ def test_an_interrupt_keeps_the_best_so_far() -> None:
     assert shrinker.interrupted
     assert cost(small) < cost(scenario)
     assert again(small).violations and small.expected.digest
+
+
+def test_another_interrupt_while_the_best_is_written_down_keeps_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(shrinker: Shrinker) -> None:
+        if cost(shrinker.best) < cost(shrinker.first):
+            raise KeyboardInterrupt
+
+    def interrupted_at_the_end(*args: Any, **kwargs: Any) -> Any:
+        if shrinker.interrupted:
+            raise KeyboardInterrupt
+        return replay(*args, **kwargs)
+
+    monkeypatch.setattr("squall.sim.search.shrink.shrinker.replay", interrupted_at_the_end)
+    shrinker = Shrinker(failing("release-only-here"), on_progress=interrupt)
+    small = shrinker.run()
+    assert cost(small) < cost(shrinker.first)
+    assert again(small).violations and small.expected.digest is None
 
 
 def test_time_that_is_over_ends_it() -> None:

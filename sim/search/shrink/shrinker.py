@@ -120,13 +120,16 @@ class Shrinker:
     def _conclude(self) -> None:
         """Write the outcome of the best scenario's run into the scenario, as what to expect of a
         replay."""
-        with planted(self._mutant):
-            run = replay(self.best, seconds=_MOST_S)
         assert self.target is not None
+        outcome, digest = "failed", None
+        try:
+            with planted(self._mutant):
+                run = replay(self.best, seconds=_MOST_S)
+            outcome, digest = run.outcome, run.digest if run.records else None
+        except KeyboardInterrupt:  # another one: the scenario is kept, without a digest
+            self.interrupted = True
         best = replace(self.best, profile=None, expected=Expected(mutant=self._mutant))
-        self.best = with_expectation(
-            best, self.target, outcome=run.outcome, digest=run.digest if run.records else None
-        )
+        self.best = with_expectation(best, self.target, outcome=outcome, digest=digest)
 
     # -- does it fail ---------------------------------------------------------------------------
 
