@@ -158,5 +158,6 @@ def _ones(roots: Sequence[Tensor]) -> list[Tensor | None]:
 
 
 def _leaf_node(leaf: Tensor) -> Node:
-    above: Node = anchor(leaf).grad_fn  # unlike a view, there is one of a sparse tensor too
+    used = anchor(leaf)  # which keeps its node; and unlike a view, there is one of a sparse tensor
+    above: Node = used.grad_fn
     return above.next_functions[0][0]

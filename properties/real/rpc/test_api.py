@@ -168,7 +168,7 @@ def test_bad_calls_raise_at_the_call_with_torchs_texts():
             api.rpc_async("worker1", 3)
         with pytest.raises(AttributeError, match="Can't pickle local object"):
             api.rpc_sync("worker1", lambda: 0)
-        with pytest.raises(TypeError, match=r"cannot pickle '_io.TextIOWrapper' object"):
+        with pytest.raises(TypeError, match=r"cannot pickle '(_io\.)?TextIOWrapper' "):
             api.remote("worker1", add, args=(open("/dev/null"),))  # noqa: SIM115
         with pytest.raises(TypeError, match="timeout"):
             api.rpc_sync("worker1", where, timeout="soon")
