@@ -155,7 +155,7 @@ class Faults:
 
 
 def _failed_calls(run: Run) -> list[int]:
-    """Calls that are not sent again and that ended without the answer of their handler."""
+    """Calls that are not sent again and that ended before the answer of their handler came."""
     records = run.records
     types: dict[tuple[int, int], str] = {}
     for n in run.of(tracing.CALL_STARTED):
@@ -167,10 +167,11 @@ def _failed_calls(run: Run) -> list[int]:
     ]
     if not failed:
         return []
+    # Not when its handler failed: the call may end of a fault while the answer is under way.
     refused = {
-        (records[n][4][0], records[n][4][2]): n
-        for n in run.of(tracing.HANDLER_ENDED)
-        if records[n][4][3] is not None
+        (records[n][4][2], records[n][4][4]): n
+        for n in run.of(tracing.MESSAGE_DELIVERED)
+        if records[n][4][3] == "EXCEPTION"
     }
     return [
         n
