@@ -78,6 +78,10 @@ class Waiter:
     def __exit__(self, *_: object) -> None:
         self.release()
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Raises TypeError, as that of a lock does."""
+        return self._lock.__reduce_ex__(protocol)
+
     def _at_fork_reinit(self) -> None:
         self._lock = _thread.allocate_lock()
         self._questions.clear()

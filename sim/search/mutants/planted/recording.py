@@ -208,8 +208,8 @@ MUTANTS = (
         name="tensors-of-a-message-swapped",
         wrong="the send function has the edges of its tensors in another order than the message",
         place="autograd.functions:SendRpcBackward.__init__",
-        old="tuple(map(gradient_edge, tensors))",
-        new="tuple(map(gradient_edge, reversed(tensors)))",
+        old="gradient_edges(tensors)",
+        new="gradient_edges(tensors[::-1])",
     ),
     Mutant(
         name="second-output-of-a-node-lost",
