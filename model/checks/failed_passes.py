@@ -15,6 +15,7 @@ from squall.model.program.program import Program, Step, sleeps
 from squall.real import tracing
 
 TIMED_OUT = "RPC ran for more than set timeout"
+CREATION_TIMED_OUT = "RRef creation via rpc.remote() timed out"
 #: how a worker says that it has seen the end of a pass which another one goes on with
 OVER = re.compile(
     r"these gradients belong to is over on worker|a later backward pass has begun|"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.model.checks.excuses import ENDED_PROCESS, FAULT, NO_END, OWN_TIME, TOO_LATE, excused
-from squall.model.checks.failed_passes import OVER, TIMED_OUT
+from squall.model.checks.failed_passes import CREATION_TIMED_OUT, OVER, TIMED_OUT
 from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
 from squall.model.events.passes import REFUSED
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.program.operations import BESIDE, UNCOPYABLE, failing_calls, planted
+from squall.model.program.program import Step, slept_s
 from squall.model.program.stories import errors
 from squall.real import tracing
 
@@ -240,6 +241,18 @@ def _unanswered(run: Run, call: tuple[int, int], end: int) -> bool:
     return answers.get(call, end) >= end
 
 
+def _creation_slept(run: Run, step: Step, error: str | None) -> bool:
+    """Whether a creation took too long for the pass from its value, which runs as soon as that is
+    there, in the handler of the call that makes it; and user code of the pass sleeps."""
+    assert run.program is not None
+    return (
+        error is not None
+        and CREATION_TIMED_OUT in error
+        and any(backward.where == "rref" for backward in step.backwards)
+        and slept_s(run.program) > 0
+    )
+
+
 def _step_errors(run: Run) -> Iterator[Violation]:
     if run.program is None or run.expected is None or run.got is None:
         return
@@ -252,6 +265,9 @@ def _step_errors(run: Run) -> Iterator[Violation]:
             continue
         where = f"trainers[{trainer}].steps[{number}]"
         hit = faults.hit()
+        slept = _creation_slept(run, step, got.first_error or got.error)
+        if slept and excused(run, TOO_LATE):
+            continue
         # After a retry, ``first_error`` is that of the attempt in which errors were planted.
         again = expected.first_error is not None
         if got.first_error is not None and not again and not (hit and explained(got.first_error)):

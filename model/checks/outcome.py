@@ -152,9 +152,15 @@ def _step(
         seen = str(len(got.passes))
         yield Violation(property, "passes", f"{len(expected.passes)} in {where}", seen)
     lost = indefinite(run).lost | _released(run, key, got)
+    latest = _side_by_side(run, key)
     for number, (grads, others) in enumerate(zip(expected.passes, got.passes, strict=False)):
         for what, leaf, complaint in _gradients(run, grads, others):
             if leaf in lost and excused(run, INDEFINITE):
+                continue
+            if any(
+                all(each != leaf for _, each, _ in _gradients(run, later, others))
+                for later in expected.passes[number + 1 : latest[number] + 1]
+            ):
                 continue
             local = _as_local(run, key, number, leaf, others.get(leaf))
             if local and excused(run, LOCAL_ACCUMULATION):
@@ -171,6 +177,19 @@ def _step(
                 complaint,
                 *events[number : number + 1],
             )
+
+
+def _side_by_side(run: Run, key: tuple[int, int]) -> list[int]:
+    """For each pass of a step: the last one beside which it runs, which may have added gradients by
+    the time that they are looked at."""
+    assert run.program is not None
+    trainer, number = key
+    latest: list[int] = []
+    for backward in run.program.trainers[trainer].steps[number].backwards:
+        first, times = len(latest), backward.times
+        together = backward.every_s is not None
+        latest += [first + times - 1 if together else first + each for each in range(times)]
+    return latest
 
 
 def _as_local(run: Run, key: tuple[int, int], number: int, leaf: int, got: Tensor | None) -> bool:

@@ -190,6 +190,7 @@ class DistEngine:
                 self._check_attached(send_function, graph_task, request)
                 if running is not None:
                     overtaken = context.retrieve_graph_task()
+                    overtaken.set_exception_without_signal()  # its runners stop from here on
                     self._end(context, overtaken, _OVERTAKEN)
                 self._begin(context, graph_task)
             else:
