@@ -2,7 +2,9 @@
 
 Starting Python and importing torch takes seconds a process; a fork does not. Each script runs as
 it does otherwise: a process for each worker, which loads the script as its main module and calls
-its ``run(rank)``, over TensorPipe.
+its ``run(rank)``, over TensorPipe. The store that they meet at has a process of its own, as under
+torchrun: if rank 0 kept it, ranks that still count their calls in ``shutdown()`` would lose it
+when rank 0 leaves, which a loaded machine shows now and then.
 
     with StockGroup() as group:
         done = group.run(path, workers=3, timeout_s=60)
@@ -21,10 +23,30 @@ from pathlib import Path
 from typing import NamedTuple
 
 _FORKING = """
-import os, sys, signal, types, traceback
+import os, sys, signal, time, types, traceback
 import torch, torch.distributed.rpc, torch.distributed.autograd, torch.distributed.optim
 import torch.multiprocessing
+import torch.distributed as dist
 torch.set_num_threads(1)
+os.environ.update(
+    MASTER_ADDR="127.0.0.1", TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0"
+)
+
+def store(port):
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        kept = dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
+        os.write(writing, b"1")
+        while os.getppid() == group:
+            time.sleep(1)
+        os._exit(0)
+    os.close(writing)
+    ready = os.read(reading, 1)
+    os.close(reading)
+    if not ready:
+        sys.exit("no store at port " + str(port))
+    return pid
 
 def worker(path, rank):
     module = types.ModuleType("__mp_main__")
@@ -33,11 +55,13 @@ def worker(path, rank):
     exec(compile(open(path).read(), path, "exec"), module.__dict__)
     module.run(rank)
 
+group = os.getpid()
 print("ready", flush=True)
 for line in sys.stdin:
     path, workers, port, out, seconds = line.rstrip("\\n").split("\\t")
     pids = []
-    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", port
+    os.environ["MASTER_PORT"] = port
+    host = store(int(port))
     for rank in range(int(workers)):
         pid = os.fork()
         if pid == 0:
@@ -57,6 +81,8 @@ for line in sys.stdin:
             os._exit(code)
         pids.append(pid)
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    os.kill(host, signal.SIGKILL)
+    os.waitpid(host, 0)
     print(*codes, flush=True)
 """
 
