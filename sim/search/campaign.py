@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain, count
 
 from squall.model.coverage.features import feature_names
+from squall.model.coverage.growth import Seen
 from squall.model.coverage.sometimes import situations
 from squall.sim.faults.plan import KINDS
 from squall.sim.names import EngineName
@@ -41,6 +43,8 @@ class Campaign:
     faults: Counter[str] = field(default_factory=Counter)
     #: how often checks gave up, by excuse
     excused: Counter[str] = field(default_factory=Counter)
+    #: what the scenarios have shown
+    seen: Seen = field(default_factory=Seen)
     seconds: float = 0.0
     interrupted: bool = False
 
@@ -71,6 +75,8 @@ class Campaign:
         self.events += verdict.events
         self.features.update(verdict.features)
         self.sometimes.update(verdict.sometimes)
+        if verdict.facts:
+            self.seen.add(array("Q", verdict.facts))
         for kind, times in verdict.faults:
             self.faults[kind] += times
         for name, times in verdict.excused:

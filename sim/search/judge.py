@@ -6,8 +6,9 @@ The same seeds give the same verdicts in the same order, however many processes 
 from __future__ import annotations
 
 import signal
+from array import array
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -17,6 +18,7 @@ from typing import NamedTuple
 import torch
 
 from squall.model.checks.registry import check
+from squall.model.coverage.behaviour import facts_of, pairs_of
 from squall.model.coverage.features import features
 from squall.model.coverage.sometimes import sometimes
 from squall.model.events.fault_effects import faults_of
@@ -67,6 +69,8 @@ class Verdict(NamedTuple):
     corpus: str = ""
     #: how often checks gave up, by excuse
     excused: tuple[tuple[str, int], ...] = ()
+    #: what the run showed (model/coverage/behaviour.py), if that was asked for: words of 64 bits
+    facts: bytes = b""
 
     @property
     def ok(self) -> bool:
@@ -148,7 +152,13 @@ def judge(source: Source, settings: Settings = Settings()) -> Verdict:  # noqa: 
         tuple(sorted(faults_of(run).counts.items())),
         _name(source),
         tuple(sorted((run.excused + Counter(run.excuses)).items())),
+        _facts(run, found) if settings.stats else b"",
     )
+
+
+def _facts(run: Run, features: Mapping[str, int]) -> bytes:
+    facts = facts_of(run.records) | pairs_of(name for name, times in features.items() if times)
+    return array("Q", sorted(facts)).tobytes()
 
 
 def _name(source: Source) -> str:

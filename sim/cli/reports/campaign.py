@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from squall.model.coverage.behaviour import SETS
+from squall.model.coverage.growth import Seen
 from squall.model.events.run import NOT_CHECKED
 from squall.sim.cli.faults import Faults
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
@@ -24,6 +26,9 @@ from squall.sim.search.draw import expanded
 
 #: failures whose programs are shown at the end of a campaign
 PROGRAMS_SHOWN = 3
+#: columns of the growth of coverage, and how far it looks ahead
+_GROWTH_SHOWN = 5
+_MORE = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +102,7 @@ def campaign_json(campaign: Campaign, asked: Asked) -> str:
             "profile": None if asked.faults is None else asked.faults.text,
             "sometimes": campaign.sometimes_counts(),
             "faults": campaign.fault_counts(),
+            "coverage": campaign.seen.counts(),
             "left_out": left_out(asked),
         },
         allow_nan=False,
@@ -140,6 +146,8 @@ def print_campaign(campaign: Campaign, asked: Asked, console: Console, *, stats:
         if asked.faults:
             console.print(_counts("rare situations", campaign.sometimes_counts(), campaign))
             console.print(_faults(campaign))
+        if campaign.seen.scenarios:
+            console.print(_coverage(campaign.seen))
     print_panel(console, _summary(campaign), "squall fuzz", good=campaign.ok)
 
 
@@ -166,6 +174,23 @@ def _faults(campaign: Campaign) -> Table:
     table.add_column("times", justify="right")
     for kind, count in campaign.fault_counts().items():
         table.add_row(kind, f"{count:,}", style="" if count else "bold red")
+    return table
+
+
+def _coverage(seen: Seen) -> Table:
+    """How much behaviour was seen, how that grew, and what more scenarios would add."""
+    title = f"behaviour seen after so many scenarios; to come: in {_MORE:,} more, at most"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2))
+    table.add_column("facts", no_wrap=True)
+    growth = seen.growth()[-_GROWTH_SHOWN:]
+    for number, _ in growth:
+        table.add_column(f"{number:,}", justify="right")
+    table.add_column("to come", justify="right")
+    to_come = seen.to_come(_MORE)
+    for name, what in SETS.items():
+        left = to_come[name]
+        more = f"{left:,.0f}" if left >= 1 else "< 1"
+        table.add_row(what, *(f"{counts[name]:,}" for _, counts in growth), more)
     return table
 
 
