@@ -7,6 +7,7 @@
 # make findings TORCH=2.15.0   what that torch does in each case of docs/findings.md
 # make pictures   the pictures of the documentation, made anew
 # make architecture   the picture of the rooms in docs/architecture.md, made from the source
+# make programs   docs/programs.md, made anew from what programs can have
 # make matrix   the suite and digests under other processors, Pythons and torches: hours
 # make lint types layers   what else .ci/run asks of a change
 
@@ -26,7 +27,7 @@ SECONDS ?= 60
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: run test stress test-browser pictures architecture notebooks test-notebooks lint types layers findings bench install format clean matrix
+.PHONY: covers programs run test stress test-browser pictures architecture notebooks test-notebooks lint types layers findings bench install format clean matrix
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
@@ -57,6 +58,10 @@ pictures: $(INSTALLED)
 architecture: $(INSTALLED)
 	$(BIN)/python -m squall.properties.support.rooms
 
+programs: $(INSTALLED)
+	$(BIN)/python -m squall.sim.programs.page > docs/programs.md.new
+	mv docs/programs.md.new docs/programs.md
+
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -73,6 +78,14 @@ matrix: $(INSTALLED)
 # What PyTorch does by itself in each finding, on a torch of its own: pip brings up to 6 GB.
 findings: $(INSTALLED)
 	$(BIN)/python -m squall.properties.findings run --torch $(if $(TORCH),$(TORCH),$(error make findings TORCH=2.15.0)) $(ARGS)
+
+# What campaigns play first, by profile of faults: anew when the generator draws other programs.
+covers: $(INSTALLED)
+	SQUALL_STORE=.squall/covers-made $(BIN)/squall fuzz --distil 3000 --jobs $(shell nproc)
+	for profile in mild rough storm; do \
+	  SQUALL_STORE=.squall/covers-made $(BIN)/squall fuzz --distil 3000 --jobs $(shell nproc) --faults $$profile; \
+	done
+	cp .squall/covers-made/covers/*.json sim/search/covers/
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks

@@ -21,12 +21,15 @@ from rich.table import Table
 
 from squall.model.checks.registry import PROPERTIES
 from squall.model.one_process.interpreter import interpret
+from squall.model.one_process.outcome import Outcome
+from squall.model.program.program import Program
 from squall.sim.cluster import Cluster
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search import judge
 from squall.sim.search.draw import Settings
-from squall.sim.search.judge import drawn_ahead
+from squall.sim.search.judge import drawn_ahead, expected_of
 from squall.sim.world.garbage import settle
 
 SCENARIOS = 2000
@@ -52,7 +55,7 @@ class _Clock:
 
 
 class _Phases:
-    """Tells a clock at which phase of a run the workers are."""
+    """Tells a clock at which phase of a run the workers are, and when a program is interpreted."""
 
     def __init__(self, clock: _Clock) -> None:
         self.clock = clock
@@ -79,7 +82,14 @@ class _Phases:
 
             return timed
 
+        def interpreting(program: Program) -> Outcome:
+            clock.lap("generate")
+            outcome = interpret(program)
+            clock.lap("reference")
+            return outcome
+
         self._patches = [
+            patch.object(judge, "interpret", interpreting),
             patch.object(Cluster, "init_rpc", joining),
             patch.object(Cluster, "run", ends("run", "run")),
             patch.object(Cluster, "settle", ends("settle", "settle")),
@@ -104,8 +114,7 @@ def measure(scenarios: int = SCENARIOS, first: int = 0) -> dict[str, float]:
             assert isinstance(scenario, Scenario) and scenario.program is not None
             settle()
             clock.lap("garbage")
-            expected = interpret(scenario.program)
-            clock.lap("reference")
+            expected = expected_of(scenario)
             run = ENGINES["port"].run(scenario)
             run.expected, run.cluster = expected, None
             clock.lap("close")

@@ -203,6 +203,9 @@ def page(found: Sequence[Shrunk], seconds: float) -> Iterable[str]:
     late = sum(each.out_of_time for each in done)
     yield f"In the median {statistics.median(each.tried for each in done):g} runs in {total_s:g} s"
     yield f"of one core; {late} were stopped when their time was over."
+    yield ""
+    yield "Seeds are those of the generator that the page was written with: a later one draws other"
+    yield "programs from them."
     by_name = {each.name: each for each in found}
     for family, mutants in FAMILIES.items():
         rows = [by_name[mutant.name] for mutant in mutants if mutant.name in by_name]

@@ -7,11 +7,12 @@ skips the tests of PyTorch's compiled engine where it cannot be had; without it 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -34,6 +35,23 @@ settings.register_profile("dev", _COMMON, max_examples=25)
 settings.register_profile("ci", _COMMON, max_examples=100, derandomize=True, print_blob=True)
 settings.register_profile("deep", _COMMON, max_examples=5000, verbosity=Verbosity.verbose)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+_new_record = logging.getLogRecordFactory()
+
+
+def _text_record(*args: Any, **options: Any) -> logging.LogRecord:
+    """A log entry that keeps texts only. Pytest keeps the entries of a test, and with them the
+    messages and futures that they are about, of which property ``leftovers`` asks that they go."""
+    record = _new_record(*args, **options)
+    record.msg, record.args = record.getMessage(), ()
+    if record.exc_info:
+        record.exc_text = logging.Formatter().formatException(record.exc_info)
+        record.exc_info = None
+    return record
+
+
+logging.setLogRecordFactory(_text_record)
 
 
 @pytest.fixture(autouse=True)

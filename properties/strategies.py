@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -29,6 +29,13 @@ class HypothesisChoices(Choices):
 
     def choice(self, name: str, options: Sequence[T]) -> T:
         return options[self.integer(name, 0, len(options) - 1)]
+
+    def pick(self, name: str, options: Sequence[T]) -> T:
+        return self.choice(name, options)
+
+    def some(self, name: str, weights: Mapping[str, int], most: int) -> set[str]:
+        options = [option for option, weight in weights.items() for _ in range(weight)]
+        return {self.choice(name, options) for _ in range(self.integer(f"{name}s", 0, most))}
 
     def chance(self, name: str, probability: float) -> bool:
         # The larger numbers say True, so that it shrinks to False.

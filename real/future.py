@@ -57,11 +57,22 @@ def without_frames(error: E) -> E:
     An exception that is kept would keep the variables of every frame it was raised through, the
     future itself among them: a cycle, in which an RRef would wait for the garbage collector.
     """
-    try:
-        copied = copy.copy(error)
-    except Exception:
-        return error
-    return copied if type(copied) is type(error) else error
+    for copy_of in (copy.copy, _copied_bare):
+        try:
+            copied = copy_of(error)
+        except Exception:
+            continue
+        if type(copied) is type(error):
+            return copied
+    return error
+
+
+def _copied_bare(error: E) -> E:
+    """A copy of an error whose class is not made from what stands in ``args``."""
+    made = type(error)
+    copied = made.__new__(made, *error.args)
+    copied.__dict__.update(error.__dict__)
+    return copied
 
 
 class Future(Generic[T]):

@@ -40,6 +40,8 @@ class Agent(Protocol):
 
     def get_worker_infos(self) -> list[WorkerInfo]: ...
 
+    def told_of_users(self) -> None: ...
+
     def is_there(self, worker_id: WorkerId, incarnation: int) -> bool: ...
 
     def send(
@@ -67,6 +69,10 @@ class References(Protocol):
     """The RRefs of a process; see :class:`squall.real.rpc.rref_context.RRefContext`."""
 
     leaving: bool
+
+    @property
+    def to_be_told(self) -> int:
+        """How many owners are still to be told of a user that is gone."""
 
     def give_back_users(self) -> None: ...
 

@@ -47,9 +47,10 @@ MESSAGE_DELIVERED = EventType("message_delivered", "number src dst type id laten
 MESSAGE_DROPPED = EventType("message_dropped", "number src dst type id reason")
 
 # -- calls, as the agent that makes them sees them ----------------------------------------------
-CALL_STARTED = EventType("call_started", "id dst type timeout_s")
+CALL_STARTED = EventType("call_started", "id dst type timeout_s about")  # about: decoded ids
 CALL_ENDED = EventType("call_ended", "id dst outcome")  # ok | error | timeout
 CALL_RETRIED = EventType("call_retried", "dst type attempt delay_s")
+TIMEOUT_SET = EventType("timeout_set", "timeout_s")  # of calls that are given none of their own
 HANDLER_STARTED = EventType("handler_started", "src type id")
 HANDLER_ENDED = EventType("handler_ended", "src type id error")  # error: text or None
 HANDLER_RESUMED = EventType("handler_resumed", "src type id")  # its RRef arguments are confirmed
@@ -78,6 +79,13 @@ TABLES_COUNTED = EventType(
     "tables_counted",
     "owners forks pending_users pending_children pending_owners confirmed_users contexts passes",
 )
+
+# What is there beyond these when nothing is under way: attribute of a class, how much it holds, and
+# an example of that; and objects that nobody uses: their class, how many there are, and one of them.
+LEFT_BEHIND = EventType("left_behind", "where count example")
+STILL_ALIVE = EventType("still_alive", "type count example")
+# A worker has left its group without waiting for others; its references are gone with the group.
+GROUP_LEFT = EventType("group_left", "")
 
 # -- autograd contexts --------------------------------------------------------------------------
 CONTEXT_CREATED = EventType("context_created", "context")
@@ -175,6 +183,10 @@ class Tracer:
 
     def emit(self, type: EventType, *values: object) -> None:
         """Report an event on behalf of the running task."""
+
+    def made(self, thing: object) -> None:
+        """Show an object that has to be gone, without any collection of garbage, once nothing is
+        under way and nobody uses it. Whoever looks for it then keeps it weakly."""
 
 
 NULL_TRACER = Tracer()

@@ -24,6 +24,7 @@ from squall.sim.world.crash import crash
 from squall.sim.world.garbage import collect, deterministic_garbage
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import LatencyModel
+from squall.sim.world.leftovers import tell_what_is_alive, tell_what_is_left
 from squall.sim.world.network import Network
 from squall.sim.world.ordering import Recorded
 from squall.sim.world.processes import Processes, processes_of
@@ -233,6 +234,19 @@ class Cluster:
         """Whether its process ended before its time."""
         return self.runtime.processes is not None and self.runtime.processes.is_dead(worker)
 
+    def together(self) -> tuple[int, ...]:
+        """The ranks whose workers are in one group: the last one that any of them has joined."""
+        there: dict[Any, list[int]] = {}
+        for rank, worker in enumerate(self.workers):
+            if worker.agent is not None and worker.agent.is_running:
+                there.setdefault(worker.agent.store, []).append(rank)
+        if not there:
+            return ()
+        joined = {
+            group: rpc_state(self.workers[ranks[0]]).init_count for group, ranks in there.items()
+        }
+        return tuple(there[max(there, key=lambda group: joined[group])])
+
     def worker(self, rank: int) -> Worker | None:
         """The present process of a rank."""
         return self.workers[rank]
@@ -318,15 +332,20 @@ class Cluster:
                 collect()
                 return
 
-    def settle(self) -> None:
+    def settle(self, *, kept: bool = False) -> None:
         """Let everything end that is under way, after a :meth:`run` without shutdown, and count
-        what the workers' tables hold then: nothing, unless somebody keeps a reference."""
+        what the workers' tables hold then: nothing, unless somebody keeps a reference.
+
+        ``kept``: somebody does, or a context, or what came of a call.
+        """
         self.runtime.run()
+        living = [worker for worker in self.workers if not self.is_dead(worker)]
+        if not kept:
+            for worker in living:
+                tell_what_is_alive(worker)
         self._collect()
         self.runtime.run()
-        for worker in self.workers:
-            if self.is_dead(worker):
-                continue
+        for worker in living:
             rrefs, container, engine = worker.rref_context, worker.container, worker.engine
             if rrefs is None or container is None or engine is None or not worker.tracer.enabled:
                 continue
@@ -343,6 +362,15 @@ class Cluster:
                 container.num_autograd_contexts(),
                 engine.num_backward_passes(),
             )
+            tell_what_is_left(worker)
+
+    def look_back(self) -> None:
+        """After the :meth:`shutdown` of workers on which nobody keeps anything: report what they
+        have not given back, their agents among it."""
+        for worker in self.workers:
+            if not self.is_dead(worker) and worker.tracer.enabled:
+                tell_what_is_alive(worker)
+                tell_what_is_left(worker)
 
     def shutdown(self) -> None:
         """Shut RPC down on every worker, gracefully unless some are missing or the run is without
@@ -352,7 +380,8 @@ class Cluster:
         """
         if self.faults is not None:
             self.faults.heal()
-        graceful = not (self.casualties or self._skip_handshakes)
+        apart = len(self.together()) < self.size
+        graceful = not (self.casualties or self._skip_handshakes or apart)
         for worker in self.workers:
             if worker.agent is not None and not self.is_dead(worker):
                 self.runtime.spawn(

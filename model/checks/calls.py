@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from squall.model.checks.excuses import FAULT, excused
+from squall.model.events.fault_effects import explained, faults_of
 from squall.model.events.run import Property, Run, Violation, named
-from squall.model.program.program import exchanged
-from squall.model.program.stories import expected, on_torch
+from squall.model.program.acts.alone import may_be_told, told_alone
+from squall.model.program.program import beside, exchanged
+from squall.model.program.stories import AS_IT_SHOULD_BE, RAISED, Story, expected, on_torch
 
 
 @named("calls")
@@ -17,11 +20,15 @@ def CALLS(run: Run) -> Iterator[Violation]:  # noqa: N802
     raised it; a creation that failed or came too late can be neither fetched nor passed on; a
     pass does not begin where one runs, does not go on where its context is released, and frees
     what it must; hooks are called in their order, under the context of their gradient. What
-    workers exchange is, in each round, what each of them gave in that round.
+    workers exchange is, in each round, what each of them gave in that round. Cargo arrives as what
+    was sent, in value, type and layout, memory that tensors share included, and nobody sees what
+    others write to their copies. A reference gives the same number to all who ask, however few
+    refer to it meanwhile. Of updates at the same time none is lost, and none happens twice.
     """
     if run.program is None or run.got is None:
         return
     yield from _gathers(run)
+    yield from _beside(run)
     for trainer, number, step in run.program.steps:
         home = run.program.trainers[trainer].worker
         for index, story in enumerate(step.stories):
@@ -33,6 +40,8 @@ def CALLS(run: Run) -> Iterator[Violation]:  # noqa: N802
             if not _said(run, line, wanted) and not (
                 line is None and (run.stuck or run.hangs or run.crash)
             ):
+                if _acts_failed(run, trainer, story, line):
+                    continue
                 where = f"trainers[{trainer}].steps[{number}].stories[{index}]"
                 yield Violation(
                     "calls",
@@ -40,6 +49,50 @@ def CALLS(run: Run) -> Iterator[Violation]:  # noqa: N802
                     f"{where}, from worker {home} to {story.worker}: {wanted}",
                     "no end" if line is None else line,
                 )
+
+
+def _beside(run: Run) -> Iterator[Violation]:
+    """Where something failed a call may raise, but nothing may be wrong."""
+    assert run.program is not None and run.got is not None
+    for trainer, number, step in run.program.steps:
+        here = run.program.trainers[trainer].worker not in faults_of(run).gone
+        for field, index, thing in beside(step):
+            line = run.got.beside.get((trainer, number, field, index))
+            if line == AS_IT_SHOULD_BE:
+                continue
+            if line is None and not (run.got.steps[trainer, number].finished and here):
+                continue  # whether the step has to end is for property "progress" to say
+            if line is not None and line.startswith(RAISED) and _failed(run, line):
+                continue
+            where = f"trainers[{trainer}].steps[{number}].{field}[{index}]"
+            yield Violation(
+                "calls",
+                f"what goes on beside a step: {field}",
+                f"{where}, with worker {thing.worker}: {AS_IT_SHOULD_BE}",
+                "no end" if line is None else line,
+            )
+
+
+def _failed(run: Run, line: str) -> bool:
+    return faults_of(run).hit() and explained(line) and excused(run, FAULT)
+
+
+def _acts_failed(run: Run, trainer: int, story: Story, line: str | None) -> bool:
+    """Whether what acts came to is what they may come to where something failed: nothing, if their
+    worker ended, or lines that they may tell and errors that say what went wrong. So it is where calls without a
+    limit may take too long."""
+    assert run.program is not None and run.got is not None
+    faults = faults_of(run)
+    home = run.program.trainers[trainer].worker
+    if not story.acts:
+        return False
+    limit_s = run.rpc_timeout_s
+    if not faults.hit() and not (limit_s and told_alone(story.acts, home).seconds >= limit_s):
+        return False
+    if line is None:
+        return (home in faults.gone or trainer in run.got.broken) and excused(run, FAULT)
+    other = "; ".join(part for part in line.split("; ") if not may_be_told(part))
+    return (not other or explained(other)) and excused(run, FAULT)
 
 
 def _said(run: Run, line: str | None, wanted: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from squall.model.checks.excuses import FAULT, excused
+from squall.model.checks.excuses import FAULT, TOO_LATE, excused
 from squall.model.events.fault_effects import explained, faults_of
 from squall.model.events.passes import REFUSED, joint_passes
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
@@ -22,6 +22,7 @@ OVER = re.compile(
     r"was released while worker|Autograd context no longer valid|"
     r"Could not find autograd context with id"
 )
+_NO_SEND_FUNCTION = re.compile(r"Could not find send function for autograd message id: (\d+)")
 
 
 @named("passes", engines=PORT_ONLY)
@@ -53,10 +54,36 @@ def PASSES(run: Run) -> Iterator[Violation]:  # noqa: N802
                 continue
             if OVER.search(error) and (TIMED_OUT in allowed or REFUSED in allowed):
                 continue
+            if of_call_given_up(run, error) and excused(run, TOO_LATE):
+                continue
             if faults_of(run).hit() and explained(error) and excused(run, FAULT):
                 continue
             where = f"trainers[{trainer}].steps[{number}]: pass {at} to succeed"
             yield run.violation("passes", "a pass failed", where, repr(error), *_ends(run, got))
+
+
+def of_call_given_up(run: Run, error: str) -> bool:
+    """Whether gradients came for the send function of a call that its caller had given up: with a
+    creation that takes too long its send function goes, but ``RRef.backward`` still reaches what
+    it made (docs/divergences.md)."""
+    found = _NO_SEND_FUNCTION.search(error)
+    return found is not None and int(found[1]) in _given_up(run)
+
+
+def _given_up(run: Run) -> set[int]:
+    """The messages whose send functions went because the time of their calls was over."""
+    given_up: set[int] | None = run.__dict__.get("_messages_given_up")
+    if given_up is None:
+        given_up = run.__dict__["_messages_given_up"] = set()
+        ended: dict[int, float] = {}
+        for n in run.of(tracing.CALL_ENDED, tracing.SEND_DETACHED):
+            time_s, worker, _, type, values = run.records[n]
+            if type is tracing.SEND_DETACHED:
+                if ended.get(worker) == time_s:
+                    given_up.add(values[1])
+            elif values[2] == "timeout":
+                ended[worker] = time_s
+    return given_up
 
 
 def _reasons(run: Run, program: Program, trainer: int, number: int, step: Step) -> list[str]:

@@ -15,9 +15,9 @@ from squall.real import tracing
 #: how much later than at its time a timeout may be noticed, in seconds: reading a clock takes some
 _SLACK_S = 0.01
 #: faults that break, or close, the connection between two workers
-_BREAKS = frozenset({"fail", "corrupt", "partition", "flapping"})
+_BREAKS = frozenset({"fail", "corrupt", "partition", "flapping", "reset"})
 #: faults after which a worker answers nobody
-_ENDS = frozenset({"crash", "shutdown"})
+_ENDS = frozenset({"crash", "shutdown", "leave"})
 
 
 @named("timeouts", engines=PORT_ONLY, work="both")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.model.checks.excuses import ENDED_PROCESS, FAULT, NO_END, OWN_TIME, TOO_LATE, excused
-from squall.model.checks.failed_passes import CREATION_TIMED_OUT, OVER, TIMED_OUT
+from squall.model.checks.failed_passes import CREATION_TIMED_OUT, OVER, TIMED_OUT, of_call_given_up
 from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
 from squall.model.events.passes import REFUSED
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
-from squall.model.program.operations import BESIDE, UNCOPYABLE, failing_calls, planted
+from squall.model.program.operations import UNCOPYABLE, failing_calls, planted, said_of
 from squall.model.program.program import Step, slept_s
-from squall.model.program.stories import errors
+from squall.model.program.stories import PLANTED, errors
 from squall.real import tracing
 
 _KILLED = "killed"
@@ -85,8 +85,9 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
     stories = [story for _, _, step in run.program.steps for story in step.stories]
     if stories:
         texts += errors(stories)
-    if failing_calls(run.program):
-        texts.append(BESIDE)
+    texts += said_of(run.program)
+    if any(cargo.fails for _, _, step in run.program.steps for cargo in step.cargoes):
+        texts.append(PLANTED)
     gave_up = {
         (records[n][1], records[n][4][0])
         for n in run.of(tracing.CALL_ENDED)
@@ -99,7 +100,9 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
         # in between hears of the end of a call's time, and hands it on.
         refused = REFUSED in error and any(caller == src for caller, _ in gave_up)
         in_between = TIMED_OUT in error and bool(gave_up)
-        over = type in _OF_PASSES and (OVER.search(error) or refused or in_between)
+        over = type in _OF_PASSES and (
+            OVER.search(error) or refused or in_between or of_call_given_up(run, error)
+        )
         if (over or (src, id) in gave_up) and excused(run, TOO_LATE):
             continue
         if (
@@ -143,7 +146,9 @@ def _calls(run: Run) -> Iterator[Violation]:
         if outcome != "timeout" and (outcome == "ok") != (error is None):
             # That the connection broke may be reported, or noticed, only after the answer came.
             broken = outcome == "error" and (bool(faults) or not run.settled)
-            late = bool(faults.counts["corrupt"] or faults.gone) or key[0] in own_time(run)
+            late = bool(faults.counts["corrupt"] or faults.counts["reset"] or faults.gone) or key[
+                0
+            ] in own_time(run)
             if broken and (late or _unanswered(run, key, end)) and excused(run, FAULT):
                 continue
             expected = "ok" if error is None else f"the error {error!r}"
@@ -171,7 +176,7 @@ def never_ended(run: Run) -> Iterator[Violation]:
 def _unwritten(run: Run) -> set[tuple[int, int]]:
     """The requests, by caller and id, whose reply holds a tensor that cannot be copied: their caller
     is told that instead. In a program only where it asks for one."""
-    if run.program is not None and "reply" not in failing_calls(run.program):
+    if run.program is not None and not failing_calls(run.program) & {"reply", "late reply"}:
         return set()
     sent = [run.records[n][4] for n in run.of(tracing.MESSAGE_SENT)]
     return {

@@ -11,14 +11,14 @@ from squall.model.events.hangs import Predicted, cut_short, predict, too_late
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.flow import FETCHED
 from squall.model.one_process.outcome import StepOutcome
-from squall.model.program.program import slept_s
+from squall.model.program.program import acts_s, beside_s, slept_s
+from squall.model.program.stories import stories_s
 from squall.real import tracing
 
 #: virtual seconds that a run without faults may take at most: with a hang, in which calls wait
 #: until they time out, and without one
 LONGEST_HANG_S, LONGEST_S = 600.0, 30.0
 #: what one story may add to that
-LONGEST_STORY_S = 10.0
 #: what faults may add: clean-ups are tried for more than an hour, and each try may time out
 LONGEST_FAULTY_S = 20_000.0
 #: what the error of a step says that gave up waiting for a pass
@@ -40,7 +40,9 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
     longest_s = LONGEST_HANG_S if run.program is None or run.hangs else LONGEST_S
     if run.program is not None:
         longest_s += slept_s(run.program)
-        longest_s += LONGEST_STORY_S * sum(len(step.stories) for _, _, step in run.program.steps)
+        longest_s += sum(stories_s(step.stories) for _, _, step in run.program.steps)
+        longest_s += beside_s(run.program)
+        longest_s += acts_s(run.program)
     if faults_of(run) or run.recovery is not None:
         longest_s += LONGEST_FAULTY_S
         if run.ended_s > longest_s:

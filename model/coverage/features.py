@@ -44,9 +44,13 @@ from squall.model.coverage.feature_rules import (
     unfed,
     where,
 )
+from squall.model.program.acts.act import every
+from squall.model.program.acts.kind import kinds as act_kinds
 from squall.model.program.operations import KINDS
 from squall.model.program.program import Program
 from squall.model.program.stories import KINDS as STORIES
+
+ACTS = tuple(act_kinds())
 
 
 def features(program: Program) -> dict[str, int]:
@@ -54,22 +58,31 @@ def features(program: Program) -> dict[str, int]:
     found = {name: int(count(program)) for name, count in FEATURES.items()}
     for kind in STORIES:
         found[_of_story(kind)] = 0
+    for kind in ACTS:
+        found[_of_act(kind)] = 0
     for _, _, step in program.steps:
         for story in step.stories:
-            found[_of_story(story.kind)] += 1
+            if story.kind in STORIES:
+                found[_of_story(story.kind)] += 1
+            for act in every(story.acts):
+                found[_of_act(act.kind)] += 1
     return found
 
 
 def feature_names() -> list[str]:
     """The names of all features."""
-    return [*FEATURES, *map(_of_story, STORIES)]
+    return [*FEATURES, *map(_of_story, STORIES), *map(_of_act, ACTS)]
 
 
 def _of_story(kind: str) -> str:
     return f"story: {kind}"
 
 
-#: by name; besides these there is one for each kind of story
+def _of_act(kind: str) -> str:
+    return f"act: {kind}"
+
+
+#: by name; besides these there is one for each kind of story, and of act
 FEATURES: dict[str, Feature] = {
     "1 worker": lambda p: p.workers == 1,
     "2-4 workers": lambda p: 2 <= p.workers <= 4,
@@ -169,6 +182,14 @@ FEATURES: dict[str, Feature] = {
     "optimizer step": lambda p: sum(step.optimize for _, _, step in p.steps),
     # beside the computation
     "all workers exchange objects": lambda p: p.gathers,
+    "chain of references": lambda p: sum(len(step.chains) for _, _, step in p.steps),
+    "updates at the same time": lambda p: sum(len(step.updates) for _, _, step in p.steps),
+    "cargo": lambda p: sum(len(step.cargoes) for _, _, step in p.steps),
+    "cargo with gradients": lambda p: sum(c.passes > 0 for _, _, s in p.steps for c in s.cargoes),
+    "cargo whose call fails": lambda p: sum(
+        c.fails is not None for _, _, s in p.steps for c in s.cargoes
+    ),
+    "several groups, one after the other": lambda p: len(p.endings),
 }
 for _kind in KINDS.values():
     for _feature in _kind.shows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from itertools import count
@@ -17,10 +18,16 @@ class Seen:
         #: of each fact: in how many scenarios it was seen, and the number of the first, from 1
         self.times: Counter[int] = Counter()
         self.first: dict[int, int] = {}
+        #: the number of the first scenario that reached a rare situation, by its name
+        #: (:mod:`squall.model.coverage.sometimes`)
+        self.reached: dict[str, int] = {}
 
-    def add(self, facts: Iterable[int]) -> list[int]:
-        """Count one scenario. Returns the facts that are new."""
+    def add(self, facts: Iterable[int], situations: Iterable[str] = ()) -> list[int]:
+        """Count one scenario, and the rare situations that it has reached. Returns the facts that
+        are new."""
         self.scenarios += 1
+        for name in situations:
+            self.reached.setdefault(name, self.scenarios)
         self.times.update(facts)
         new = [fact for fact in facts if fact not in self.first]
         for fact in new:
@@ -31,13 +38,18 @@ class Seen:
         """How many facts of each set were seen."""
         return _by_set(self.times)
 
-    def growth(self) -> list[tuple[int, dict[str, int]]]:
-        """How many facts of each set were seen after 1, 2, 5, 10, 20, … scenarios, and after all."""
-        found = []
-        for number in _round_numbers(self.scenarios):
-            seen = (fact for fact, first in self.first.items() if first <= number)
-            found.append((number, _by_set(seen)))
-        return found
+    def growth(self, numbers: Iterable[int] | None = None) -> list[tuple[int, dict[str, int]]]:
+        """How many facts of each set were seen after so many scenarios: by default after 1, 2, 5,
+        10, 20, … and after all."""
+        firsts: dict[str, list[int]] = {name: [] for name in SETS}
+        for fact, first in self.first.items():
+            firsts[set_of(fact)].append(first)
+        for each in firsts.values():
+            each.sort()
+        return [
+            (number, {name: bisect_right(each, number) for name, each in firsts.items()})
+            for number in (_round_numbers(self.scenarios) if numbers is None else numbers)
+        ]
 
     def to_come(self, scenarios: int) -> dict[str, float]:
         """How many new facts of each set that many more scenarios can be expected to show, at most.

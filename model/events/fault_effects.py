@@ -47,6 +47,8 @@ EFFECTS: dict[str, Effect] = {
     "slow_cpu": "own time",
     "clock_skew": "own time",
 }
+#: the same of what a program does by itself: its workers leave a group whatever is under way
+OF_PROGRAMS: dict[str, Effect] = {"leave": "ends"}
 _ACKNOWLEDGEMENTS = frozenset({"RREF_ACK", "CLEANUP_AUTOGRAD_CONTEXT_RESP"})
 #: so many losses are made good in so many seconds, even if they are all of one message
 _MOST_LOSSES, _LONG_S = 4, 10.0
@@ -101,17 +103,22 @@ class Faults:
         #: by worker: when a new process began
         self.back: dict[int, list[int]] = {}
         hard: list[int] = []
+        left = run.of(tracing.GROUP_LEFT)
         for n in self.injected:
             kind, _, worker = run.records[n][4][:3]
-            effect = EFFECTS.get(kind)
+            effect = EFFECTS.get(kind) or OF_PROGRAMS.get(kind)
             if effect == "ends":
                 # A shutdown takes its time, so all that the worker does is before its end.
-                end = len(run.records) if kind == "shutdown" else n
+                end = n if kind == "crash" else len(run.records)
+                if kind == "leave":
+                    end = next((at for at in left if at > n and run.records[at][1] == worker), end)
                 self.gone.setdefault(worker, []).append(end)
             elif kind == "restart":
                 self.back.setdefault(worker, []).append(n)
             if effect in ("ends", "raises"):
                 hard.append(n)
+        for ends in self.gone.values():
+            ends.sort()  # a shutdown, which takes its time, may come before a crash
         if self.injected and not self._light(run):
             hard += _failed_calls(run)
             hard += _exhausted(run)

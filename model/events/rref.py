@@ -72,6 +72,8 @@ class Fork:
     announced: int = -1
     #: when a user took it up
     taken_up: int = -1
+    #: its worker has left the group, and what still comes of it there says nothing
+    lost: bool = False
 
     @property
     def in_use(self) -> bool:
@@ -170,6 +172,8 @@ class Protocol:
 
     def user_confirmed(self, worker: int, task: int, rref: Id, fork: Id) -> None:
         user = self._fork(rref, fork)
+        if user.lost:
+            return
         self._expect(user, Stage.NEW, Stage.PENDING)
         user.stage = Stage.CONFIRMED
         if not user.failed and not user.added:
@@ -188,6 +192,8 @@ class Protocol:
 
     def user_deleted(self, worker: int, task: int, rref: Id, fork: Id) -> None:
         user = self._fork(rref, fork)
+        if user.lost:
+            return
         if user.stage is Stage.DELETED:
             self._broken("a fork was deleted twice", f"fork {fork} once", "another time")
         elif user.stage is Stage.NONE:
@@ -315,11 +321,12 @@ class Protocol:
 
     def fork_deleted(self, worker: int, task: int, rref: Id, fork: Id) -> None:
         removed = self._fork(rref, fork)
-        if not removed.known:
+        lost = self._value(rref).lost  # what was known of it is lost too
+        if not removed.known and not lost:
             self._broken("a fork was deleted that is not known", f"fork {fork}", "none")
         removed.known = False
         removed.removed += 1
-        if removed.in_use and not removed.failed:
+        if not lost and removed.in_use and not removed.failed:
             self._broken(
                 "a fork was deleted while its user was alive",
                 f"fork {fork} of worker {removed.worker} kept",
@@ -372,8 +379,15 @@ class Protocol:
         elif kind == "crash":
             self.gone.add(target)
             self._forget(target)
-        elif kind == "shutdown":
+        elif kind in ("shutdown", "leave"):
             self.leaving.add(target)
+
+    def group_left(self, worker: int, task: int) -> None:
+        """The worker goes on, in another group, without the references that it had."""
+        self.leaving.discard(worker)
+        for fork in self.forks.values():
+            fork.lost |= fork.worker == worker and fork.in_use
+        self._forget(worker)
 
     def _forget(self, worker: int) -> None:
         """All that a worker had is gone."""
@@ -455,6 +469,7 @@ _RULES: dict[EventType, _Rule] = {
     tracing.HANDLER_ENDED: Protocol.handler_ended,
     tracing.UDF_STARTED: Protocol.udf_started,
     tracing.FAULT_INJECTED: Protocol.fault,
+    tracing.GROUP_LEFT: Protocol.group_left,
 }
 #: the events that the state machine reads
 TYPES = tuple(_RULES)

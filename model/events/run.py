@@ -157,6 +157,10 @@ class Run:
     #: how many workers there were, and their names by id
     workers: int = 0
     names: dict[int, str] = field(default_factory=dict)
+    #: the limit of calls that were given none, in seconds; 0 for no limit, None: not known
+    rpc_timeout_s: float | None = None
+    #: whether the group began with the round of calls that opens its connections
+    handshakes: bool = False
     #: virtual time at the end, and how long it took on this machine's clock
     ended_s: float = 0.0
     wall_time_s: float = 0.0

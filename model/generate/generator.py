@@ -7,17 +7,29 @@ is answered by a gradient, and in mode exact all integers stay below 2**53.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
+from squall.model.generate.acts import draw_acts
+from squall.model.generate.beside import draw_beside
 from squall.model.generate.choices import Choices
 from squall.model.generate.profiles import Limits, Profile, draw_profile
 from squall.model.generate.roots import StepDrawing
 from squall.model.generate.sleeps import with_sleeps
 from squall.model.program.dtypes import BITS
-from squall.model.program.program import Dtype, Leaf, LeafHook, Optimizer, Program, Step, Trainer
+from squall.model.program.program import (
+    Dtype,
+    Ending,
+    Leaf,
+    LeafHook,
+    Optimizer,
+    Program,
+    Step,
+    Trainer,
+)
 from squall.model.program.sizes import Size, size
+from squall.model.program.stories import ACTS, SIZED, Story, ranges_of
 from squall.model.program.stories import DRAWN as STORIES
-from squall.model.program.stories import Story
 
 _SHAPES: tuple[tuple[int, ...], ...] = ((2,), (3,), (2, 3), (3, 2), ())
 _ODD_SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (0,), (2, 1), (0, 2), (1, 3))
@@ -33,7 +45,15 @@ _LARGEST_LEAF = {"exact": 3.0, "float": 2.0}
 _LR = {"exact": 1.0, "float": 0.25}
 #: stories beside one step, at most
 _MOST_STORIES = 1
+_MOST_SIZED_STORIES = 3
+#: how many steps of a program with acts have some
+_WITH_ACTS = 0.6
 _MOST_GATHERS = 3
+#: seconds that a worker waits for others at most as it leaves a group, far more than it needs; 0:
+#: without a limit
+_LEAVE_S = (0.0, 1000.0)
+#: seconds after which nothing is under way any more
+_QUIET_S = 60.0
 #: the largest gradient with which an optimizer may take a step
 _MOST_STEPPED = 2.0**10
 
@@ -73,6 +93,9 @@ class _ProgramDrawing:
             ),
             mode=profile.mode,
             gathers=choices.integer("gathers", 0, _MOST_GATHERS) if profile.gathers else 0,
+            endings=tuple(
+                choices.group("ending", self._draw_ending) for _ in range(profile.groups - 1)
+            ),
         )
         # Last, so that the rest of a seed's program is what it is without; an optimizer would take
         # its step from what passes that failed have left.
@@ -88,10 +111,10 @@ class _ProgramDrawing:
         grad = not choices.chance("without grad", 0.2) or number == 0
         if profile.leaf_hooks and grad and choices.chance("leaf hook", 0.5):
             usable = _LEAF_HOOKS if "increment" in profile.hooks else _LEAF_HOOKS[:-1]
-            hooks = (choices.choice("leaf hook", usable),)
+            hooks = (choices.pick("leaf hook", usable),)
         return Leaf(
-            owner=choices.integer("owner", 0, profile.workers - 1),
-            shape=choices.choice("shape", shapes),
+            owner=choices.pick("owner", range(profile.workers)),
+            shape=choices.pick("shape", shapes),
             dtype="float64" if profile.mode == "exact" else choices.choice("dtype", profile.dtypes),
             requires_grad=grad,
             seed=choices.integer("seed", 0, 6),
@@ -107,7 +130,7 @@ class _ProgramDrawing:
         if profile.mode == "float":
             dtype = choices.choice("dtype", ("float32", "float64"))
         return Leaf(
-            owner=choices.integer("owner", 0, profile.workers - 1),
+            owner=choices.pick("owner", range(profile.workers)),
             shape=(choices.integer("rows", 2, 4), 2),
             dtype=dtype,
             kind="embedding",
@@ -122,19 +145,19 @@ class _ProgramDrawing:
             # What is rounded to fewer bits would not be the same in the next step.
             usable = number and leaf.requires_grad and BITS[leaf.dtype] == bits
             if usable and choices.chance("optimized", 0.6):
-                last = self.profile.trainers - 1
-                self.private[number] = choices.integer("optimized by", 0, last)
+                self.private[number] = choices.pick("optimized by", range(self.profile.trainers))
 
     def _draw_trainer(self, number: int) -> Trainer:
         choices, profile = self.choices, self.profile
-        home = choices.integer("trainer", 0, profile.workers - 1)
+        home = choices.pick("trainer", range(profile.workers))
         own = tuple(leaf for leaf, owner in self.private.items() if owner == number)
         usable = [self.private.get(leaf, number) == number for leaf in range(len(self.leaves))]
         sizes = []
         for leaf in self.leaves:
             doubled = "double" in leaf.hooks or "accumulate_pre" in leaf.hooks
             sizes.append(size(leaf.shape, _LARGEST_LEAF[profile.mode], 2.0 if doubled else 1.0))
-        count = choices.choice("steps", profile.steps)
+        each = choices.choice("steps", profile.steps)
+        count = each * profile.groups
         overlap = profile.overlap and count > 1 and not own and choices.chance("overlap", 0.5)
         steps = []
         for step in range(count):
@@ -146,7 +169,8 @@ class _ProgramDrawing:
                 and not overlap
             )
             draw_step = partial(self._draw_step, home, own, usable, sizes, unused)
-            steps.append(choices.group("step", draw_step))
+            drawn = choices.group("step", draw_step)
+            steps.append(replace(drawn, group=step // each) if step >= each else drawn)
         return Trainer(
             worker=home,
             steps=tuple(steps),
@@ -193,18 +217,56 @@ class _ProgramDrawing:
         if profile.stories:
             for _ in range(choices.integer("stories", 0, _MOST_STORIES)):
                 stories.append(choices.group("story", partial(self._draw_story, home)))
+        if profile.sized_stories:
+            for _ in range(choices.integer("sized stories", 0, _MOST_SIZED_STORIES)):
+                stories.append(choices.group("sized story", partial(self._draw_sized_story, home)))
+        if profile.acts and choices.chance("with acts", _WITH_ACTS):
+            stories.append(choices.group("acts", partial(self._draw_acts, home)))
         return Step(
             ops=tuple(drawing.ops),
             backwards=tuple(drawing.backwards),
             optimize=optimize,
             retry=faulty and choices.chance("retry", 0.5),
             stories=tuple(stories),
+            **draw_beside(choices, profile.beside, self._workers(home), profile.ops),
+        )
+
+    def _draw_ending(self) -> Ending:
+        choices = self.choices
+        return Ending(
+            graceful=not choices.chance("abrupt", 0.4),
+            timeout_s=choices.choice("time limit", _LEAVE_S),
+            quiet_s=0.0 if choices.chance("at once", 0.5) else _QUIET_S,
+            keeps=choices.chance("keeps", 0.5),
         )
 
     def _draw_story(self, home: int) -> Story:
-        choices, workers = self.choices, self.profile.workers
+        choices = self.choices
         return Story(
-            kind=choices.choice("story", STORIES),
-            worker=(home + choices.integer("worker", 0, workers - 1)) % workers,
+            kind=choices.pick("story", STORIES),
+            worker=choices.pick("worker", self._workers(home)),
             before=choices.integer("before", 0, self.profile.ops),
         )
+
+    def _draw_sized_story(self, home: int) -> Story:
+        choices, workers = self.choices, self.profile.workers
+        kind = choices.pick("story", SIZED)
+        return Story(
+            kind=kind,
+            worker=choices.pick("worker", [*range(home, workers), *range(home)]),
+            before=choices.integer("before", 0, self.profile.ops),
+            numbers=tuple(choices.integer(name, *span) for name, span in ranges_of(kind).items()),
+        )
+
+    def _draw_acts(self, home: int) -> Story:
+        choices = self.choices
+        return Story(
+            kind=ACTS,
+            worker=home,
+            before=choices.integer("before", 0, self.profile.ops),
+            acts=draw_acts(choices, home, self.profile.workers, self.profile.calm),
+        )
+
+    def _workers(self, home: int) -> list[int]:
+        """All workers, ``home`` first."""
+        return [*range(home, self.profile.workers), *range(home)]

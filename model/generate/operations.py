@@ -106,7 +106,7 @@ class OpsDrawing:
     def draw_op(self) -> None:
         """Draw one more operation."""
         choices, profile = self.choices, self.profile
-        kind = KINDS[choices.choice("kind", profile.kinds)]
+        kind = KINDS[choices.pick("kind", profile.kinds)]
         if kind.takes_table:
             table = len(self.leaves) - 1
             if not self.usable[table]:
@@ -119,7 +119,7 @@ class OpsDrawing:
         way = self._draw_way(kind, places)
         hooks: tuple[Hook, ...] = ()
         if profile.hooks and choices.chance("hook", 0.3):
-            hooks = (choices.choice("hook", profile.hooks),)
+            hooks = (choices.pick("hook", profile.hooks),)
         fault: Fault | None = None
         if self._faulty and choices.chance("fault", 0.4):
             fault = choices.choice("fault", _FAULTS)
@@ -160,12 +160,12 @@ class OpsDrawing:
     def _draw_way(self, kind: Kind, places: list[Place]) -> Way:
         """Draw where an operation happens, and how its inputs get there."""
         choices, profile, home = self.choices, self.profile, self.home
-        call: Call = choices.choice("call", profile.calls)
+        call: Call = choices.pick("call", profile.calls)
         # Drawn for a local one too: a driver that shrinks replays the same number of choices.
         worker = self.draw_worker("worker")
         if call == "local":
             worker = home
-        grad: Grad = choices.choice("grad", profile.grads) if len(profile.grads) > 1 else "on"
+        grad: Grad = choices.pick("grad", profile.grads) if len(profile.grads) > 1 else "on"
         hows = [self.draw_how(place, output, worker) for place, output in places]
         via, relay = self._draw_relays(kind, call, places)
         if grad == "off_at_caller" and (via or call in REFERENCE_CALLS):
@@ -185,7 +185,9 @@ class OpsDrawing:
     def draw_worker(self, name: str) -> int:
         """A worker, the trainer's own first."""
         workers = self.profile.workers
-        return (self.home + self.choices.integer(name, 0, workers - 1)) % workers
+        order = (*range(self.home, workers), *range(self.home))
+        worker: int = self.choices.pick(name, order)
+        return worker
 
     def _draw_value(self) -> Place:
         here = len(self.sizes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from squall.model.generate.beside import draw_kinds
 from squall.model.generate.choices import Choices
 from squall.model.program.kind import ALWAYS, Kind
 from squall.model.program.operations import KINDS
@@ -16,6 +17,9 @@ from squall.model.program.program import Call, Dtype, Grad, Hook, Mode
 _WORKERS = (1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 6, 8)
 _TRAINERS = (1, 1, 1, 1, 2, 2, 2, 3, 4)
 _STEPS = (1, 1, 1, 2, 2, 3)
+#: how many programs leave their group and meet again, and in how many groups at most
+_SEVERAL_GROUPS = 0.12
+_MOST_GROUPS = 3
 
 #: kinds of operations by the feature that brings them, in the order of both
 _KINDS: dict[str, list[Kind]] = {ALWAYS: []}
@@ -53,7 +57,6 @@ _WEIGHTS = {
     "odd shapes": 3,
     "gathers": 1,
 }
-_FEATURES = tuple(name for name, weight in _WEIGHTS.items() for _ in range(weight))
 
 
 class Scale(NamedTuple):
@@ -82,7 +85,9 @@ class Limits(NamedTuple):
     ``mixed``: most are much smaller. ``unused``: something may be left unused that a worker then
     waits for. ``faults``: errors may be planted. ``stories``: there may be stories beside the
     computation (model/program/stories.py). ``sleeps``: user code may sleep in backward passes, which
-    then may fail.
+    then may fail. ``beside``: there may be cargo, chains of references and updates beside it.
+    ``groups``: there may be several RPC groups, one after the other. ``acts``: there may be stories
+    that do acts, with contexts and calls without a limit only where there are other stories.
     """
 
     workers: int = 8
@@ -95,6 +100,9 @@ class Limits(NamedTuple):
     faults: bool = True
     stories: bool = True
     sleeps: bool = True
+    groups: bool = True
+    beside: bool = True
+    acts: bool = True
 
 
 class Profile(NamedTuple):
@@ -130,7 +138,15 @@ class Profile(NamedTuple):
     embedding: bool
     odd_shapes: bool
     stories: bool
+    sized_stories: bool
+    acts: bool
+    #: whether nothing fails but what the program itself makes fail
+    calm: bool
     gathers: bool
+    #: RPC groups, one after the other
+    groups: int
+    #: what goes on beside steps: the fields of these
+    beside: tuple[str, ...]
 
 
 def draw_profile(choices: Choices, limits: Limits) -> Profile:
@@ -139,10 +155,7 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
     size = choices.choice("size", _SIZES) if limits.mixed else _LARGE
     workers = min(choices.choice("workers", size.workers), limits.workers)
     trainers = min(choices.choice("trainers", size.trainers), limits.trainers)
-    has = {
-        choices.choice("feature", _FEATURES)
-        for _ in range(choices.integer("features", 0, size.features))
-    }
+    has = choices.some("feature", _WEIGHTS, size.features)
     references = "references" in has or "helpers" in has
     unused = limits.unused and "unused" in has
     partial = "partial" in has
@@ -176,7 +189,14 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
         embedding="embedding" in has,
         odd_shapes="odd shapes" in has,
         stories=choices.chance("stories", 0.2) and limits.stories,
+        acts=choices.chance("acts", 0.3) and limits.acts,
+        calm=limits.stories,
+        sized_stories=choices.chance("sized stories", 0.12) and limits.stories,
         gathers="gathers" in has,
+        groups=choices.integer("groups", 2, _MOST_GROUPS)
+        if limits.groups and choices.chance("groups", _SEVERAL_GROUPS)
+        else 1,
+        beside=draw_kinds(choices) if limits.beside else (),
     )
 
 

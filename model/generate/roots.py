@@ -61,7 +61,7 @@ class StepDrawing(OpsDrawing):
                 if last:
                     # The message that carries the roots gets no gradient in a later pass.
                     wheres.append("udf")
-            where: Where = choices.choice("where", wheres) if len(wheres) > 1 else "here"
+            where: Where = choices.pick("where", wheres) if len(wheres) > 1 else "here"
             by_reference = by_reference and where == "rref"
             chosen = roots
             if (
@@ -79,7 +79,7 @@ class StepDrawing(OpsDrawing):
                 times=times,
                 retain_graph=not last or choices.chance("retain graph", 0.2),
                 where=where,
-                worker=choices.integer("worker", 0, profile.workers - 1) if where == "udf" else 0,
+                worker=choices.pick("worker", range(profile.workers)) if where == "udf" else 0,
             )
             if flow.backward(backward).unfed and not self.unused:
                 # Some send function would be left without a gradient.
@@ -133,7 +133,7 @@ class StepDrawing(OpsDrawing):
         call: Call = "local"
         worker = home
         if profile.remote_roots and choices.chance("remote root", 0.6):
-            call = choices.choice("call", profile.calls)
+            call = choices.pick("call", profile.calls)
             if call != "local":
                 worker = self.draw_worker("worker")
             if any(p < len(self.leaves) and self.leaves[p].owner == worker for p, _ in ends):

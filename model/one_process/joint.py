@@ -132,6 +132,19 @@ def _gradients(roots: Sequence[Tensor], edges: list[GradientEdge]) -> list[Tenso
     )
 
 
+def rehearsed_gradients(roots: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor | None]:
+    """As :func:`accumulated_gradients`, and afterwards the leaves are as they were before."""
+    grads = [leaf.grad for leaf in leaves]
+    hooks = [dict(getattr(leaf, "_post_accumulate_grad_hooks", None) or {}) for leaf in leaves]
+    try:
+        return accumulated_gradients(roots, leaves)
+    finally:
+        for leaf, grad, after in zip(leaves, grads, hooks, strict=True):
+            leaf.grad = grad
+            if after:
+                leaf._post_accumulate_grad_hooks.update(after)
+
+
 def accumulated_gradients(roots: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor | None]:
     """What ``backward`` puts into ``.grad`` of each leaf, all of their hooks included.
 

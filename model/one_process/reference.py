@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -25,6 +25,7 @@ from squall.model.one_process.joint import (
     leaves_of,
     node_gradients,
     reference_gradients,
+    rehearsed_gradients,
     walk,
 )
 from squall.model.program.compare import Tolerance, add, compare
@@ -63,6 +64,10 @@ class GradientSummary:
         if self.equal and self.passes and not self.compared:
             return None
         return self.equal
+
+
+class RehearsalError(Exception):
+    """A pass that was tried out raised; the text is the error's."""
 
 
 OnPass = Callable[[int, Mapping[int, Mapping[Tensor, Tensor]]], object]
@@ -104,6 +109,8 @@ class JointReference(Observer):
     ``runs_user_code(node)``: whether the node has hooks, which would run twice; where a graph
     has any, or custom functions, the reference is computed in a copy of the process, in which
     ``isolate`` is called first. ``fork_always`` (also an attribute) does so for every graph.
+    ``rehearse``: a context in which all of that code leaves no trace; no copy is made then, which
+    costs as much as several scenarios.
     ``exact`` asks for equal gradients instead of close ones, and ``tolerance`` for those as close
     as it says instead of what is usual for their dtype. ``clock`` gives the virtual time
     for messages, in seconds.
@@ -130,9 +137,11 @@ class JointReference(Observer):
         tolerance: Tolerance | None = None,
         fork_always: bool = False,
         max_forks: int = MAX_FORKS,
+        rehearse: Callable[[], AbstractContextManager[None]] | None = None,
     ) -> None:
         self.fork_always = fork_always
         self._runs_user_code = runs_user_code
+        self._rehearse = rehearse
         self.isolate = isolate
         self.clock = clock
         #: told the context and the workers' maps, which are live, when a pass has returned
@@ -290,12 +299,14 @@ class JointReference(Observer):
         graph = walk(roots, runs_user_code=self._runs_user_code)
         self.walking = True
         try:
-            if graph.user_code is not None or self.fork_always:
+            if self.fork_always or (graph.user_code is not None and self._rehearse is None):
                 gradients = self._compute_in_child(graph, roots)
+            elif graph.user_code is not None:
+                gradients = self._compute_rehearsed(graph, roots)
             else:
                 with _unseen():
                     gradients = node_gradients(roots, graph.leaf_nodes)
-        except (CannotForkError, FailedInChildError) as error:
+        except (CannotForkError, FailedInChildError, RehearsalError) as error:
             running.not_comparable = f"{graph.user_code or 'asked for'}, and {error}"
         except RuntimeError as error:
             running.error = str(error)
@@ -305,6 +316,16 @@ class JointReference(Observer):
                     running.expected[leaf] = gradient
         finally:
             self.walking = False
+
+    def _compute_rehearsed(
+        self, graph: JointGraph, roots: Sequence[Tensor]
+    ) -> Sequence[Tensor | None]:
+        assert self._rehearse is not None
+        try:
+            with self._rehearse(), _unseen():
+                return rehearsed_gradients(roots, graph.leaves)
+        except Exception as error:
+            raise RehearsalError(f"{type(error).__name__}: {error}") from None
 
     def _compute_in_child(
         self, graph: JointGraph, roots: Sequence[Tensor]

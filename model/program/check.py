@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from squall.model.program.acts.alone import ActError
+from squall.model.program.acts.check import check_acts
+from squall.model.program.cargo import Cargo
+from squall.model.program.chain import Chain
 from squall.model.program.operations import KINDS
 from squall.model.program.program import (
     CHECKS,
     HELPER_CALLS,
     REFERENCE_CALLS,
     Backward,
+    Beside,
     Input,
     Leaf,
     LeafSleep,
@@ -17,10 +24,13 @@ from squall.model.program.program import (
     Sleep,
     Step,
     Trainer,
+    beside,
     source,
 )
+from squall.model.program.stories import ACTS, Story, ranges_of
 from squall.model.program.stories import KINDS as STORIES
 from squall.model.program.strict_json import MadeError, shown
+from squall.model.program.updates import MOST_UPDATES, Updates
 
 MOST_WORKERS = 1024
 MOST_TRAINERS = 1024
@@ -29,6 +39,7 @@ MOST_ELEMENTS = 1 << 20
 MOST_VIA = 3
 MOST_TIMES = 100
 MOST_GATHERS = 100
+MOST_ENDINGS = 10
 #: seconds that anything may sleep, and calls of a hook in which it does
 MOST_S = 1000.0
 MOST_SLEEPS = 100
@@ -57,6 +68,11 @@ def check_program(program: Program, *, place: str = "program") -> None:
         raise ProgramError(
             f"{place}.trainers: there are {len(program.trainers)}, not 1 to {MOST_TRAINERS}"
         )
+    if len(program.endings) > MOST_ENDINGS:
+        raise ProgramError(f"{place}.endings: there are more than {MOST_ENDINGS}")
+    for at, ending in enumerate(program.endings):
+        _check_seconds(ending.timeout_s, f"{place}.endings[{at}].timeout_s")
+        _check_seconds(ending.quiet_s, f"{place}.endings[{at}].quiet_s")
     for number, leaf in enumerate(program.leaves):
         _check_leaf(program, leaf, f"{place}.leaves[{number}]")
     for number, trainer in enumerate(program.trainers):
@@ -64,6 +80,12 @@ def check_program(program: Program, *, place: str = "program") -> None:
         _check_worker(program, trainer.worker, f"{where}.worker")
         for at, step in enumerate(trainer.steps):
             _check_step(program, trainer, step, f"{where}.steps[{at}]")
+            first = trainer.steps[at - 1].group if at else 0
+            if not first <= step.group <= len(program.endings):
+                raise ProgramError(
+                    f"{where}.steps[{at}].group: {step.group} is not from {first}, as before it, to "
+                    f"{len(program.endings)}, the last group"
+                )
         if trainer.optimizer is not None:
             _check_optimizer(program, number, trainer.optimizer, f"{where}.optimizer")
 
@@ -115,17 +137,69 @@ def _check_step(program: Program, trainer: Trainer, step: Step, place: str) -> N
         _check_op(program, trainer, step, index, op, f"{place}.ops[{index}]")
     for at, story in enumerate(step.stories):
         _check_worker(program, story.worker, f"{place}.stories[{at}].worker")
-        if story.kind not in STORIES:
-            known = ", ".join(STORIES)
+        if story.kind not in STORIES and story.kind != ACTS:
+            known = ", ".join((*STORIES, ACTS))
             raise ProgramError(
                 f"{place}.stories[{at}].kind: {story.kind!r} is no story; there are {known}"
             )
+        if story.kind == ACTS:
+            try:
+                acts = f"{place}.stories[{at}].acts"
+                check_acts(story.acts, trainer.worker, program.workers, acts)
+            except ActError as error:
+                raise ProgramError(str(error)) from None
+        elif story.acts:
+            raise ProgramError(f"{place}.stories[{at}].acts: only a story of kind {ACTS!r} has any")
         if story.before < 0:
             raise ProgramError(f"{place}.stories[{at}].before: {story.before} is negative")
+        _check_numbers(story, f"{place}.stories[{at}].numbers")
+    for field, at, thing in beside(step):
+        _check_beside(program, thing, f"{place}.{field}[{at}]")
     for at, backward in enumerate(step.backwards):
         _check_backward(program, step, backward, f"{place}.backwards[{at}]")
     if step.optimize and trainer.optimizer is None:
         raise ProgramError(f"{place}.optimize: the trainer has no optimizer")
+
+
+def _check_numbers(story: Story, place: str) -> None:
+    ranges = ranges_of(story.kind)
+    if len(story.numbers) > len(ranges):
+        raise ProgramError(f"{place}: {story.kind!r} has no more than {len(ranges)}")
+    for at, (number, (name, (least, most))) in enumerate(
+        zip(story.numbers, ranges.items(), strict=False)
+    ):
+        if not least <= number <= most:
+            raise ProgramError(f"{place}[{at}]: {name} is {number}, not {least} to {most}")
+
+
+def _check_beside(program: Program, thing: Beside, place: str) -> None:
+    for field, worker in _workers_of(thing):
+        _check_worker(program, worker, f"{place}.{field}")
+    if thing.before < 0:
+        raise ProgramError(f"{place}.before: {thing.before} is negative")
+    if isinstance(thing, Updates):
+        if len(thing.trainers) * thing.steps > MOST_UPDATES:
+            raise ProgramError(f"{place}.steps: makes more than {MOST_UPDATES} updates")
+        return
+    needed = thing.call == "relay" if isinstance(thing, Cargo) else thing.origin == "elsewhere"
+    if needed and len(thing.via) != 1:
+        raise ProgramError(f"{place}.via: there is one worker on the way, not {len(thing.via)}")
+
+
+def _workers_of(thing: Beside) -> Iterator[tuple[str, int]]:
+    """The workers that it names, and the fields in which it does."""
+    yield "worker", thing.worker
+    lists: dict[str, tuple[int, ...]] = {}
+    if isinstance(thing, Cargo):
+        lists = {"via": thing.via}
+        yield from ((f"parts[{at}].worker", part.worker) for at, part in enumerate(thing.parts))
+    elif isinstance(thing, Chain):
+        lists = {"via": thing.via, "readers": thing.readers}
+        yield from ((f"links[{at}].worker", link.worker) for at, link in enumerate(thing.links))
+    else:
+        lists = {"owners": thing.owners, "trainers": thing.trainers}
+    for field, workers in lists.items():
+        yield from ((f"{field}[{at}]", worker) for at, worker in enumerate(workers))
 
 
 def _check_op(

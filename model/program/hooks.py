@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -26,6 +27,25 @@ TENSOR_HOOKS: dict[str, Callable[[Tensor | None], Tensor | None]] = {
 _retaining: list[Tensor] = []
 
 
+#: whether a pass is only tried out, and hooks are to leave no trace
+_rehearsing = False
+
+
+@contextmanager
+def rehearsing() -> Iterator[None]:
+    """A backward pass in here is seen by nobody: its hooks give what they would give in any other
+    one, but none waits or adds anything up, and no tensor retains its gradient."""
+    global _rehearsing
+    kept = [(tensor, tensor.grad) for tensor in _retaining]
+    _rehearsing = True
+    try:
+        yield
+    finally:
+        _rehearsing = False
+        for tensor, grad in kept:
+            tensor.grad = grad
+
+
 def retained() -> float:
     """The sum of all gradients that tensors have retained since the last call."""
     total = sum(total_of(tensor.grad) for tensor in _retaining)
@@ -47,7 +67,8 @@ class _Summing:
         self.seen: list[float] = leaf.__dict__.setdefault("seen", [])
 
     def __call__(self, _: Sequence[Tensor | None], grads: Sequence[Tensor | None]) -> None:
-        self.seen += map(total_of, grads)
+        if not _rehearsing:
+            self.seen += map(total_of, grads)
 
 
 def _double_all(grads: Sequence[Tensor | None], *_: Any) -> tuple[Tensor | None, ...]:
@@ -62,6 +83,8 @@ class _Sleeping:
         self._wait = wait
 
     def __call__(self, *_: object) -> None:
+        if _rehearsing:
+            return
         # In the order of the calls, also where one begins while another one sleeps.
         seconds = self._left.pop() if self._left else 0.0
         if seconds and self._wait is not None:

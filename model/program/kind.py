@@ -38,7 +38,8 @@ LAST = 1_000_000
 class Kind:
     """One kind of operation.
 
-    - ``name``: as programs and their files call it.
+    - ``name``: as programs and their files call it. ``about``: what it computes, in a sentence, for
+      docs/programs.md.
     - ``run``: what it computes, with plain torch, from the operation and its inputs.
     - ``sizes``: how large its results and their derivatives get.
     - ``least``, ``most``: how many inputs it takes. ``outputs``: how many results it has.
@@ -72,6 +73,7 @@ class Kind:
     """
 
     name: str
+    about: str = ""
     run: Run
     sizes: SizeRule
     features: tuple[str, ...] = ()

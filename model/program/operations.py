@@ -77,6 +77,31 @@ BESIDE = "planted in a call beside an operation"
 UNCOPYABLE = "are out of bounds for storage of size"
 
 
+def said_by_torch() -> str:
+    """The error of an operator whose arguments do not fit: its text differs between releases."""
+    try:
+        torch.mm(torch.ones(2, 3), torch.ones(2, 3))
+    except RuntimeError as error:
+        return str(error)
+    raise AssertionError("torch.mm multiplied matrices that do not fit")
+
+
+#: what the error of a handler says of such calls, by their kind, where that is not :data:`BESIDE`
+_SAID: dict[FailingCall, str] = {
+    "no future": "Functions decorated with @rpc.async_function must return",
+    "unwritable error": "local object",
+    "operator": said_by_torch(),
+}
+
+
+def said_of(program: Program) -> list[str]:
+    """One of these is in each error of a handler that a call which is to fail brings about."""
+    kinds = failing_calls(program)
+    if not kinds:
+        return []
+    return [BESIDE, *(text for kind, text in _SAID.items() if kind in kinds)]
+
+
 def failing_calls(program: Program) -> set[FailingCall]:
     """The kinds of calls that the program makes in order that they fail."""
     return {

@@ -24,13 +24,19 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
+from squall.model.program.acts.act import CONTEXT, every
+from squall.model.program.acts.alone import told_alone
+from squall.model.program.cargo import Cargo
+from squall.model.program.chain import Chain
 from squall.model.program.made import Checked, check_fields
 from squall.model.program.stories import Story
+from squall.model.program.updates import Updates
 
 VERSION = 2
 
 Mode = Literal["exact", "float"]
 Dtype = Literal["float64", "float32", "bfloat16", "complex64"]
+#: how an operation is called, and where its result is
 Call = Literal[
     "local",  # on the trainer itself, no call
     "sync",  # rpc_sync
@@ -38,33 +44,73 @@ Call = Literal[
     "remote",  # rpc.remote: the result stays on the worker, which owns it
     "rref",  # the function returns RRef(result); on the trainer itself: just RRef(result)
     "async_execution",  # every function on the way returns a future
-    "helper_sync",  # rref.rpc_sync().method(...), and so on
-    "helper_async",
-    "helper_remote",
+    "helper_sync",  # rref.rpc_sync().method(...) of an object on the worker
+    "helper_async",  # rref.rpc_async().method(...), waited for as async
+    "helper_remote",  # rref.remote().method(...): the result stays on the worker
 ]
+#: what an operation is given
 How = Literal[
     "value",  # the tensor that the trainer has (and fetches once, if it must)
     "rref",  # a reference; the worker fetches the value, or has it
     "kept_rref",  # the same, and the worker keeps its reference until the end
 ]
-#: what a worker on the way does: hand on, double what it hands on, or add what it got to the result
-Relay = Literal["pass", "double", "join"]
-Grad = Literal["on", "off", "off_at_caller"]
-#: how long the trainer keeps a reference: not at all, until its last use, for the step, or until
-#: the end of the trainer, which then fetches the value
-Keep = Literal["now", "use", "step", "program"]
-#: hooks on what an operation made: on the tensor (twice the gradient; one more; only looks) or
-#: on its node
-Hook = Literal["double", "increment", "look", "node_pre", "node_post", "retain_grad"]
-LeafHook = Literal[
-    "double", "increment", "look", "accumulate_pre", "accumulate_post", "post_accumulate"
+#: what a worker on the way does
+Relay = Literal[
+    "pass",  # hand on
+    "double",  # double what it hands on
+    "join",  # add what it got to the result
 ]
-#: where an operation sleeps as a gradient comes: in a hook on its first input or on its (first)
-#: result, in the backward of a custom function behind it, or in a hook on that function's node
-SleepAt = Literal["argument", "result", "backward", "node_pre", "node_post"]
-#: the same of a leaf: in a hook on the tensor, or before or after the gradient is accumulated
-LeafSleepAt = Literal["tensor", "accumulate_pre", "accumulate_post"]
-Fault = Literal["udf", "backward", "hook"]
+#: the grad mode of an operation
+Grad = Literal[
+    "on",  # gradients are recorded
+    "off",  # it computes under no_grad, on its worker
+    "off_at_caller",  # the whole call is made under no_grad
+]
+#: how long the trainer keeps a reference
+Keep = Literal[
+    "now",  # not at all
+    "use",  # until its last use
+    "step",  # for the step
+    "program",  # until the end of the trainer, which then fetches the value
+]
+#: hooks on what an operation made
+Hook = Literal[
+    "double",  # on the tensor: twice the gradient
+    "increment",  # on the tensor: the gradient and one
+    "look",  # on the tensor: only looks
+    "node_pre",  # before its node: twice the gradients
+    "node_post",  # after its node: twice the gradients
+    "retain_grad",  # the tensor retains its gradient
+]
+#: hooks on a leaf
+LeafHook = Literal[
+    "double",  # on the tensor: twice the gradient
+    "increment",  # on the tensor: the gradient and one
+    "look",  # on the tensor: only looks
+    "accumulate_pre",  # before the gradient is accumulated: twice the gradient
+    "accumulate_post",  # when it has been: adds up what it sees
+    "post_accumulate",  # one that distributed autograd never calls
+]
+#: where an operation sleeps as a gradient comes
+SleepAt = Literal[
+    "argument",  # in a hook on its first input
+    "result",  # in a hook on its (first) result
+    "backward",  # in the backward of a custom function behind it
+    "node_pre",  # in a hook before that function's node
+    "node_post",  # in a hook after it
+]
+#: where a leaf sleeps as a gradient comes
+LeafSleepAt = Literal[
+    "tensor",  # in a hook on the tensor
+    "accumulate_pre",  # before the gradient is accumulated
+    "accumulate_post",  # when it has been
+]
+#: where an operation raises an error, as the program asks for
+Fault = Literal[
+    "udf",  # in its function
+    "backward",  # in the backward of a custom function behind it
+    "hook",  # in a hook on its result
+]
 #: why a call fails that is made beside an operation
 FailingCall = Literal[
     "argument",  # one of its arguments cannot be pickled
@@ -73,8 +119,32 @@ FailingCall = Literal[
     "result",  # the result cannot be pickled
     "reply",  # a tensor in the result cannot be copied
     "worker",  # it goes to a worker that is not there
+    "late result",  # the result, of a future, cannot be pickled when it is there
+    "late reply",  # a tensor in such a result cannot be copied
+    "late error",  # the future fails when its function has returned
+    "no future",  # a function that has to return a future returns something else
+    "answer",  # the result cannot be unpickled by the caller
+    "raises",  # the function raises
+    "unwritable error",  # what it raises is of a type that cannot be pickled
+    "unnamed error",  # what it raises has a repr that raises
+    "exit",  # the function wants to end its process
+    "operator",  # an operator of torch is called with tensors that do not fit
 ]
-Where = Literal["here", "udf", "rref"]
+#: how a call that fails is made
+FailsBy = Literal[
+    "op",  # as the operation is, where that can be
+    "sync",  # rpc_sync
+    "async",  # rpc_async, and nobody waits
+    "remote",  # rpc.remote: a creation
+    "profiled sync",  # rpc_sync within a profile, which puts a wrapper around the call
+    "profiled remote",  # rpc.remote within a profile
+]
+#: where a backward pass begins
+Where = Literal[
+    "here",  # on the trainer
+    "udf",  # in a function on another worker, to which the roots are sent
+    "rref",  # by RRef.backward of the one root, a reference
+]
 
 #: calls that leave the result where it was made
 REFERENCE_CALLS = frozenset({"remote", "rref", "helper_remote"})
@@ -146,7 +216,7 @@ class Op(Checked):
 
     ``builtin``: call torch's own operator by RPC instead of a Python function. ``grad``:
     compute under ``no_grad`` there, or make the whole call under it here. ``fails_first``: before
-    it a call with the same inputs is made, which fails and is forgotten.
+    it a call with the same inputs is made, which fails and is forgotten; ``fails_by``: how.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -166,6 +236,7 @@ class Op(Checked):
     fault: Fault | None = None
     sleep: Sleep | None = None
     fails_first: FailingCall | None = None
+    fails_by: FailsBy = "op"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +267,8 @@ class Backward(Checked):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step(Checked):
     """One autograd context. ``retry``: if it fails, do it again in a fresh one without faults.
-    ``stories`` go on beside its first attempt."""
+    ``stories``, ``cargoes``, ``chains`` and ``updates`` go on beside its first attempt. ``group``:
+    the number of the RPC group in which it runs, which is never below that of the step before it."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -205,6 +277,10 @@ class Step(Checked):
     optimize: bool = False
     retry: bool = False
     stories: tuple[Story, ...] = ()
+    cargoes: tuple[Cargo, ...] = ()
+    chains: tuple[Chain, ...] = ()
+    updates: tuple[Updates, ...] = ()
+    group: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +306,24 @@ class Trainer(Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ending(Checked):
+    """How all workers leave their RPC group, to meet again in the next one under the same names.
+
+    ``graceful``: each waits for the others, and until nothing is under way, for at most
+    ``timeout_s`` seconds of virtual time at a time (0: without a limit). Otherwise each leaves
+    ``quiet_s`` seconds after all trainers have come so far; with 0 whatever is under way then is
+    lost. ``keeps``: the references that workers keep are kept beyond it.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    graceful: bool = True
+    timeout_s: float = 0.0
+    quiet_s: float = 0.0
+    keeps: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Program(Checked):
     """Everything that is to be computed, and where.
 
@@ -245,6 +339,8 @@ class Program(Checked):
     mode: Mode = "exact"
     #: rounds in which all workers exchange an object each before trainers begin
     gathers: int = 0
+    #: of each RPC group but the last; the steps say in which of them they run
+    endings: tuple[Ending, ...] = ()
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -266,8 +362,16 @@ class Program(Checked):
         A handler that waits for another one keeps its thread: where there are fewer threads, all of
         them may come to wait for a handler that has none.
         """
-        return sum(
-            1 + len(op.via) for _, _, step in self.steps for op in step.ops if op.call != "local"
+        steps = [step for _, _, step in self.steps]
+        calls = sum(1 + len(op.via) for step in steps for op in step.ops if op.call != "local")
+        # A cargo makes one call at a time, whose function may wait for references or for a relay.
+        calls += sum(2 * len(step.cargoes) for step in steps)
+        # A chain has readers; and what makes the last of its references may wait for the others.
+        for step in steps:
+            calls += sum(2 + len(chain.links) + len(chain.readers) for chain in step.chains)
+        # Each who updates makes one call at a time, and is one.
+        return calls + sum(
+            len(each.trainers) * (1 + len(each.owners)) for step in steps for each in step.updates
         )
 
 
@@ -298,13 +402,51 @@ def sleeps(program: Program) -> bool:
 
 
 def slept_s(program: Program) -> float:
-    """Seconds that user code of a program sleeps, or waits to begin a pass, at most."""
+    """Seconds that user code of a program sleeps, or waits to begin a pass or to leave a group, at
+    most."""
     total = sum(sum(leaf.sleep.seconds) for leaf in program.leaves if leaf.sleep is not None)
     for _, _, step in program.steps:
         once = sum(sum(op.sleep.seconds) for op in step.ops if op.sleep is not None)
         once += sum(back.times * (back.every_s or 0.0) for back in step.backwards)
         total += once * (2 if step.retry else 1)
+    total += sum(ending.quiet_s for ending in program.endings)
     return total
+
+
+def beside_s(program: Program) -> float:
+    """Seconds that what goes on beside the steps of a program may wait, at most."""
+    total = 0.0
+    for _, _, step in program.steps:
+        total += sum(cargo.wait_s for cargo in step.cargoes) + len(step.chains)
+        for each in step.updates:
+            waits = len(each.trainers) * each.steps * (len(each.owners) + 3)
+            total += each.pause_s * waits + 1.0
+    return total
+
+
+#: what goes on beside a step
+Beside = Cargo | Chain | Updates
+
+
+def beside(step: Step) -> list[tuple[str, int, Beside]]:
+    """What goes on beside a step, but stories: the field that it is in, its number, itself."""
+    fields: dict[str, tuple[Beside, ...]] = {
+        "cargoes": step.cargoes,
+        "chains": step.chains,
+        "updates": step.updates,
+    }
+    return [(field, at, each) for field, things in fields.items() for at, each in enumerate(things)]
+
+
+def acts_s(program: Program) -> float:
+    """Seconds that acts of stories of a program take, one story after the other."""
+    return sum(
+        told_alone(story.acts, trainer.worker).seconds
+        for trainer in program.trainers
+        for step in trainer.steps
+        for story in step.stories
+        if story.acts
+    )
 
 
 def failing_passes(program: Program) -> bool:
@@ -317,12 +459,35 @@ def exchanged(worker: int, round: int) -> int:
     return round * 1000 + worker
 
 
-def computation_of(program: Program) -> Program:
-    """The program without what goes on beside its computation: stories, and exchanges."""
+def in_one_group(program: Program) -> Program:
+    """The program without groups after the first: what it computes is the same."""
+    if not program.endings:
+        return program
+    trainers = tuple(
+        replace(trainer, steps=tuple(replace(step, group=0) for step in trainer.steps))
+        for trainer in program.trainers
+    )
+    return replace(program, trainers=trainers, endings=())
+
+
+def under_faults(program: Program) -> Program:
+    """The program as it runs under faults: without exchanges, and without stories, which come to
+    nothing that could be told where something fails. Acts stay that have no contexts, in
+    which no pass ends after a call that failed, and no calls without a limit of time."""
     if not program.gathers and not any(step.stories for _, _, step in program.steps):
         return program
     trainers = tuple(
-        replace(trainer, steps=tuple(replace(step, stories=()) for step in trainer.steps))
+        replace(trainer, steps=tuple(_under_faults(step) for step in trainer.steps))
         for trainer in program.trainers
     )
     return replace(program, trainers=trainers, gathers=0)
+
+
+def _under_faults(step: Step) -> Step:
+    stories = tuple(
+        story
+        for story in step.stories
+        if story.acts
+        and not any(act.kind == CONTEXT or act.limit_s == 0 for act in every(story.acts))
+    )
+    return step if stories == step.stories else replace(step, stories=stories)

@@ -176,6 +176,9 @@ class Definitions:
             raise NotPlainError(f"{value.__qualname__}, which is made while something runs")
         name = self.free_name(value.__name__.lstrip("_"))
         self._remember(value, name)
+        if isinstance(value, FunctionType):
+            value = inspect.unwrap(value)  # whose source has the decorators
+            self._remember(value, name)
         tree = self.plain(tree_of(value), names_of(value))
         tree.name = name
         self.texts[name] = ast.unparse(tree)

@@ -21,24 +21,33 @@ with stories has imported those modules (squall.sim.programs.stories.play).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar, overload
 
 from pydantic import ConfigDict
 
+from squall.model.program.acts.act import Act
+from squall.model.program.acts.alone import told_alone
 from squall.model.program.made import Checked
 
+#: the kind of a story that does acts (model/program/acts/), each in a way that has its own meaning
+ACTS = "acts"
 #: what performs a story: called with the worker that it is about, on the trainer's worker, it
 #: tells, or gives what will tell when the worker has shut down
-Perform = Callable[[int], str | Callable[[], str]]
+Perform = Callable[..., str | Callable[[], str]]
 #: the line that a story must come to: a text, in which ``<to>`` stands for the worker that it is
 #: about, or what makes one from the trainer's worker and that one
-Expected = str | Callable[[int, int], str]
+Expected = str | Callable[..., str]
 #: what a story with many small facts tells when all of them are so
 AS_IT_SHOULD_BE = "as it should be"
+#: what is told of a story that raised begins so
+RAISED = "it raised"
 #: the text of an error that a story asked for
 PLANTED = "planted in a story"
+#: seconds of virtual time that a story takes at most, if it does not say
+LONGEST_S = 10.0
+NO_NUMBERS: Mapping[str, tuple[int, int]] = {}
 #: the rank of a module that declares none: behind all that do
 LAST = 1_000_000
 
@@ -50,13 +59,17 @@ class StoryError(RuntimeError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story(Checked):
     """The story called ``kind``, between the trainer's worker and ``worker``. It begins before
-    operation ``before`` of its step, or at its end if the step has not so many."""
+    operation ``before`` of its step, or at its end if the step has not so many. One of kind
+    :data:`ACTS` does ``acts``. ``numbers``: how many, which and how long, in the order in which its
+    kind names them; those that are missing are the least."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
     kind: str
     worker: int
     before: int = 0
+    acts: tuple[Act, ...] = ()
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +80,10 @@ class StoryKind:
     ``port_only``: why PyTorch's compiled engine cannot play it, in words; empty: it can.
     ``on_torch``: the rule (docs/divergences.md) by which it comes to another line there, and that
     line. ``errors``: texts one of which an error of a handler says that it
-    brings about, besides :data:`PLANTED`. ``rank``: of its module, among all that declare stories.
+    brings about, besides :data:`PLANTED`. ``numbers``: by name, the least and the greatest that each
+    may be; it is performed with them, by their names, and what is expected is made from them.
+    ``longest_s``: seconds of virtual time that it takes at most. ``rank``: of its module, among
+    all that declare stories.
     """
 
     name: str
@@ -77,6 +93,8 @@ class StoryKind:
     port_only: str
     on_torch: tuple[str, Expected] | None
     errors: tuple[str, ...]
+    numbers: Mapping[str, tuple[int, int]]
+    longest_s: float
     rank: int
     module: str
 
@@ -119,9 +137,11 @@ class _Names(Sequence[str]):
         return len(self._found())
 
 
-KINDS: Sequence[str] = _Names(lambda kind: True)
+KINDS: Sequence[str] = _Names(lambda kind: kind.name != ACTS)
 #: those that any program may have
-DRAWN: Sequence[str] = _Names(lambda kind: kind.drawn)
+DRAWN: Sequence[str] = _Names(lambda kind: kind.drawn and not kind.numbers and kind.name != ACTS)
+#: those of them that have numbers, which are drawn with them
+SIZED: Sequence[str] = _Names(lambda kind: kind.drawn and bool(kind.numbers))
 #: those that only programs which somebody wrote have
 WIDE: Sequence[str] = _Names(lambda kind: not kind.drawn)
 
@@ -141,6 +161,8 @@ class Declare(Protocol):
         port_only: str = "",
         on_torch: tuple[str, Expected] | None = None,
         errors: tuple[str, ...] = (),
+        numbers: Mapping[str, tuple[int, int]] = NO_NUMBERS,
+        longest_s: float = LONGEST_S,
     ) -> Callable[[P], P]: ...
 
 
@@ -155,6 +177,8 @@ def stories_of(module: str, *, rank: int = LAST) -> Declare:
         port_only: str = "",
         on_torch: tuple[str, Expected] | None = None,
         errors: tuple[str, ...] = (),
+        numbers: Mapping[str, tuple[int, int]] = NO_NUMBERS,
+        longest_s: float = LONGEST_S,
     ) -> Callable[[P], P]:
         def register(perform: P) -> P:
             kind = StoryKind(
@@ -165,6 +189,8 @@ def stories_of(module: str, *, rank: int = LAST) -> Declare:
                 port_only=port_only,
                 on_torch=on_torch,
                 errors=errors,
+                numbers=numbers,
+                longest_s=longest_s,
                 rank=rank,
                 module=module,
             )
@@ -175,6 +201,11 @@ def stories_of(module: str, *, rank: int = LAST) -> Declare:
         return register
 
     return declare
+
+
+def kinds() -> list[StoryKind]:
+    """All registered kinds: by rank and name of their modules, in a module as they are declared."""
+    return [_REGISTERED[name] for name in KINDS]
 
 
 def port_only() -> dict[str, str]:
@@ -206,12 +237,35 @@ def errors(stories: Iterable[Story]) -> list[str]:
 
 def expected(story: Story, home: int) -> str:
     """The line that a story of a trainer on worker ``home`` must come to."""
+    if story.kind == ACTS:
+        return as_line(told_alone(story.acts, home).lines)
     return _line(_REGISTERED[story.kind].expected, story, home)
+
+
+def as_line(lines: Iterable[str]) -> str:
+    """What acts told, as a story tells it."""
+    return "; ".join(lines) or "nothing"
 
 
 def _line(line: Expected, story: Story, home: int) -> str:
     return (
         line.replace("<to>", str(story.worker))
         if isinstance(line, str)
-        else line(home, story.worker)
+        else line(home, story.worker, **numbers_of(story))
     )
+
+
+def numbers_of(story: Story) -> dict[str, int]:
+    """The numbers of a story, by their names."""
+    found = {name: least for name, (least, _) in _REGISTERED[story.kind].numbers.items()}
+    return {**found, **dict(zip(found, story.numbers, strict=False))}
+
+
+def ranges_of(kind: str) -> Mapping[str, tuple[int, int]]:
+    """The least and the greatest of each number of a kind, by name."""
+    return _REGISTERED[kind].numbers
+
+
+def stories_s(stories: Iterable[Story]) -> float:
+    """Seconds of virtual time that these stories take at most."""
+    return sum(_REGISTERED[story.kind].longest_s for story in stories)

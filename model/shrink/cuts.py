@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from squall.model.program.acts.act import Act
+from squall.model.program.acts.kind import kind_of
 from squall.model.program.check import ProgramError, check_program
 from squall.model.program.made import unchecked
 from squall.model.program.operations import KINDS
@@ -25,6 +27,7 @@ from squall.model.program.program import (
     Program,
     Step,
     Trainer,
+    in_one_group,
     source,
 )
 from squall.model.shrink.simplifications import (
@@ -66,6 +69,7 @@ def is_valid(program: Program) -> bool:
 def _candidates(program: Program) -> Iterator[Program]:
     yield from _fewer_trainers(program)
     yield from _fewer_steps(program)
+    yield from _fewer_groups(program)
     yield from _fewer_workers(program)
     yield from _fewer_ops(program)
     yield from _fewer_backwards(program)
@@ -89,6 +93,25 @@ def _fewer_steps(program: Program) -> Iterator[Program]:
             left = without(trainer.steps, gone)
             if left:
                 yield _with_trainer(program, number, unchecked(trainer, steps=left))
+
+
+def _fewer_groups(program: Program) -> Iterator[Program]:
+    """Two groups become one, or all do."""
+    if not program.endings:
+        return
+    yield in_one_group(program)
+    for gone in range(len(program.endings)):
+        trainers = tuple(
+            unchecked(
+                trainer,
+                steps=tuple(
+                    unchecked(step, group=step.group - (step.group > gone))
+                    for step in trainer.steps
+                ),
+            )
+            for trainer in program.trainers
+        )
+        yield unchecked(program, trainers=trainers, endings=without(program.endings, (gone,)))
 
 
 def _fewer_backwards(program: Program) -> Iterator[Program]:
@@ -143,12 +166,18 @@ def with_workers(program: Program, mapping: Mapping[int, int]) -> Program:
     def mapped(thing: Any, name: str) -> Any:
         if name in ("worker", "owner"):
             return mapping.get(thing, 0)
-        if name == "via":
+        if _are_workers(thing, name):
             return tuple(mapping.get(worker, 0) for worker in thing)
         return thing
 
     found: Program = _rewritten(program, mapped)
     return unchecked(found, workers=len(set(mapping.values())))
+
+
+def _are_workers(thing: Any, name: str) -> bool:
+    """Whether a field of that name has a list of workers."""
+    fields = ("via", "readers", "owners", "trainers")
+    return name in fields and all(isinstance(each, int) for each in thing)
 
 
 def _workers(program: Program) -> set[int]:
@@ -157,7 +186,7 @@ def _workers(program: Program) -> set[int]:
     def note(thing: Any, name: str) -> Any:
         if name in ("worker", "owner"):
             found.add(thing)
-        elif name == "via":
+        elif _are_workers(thing, name):
             found.update(thing)
         return thing
 
@@ -168,7 +197,8 @@ def _workers(program: Program) -> set[int]:
 def _rewritten(thing: Any, change: Callable[[Any, str], Any]) -> Any:
     """A tree of dataclasses and tuples with ``change(value, name of its field)`` for each field.
 
-    The worker of a backward pass that is on its trainer means nothing.
+    The worker of a backward pass that is on its trainer means nothing, nor does that of an act
+    that calls nobody.
     """
     if isinstance(thing, tuple):
         return tuple(_rewritten(each, change) for each in thing)
@@ -177,7 +207,10 @@ def _rewritten(thing: Any, change: Callable[[Any, str], Any]) -> Any:
     new = {}
     for field in fields(thing):
         value = getattr(thing, field.name)
-        idle = isinstance(thing, Backward) and field.name == "worker" and thing.where != "udf"
+        idle = field.name == "worker" and (
+            (isinstance(thing, Backward) and thing.where != "udf")
+            or (isinstance(thing, Act) and "worker" not in kind_of(thing).takes)
+        )
         new[field.name] = 0 if idle else _rewritten(change(value, field.name), change)
     return unchecked(thing, **new)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
+from squall.model.program.acts.act import Act, every
 from squall.model.program.made import unchecked
 from squall.model.program.operations import KINDS
 from squall.model.program.program import Call, Leaf, Program
@@ -53,6 +54,8 @@ def _simplified_values(owner: Any, name: str, value: Any, default: Any) -> Itera
             for gone in chunks(len(value)):
                 yield without(value, gone)
         for at, each in enumerate(value):
+            if isinstance(each, Act):  # what is done inside it, without it
+                yield (*value[:at], *each.acts, *each.then, *value[at + 1 :])
             if is_dataclass(each):
                 for simpler in simplifications(each):
                     yield (*value[:at], simpler, *value[at + 1 :])
@@ -71,7 +74,10 @@ def size(program: Program) -> int:
     for _, _, step in program.steps:
         count += 1 + len(step.ops) + sum(len(op.inputs) + len(op.via) for op in step.ops)
         count += sum(1 + len(backward.roots) for backward in step.backwards)
-        count += len(step.stories)
+        count += sum(1 + sum(1 for _ in every(story.acts)) for story in step.stories)
+        count += sum(1 + len(cargo.parts) for cargo in step.cargoes)
+        count += sum(1 + len(chain.links) + len(chain.readers) for chain in step.chains)
+        count += sum(each.steps + len(each.owners) + len(each.trainers) for each in step.updates)
     return count
 
 

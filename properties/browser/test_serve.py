@@ -10,6 +10,9 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
+from squall.model.coverage.behaviour import pairs_of
+from squall.model.coverage.growth import Seen
+from squall.model.coverage.history import history_of
 from squall.properties.browser.conftest import Page, chromium
 from squall.properties.browser.test_page import VIEWS
 from squall.sim.scenarios.store import Place, Store
@@ -37,6 +40,25 @@ def own_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     found = chromium(tmp_path_factory.mktemp("chromium"))
     yield found
     found.quit()
+
+
+def test_where_a_campaign_has_been_is_drawn_under_the_policy(
+    own_browser: Chrome, server: Server
+) -> None:
+    page = Page(own_browser)
+    folder = server.library.place.coverage
+    folder.mkdir()
+    seen = Seen()
+    for number in range(30):
+        seen.add(sorted(pairs_of(map(str, range(number % 9)))), ["a crash during a pass"])
+    history = history_of(seen, {"a crash during a pass": 30}, {"cover": 9, "seeds": 21}, "thirty")
+    (folder / "17-0123abcd.json").write_text(history.text())
+    own_browser.get(server.url)
+    own_browser.find_element(By.LINK_TEXT, "thirty").click()
+    page.wait("window.squall && squall.ready")
+    assert page.js("return document.querySelectorAll('#figure .main-svg').length") >= 1
+    assert page.js("return document.getElementById('figure').clientHeight") > 300
+    assert page.errors() == []
 
 
 def press(page: Page) -> None:

@@ -64,7 +64,7 @@ import random
 
 from squall.model.checks.registry import PROPERTIES, check
 from squall.model.coverage.features import features
-from squall.model.generate.choices import SeededChoices
+from squall.model.generate.keyed import KeyedChoices
 from squall.model.generate.generator import generate
 from squall.model.one_process.interpreter import interpret
 from squall.model.one_process.outcome import differences
@@ -92,7 +92,7 @@ print({violation.what for violation in check(run)}, PROPERTIES[-1].name)
 found = features(program)
 print(found["tripled"], found["story: a sum"], DRAWN[-1])
 
-drawn = [generate(SeededChoices(random.Random(seed))) for seed in range(300)]
+drawn = [generate(KeyedChoices(seed)) for seed in range(300)]
 print(any(op.kind == "triple" for each in drawn for _, _, step in each.steps for op in step.ops))
 """
 

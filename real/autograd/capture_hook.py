@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING
 
 from squall.real import tracing
@@ -45,7 +46,8 @@ class DistAccumulateGradCaptureHook:
         self._pointer = node_abi().pointer(accumulate_grad)
         self._variable = accumulate_grad.variable
         self._context = context
-        self._graph_task = graph_task
+        # Weak: the pass keeps its hooks, and would keep itself, its nodes and what they have saved.
+        self._graph_task = weakref.ref(graph_task)
         self._number = number
         self._tracer = tracer
 
@@ -63,9 +65,12 @@ class DistAccumulateGradCaptureHook:
 
     def _accumulate(self, input_grads: list[Tensor | None]) -> bool:
         """Add what is there. Says whether the pass goes on."""
+        graph_task = self._graph_task()
+        if graph_task is None:
+            return False
         if input_grads[0] is None:
-            return not self._graph_task.has_error
-        if not self._context.accumulate_grad(self._graph_task, self._variable, input_grads):
+            return not graph_task.has_error
+        if not self._context.accumulate_grad(graph_task, self._variable, input_grads):
             return False
         if self._tracer.enabled:
             self._tracer.emit(tracing.GRADIENT_ACCUMULATED, self._context.context_id, self._number)

@@ -92,6 +92,7 @@ class DistAutogradContainer:
         tracer = self._worker.tracer
         if tracer.enabled:
             tracer.emit(tracing.CONTEXT_CREATED, context.context_id)
+            tracer.made(context)
 
     def new_autograd_message_id(self) -> AutogradMessageId:
         return self._message_ids.next()
@@ -234,6 +235,14 @@ class DistAutogradContainer:
             self._worker.runtime.spawn(
                 self._do_without, worker_id, orphans, name="peer lost", worker=self._worker
             )
+
+    def group_left(self) -> None:
+        """Release what other workers made: their releases will not come to a worker that has left
+        their group without waiting for them. Beyond PyTorch, where such contexts stay for ever.
+        """
+        for context_id in list(self._contexts):
+            if context_id >> LOCAL_ID_BITS != self.worker_id:
+                self._release(context_id)
 
     def _do_without(self, worker_id: WorkerId, orphans: list[ContextId]) -> None:
         for context_id in orphans:

@@ -356,6 +356,7 @@ class DistEngine:
         tracer = self._tracer
         if tracer.enabled:
             trace_beginning(tracer, graph_task)
+            tracer.made(graph_task)
         if tracer.observer is not None:
             tracer.observer.gradients(self._worker.id, context.context_id, context.live_gradients())
 

@@ -18,7 +18,7 @@
 // another short one, and a sleep end by themselves; and while a child process runs, so may every wait
 // that is not one of threads for each other. A process is not quiet before, unless that takes too long.
 //
-// Most looks find somebody at work, as a rule the one whom the last look found: it is read first.
+// Most looks find somebody at work, as a rule the one who was at work last: it is read first.
 #pragma once
 
 #include <dirent.h>
@@ -79,7 +79,6 @@ class Quiet {
       listed_ = -1;
       return again();
     }
-    suspect_ = threads_.size();
     if (most == Found::kBlocked || patience_is_over(most)) {
       waits_since_s_ = 0.0;
       return true;
@@ -255,7 +254,7 @@ class Quiet {
 
   const long self_;
   long listed_ = -1;
-  // The place of whom the last look found at work; nobody's if it is past the end.
+  // The place of who was found at work last; nobody's if it is past the end.
   size_t suspect_ = 0;
   double waits_since_s_ = 0.0;
   std::vector<Thread> threads_;

@@ -83,7 +83,7 @@ class RpcAgent:
         self._world = worker.world
         self._group = group if group is not None else store
         self.members = members
-        self._in_flight = InFlight(worker.runtime)
+        self._in_flight = InFlight(worker)
         self._join = GroupJoin(self._in_flight, store)
         self._calls = CallTable(worker, self._in_flight)
         #: the last requests that came, by sender and id: the copies of one are one request
@@ -91,6 +91,8 @@ class RpcAgent:
         #: requests that wait to be sent again
         self.retries: dict[Retried, None] = {}
         self.pool = TaskPool(worker.runtime, worker, num_worker_threads)
+        if worker.tracer.enabled:
+            worker.tracer.made(self)
 
     # -- workers ------------------------------------------------------------------------
 
@@ -166,6 +168,10 @@ class RpcAgent:
         if shutdown:
             self.store.barrier("join/shutdown", members, timeout or None)
 
+    def told_of_users(self) -> None:
+        """The owners of users that are gone have been told: :meth:`join` may go on."""
+        self._in_flight.told()
+
     # -- sending ------------------------------------------------------------------------
 
     def send(
@@ -234,6 +240,11 @@ class RpcAgent:
 
     def receive(self, message: Message) -> None:
         """Take a message off the network; called by whatever carries it, never blocks."""
+        tracer = self.worker.tracer
+        if tracer.enabled:
+            tracer.made(message)
+            for tensor in message.tensors:
+                tracer.made(tensor)
         if message.type & RESPONSE_FLAG:
             call = self._calls.take(message.id)
             if call is not None:
@@ -256,10 +267,8 @@ class RpcAgent:
             return
         seen, key = self._seen, (message.src, message.id)
         if key in seen:
-            if self.worker.tracer.enabled:
-                self.worker.tracer.emit(
-                    tracing.DUPLICATE_IGNORED, message.src, message.type._name_, message.id
-                )
+            if tracer.enabled:
+                tracer.emit(tracing.DUPLICATE_IGNORED, message.src, message.type._name_, message.id)
             return
         seen[key] = None
         if len(seen) > _SEEN_MAX:
@@ -315,6 +324,8 @@ class RpcAgent:
         reply.id = request.id
         reply.src = self.info.id
         reply.dst = request.src
+        if self.worker.tracer.enabled:
+            self.worker.tracer.made(reply)
         try:
             if self.is_running:
                 self._world.send(self._group, reply)

@@ -79,6 +79,8 @@ def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -
     worker, agent = initialized()
     if not graceful:
         _finalize_shutdown()
+        if worker.container is not None:
+            worker.container.group_left()
         return
     try:
         # An agent of another backend may have no say in this.

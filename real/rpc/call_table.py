@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from squall.real import tracing
 from squall.real.future import Future
@@ -24,12 +24,14 @@ from squall.real.runtime import Timer
 _EXCEPTION = MessageType.EXCEPTION
 #: how many timed-out calls are remembered
 _EXPIRED_MAX = 65_536
+#: where a process keeps the numbers of its calls
+_IDS = "call numbers"
 
 
 class Call:
     """A request that waits for its reply."""
 
-    __slots__ = ("future", "id", "late", "timeout_s", "timer", "to")
+    __slots__ = ("__weakref__", "future", "id", "late", "timeout_s", "timer", "to")
 
     def __init__(self, id: int, to: WorkerId, future: Future[Message], timeout_s: float) -> None:
         self.id = id
@@ -48,7 +50,10 @@ class CallTable:
         self._worker = worker
         self._runtime = worker.runtime
         self._in_flight = in_flight
-        self._ids = itertools.count(worker.incarnation << PROCESS_ID_BITS)
+        # Of the process, not of the agent: a process that joins group after group makes no two
+        # calls of one number.
+        first = worker.incarnation << PROCESS_ID_BITS
+        self._ids: Iterator[int] = worker.locals.setdefault(_IDS, itertools.count(first))
         self._calls: dict[int, Call] = {}
         #: calls whose time ran out and whose reply may yet come, with RRefs in it
         self._expired: dict[int, bool] = {}
@@ -75,7 +80,10 @@ class CallTable:
             in_flight.made += 1
         tracer = self._worker.tracer
         if tracer.enabled:
-            tracer.emit(tracing.CALL_STARTED, id, to, message.type._name_, timeout_s)
+            about = message.about
+            tracer.emit(tracing.CALL_STARTED, id, to, message.type._name_, timeout_s, about)
+            tracer.made(call)
+            tracer.made(message)
         if late_s is not None and (timeout_s == NO_RPC_TIMEOUT or late_s < timeout_s):
             call.late = late
             call.timer = self._runtime.call_later(late_s, lambda: self._be_late(id, late_s))

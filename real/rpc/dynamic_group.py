@@ -17,12 +17,16 @@ from squall.real.rpc.calls import rpc_sync
 from squall.real.rpc.devices import refuse_moves
 from squall.real.rpc.rendezvous import MIXED_GROUP
 from squall.real.rpc.state import rpc_state
+from squall.real.rpc.wire_names import label_module
 from squall.real.rpc.worker_info import Membership, WorkerInfo, check_worker_info
 from squall.real.worker import current_worker
 
 if TYPE_CHECKING:
+    from squall.real.process import Process
     from squall.real.rpc.options import TensorPipeRpcBackendOptions
     from squall.real.rpc.store import Store
+
+label_module(__name__, "membership")
 
 _MEMBERS = "dynamic members"
 
@@ -37,6 +41,13 @@ def _turn(store: Store) -> Iterator[None]:
         yield
     finally:
         store.set(f"membership/{ticket}/over", True)
+
+
+def count_process(worker: Process, store: Store, rank: int) -> None:
+    """Number the processes that join the group under one rank, one after the other: ids that they
+    make differ, as those of a worker that was restarted do. Others remember those of the one before."""
+    before = store.add(f"membership/processes/{rank}", 1) - 1
+    worker.incarnation = max(worker.incarnation, before)
 
 
 def join_group(

@@ -5,18 +5,23 @@ from __future__ import annotations
 
 import itertools
 
+from squall.real.process import Process
 from squall.real.rpc.store import Store
-from squall.real.runtime import Runtime
 
 
 class InFlight:
-    """How many calls of one worker are in flight. Both counts change under :attr:`lock`."""
+    """How many calls of one worker are in flight. Both counts change under :attr:`lock`.
 
-    __slots__ = ("_quiet", "lock", "made", "served")
+    A message by which an owner is to be told of a user that is gone is in flight before it is
+    sent: PyTorch sends it in the destructor, where here a task does so at once.
+    """
 
-    def __init__(self, runtime: Runtime) -> None:
-        self.lock = runtime.lock("agent")
-        self._quiet = runtime.condition(self.lock, "calls in flight")
+    __slots__ = ("_quiet", "_worker", "lock", "made", "served")
+
+    def __init__(self, worker: Process) -> None:
+        self._worker = worker
+        self.lock = worker.runtime.lock("agent")
+        self._quiet = worker.runtime.condition(self.lock, "calls in flight")
         #: calls whose future has not finished, callbacks included
         self.made = 0
         #: requests that have not been answered
@@ -26,14 +31,20 @@ class InFlight:
         """A call of this worker is over."""
         with self.lock:
             self.made -= 1
-            if self.made == 0 and self.served == 0:
+            if self.is_quiet():
                 self._quiet.notify_all()
 
     def served_one_less(self) -> None:
         """A request has been answered, or never will be."""
         with self.lock:
             self.served -= 1
-            if self.served == 0 and self.made == 0:
+            if self.is_quiet():
+                self._quiet.notify_all()
+
+    def told(self) -> None:
+        """The owners of users that are gone have been told, or never will be."""
+        with self.lock:
+            if self.is_quiet():
                 self._quiet.notify_all()
 
     def wait_for_none(self, timeout: float) -> None:
@@ -43,7 +54,12 @@ class InFlight:
                 raise RuntimeError(f"RPC join timed out after {timeout} s")
 
     def is_quiet(self) -> bool:
-        return self.made == 0 and self.served == 0
+        return self.count() == 0
+
+    def count(self) -> int:
+        """How many calls are in flight, or are about to be."""
+        references = self._worker.rref_context
+        return self.made + self.served + (0 if references is None else references.to_be_told)
 
 
 class GroupJoin:
@@ -69,8 +85,7 @@ class GroupJoin:
             # between the two, and a call that any worker still has shows up in the sum.
             round = next(self._rounds)
             self._store.barrier(f"join/{round}/quiet", members, limit)
-            active = in_flight.made + in_flight.served
-            self._store.add(f"join/{round}/active", active)
+            self._store.add(f"join/{round}/active", in_flight.count())
             self._store.barrier(f"join/{round}/counted", members, limit)
             if self._store.get(f"join/{round}/active") == 0:
                 return

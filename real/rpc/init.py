@@ -11,6 +11,7 @@ from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import backend_registry
 from squall.real.rpc.all_gather import _init_rpc_states
 from squall.real.rpc.current import initialized, is_current_rpc_agent_set
+from squall.real.rpc.dynamic_group import count_process
 from squall.real.rpc.options import RpcBackendOptions
 from squall.real.rpc.rendezvous import dynamic_store_key, store_key
 from squall.real.rpc.state import rpc_state
@@ -47,10 +48,12 @@ def init_rpc(
     _validate_rpc_args(backend, name, rank, world_size, options)
     if is_current_rpc_agent_set():
         raise RuntimeError("RPC is already initialized")
-    # Autograd first: once the group stands, a peer's backward pass may come at any time.
-    dist_autograd._init(rank)
     state = rpc_state(worker)
     store = worker.world.store(f"{key}/rpc_prefix_{state.init_count}")
+    if not world_size:
+        count_process(worker, store, rank)
+    # Autograd first: once the group stands, a peer's backward pass may come at any time.
+    dist_autograd._init(rank)
     state.init_count += 1
     _init_rpc_backend(backend, store, name, rank, world_size, options)
 

@@ -7,6 +7,8 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
+from squall.real.rpc.tensor_copies import copy_tensors
+
 REQUEST_FLAG = 0x100
 RESPONSE_FLAG = 0x200
 
@@ -61,7 +63,17 @@ class Message:
     trace can show them without decoding it; nothing else reads it.
     """
 
-    __slots__ = ("about", "dst", "id", "number", "payload", "src", "tensors", "type")
+    __slots__ = (
+        "__weakref__",
+        "about",
+        "dst",
+        "id",
+        "number",
+        "payload",
+        "src",
+        "tensors",
+        "type",
+    )
 
     def __init__(
         self,
@@ -97,7 +109,7 @@ class Message:
         copy = _new(Message)
         copy.type = self.type
         copy.payload = self.payload
-        copy.tensors = [copy_tensor(t) for t in self.tensors] if self.tensors else []
+        copy.tensors = copy_tensors(self.tensors) if self.tensors else []
         copy.id = self.id
         copy.src = self.src
         copy.dst = self.dst
@@ -107,12 +119,6 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<{self.type.name} {self.id} {self.src}->{self.dst} {self.about}>"
-
-
-#: a view is sent with its gaps, unless its storage is large and mostly gaps
-#: (torch/csrc/distributed/rpc/utils.cpp, cloneSparseTensors)
-_RECOPY_BYTES = 8 * 1024
-_RECOPY_FACTOR = 2
 
 
 def tensor_bytes(tensor: Tensor) -> int:
@@ -127,26 +133,3 @@ def tensor_bytes(tensor: Tensor) -> int:
     if layout in (torch.sparse_csc, torch.sparse_bsc):
         return sum(t.nbytes for t in (tensor.ccol_indices(), tensor.row_indices(), tensor.values()))
     return tensor.numel() * tensor.element_size()
-
-
-def copy_tensor(tensor: Tensor) -> Tensor:
-    """A tensor with the same elements, layout and ``requires_grad`` and no history."""
-    if not tensor.requires_grad:
-        if tensor.layout is torch.strided and not tensor.is_contiguous():
-            return _copy_with_strides(tensor)
-        return tensor.clone()
-    copied = copy_tensor(tensor.detach())
-    copied.requires_grad_()
-    return copied
-
-
-def _copy_with_strides(tensor: Tensor) -> Tensor:
-    size, strides = tensor.size(), tensor.stride()
-    if 0 in size:
-        return tensor.clone()
-    storage_bytes = tensor.untyped_storage().nbytes()
-    if storage_bytes >= _RECOPY_BYTES and storage_bytes >= _RECOPY_FACTOR * tensor.nbytes:
-        return tensor.clone()
-    extent = 1 + sum((n - 1) * stride for n, stride in zip(size, strides, strict=True))
-    elements = tensor.as_strided((extent,), (1,)).clone()
-    return elements.as_strided(size, strides, 0)

@@ -99,7 +99,10 @@ def _wait_for_all(futures: list[Future[Any]]) -> list[Any]:
         except Exception as failure:
             error = failure
     if error is not None:
-        raise error
+        try:
+            raise error
+        finally:
+            error = None  # it keeps this frame, which would keep it: and all that callers have
     return values
 
 

@@ -38,6 +38,7 @@ class Retried:
     """
 
     __slots__ = (
+        "__weakref__",
         "_agent",
         "_error",
         "_last",
@@ -65,6 +66,8 @@ class Retried:
         self._open: dict[int, int | None] = {}
         self._timer: Timer | None = None
         self._error: BaseException | None = None
+        if agent.worker.tracer.enabled:
+            agent.worker.tracer.made(self)
 
     def attempt(self) -> None:
         """Send a copy. Raises what the agent's ``send`` raises."""

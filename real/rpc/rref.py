@@ -83,6 +83,9 @@ class _RRefBase:
         self.timed_out = False
         self.creation_future: Future[None] | None = None
         self._failure: str | None = None
+        tracer = context.worker.tracer
+        if tracer.enabled:
+            tracer.made(self)
 
     @property
     def failed(self) -> bool:

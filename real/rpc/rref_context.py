@@ -9,6 +9,7 @@ rref_context.cpp and python_functions.cpp have what is here under the same names
 from __future__ import annotations
 
 import logging
+import weakref
 from typing import Any
 
 from squall.real import tracing
@@ -41,8 +42,15 @@ class RRefContext:
         #: the worker gives back all users that it has, or gets from here on
         self.leaving = False
         self._session = RRefSession(worker)
-        self.owner_tables = OwnerTables(self._session, self._new_owner)
+        self.owner_tables = OwnerTables(self._session, weakref.WeakMethod(self._new_owner))
         self.user_tables = UserTables(self._session)
+        if worker.tracer.enabled:
+            worker.tracer.made(self)
+
+    @property
+    def to_be_told(self) -> int:
+        """How many owners are still to be told of a user that is gone."""
+        return self.user_tables.deletes_due
 
     # -- making RRefs -------------------------------------------------------------------
 
@@ -253,11 +261,14 @@ class RRefContext:
                 for fork_id in forks
             ]
             owners, waiting = self.owner_tables.take_all()
-            self.user_tables.forget_pending_deletes()
+            users, confirmations = self.user_tables.take_all()
+        del users  # not before the lock is free: the last references may go
         for owner in owners:
             owner.set_error(RpcError(OVER))
         for future in waiting:
             future.try_fail(RpcError(OVER))
+        for confirmation in confirmations:
+            confirmation.try_fail(RpcError(OVER))
         if leaks and not ignore_rref_leak:
             raise RuntimeError("".join(leaks))
         if leaks:

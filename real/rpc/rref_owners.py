@@ -7,6 +7,7 @@ a message registers nothing, and whoever waits for a value that can no longer co
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 
 from squall.real import tracing
@@ -24,14 +25,19 @@ OVER = "RPC has been shut down on the owner of the RRef."
 class OwnerTables:
     """``owners``, ``pending_owners`` and ``forks`` of one worker.
 
-    ``new_owner`` makes an owner object, which is in no table yet.
+    ``new_owner`` makes an owner object, which is in no table yet; it is a method of what these tables
+    are a part of, and does not keep that.
     """
 
-    def __init__(self, session: RRefSession, new_owner: Callable[[RRefId, str], OwnerRRef]) -> None:
+    def __init__(
+        self,
+        session: RRefSession,
+        new_owner: weakref.WeakMethod[Callable[[RRefId, str], OwnerRRef]],
+    ) -> None:
         self._session = session
         self._lock = session.lock
         self._emit = session.emit
-        self._new_owner = new_owner
+        self._maker = new_owner
         self.owners: dict[RRefId, OwnerRRef] = {}
         #: asked for before their creation came
         self.pending_owners: dict[RRefId, Future[OwnerRRef]] = {}
@@ -43,6 +49,11 @@ class OwnerTables:
         #: RRefs whose creating call is being handled
         self._creating: dict[RRefId, None] = {}
 
+    def _new_owner(self, rref_id: RRefId, type_str: str) -> OwnerRRef:
+        make = self._maker()
+        assert make is not None, "whoever asks has what these tables are a part of"
+        return make(rref_id, type_str)
+
     # -- finding owners -----------------------------------------------------------------
 
     def get_or_create_owner_rref(self, rref_id: RRefId, type_str: str = PY_OBJECT) -> OwnerRRef:
@@ -53,7 +64,9 @@ class OwnerTables:
             if owner is not None:
                 return owner
             owner = self._new_owner(rref_id, type_str)
-            ended = self._ended.get(rref_id)
+            # Whoever reads a request of a group that this worker has left is told so: nobody will
+            # bring the value any more.
+            ended = OVER if self._session.destroyed else self._ended.get(rref_id)
             if ended is None:
                 self.add_owner(owner)
                 waiting = self.pending_owners.pop(rref_id, None)

@@ -47,6 +47,8 @@ class UserTables:
         #: users that are gone and whose owners have not been told yet
         self._pending_deletes: deque[tuple[WorkerId, RRefId, ForkId, bool]] = deque()
         self._deleter_due = False
+        #: tasks that tell owners just now
+        self._tellers = 0
 
     # -- arriving -----------------------------------------------------------------------
 
@@ -184,9 +186,23 @@ class UserTables:
 
     # -- deletion -----------------------------------------------------------------------
 
-    def forget_pending_deletes(self) -> None:
-        """RRefs are over on this worker: nobody is told."""
+    @property
+    def deletes_due(self) -> int:
+        """How many users are gone without their owners having been told."""
+        return len(self._pending_deletes) + self._tellers
+
+    def take_all(self) -> tuple[list[UserRRef], list[Future[None]]]:
+        """RRefs are over on this worker: nobody is told of users that are gone, and none is kept for
+        an answer. Those that were, and what waits for them, for whoever ends all of it.
+
+        The lock must be held. Beyond PyTorch, where they stay, and with them what they refer to.
+        """
         self._pending_deletes.clear()
+        pending = list(self.pending_users.values())
+        users = [each.rref for each in pending] + list(self.pending_children.values())
+        self.pending_users.clear()
+        self.pending_children.clear()
+        return users, [each.confirmation for each in pending if each.confirmation is not None]
 
     def schedule_del_user(
         self, owner: WorkerId, rref_id: RRefId, fork_id: ForkId, abandoned: bool
@@ -208,6 +224,17 @@ class UserTables:
 
     def tell_of_pending_deletes(self) -> None:
         """Tell the owners of all users that are gone."""
+        with self._lock:
+            self._tellers += 1
+        try:
+            self._tell()
+        finally:
+            with self._lock:
+                self._tellers -= 1
+        if self._worker.agent is not None:
+            self._worker.agent.told_of_users()
+
+    def _tell(self) -> None:
         while self._pending_deletes:
             try:
                 pending = self._pending_deletes.popleft()

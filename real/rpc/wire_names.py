@@ -27,11 +27,12 @@ def label_module(module: str, label: str) -> None:
 
 
 def wire_name(obj: Any) -> str | None:
-    """The name under which ``obj`` travels; None for what pickle names itself."""
+    """The name under which ``obj`` travels; None for what pickle names itself, or refuses because
+    it is inside a function."""
     kind = type(obj)
     if kind is FunctionType or kind is type:
         label = _LABELS.get(obj.__module__)
-        if label is not None:
+        if label is not None and "<locals>" not in obj.__qualname__:
             return f"{label}.{obj.__qualname__}"
     return None
 

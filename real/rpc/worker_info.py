@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from squall.real.ids import MAX_WORKER_ID
+from squall.real.rpc.wire_names import label_module
+
+label_module(__name__, "workers")
 
 MAX_NAME_LENGTH = 128
 _NAME = re.compile(r"[A-Za-z0-9\-_:]+\Z")

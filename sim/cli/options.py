@@ -94,6 +94,13 @@ AllowScripts = Annotated[
         "asking.",
     ),
 ]
+CoverOption = Annotated[
+    bool,
+    typer.Option(
+        "--cover/--no-cover",
+        help="First play the programs of the distilled cover, on schedules of their own.",
+    ),
+]
 CheckDeterminism = Annotated[
     bool,
     typer.Option(

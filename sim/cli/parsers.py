@@ -12,6 +12,7 @@ import os
 import tokenize
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -101,6 +102,33 @@ def seeds(text: str) -> range:
     if not 0 <= first < last <= MAX_SEED:
         raise BadInput("--seeds", text, problem)
     return range(first, last)
+
+
+@dataclass(frozen=True)
+class Share:
+    """``some`` of ``all``, at least one."""
+
+    some: int
+    all: int
+
+    def __str__(self) -> str:
+        return f"{self.some}:{self.all}"
+
+
+def share(field: str) -> Callable[[str], Share]:
+    """``K:N``, K of N."""
+
+    def parse(text: str) -> Share:
+        problem = f"expected two integers K:N with 1 <= K <= N <= {MAX_SEED}, got {text!r}"
+        try:
+            found = Share(*(int(part) for part in text.split(":")))
+        except (ValueError, TypeError):
+            raise BadInput(field, text, problem) from None
+        if not 1 <= found.some <= found.all <= MAX_SEED:
+            raise BadInput(field, text, problem)
+        return found
+
+    return parse
 
 
 def mutant(field: str) -> Callable[[str], str]:

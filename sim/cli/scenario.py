@@ -15,6 +15,7 @@ from squall.sim.names import MAX_SEED, Device, EngineName
 if TYPE_CHECKING:
     from squall.sim.faults.plan import Plan
     from squall.sim.scenario import Scenario
+    from squall.sim.search.schedules import Rescheduled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,21 +41,41 @@ class Changes:
 def read_scenario(
     text: str, changes: Changes, field: str = "SCENARIO", *, scripts: bool = False
 ) -> Scenario:
-    """The scenario of a seed, of a file, of the corpus, or of a stored failure by its name.
+    """The scenario of a seed, also with another schedule, of a file, of the corpus, or of a stored failure by its name.
 
     Of ``changes``, a profile of faults draws those of a seed; a plan takes the place of the
     scenario's own. Unless ``scripts``, a file with a script that squall has not written itself is
     asked about on the terminal. Raises :class:`BadInput`, also where the answer is no, or where
     nobody can answer.
     """
-    if text.isascii() and text.isdigit() and not Path(text).exists():
-        scenario = _of_seed(parsers.integer(field, 0, MAX_SEED)(text), changes)
+    seed = None if Path(text).exists() else _seed(text, field)
+    if seed is not None:
+        scenario = _of_seed(seed, changes)
     else:
         scenario = _changed(_of_file(text, field, changes.faults, scripts), changes)
     return scenario if changes.mutant is None else _with_mutant(scenario, changes.mutant)
 
 
-def _of_seed(seed: int, changes: Changes) -> Scenario:
+def _seed(text: str, field: str) -> int | Rescheduled | None:
+    if text.isascii() and text.isdigit():
+        return parsers.integer(field, 0, MAX_SEED)(text)
+    from squall.sim.search.schedules import rescheduled
+
+    try:
+        return rescheduled(text)
+    except ValueError as error:
+        raise BadInput(field, text, str(error)) from None
+
+
+def named_seed(text: str, field: str) -> int | Rescheduled:
+    """A seed, also with another schedule. Raises :class:`BadInput`."""
+    seed = _seed(text, field)
+    if seed is None:
+        raise BadInput(field, text, f"expected a seed or SEED@SCHEDULE, got {text!r}")
+    return seed
+
+
+def _of_seed(seed: int | Rescheduled, changes: Changes) -> Scenario:
     from squall.sim.faults.plan import NO_FAULTS
     from squall.sim.search.draw import Settings, draw
 
@@ -77,13 +98,13 @@ def _changed(scenario: Scenario, changes: Changes) -> Scenario:
 
 def _under(scenario: Scenario, plan: Plan) -> Scenario:
     """The scenario with another plan: another run, of which nothing is known."""
-    from squall.model.program.program import computation_of
+    from squall.model.program.program import under_faults
     from squall.sim.scenario import Expected
 
     expected = Expected(mutant=scenario.expected.mutant)
     scenario = replace(scenario, profile=None, expected=expected).in_world(faults=plan)
     if scenario.program is not None and plan:
-        program = computation_of(scenario.program)
+        program = under_faults(scenario.program)
         scenario = replace(scenario, work=program)
         scenario = scenario.in_world(shut_down_early=False, skip_handshakes=False)
     return scenario

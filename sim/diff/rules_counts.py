@@ -221,12 +221,11 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
         yield ("refused", _BACKWARD), (-1, -1)
         yield ("wrapped", _ANY), (1, 1)
         return
-    gradients = max(
-        case.backward_requests(key, frozenset()),
-        value_of(case.port, ("requests", _BACKWARD, key)),
-    )
+    sent = value_of(case.port, ("requests", _BACKWARD, key))
+    gradients = max(case.backward_requests(key, frozenset()), sent)
     if waits or any(fault != "udf" for fault in faults):
-        yield ("requests", _BACKWARD), (-gradients, min(gradients, workers))
+        # At most all that the pass would send if nothing failed.
+        yield ("requests", _BACKWARD), (-gradients, gradients - sent)
         refused = workers * (1 + step.retry)
         yield ("refused", _BACKWARD), (-refused, max(2, len(faults)))
     if ends[1] not in (A_VALUE, NO_END):

@@ -13,7 +13,7 @@ from typing import Any
 from squall.model.one_process.flow import forecast
 from squall.model.program.hooks import add_leaf_hook
 from squall.model.program.operations import initial_values
-from squall.model.program.program import Leaf, Program, Trainer
+from squall.model.program.program import Ending, Leaf, Program, Trainer
 from squall.model.program.special import statements_of
 from squall.real.rpc.constants import DEFAULT_NUM_WORKER_THREADS, DEFAULT_RPC_TIMEOUT_S
 from squall.sim.export import text
@@ -63,8 +63,9 @@ class _ProgramText:
         for step in self.steps.values():
             step.define()
         trainers = Lines()
-        for number, trainer in enumerate(self.program.trainers):
-            self._trainer(trainers, number, trainer)
+        for group in range(len(self.program.endings) + 1):
+            for number, trainer in enumerate(self.program.trainers):
+                self._trainer(trainers, number, trainer, group)
         run = self._run()
         parts, definitions = self.parts, self.parts.definitions
         for line in ("import os", "import socket", "import torch", _AUTOGRAD, _RPC):
@@ -155,14 +156,18 @@ class _ProgramText:
                 lines.add(f"{name} = staticmethod({name})")
         return lines.text
 
-    def _trainer(self, lines: Lines, number: int, trainer: Trainer) -> None:
-        steps = [self.steps[number, at] for at in range(len(trainer.steps))]
+    def _trainer(self, lines: Lines, number: int, trainer: Trainer, group: int) -> None:
+        """What a trainer does in a group, if it does anything there."""
+        numbers = [at for at, step in enumerate(trainer.steps) if step.group == group]
+        steps = [self.steps[number, at] for at in numbers]
+        if not steps:
+            return
         optimized = trainer.optimizer.leaves if trainer.optimizer is not None else ()
         leaves = dict.fromkeys([*optimized, *(n for step in steps for n in step.references)])
         keeps = any(step.keeps for step in steps)
         if lines.lines:
             lines.add("", "")
-        with lines.block(f"def trainer{number}():"):
+        with lines.block(f"def {_trainer_name(number, group)}():"):
             lines.add(f'"""On worker{trainer.worker}."""')
             for leaf in leaves:
                 owner = self.program.leaves[leaf].owner
@@ -180,7 +185,7 @@ class _ProgramText:
                 lines.add(f"optimizer = DistributedOptimizer(torch.optim.SGD, [{refs}], lr={lr!r})")
             if keeps:
                 lines.add("kept_by_trainer = {}")
-            self._run_steps(lines, number, trainer, steps)
+            self._run_steps(lines, number, trainer, dict(zip(numbers, steps, strict=True)))
             if keeps:
                 with lines.block("for name, rref in kept_by_trainer.items():"):
                     lines.add("value = rref.to_here()")
@@ -190,12 +195,12 @@ class _ProgramText:
                         lines.add('print(show(f"{name}, kept", tensor), flush=True)')
 
     def _run_steps(
-        self, lines: Lines, number: int, trainer: Trainer, steps: list[StepText]
+        self, lines: Lines, number: int, trainer: Trainer, steps: dict[int, StepText]
     ) -> None:
         self.parts.helper("run_step", text.RUN_STEP)
         together = trainer.overlap and len(steps) > 1
         names = []
-        for at, step in enumerate(steps):
+        for at, step in steps.items():
             told = f"trainer {number}, step {at}"
             passed = ", ".join([step.name, *step.arguments])
             first = f'run_step("{told}", {passed}{", True" if step.retry else ""})'
@@ -230,16 +235,10 @@ class _ProgramText:
                 lines.add(
                     f'print(f"exchange {round}, worker{{rank}}: {{sorted(given.items())}}", flush=True)'
                 )
-            homes: dict[int, list[str]] = {}
-            for number, trainer in enumerate(self.program.trainers):
-                homes.setdefault(trainer.worker, []).append(f"trainer{number}")
-            for worker, names in sorted(homes.items()):
-                with lines.block(f"if rank == {worker}:"):
-                    if len(names) == 1:
-                        lines.add(f"{names[0]}()")
-                    else:
-                        self.parts.use_together()
-                        lines.add(f"together([{', '.join(names)}])")
+            self._run_trainers(lines, 0)
+            for group, ending in enumerate(self.program.endings, 1):
+                self._next_group(lines, ending)
+                self._run_trainers(lines, group)
             lines.add("rpc.shutdown()")
             owners = [leaf.owner for leaf in self.program.leaves]
             lines.add(f"owners = {owners}")
@@ -247,6 +246,35 @@ class _ProgramText:
                 with lines.block("if owner == rank:"):
                     lines.add('print(show(f"worker{rank}, at the end, {name}", leaf), flush=True)')
         return lines.text
+
+    def _run_trainers(self, lines: Lines, group: int) -> None:
+        """Run the trainers in a group, each on its worker."""
+        homes: dict[int, list[str]] = {}
+        for number, trainer in enumerate(self.program.trainers):
+            if any(step.group == group for step in trainer.steps):
+                homes.setdefault(trainer.worker, []).append(_trainer_name(number, group))
+        for worker, names in sorted(homes.items()):
+            with lines.block(f"if rank == {worker}:"):
+                if len(names) == 1:
+                    lines.add(f"{names[0]}()")
+                else:
+                    self.parts.use_together()
+                    lines.add(f"together([{', '.join(names)}])")
+
+    def _next_group(self, lines: Lines, ending: Ending) -> None:
+        """Leave the group, and meet again in another one."""
+        if self.parts.keeps and not ending.keeps:
+            lines.add("kept.clear()")
+        if ending.graceful:
+            limit = f"timeout={ending.timeout_s!r}" if ending.timeout_s else ""
+            lines.add(f"rpc.shutdown({limit})")
+        else:
+            lines.add(f"rpc.api._wait_all_workers({ending.timeout_s!r})")
+            if ending.quiet_s:
+                self.parts.use("import time")
+                lines.add(f"time.sleep({ending.quiet_s!r})")
+            lines.add("rpc.shutdown(graceful=False)")
+        self._begin(lines)
 
     def _begin(self, lines: Lines) -> None:
         """Join the group, with the settings that the scenario asks for."""
@@ -278,6 +306,11 @@ class _ProgramText:
             lines.call(f"options = {make}(", ["faulty", *given] if faulty else given)
             init.append("rpc_backend_options=options")
         lines.call("rpc.init_rpc(", init)
+
+
+def _trainer_name(number: int, group: int) -> str:
+    """Of the function that runs the steps of a trainer in a group."""
+    return f"trainer{number}" + (f"_group{group}" if group else "")
 
 
 def _tensor(leaf: Leaf, program: Program) -> str:

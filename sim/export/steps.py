@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
+from squall.model.program.acts.kind import outline
 from squall.model.program.program import (
     REFERENCE_CALLS,
     Backward,
     Op,
     Program,
     Step,
+    beside,
     source,
     travels,
 )
 from squall.model.program.source import NotPlainError
-from squall.model.program.stories import perform_of
+from squall.model.program.stories import ACTS, numbers_of, perform_of
 from squall.sim.export.operations import OperationText, Place
 from squall.sim.export.parts import Parts
 from squall.sim.export.sleeps import passes_that_may_fail
 from squall.sim.export.text import PLANTED_ERROR, RUN_STORY, Lines, arguments
+from squall.sim.programs.stories.play import performer
 
 
 class StepText:
@@ -46,7 +52,7 @@ class StepText:
         self._fetched: set[str] = set()
         self._futures: set[int] = set()
         self._passes = 0
-        self._begun: list[int] = []
+        self._begun: list[str] = []
 
     def _references(self) -> list[int]:
         home, found = self.trainer.worker, set()
@@ -94,31 +100,44 @@ class StepText:
     def _begin_stories(self, lines: Lines, index: int) -> None:
         """Those that begin before an operation; those behind all of them, before the last."""
         last = len(self.ops) - 1
-        for number, story in enumerate(self.step.stories):
+        for story in self.step.stories:
             if min(story.before, last) != index:
                 continue
-            try:
-                function = self.parts.definitions.attempt(perform_of(story.kind))
-            except NotPlainError as error:
+            if story.kind == ACTS:
                 lines.add(
-                    f"# Under squall the story {story.kind!r} with worker{story.worker} goes on",
-                    f"# beside this. A script cannot have it: it uses {error}.",
+                    "# Under squall these acts go on beside this. A script cannot have them: what",
+                    "# does them is squall's own.",
+                    *(f"#   {line}" for line in outline(story.acts)),
                 )
-                continue
-            self.parts.use("import threading")
-            self.parts.helper("PlantedError", PLANTED_ERROR)
-            self.parts.helper("run_story", RUN_STORY)
-            told = f'f"{{name}}, story {story.kind}"'
+            else:
+                performed, numbers = perform_of(story.kind), numbers_of(story)
+                performed = partial(performed, **numbers) if numbers else performed
+                self._begin(lines, f"story {story.kind}", performed, story.worker)
+        for field, number, thing in beside(self.step):
+            if min(thing.before, last) == index:
+                self._begin(lines, f"{field}[{number}]", performer(thing), thing.worker)
+
+    def _begin(self, lines: Lines, what: str, performed: Any, worker: int) -> None:
+        try:
+            function = self.parts.definitions.attempt(performed)
+        except NotPlainError as error:
             lines.add(
-                f"story{number} = threading.Thread("
-                f"target=run_story, args=({told}, {function}, {story.worker}))",
-                f"story{number}.start()",
+                f"# Under squall the {what} with worker{worker} goes on",
+                f"# beside this. A script cannot have it: it uses {error}.",
             )
-            self._begun.append(number)
+            return
+        self.parts.use("import threading")
+        self.parts.helper("PlantedError", PLANTED_ERROR)
+        self.parts.helper("run_story", RUN_STORY)
+        thread = f"story{len(self._begun)}"
+        arguments = (f'f"{{name}}, {what}"', function, str(worker))
+        lines.call(f"{thread} = threading.Thread(target=run_story, args=(", arguments, "))")
+        lines.add(f"{thread}.start()")
+        self._begun.append(thread)
 
     def _end_stories(self, lines: Lines) -> None:
-        for number in self._begun:
-            lines.add(f"story{number}.join()")
+        for thread in self._begun:
+            lines.add(f"{thread}.join()")
 
     # -- forward ----------------------------------------------------------------------------------
 
@@ -126,6 +145,8 @@ class StepText:
         """What is done in the context."""
         self._fetched, self._futures, self._passes, self._begun = set(), set(), 0, []
         drops = self._drops()
+        if not self.ops:
+            self._begin_stories(lines, -1)
         for index in range(len(self.ops)):
             self._begin_stories(lines, index)
             self.operation(lines, index)

@@ -7,7 +7,9 @@ from squall.model.program.stories import StoryError
 from squall.real.autograd import api as autograd
 from squall.real.rpc import api as rpc
 from squall.real.rpc.functions import async_execution
+from squall.real.rpc.optimizer import DistributedOptimizer
 from squall.sim.programs.stories.calls import sleep
+from squall.sim.programs.stories.updates import new_lock
 
 _RPC = "import torch.distributed.rpc as rpc"
 _AUTOGRAD = "import torch.distributed.autograd as dist_autograd"
@@ -17,6 +19,11 @@ STOCK: dict[int, tuple[str, str]] = {
     id(rpc): ("rpc", _RPC),
     id(autograd): ("dist_autograd", _AUTOGRAD),
     id(async_execution): ("rpc.functions.async_execution", _RPC),
+    id(new_lock): ("threading.Lock", "import threading"),
+    id(DistributedOptimizer): (
+        "DistributedOptimizer",
+        "from torch.distributed.optim import DistributedOptimizer",
+    ),
     id(sleep): ("time.sleep", "import time"),
     id(PlantedError): ("PlantedError", ""),
     id(StoryError): ("PlantedError", ""),

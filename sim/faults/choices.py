@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
+from squall.model.generate.keyed import KeyedChoices
 from squall.sim.faults.fault import Fault
 from squall.sim.faults.moments import Moment
 from squall.sim.names import Profile
@@ -50,17 +51,19 @@ _MOMENTS = (
     "child_pending",
     "context_created",
     "context_released",
+    "call_retried",
+    "call_ended",
+    "handler_ended",
 )
-
-
-def stream_of(*name: object) -> random.Random:
-    """A stream of that name, the same in every process."""
-    # A string seeds by its SHA-512, which no PYTHONHASHSEED changes.
-    return random.Random(repr(("swarm", *name)))
+#: those that come with a message: the worker has sent, or taken up, a request of a type, and whoever
+#: waits for the answer waits
+_OF_MESSAGES = ("message_sent", "message_delivered", "handler_started", "handler_ended")
+#: seconds after such a moment, compared with how long a message takes, or a retry waits
+_AFTER_S = (0.0, 0.0, 0.0005, 0.01, 0.4)
 
 
 class Choices:
-    """What a seed chooses under a profile, for a group of ``workers``.
+    """What ``keyed`` choices come to under a profile, for a group of ``workers``.
 
     ``timeout_s``: seconds that a call may take. ``small_pools``: whether an agent may have fewer
     than three threads. Each choice draws from the stream that it is given, which is that of one
@@ -70,14 +73,14 @@ class Choices:
     def __init__(
         self,
         profile: Profile,
-        seed: int,
+        keyed: KeyedChoices,
         workers: int,
         timeout_s: float,
         *,
         small_pools: bool = False,
     ) -> None:
         self.profile = profile
-        self.seed = seed
+        self._keyed = keyed
         self.workers = workers
         self.timeout_s = timeout_s
         self.small_pools = small_pools
@@ -92,8 +95,8 @@ class Choices:
         return self.profile == "mild"
 
     def stream(self, *name: object) -> random.Random:
-        """The stream of a decision of this seed."""
-        return stream_of(self.profile, self.seed, *name)
+        """The stream of a decision, which no other one draws from; asked for once."""
+        return random.Random(int(self._keyed.number(" ".join(map(str, name))) * 2**53))
 
     def worker(self, stream: random.Random) -> int:
         return stream.randrange(self.workers)
@@ -154,10 +157,28 @@ class Choices:
         """At a time, or right after something happened."""
         if stream.random() < 0.4:
             return {"at_s": self.at_s(stream)}
-        event = stream.choice(_MOMENTS)
         where = worker if stream.random() < 0.7 else None
+        if stream.random() < 0.4:
+            moment = Moment(
+                event=stream.choice(_OF_MESSAGES),
+                type=stream.choice(REQUESTS),
+                worker=where,
+                nth=stream.randint(1, 3),
+            )
+            return {"moment": moment, "at_s": stream.choice(_AFTER_S)}
+        event = stream.choice(_MOMENTS)
         return {"moment": Moment(event=event, worker=where, nth=stream.randint(1, 6))}
 
+    def back_off(self, stream: random.Random) -> tuple[str, int, dict[str, Any]]:
+        """A type of message that is sent again, whoever sends it, and a moment while it waits for
+        that: soon after the first copy has failed, or just before or after the next one goes."""
+        type, worker = stream.choice(RETRIED), self.worker(stream)
+        moment = Moment(event="call_retried", worker=worker, type=type, nth=stream.randint(1, 2))
+        return type, worker, {"moment": moment, "at_s": stream.choice(_IN_A_BACK_OFF_S)}
+
+
+#: seconds in which a request waits to be sent again, and what comes just then
+_IN_A_BACK_OFF_S = (0.0, 0.5, 0.999, 1.0, 1.001)
 
 DrawItems = Callable[[Choices, random.Random], Sequence[Fault]]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from squall.sim.faults.choices import Choices, stream_of
+from squall.sim.faults.choices import Choices
 from squall.sim.faults.plan import Plan, Schedule
 from squall.sim.faults.registry import DRAWS
 from squall.sim.names import PROFILES, Profile
 
-__all__ = ["LIGHT", "MILD", "PROFILES", "Drawing", "Profile", "stream_of"]
+__all__ = ["LIGHT", "MILD", "PROFILES", "Drawing", "Profile"]
 
 #: what is made good long before any call times out; what loses messages comes first
 LIGHT = tuple(

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 from pydantic import ConfigDict
 
-from squall.model.program.made import Checked
+from squall.model.program.made import Checked, check_fields
+from squall.model.program.strict_json import MadeError
 from squall.real import tracing
-from squall.sim.faults.limits import STRICT, Count, EventName, Rank
+from squall.sim.faults.limits import STRICT, Count, EventName, MessageTypeName, Rank
 
 #: stands for the rank of a worker where the network reports something
 NETWORK = -1
@@ -25,6 +26,7 @@ _OF_MESSAGES = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment(Checked):
     """The ``nth`` event (from 1) called ``event`` (see real/tracing.py) on ``worker``, or on any.
+    ``type``: only events about a message of that type, or about a call or a handler of one.
 
     Of a message, ``message_delivered`` is on its destination, ``message_sent`` and
     ``message_dropped`` on its source. What is to happen then does as soon as the task that
@@ -36,6 +38,12 @@ class Moment(Checked):
     event: EventName
     worker: Rank | None = None
     nth: Count = 1
+    type: MessageTypeName | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.type is not None and "type" not in tracing.EventType.registry[self.event].fields:
+            raise MadeError(f"Moment.type: {self.event} is about no message")
 
 
 class _Awaited:
@@ -46,9 +54,12 @@ class _Awaited:
         self.act = act
         self.left = moment.nth
 
-    def sees(self, event: str, rank: object) -> bool:
+    def sees(self, event: tracing.EventType, rank: object, values: tuple[object, ...]) -> bool:
         """Whether this event is the one."""
-        if self.moment.event != event or self.moment.worker not in (None, rank):
+        moment = self.moment
+        if moment.event != event.name or moment.worker not in (None, rank):
+            return False
+        if moment.type is not None and values[event.fields.index("type")] != moment.type:
             return False
         self.left -= 1
         return self.left == 0
@@ -84,7 +95,7 @@ class Moments:
             of: object = rank
             if rank == NETWORK and type in _OF_MESSAGES:
                 of = values[_OF_MESSAGES[type]]
-            for awaited in [each for each in self._awaited if each.sees(type.name, of)]:
+            for awaited in [each for each in self._awaited if each.sees(type, of, values)]:
                 self._awaited.remove(awaited)
                 awaited.act()
 

@@ -55,6 +55,7 @@ from squall.sim.faults.kinds.partition import Partition
 from squall.sim.faults.kinds.pause import Pause
 from squall.sim.faults.kinds.pool_size import PoolSize
 from squall.sim.faults.kinds.raising import Raise
+from squall.sim.faults.kinds.reset import Reset
 from squall.sim.faults.kinds.shutdown import Shutdown
 from squall.sim.faults.kinds.slow_cpu import SlowCpu
 from squall.sim.faults.kinds.slow_start import SlowStart
@@ -98,6 +99,7 @@ __all__ = [
     "Plan",
     "PoolSize",
     "Raise",
+    "Reset",
     "Schedule",
     "Selector",
     "Shutdown",

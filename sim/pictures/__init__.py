@@ -16,6 +16,10 @@ Every picture takes whatever :func:`recording` takes and returns a plotly Figure
     odds(found)        how likely a failure still is, from each point of a run on: what
                        measure(scenario) found
 
+and of a campaign, :func:`squall.model.coverage.history.history_of` what it has seen:
+
+    coverage(history)  how much behaviour it has seen, and when it reached what is rare
+
 ``clock`` of a picture is ``time`` (seconds of virtual time), ``order`` (the number of the event)
 or ``auto``. :func:`page` puts all of them into one file that needs no network.
 """
@@ -24,6 +28,7 @@ from __future__ import annotations
 
 from squall.sim.pictures.causality import causes_of, cone
 from squall.sim.pictures.contexts import contexts
+from squall.sim.pictures.coverage import coverage
 from squall.sim.pictures.critical import CriticalPath, critical_path, steps_of
 from squall.sim.pictures.flows import calls_of, flows_of, tasks_of
 from squall.sim.pictures.futures import futures
@@ -46,6 +51,7 @@ __all__ = [
     "causes_of",
     "cone",
     "contexts",
+    "coverage",
     "critical_path",
     "flows_of",
     "futures",

@@ -187,7 +187,7 @@ def _read_calls(run: Recording) -> Iterable[Call]:
     calls: dict[tuple[int, int], Call] = {}
     for number, (_, worker, task, type, values) in enumerate(run.records):
         if type is tracing.CALL_STARTED:
-            id, dst, kind, timeout_s = values
+            id, dst, kind, timeout_s, _ = values
             call = Call(worker, id, dst, kind, timeout_s, task, number)
             calls[worker, id] = call
             found.append(call)

@@ -30,9 +30,9 @@ GRAPHS_MOST = 12
 
 #: Ids of style sheets that plotly's library of maps inserts as it is loaded, unless they are there. No
 #: map is drawn here, and the policy of squall serve does not allow a sheet that a script writes.
-_MAP_STYLES = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
+MAP_STYLES = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
 
-_TEMPLATES = Environment(
+TEMPLATES = Environment(
     loader=PackageLoader("squall.sim.pictures"),
     autoescape=True,
     trim_blocks=True,
@@ -43,12 +43,12 @@ _TEMPLATES = Environment(
 
 def styles() -> tuple[str, ...]:
     """The text of each style sheet in a page. The empty one is plotly's, which fills it by rules."""
-    return (_TEMPLATES.get_template("page.css").render(), "")
+    return (TEMPLATES.get_template("page.css").render(), "")
 
 
 def scripts() -> tuple[str, ...]:
     """The text of each script in a page: the same in all, since what they draw is data."""
-    return (get_plotlyjs(), _TEMPLATES.get_template("page.js").render())
+    return (get_plotlyjs(), TEMPLATES.get_template("page.js").render())
 
 
 def page(
@@ -83,7 +83,7 @@ def page(
     if found is not None:
         add("odds", "odds of the failure", [("", lambda: odds(found, clock="order"))])
     tell("events")
-    return _TEMPLATES.get_template("page.html").render(
+    return TEMPLATES.get_template("page.html").render(
         run=run,
         facts=_facts(run),
         messages=_messages(run),
@@ -94,7 +94,7 @@ def page(
         events=packed.packed_json(packed.events(run)),
         style=styles()[0],
         scripts=scripts(),
-        never_styled=_MAP_STYLES.findall(get_plotlyjs()),
+        never_styled=MAP_STYLES.findall(get_plotlyjs()),
     )
 
 

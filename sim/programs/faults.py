@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import io
+from functools import partial
 from typing import Any
 
 from squall.model.events.run import Run
 from squall.model.one_process.outcome import Outcome, StepOutcome
 from squall.model.one_process.recovery import Recovery, recovery_outcome, recovery_program
 from squall.model.program.hooks import retained
-from squall.model.program.program import Program
+from squall.model.program.program import Ending, Program
 from squall.sim.cluster import Cluster
 from squall.sim.faults.plan import Plan
-from squall.sim.programs.host import Host, place, together, withdraw
+from squall.sim.programs.host import Host, leave_group, place, together, withdraw
 from squall.sim.programs.run import finished, gradients_of, reference_for
 from squall.sim.programs.threads import threads_of
 from squall.sim.programs.trainer import TrainerRun
@@ -69,8 +70,11 @@ class _FaultyRun:
                 self._recover()
                 for host in self.hosts:
                     host.kept.clear()
-                cluster.settle()
+                kept = any(host.afterwards for host in self.hosts)
+                cluster.settle(kept=kept)
                 cluster.shutdown()
+                if not kept:
+                    cluster.look_back()
             except Deadlock as stuck:
                 result.waits, result.waiting = stuck.waits, stuck.waiting
             except Exception as error:
@@ -89,12 +93,30 @@ class _FaultyRun:
     # -- the first phase ----------------------------------------------------------------
 
     def _main(self, rank: int) -> None:
-        """A worker's process: its trainers, all at once."""
-        host = self.hosts[rank]
+        """A worker's process: its trainers, all at once, in each group of the program."""
         mine = [
-            number for number, trainer in enumerate(self.program.trainers) if trainer.worker == rank
+            _Attempt(TrainerRun(self.hosts[rank], number, self.outcome))
+            for number, trainer in enumerate(self.program.trainers)
+            if trainer.worker == rank
         ]
-        together([_Attempt(TrainerRun(host, number, self.outcome)).run for number in mine])
+        for group in range(len(self.program.endings) + 1):
+            if group:
+                error = self._next_group(rank, self.program.endings[group - 1])
+                if error is not None:  # its trainers have none to go on in
+                    for attempt in mine:
+                        attempt.broken(error)
+                    return
+            together([partial(attempt.run, group) for attempt in mine])
+
+    def _next_group(self, rank: int, ending: Ending) -> str | None:
+        """Leave the group and join the next one: the error, if there is none."""
+        with contextlib.suppress(RuntimeError):  # some may be missing; it has left all the same
+            leave_group(self.hosts[rank], ending)
+        try:
+            self.cluster.init_rpc(rank)
+        except RuntimeError as error:
+            return str(error)
+        return None
 
     def _restarted(self, rank: int) -> None:
         """A restarted process serves calls with the program's initial leaves; it runs no
@@ -131,11 +153,7 @@ class _FaultyRun:
         cluster.runtime.run()
         if cluster.faults is not None:  # a plan need not say when they end
             cluster.faults.heal()
-        core = tuple(
-            rank
-            for rank, worker in enumerate(cluster.workers)
-            if worker.agent is not None and worker.agent.is_running
-        )
+        core = cluster.together()
         if not core:
             return
         program = recovery_program(self.program.workers, core)
@@ -177,9 +195,13 @@ class _Attempt:
     def __init__(self, trainer: TrainerRun) -> None:
         self.trainer = trainer
 
-    def run(self) -> None:
+    def run(self, group: int) -> None:
         try:
-            self.trainer.run()
+            self.trainer.run(group)
         except Exception as error:
-            outcome: Outcome = self.trainer.outcome
-            outcome.broken[self.trainer.number] = str(error)
+            self.broken(str(error))
+
+    def broken(self, error: str) -> None:
+        """It cannot go on."""
+        outcome: Outcome = self.trainer.outcome
+        outcome.broken.setdefault(self.trainer.number, error)

@@ -16,10 +16,12 @@ from torch import Tensor
 from squall.model.program.hooks import add_leaf_hook, add_leaf_sleep
 from squall.model.program.kind import Value
 from squall.model.program.operations import PlantedError, compute, initial_values, join, planted
-from squall.model.program.program import REFERENCE_CALLS, Op, Program, source
+from squall.model.program.program import REFERENCE_CALLS, Ending, Op, Program, source
+from squall.real import tracing
 from squall.real.autograd import api as autograd
 from squall.real.future import Future, completed
 from squall.real.rpc import api as rpc
+from squall.real.rpc.all_gather import _wait_all_workers
 from squall.real.rpc.functions import async_execution
 from squall.real.rpc.wire_names import label_module
 from squall.real.runtime import current_task
@@ -60,6 +62,8 @@ class Host:
             if (sleep := program.leaves[number].sleep) is not None
         ]
         self.kept: list[Any] = []
+        #: by what must not be done by two at a time: who waits for a turn, the first has it
+        self.turns: dict[str, list[Future[None]]] = {}
         #: whether the worker shuts down as soon as its own trainers are done
         self.shuts_down_early = False
         #: by story (trainer, step, number): what is called after the worker's shutdown to say how
@@ -147,6 +151,29 @@ def together(functions: Sequence[Callable[[], None]]) -> None:
         worker.runtime.spawn(call, function, end, name="trainer", worker=worker, daemon=False)
     for end in ends:
         end.wait()
+
+
+def leave_group(host: Host, ending: Ending) -> None:
+    """Leave the group of this worker as all others do, before the next one."""
+    if not ending.keeps:
+        host.kept.clear()
+    if ending.graceful:
+        rpc.shutdown(timeout=ending.timeout_s)
+        return
+    try:
+        _wait_all_workers(ending.timeout_s)
+    finally:
+        _leave_at_once(host, ending)
+
+
+def _leave_at_once(host: Host, ending: Ending) -> None:
+    tracer, rank = current_worker().tracer, host.worker
+    if ending.quiet_s:
+        wait(ending.quiet_s)
+    else:
+        tracer.emit(tracing.FAULT_INJECTED, "leave", "", rank, -1, -1, "", 0, -1, None)
+    rpc.shutdown(graceful=False)
+    tracer.emit(tracing.GROUP_LEFT)
 
 
 # -- what is called by RPC ----------------------------------------------------------------------

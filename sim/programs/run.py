@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,12 +17,12 @@ from squall.model.events.run import Run
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
 from squall.model.one_process.reference import JointReference
 from squall.model.program.compare import EXACT
-from squall.model.program.hooks import retained
-from squall.model.program.program import Program, exchanged, failing_passes
+from squall.model.program.hooks import rehearsing, retained
+from squall.model.program.program import Program, beside, exchanged, failing_passes
 from squall.real.rpc.all_gather import _all_gather
 from squall.real.worker import Worker
 from squall.sim.cluster import Cluster
-from squall.sim.programs.host import Host, place, together, withdraw
+from squall.sim.programs.host import Host, leave_group, place, together, withdraw
 from squall.sim.programs.threads import threads_of
 from squall.sim.programs.trainer import TrainerRun
 from squall.sim.world.oracle import attach, joint_reference
@@ -77,15 +77,19 @@ def run_program(
             # Garbage is not collected before the shutdown: workers that shut down while they hold
             # references hold those in cycles, too.
             cluster.run(
-                lambda rank: main_of(hosts[rank], outcome),
+                lambda rank: main_of(hosts[rank], outcome, cluster.init_rpc),
                 shutdown=shut_down_early,
                 collect=False,
             )
             if not shut_down_early:
                 for host in hosts:
                     host.kept.clear()
-                cluster.settle()
+                outcome.retained = retained()
+                kept = any(host.afterwards for host in hosts)
+                cluster.settle(kept=kept)
                 cluster.shutdown()
+                if not kept:
+                    cluster.look_back()
             if any(host.afterwards for host in hosts):
                 _tell_afterwards(cluster, hosts, outcome)
         except Deadlock as deadlock:
@@ -103,7 +107,7 @@ def run_program(
         for host in hosts
         for number, tensor in host.leaves.items()
     }
-    outcome.retained = retained()
+    outcome.retained += retained()
     for worker in cluster.workers:
         withdraw(worker)
     hosts.clear()  # which refer to it by on_pass
@@ -116,7 +120,13 @@ def reference_for(run: Run, options: dict[str, Any]) -> JointReference | None:
     the same context; it becomes the observer in ``options`` of the cluster."""
     if run.program is None or not failing_passes(run.program):
         return None
-    reference = joint_reference(exact=run.tolerance is EXACT, tolerance=run.tolerance)
+    # The code in its graphs is the program's own, which can be rehearsed, but for that of stories.
+    stories = any(step.stories or beside(step) for _, _, step in run.program.steps)
+    reference = joint_reference(
+        exact=run.tolerance is EXACT,
+        tolerance=run.tolerance,
+        rehearse=None if stories else rehearsing,
+    )
     options["observer"] = reference
     return reference
 
@@ -125,6 +135,8 @@ def finished(run: Run, cluster: Cluster) -> Run:
     """The run with what its cluster knows of it at the end."""
     run.ended_s = cluster.runtime.now()
     run.workers = cluster.size
+    run.rpc_timeout_s = cluster.rpc_timeout_s
+    run.handshakes = not cluster.network.connected
     run.names = {worker.id: worker.name for worker in cluster.workers if worker.id >= 0}
     return run
 
@@ -157,8 +169,9 @@ def gradients_of(workers: Sequence[Worker], hosts: list[Host], context_id: int) 
     return found
 
 
-def main_of(host: Host, outcome: Outcome) -> None:
-    """What a worker does: it exchanges objects with all others, then its trainers, all at once."""
+def main_of(host: Host, outcome: Outcome, join: Callable[[int], object]) -> None:
+    """What a worker does: it exchanges objects with all others, then its trainers, all at once, in
+    each group that the program has. ``join(rank)`` joins the next one."""
     for round in range(host.program.gathers):
         given = exchanged(host.worker, round)
         outcome.gathers[host.worker, round] = _all_gather(given)
@@ -167,4 +180,9 @@ def main_of(host: Host, outcome: Outcome) -> None:
         for number, trainer in enumerate(host.program.trainers)
         if trainer.worker == host.worker
     ]
-    together([TrainerRun(host, number, outcome).run for number in mine])
+    trainers = [TrainerRun(host, number, outcome) for number in mine]
+    for group in range(len(host.program.endings) + 1):
+        if group:
+            leave_group(host, host.program.endings[group - 1])
+            join(host.worker)
+        together([partial(trainer.run, group) for trainer in trainers])

@@ -13,7 +13,7 @@ from torch import Tensor
 from squall.model.one_process.outcome import StepOutcome
 from squall.model.program.kind import Value
 from squall.model.program.operations import KINDS
-from squall.model.program.program import REFERENCE_CALLS, Backward, Input, Op, Step, source
+from squall.model.program.program import REFERENCE_CALLS, Backward, Input, Op, Step, beside, source
 from squall.real.autograd import api as autograd
 from squall.real.future import Future
 from squall.real.rpc import api as rpc
@@ -45,7 +45,7 @@ class StepRun:
         self._begin_stories: Callable[[int], None] | None = None
 
     def run(self) -> None:
-        if not self.step.stories:
+        if not self.step.stories and not beside(self.step):
             self._run()
             return
         stories = StoryRuns(self.trainer.outcome, self.trainer.number, self.number, self.step)
@@ -118,7 +118,7 @@ class StepRun:
                 self._begin_stories(index)
             inputs = [self._input(index, op, input) for input in op.inputs]
             if op.fails_first is not None:
-                call_that_fails(op, op.fails_first, inputs, self.program.workers)
+                call_that_fails(op, inputs, self.host.worker, self.program.workers)
             if op.grad == "off_at_caller":
                 with torch.no_grad():
                     result = self._call(index, op, inputs)

@@ -13,9 +13,17 @@ from squall.sim.programs.trainer_state import TrainerState
 
 
 class TrainerRun(TrainerState):
-    """One trainer, while it runs its steps."""
+    """One trainer, while it runs its steps of one RPC group."""
 
-    def run(self) -> None:
+    def run(self, group: int | None = None) -> None:
+        """Run the steps of that group; None: all, for a program that has one group only."""
+        steps = [
+            StepRun(self, number, step)
+            for number, step in enumerate(self.trainer.steps)
+            if group is None or step.group == group
+        ]
+        if not steps:
+            return
         self._refer()
         if self.trainer.optimizer is not None:
             self.optimizer = DistributedOptimizer(
@@ -23,7 +31,6 @@ class TrainerRun(TrainerState):
                 [self.leaf_refs[leaf] for leaf in self.trainer.optimizer.leaves],
                 lr=self.trainer.optimizer.lr,
             )
-        steps = [StepRun(self, number, step) for number, step in enumerate(self.trainer.steps)]
         if self.trainer.overlap:
             together([step.run for step in steps])
         else:

@@ -6,8 +6,10 @@ much of each, how long they last, how long a call may take, the latencies and th
 different seeds stress different things: one only delays, the next only crashes, a third does a
 little of everything.
 
-Each decision under a profile draws from a stream of its own name, ``(profile, seed, what it
-decides)``: a new kind of fault does not change what is drawn for the others.
+Every choice has a key and a number of its own (model/generate/keyed.py), which depends on the
+profile, the seed and the key alone: one more kind of operation, or of fault, takes its share and
+changes no other choice. A change of one number makes a scenario that is drawn as this one but
+there; :mod:`squall.sim.search.schedules` has names for some of them.
 
 Profiles: ``mild`` has only what the protocol makes good, so every property holds and nothing may
 fail; ``rough`` has some kinds of everything; ``storm`` many kinds at high rates.
@@ -15,22 +17,26 @@ fail; ``rough`` has some kinds of everything; ``storm`` many kinds at high rates
 
 from __future__ import annotations
 
-import random
 from dataclasses import fields, replace
+from functools import partial
 from typing import NamedTuple
 
 import squall.sim.programs.stories.play  # noqa: F401  registers the stories that programs have
-from squall.model.generate.choices import SeededChoices
+from squall.model.generate.beside import for_compiled
+from squall.model.generate.choices import Choices
 from squall.model.generate.failing import with_failing_calls
 from squall.model.generate.generator import generate
+from squall.model.generate.keyed import NO_CHANGES, Changes, KeyedChoices
 from squall.model.generate.profiles import Limits
-from squall.model.program.program import Program, computation_of, source
-from squall.sim.faults.draw import MILD, PROFILES, Drawing, Profile, stream_of
+from squall.model.program.program import Program, beside, in_one_group, source, under_faults
+from squall.model.program.stories import port_only
+from squall.sim.faults.draw import MILD, PROFILES, Drawing, Profile
 from squall.sim.faults.file import fitting
 from squall.sim.faults.kinds.raising import Raise
 from squall.sim.faults.plan import NO_FAULTS, Order, Plan, Schedule
-from squall.sim.names import Device, EngineName
+from squall.sim.names import MAX_SEED, Device, EngineName
 from squall.sim.scenario import Scenario, World
+from squall.sim.search.schedules import RUN, Rescheduled
 
 __all__ = ["MILD", "PROFILES", "Profile", "Settings", "draw", "draw_faults", "expanded"]
 
@@ -55,8 +61,10 @@ _TIMEOUTS_S = (0.5, 2.0, 2.0, 10.0, 60.0)
 _LONG_TIMEOUTS_S = (2.0, 10.0, 10.0, 60.0)
 #: programs under faults are small: a few calls are enough for a fault to break something, and a
 #: campaign runs more of them
-_LIMITS = Limits(trainers=2, steps=2, ops=4, leaves=3, unused=False, stories=False)
+_LIMITS = Limits(trainers=2, steps=2, ops=4, leaves=3, unused=False, stories=False, groups=False)
 _WORKERS = (2, 2, 3, 3, 3, 4)
+#: seconds that a worker waits for others at most as it leaves a group
+_LEAVE_S = 500.0
 
 
 class Settings(NamedTuple):
@@ -87,28 +95,63 @@ def settings_of(profile: str) -> Settings:
 
 #: what is drawn for the port alone, and why
 PORT_ONLY = {
+    "RPC groups after the first (endings)": "no reference of a later group is ever deleted on the "
+    "compiled engine (references-after-a-second-init)",
     "calls that fail between operations (fails_first)": "what such a call leaves on the compiled "
     "engine holds up every later pass of its context (failed-call-blocks-backward)",
+    "cargo whose call fails (cargoes.fails)": "what such a call leaves on the compiled engine stays "
+    "(unwritable-argument-leaks, unsent-argument-leaks)",
+    "passes through an asynchronous proxy (cargoes.call)": "its call has no context there "
+    "(async-helper-without-context)",
+    "cargo relayed by the worker that it is for (cargoes.via)": "its reference may be handed on "
+    "there before it is created (home-before-creation)",
+    "cargo with a tensor and its memory without history (parts.kind)": "they share it there "
+    "(views-arrive-unrelated)",
+    "updates that leave out a parameter (updates.skips)": "what an earlier step has left is applied "
+    "there again (stale-gradient-is-applied)",
+    "updates of parameters that may not be there yet (updates.waits)": "a reference may be handed "
+    "on within its owner before it is created (home-before-creation)",
 }
 
 
-def draw(seed: int, settings: Settings = Settings()) -> Scenario:  # noqa: B008 - it never changes
-    """The scenario of a seed."""
+def draw(
+    seed: int | Rescheduled,
+    settings: Settings = Settings(),  # noqa: B008 - it never changes
+    changes: Changes = NO_CHANGES,
+) -> Scenario:
+    """The scenario of a seed, but for ``changes``, numbers in [0, 1) by the keys of choices.
+
+    Keys begin with the group that a choice is in: ``program#0``, or the next one if that has one
+    worker only and there are faults; ``world#0``; ``failing calls#0``; ``faults#0``. ``run#0``
+    is the seed of the run itself. What was drawn with another schedule has that in its note.
+    """
+    note = ""
+    if isinstance(seed, Rescheduled):
+        note, changes = str(seed), {**seed.changes, **changes}
+        seed = seed.seed
+    choices = KeyedChoices((settings.profile, seed), changes)
     if settings.profile is not None:
-        program, world = _draw_faulty(settings.profile, seed)
+        program, world = _draw_faulty(choices, settings.profile)
     else:
-        program, world = _draw_plain(seed, settings.plan)
-    if settings.engine == "port" and not _raises(world.faults):
-        stream = random.Random(repr(("failing calls", settings.profile, seed)))
-        if stream.random() < _FAILING_CALLS:
-            program = with_failing_calls(SeededChoices(stream), program)
+        program, world = _draw_plain(choices, settings.plan)
+    if settings.engine != "port":
+        program = for_compiled(_told_there(in_one_group(program)))
+    elif not _raises(world.faults):
+        program = choices.group("failing calls", partial(_may_fail, choices, program))
+    run = changes.get(RUN)
     return Scenario(
         work=program,
-        seed=seed,
+        seed=seed if run is None else int(run * (MAX_SEED + 1)),
         world=replace(world, device=settings.device),
         engine=settings.engine,
         profile=settings.profile,
+        note=note,
     )
+
+
+def _may_fail(choices: Choices, program: Program) -> Program:
+    failing = choices.chance("any", _FAILING_CALLS)
+    return with_failing_calls(choices, program) if failing else program
 
 
 def _raises(plan: Plan) -> bool:
@@ -117,51 +160,73 @@ def _raises(plan: Plan) -> bool:
     return any(isinstance(item, Raise) for item in plan.inner)
 
 
-def _draw_plain(seed: int, plan: Plan) -> tuple[Program, World]:
-    program = generate(SeededChoices(random.Random(seed)))
-    stream = random.Random(repr(("world", seed)))
-    latency = stream.choice(_LATENCIES)
-    order = stream.choice(_ORDERS)
+def _draw_plain(choices: Choices, plan: Plan) -> tuple[Program, World]:
+    program = choices.group("program", partial(generate, choices))
+    world = choices.group("world", partial(_draw_world, choices, _LATENCIES))
     if not plan:
-        return program, World(
-            latency=latency,
-            faults=Plan(schedule=Schedule(order=order)),
-            shut_down_early=stream.random() < _SHUT_DOWN_EARLY,
-            skip_handshakes=stream.random() < _SKIP_HANDSHAKES,
-        )
+        return program, world
     plan = fitting(plan, program.workers)
     if plan.schedule == Schedule():
-        plan = replace(plan, schedule=Schedule(order=order))
+        plan = replace(plan, schedule=world.faults.schedule)
     # Exchanges of objects between workers are not run under faults (sim/programs/faults.py).
-    return computation_of(program), World(latency=latency, faults=plan)
+    return under_faults(program), World(latency=world.latency, faults=plan)
 
 
-def _draw_faulty(profile: Profile, seed: int) -> tuple[Program, World]:
+def _draw_world(choices: Choices, latencies: tuple[str, ...]) -> World:
+    order: Order = choices.choice("order", _ORDERS)
+    return World(
+        latency=choices.choice("latency", latencies),
+        faults=Plan(schedule=Schedule(order=order)),
+        shut_down_early=choices.chance("shut down early", _SHUT_DOWN_EARLY),
+        skip_handshakes=choices.chance("skip handshakes", _SKIP_HANDSHAKES),
+    )
+
+
+def _draw_faulty(choices: KeyedChoices, profile: Profile) -> tuple[Program, World]:
     # Programs of several workers only: with a single one hardly any fault has an effect.
-    number = 0
     while True:
-        stream = stream_of(profile, seed, "program", number)
-        limits = _LIMITS._replace(workers=stream.choice(_WORKERS))
-        program = computation_of(generate(SeededChoices(stream), limits))
+        program = choices.group("program", partial(_draw_small, choices))
         if program.workers > 1:
             break
-        number += 1
-    if stream_of(profile, seed, "retry").random() < 0.5:
-        program = _retrying(program)
     timeouts_s = _TIMEOUTS_S if profile != "mild" else _LONG_TIMEOUTS_S
-    timeout_s = stream_of(profile, seed, "timeout").choice(timeouts_s)
+    world = choices.group("world", partial(_draw_faulty_world, choices, timeouts_s))
     small = not _waits_in_threads(program)
-    plan = Drawing(profile, seed, program.workers, timeout_s, small_pools=small).draw()
-    latency = stream_of(profile, seed, "latency").choice(_FAULTY_LATENCIES)
-    return program, World(latency=latency, faults=plan, rpc_timeout_s=timeout_s)
+    plan = draw_faults(profile, choices, program.workers, world.rpc_timeout_s, small_pools=small)
+    return program, replace(world, faults=plan)
 
 
-def draw_faults(profile: Profile, seed: int, workers: int, timeout_s: float) -> Plan:
-    """The faults of a seed for something else than its program: a script, say.
+def _draw_small(choices: Choices) -> Program:
+    limits = _LIMITS._replace(workers=choices.choice("most workers", _WORKERS))
+    program = _leaving_in_time(under_faults(generate(choices, limits)))
+    return _retrying(program) if choices.chance("retry", 0.5) else program
 
-    ``timeout_s``: how long its calls may take, in seconds of virtual time.
+
+def _draw_faulty_world(choices: Choices, timeouts_s: tuple[float, ...]) -> World:
+    return World(
+        latency=choices.choice("latency", _FAULTY_LATENCIES),
+        rpc_timeout_s=choices.choice("timeout", timeouts_s),
+    )
+
+
+def draw_faults(
+    profile: Profile,
+    choices: KeyedChoices | int,
+    workers: int,
+    timeout_s: float,
+    *,
+    small_pools: bool = False,
+) -> Plan:
+    """The faults of a seed, or of choices that are under way: for its program, or for a script.
+
+    ``timeout_s``: how long calls may take, in seconds of virtual time.
     """
-    return Drawing(profile, seed, workers, timeout_s).draw()
+    if isinstance(choices, int):
+        choices = KeyedChoices((profile, choices))
+
+    def plan() -> Plan:
+        return Drawing(profile, choices, workers, timeout_s, small_pools=small_pools).draw()
+
+    return choices.group("faults", plan)
 
 
 def _waits_in_threads(program: Program) -> bool:
@@ -169,6 +234,8 @@ def _waits_in_threads(program: Program) -> bool:
     if any(trainer.optimizer is not None for trainer in program.trainers):
         return True
     for _, _, step in program.steps:
+        if beside(step):
+            return True
         for at, op in enumerate(step.ops):
             if op.call.startswith("helper"):
                 return True
@@ -178,6 +245,33 @@ def _waits_in_threads(program: Program) -> bool:
                 if input.how != "value" and home == op.worker:
                     return True
     return False
+
+
+def _told_there(program: Program) -> Program:
+    """The program without stories that the compiled engine cannot play."""
+    impossible = port_only()
+    trainers = tuple(
+        replace(
+            trainer,
+            steps=tuple(
+                replace(
+                    step,
+                    stories=tuple(each for each in step.stories if each.kind not in impossible),
+                )
+                for step in trainer.steps
+            ),
+        )
+        for trainer in program.trainers
+    )
+    return replace(program, trainers=trainers)
+
+
+def _leaving_in_time(program: Program) -> Program:
+    """Nobody waits without a limit for workers that may have ended."""
+    endings = tuple(
+        replace(ending, timeout_s=ending.timeout_s or _LEAVE_S) for ending in program.endings
+    )
+    return replace(program, endings=endings)
 
 
 def _retrying(program: Program) -> Program:

@@ -25,10 +25,12 @@ from squall.model.events.fault_effects import faults_of
 from squall.model.events.hangs import explain
 from squall.model.events.run import Run, Violation
 from squall.model.one_process.interpreter import interpret
+from squall.model.one_process.outcome import Outcome
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
+from squall.sim.search.schedules import Rescheduled, names_a_seed
 from squall.sim.world import interrupts
 from squall.sim.world.garbage import keep_still, settle
 from squall.sim.world.real_time import TooLongError, time_limit
@@ -43,8 +45,11 @@ TIMEOUT_S = 60.0
 #: scenarios that a process is given at a time
 _CHUNK = 8
 
-#: what is judged: a seed, whose scenario is drawn first, or a scenario
-Source = int | Scenario
+#: what scenarios that were interpreted ahead must come to, by the scenario's id; each is taken once
+_ahead: dict[int, tuple[Scenario, Outcome]] = {}
+
+#: what is judged: a seed, whose scenario is drawn first, also with another schedule, or a scenario
+Source = int | Rescheduled | Scenario
 
 
 class Verdict(NamedTuple):
@@ -52,8 +57,8 @@ class Verdict(NamedTuple):
 
     ``scenario``: kept if something does not hold, and None else. ``features``: those that its
     program has, if they were asked for. ``hangs``: a line for each send function that is never
-    fed. ``digest``: if it was run more than once or failed, else empty. ``corpus``: the name of
-    the scenario, if it is no seed's.
+    fed. ``digest``: if it was run more than once or failed, else empty. ``name``: that of the
+    scenario, if it is not a seed's own.
     """
 
     seed: int
@@ -66,7 +71,7 @@ class Verdict(NamedTuple):
     #: rare situations that the run reached, and how often each kind of fault happened
     sometimes: tuple[str, ...] = ()
     faults: tuple[tuple[str, int], ...] = ()
-    corpus: str = ""
+    name: str = ""
     #: how often checks gave up, by excuse
     excused: tuple[tuple[str, int], ...] = ()
     #: what the run showed (model/coverage/behaviour.py), if that was asked for: words of 64 bits
@@ -75,6 +80,11 @@ class Verdict(NamedTuple):
     @property
     def ok(self) -> bool:
         return not self.violations
+
+    @property
+    def of_cover(self) -> bool:
+        """Whether the scenario is a seed's with another schedule."""
+        return bool(self.name) and names_a_seed(self.name)
 
 
 def play(scenario: Scenario, *, times: int = 1) -> Run:
@@ -85,9 +95,7 @@ def play(scenario: Scenario, *, times: int = 1) -> Run:
     (:attr:`Run.divergence`). What no program should cause is in :attr:`Run.crash` of what comes
     back.
     """
-    program = scenario.program
-    assert program is not None, "scripts are run by their engine, and checked as they are"
-    expected = interpret(program)
+    expected = expected_of(scenario)
     engine = ENGINES[scenario.engine]
     if times == 1:
         run = engine.run(scenario)
@@ -105,6 +113,15 @@ def play(scenario: Scenario, *, times: int = 1) -> Run:
     return run
 
 
+def expected_of(scenario: Scenario) -> Outcome:
+    """What the scenario of a program must come to, as one process has it."""
+    known = _ahead.pop(id(scenario), None)
+    if known is not None:
+        return known[1]
+    assert scenario.program is not None, "scripts are run by their engine, and checked as they are"
+    return interpret(scenario.program)
+
+
 def _run_again(scenario: Scenario, first: Recorder) -> Divergence | None:
     """The first difference of a second run from the first, if there is one."""
     comparer = Comparer(first.steps)
@@ -118,15 +135,21 @@ def _run_again(scenario: Scenario, first: Recorder) -> Divergence | None:
 
 
 def drawn_ahead(sources: Iterable[Source], settings: Settings) -> Iterator[Source]:
-    """The scenarios of seeds, drawn several at a time: that takes half the time, since the code
-    stays in the processor's caches. Where drawing raises, the seed itself."""
+    """The scenarios of seeds, drawn and run in one process several at a time: that takes half the
+    time, since the code stays in the processor's caches. Where drawing raises, the seed itself."""
     left = iter(sources)
     while chunk := list(islice(left, _CHUNK)):
         drawn: deque[Source] = deque()
         with suppress(Exception):
             drawn.extend(
-                draw(source, settings) if isinstance(source, int) else source for source in chunk
+                source if isinstance(source, Scenario) else draw(source, settings)
+                for source in chunk
             )
+        _ahead.clear()
+        for each in drawn:
+            if isinstance(each, Scenario) and each.program is not None:
+                with suppress(Exception):  # it is raised where the scenario is played
+                    _ahead[id(each)] = (each, interpret(each.program))
         for source in chunk:
             yield drawn.popleft() if drawn else source
 
@@ -134,7 +157,7 @@ def drawn_ahead(sources: Iterable[Source], settings: Settings) -> Iterator[Sourc
 def judge(source: Source, settings: Settings = Settings()) -> Verdict:  # noqa: B008
     """Play a scenario and check everything."""
     settle()
-    scenario = draw(source, settings) if isinstance(source, int) else source
+    scenario = source if isinstance(source, Scenario) else draw(source, settings)
     twice = settings.twice or scenario.seed % REPEAT_EVERY == 0
     run = play(scenario, times=2 if twice else 1)
     assert scenario.program is not None
@@ -162,7 +185,9 @@ def _facts(run: Run, features: Mapping[str, int]) -> bytes:
 
 
 def _name(source: Source) -> str:
-    return source.note if isinstance(source, Scenario) else ""
+    if isinstance(source, int):
+        return ""
+    return source.note if isinstance(source, Scenario) else str(source)
 
 
 # -- many scenarios -------------------------------------------------------------------------------
@@ -181,11 +206,13 @@ def judge_in_time(source: Source, settings: Settings = Settings()) -> Verdict:  
         seen = f"{type(error).__name__}: {error}"
     interrupts.check()
     violation = Violation("progress", "the run broke off", "an end", seen)
+    name = _name(source)
     if isinstance(source, Scenario):
-        return Verdict(source.seed, (violation,), source, corpus=_name(source))
+        return Verdict(source.seed, (violation,), source, name=name)
+    seed = source if isinstance(source, int) else source.seed
     with suppress(Exception):
-        return Verdict(source, (violation,), draw(source, settings))
-    return Verdict(source, (violation,))
+        return Verdict(seed, (violation,), draw(source, settings), name=name)
+    return Verdict(seed, (violation,), name=name)
 
 
 def judge_all(

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure
+from squall.sim.search.histories import KeptHistory
 
 _TEMPLATES = Environment(
     loader=PackageLoader("squall.sim.serve"),
@@ -25,9 +26,17 @@ def style() -> str:
     return _TEMPLATES.get_template("style.css").render()
 
 
-def listing(failures: Sequence[Failure], runs: Sequence[Failure], folder: str, token: str) -> str:
-    """The first page: failures, and other runs that are kept. ``token``: see server.py."""
-    return _page("list.html", failures=failures, runs=runs, folder=folder, token=token)
+def listing(
+    failures: Sequence[Failure],
+    runs: Sequence[Failure],
+    histories: Sequence[KeptHistory],
+    folder: str,
+    token: str,
+) -> str:
+    """The first page: failures, other runs that are kept, and what campaigns have seen. ``token``:
+    see server.py."""
+    values = {"failures": failures, "runs": runs, "histories": histories}
+    return _page("list.html", folder=folder, token=token, **values)
 
 
 def before(name: str, scenario: Scenario, refused: str | None, token: str) -> str:

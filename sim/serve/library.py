@@ -7,6 +7,7 @@ from pathlib import Path
 
 from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.store import Place, Store
+from squall.sim.search.histories import KeptHistory, kept_histories
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -25,6 +26,14 @@ class Library:
     def runs(self) -> list[Failure]:
         """What did not fail. Raises StoreError."""
         return [kept for kept in self._all() if not kept.failed]
+
+    def histories(self) -> list[KeptHistory]:
+        """What campaigns have seen, the latest first. Raises StoreError."""
+        return kept_histories(self.place)
+
+    def history(self, name: str) -> KeptHistory | None:
+        """One of them by its name. Raises StoreError."""
+        return next((kept for kept in self.histories() if kept.name == name), None)
 
     def find(self, name: str) -> Path | None:
         """The file of a scenario of the listing; None if there is none of that name.

@@ -24,6 +24,8 @@ from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
+from squall.sim.pictures.coverage import coverage
+from squall.sim.pictures.figure_page import figure_page, figure_scripts
 from squall.sim.pictures.page import scripts, styles
 from squall.sim.scenarios.own import read_scenario_file
 from squall.sim.scenarios.store import Place, StoreError
@@ -69,6 +71,11 @@ def _source(text: str) -> str:
 @cache
 def _policy_of_timelines() -> str:
     return _policy(styles(), scripts())
+
+
+@cache
+def _policy_of_figures() -> str:
+    return _policy(styles(), figure_scripts())
 
 
 @cache
@@ -132,8 +139,16 @@ class Handler(BaseHTTPRequestHandler):
         library, painter, token = self.server.library, self.server.painter, self.server.token
         if path == "/":
             folder = str(library.place.folder)
-            listed = listing(library.failures(), library.runs(), folder, token)
+            histories = library.histories()
+            listed = listing(library.failures(), library.runs(), histories, folder, token)
             self._send(HTTPStatus.OK, listed)
+        elif path.startswith("/coverage/"):
+            kept = library.history(path.removeprefix("/coverage/"))
+            if kept is None:
+                self._missing(path)
+                return
+            shown = figure_page(coverage(kept.history), kept.history.title or kept.name, back="/")
+            self._send(HTTPStatus.OK, shown, _policy_of_figures())
         elif path.startswith("/run/"):
             name = path.removeprefix("/run/")
             if (scenario := self._found(name)) is None:

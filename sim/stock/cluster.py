@@ -120,7 +120,7 @@ class NativeCluster:
         #: those that are in the group, or are going to be
         self.ranks: dict[int, NativeWorker] = {}
         for rank in range(workers):
-            self.ranks[rank] = self.add(entry, rank, **(spec or {}))
+            self.ranks[rank] = self.add(entry, rank, again=True, **(spec or {}))
         plan = supported(plan)
         self.faults = Faults(plan, self.network, self) if len(plan) else None
         if self.faults is not None:
@@ -130,8 +130,8 @@ class NativeCluster:
                 self.faults.begin()
 
     def add(self, entry: str, rank: int, **spec: Any) -> NativeWorker:
-        """Another process, which calls ``entry``. ``rank``: -1 if it has to join first. It begins
-        when it is heard first (:meth:`hear_first`)."""
+        """Another process, which calls ``entry`` (see :meth:`Zygote.fork`). ``rank``: -1 if it has
+        to join first. It begins when it is heard first (:meth:`hear_first`)."""
         process = self._zygote.fork(entry, rank=rank, **spec)
         worker = NativeWorker(rank, self._zygote, process)
         if self._trace_on:
@@ -321,7 +321,7 @@ class NativeCluster:
             )
         if worker.tracer.enabled:
             worker.tracer.emit(
-                tracing.CALL_STARTED, shown, sent.dst, sent.type.name, sent.timeout_s
+                tracing.CALL_STARTED, shown, sent.dst, sent.type.name, sent.timeout_s, sent.about
             )
         try:
             self.network.send(self.store, self._message(worker, sent, shown, sent.dst))

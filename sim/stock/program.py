@@ -50,7 +50,8 @@ class _Play:
         self.quiet = quiet
         self.done: dict[NativeWorker, int] = {}
         self.settled: dict[NativeWorker, int] = {}
-        self.ended: set[int] = set()
+        #: what workers had come to when they ended, by rank
+        self.ended: dict[int, tuple[Outcome, dict[int, Any]]] = {}
         #: gradients after each backward pass, by trainer, step and context
         self.passes: dict[tuple[int, int, int], list[Gradients]] = {}
         for name in ("hello", "done", "settle", "end", "pass"):
@@ -87,7 +88,7 @@ class _Play:
         self.settled[worker] = question
 
     def _end(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        self.ended.add(worker.rank)
+        self.ended[worker.rank] = rest[1]
         if rest[0] is not None and self.run.crash is None and not self.cluster.deaths:
             self.run.crash = f"shutdown of worker {worker.rank}: {rest[0]}"
 
@@ -149,7 +150,8 @@ class _Play:
         for worker in self.cluster.workers:
             if TORN in worker.process.stderr():
                 self.run.torn.append(worker.rank)
-            said = self.cluster.call(worker, "outcome")
+            said = self.ended.get(worker.rank) if worker.alive else None
+            said = said or self.cluster.call(worker, "outcome")
             if said is None:
                 continue
             theirs, values = said
@@ -189,7 +191,10 @@ def run_native(
     """
     cluster = NativeCluster(program.workers, zygote, _ENTRY, plan=plan, **options)
     run = Run(cluster.trace.records, program=program, engine="torch", cluster=cluster)
-    run.left_out = left_out(plan)
+    run.left_out = [
+        *left_out(plan),
+        *(["endings: all steps run in one group"] * bool(program.endings)),
+    ]
     with cluster:
         play = _Play(run, program, cluster, shut_down_early=shut_down_early, quiet=quiet)
         try:

@@ -65,6 +65,9 @@ class StockRuntime:
     def sleep(self, seconds: float) -> None:
         Here.process().sleep(seconds)
 
+    def lock(self, what: object = "") -> Any:
+        return threading.Lock()
+
     def spawn(self, fn: Callable[..., object], *args: Any, name: str, **_: object) -> None:
         lane = next(_lanes)
 
@@ -154,6 +157,7 @@ def install() -> None:
     ):
         _stand_in(name, vars(rpc.api))
     _stand_in("squall.real.rpc.functions", vars(rpc.functions))
+    _stand_in("squall.real.rpc.server_profiling", vars(torch._C._distributed_rpc))
     _stand_in("squall.real.rpc.optimizer", {"DistributedOptimizer": DistributedOptimizer})
 
 

@@ -96,6 +96,6 @@ class NativeWorker:
         self._zygote.kill(self.process)
 
     def close(self) -> None:
-        if self.process.exit_code is None:
-            self.kill()
+        self.alive = False
+        self._zygote.discard(self.process)
         self.process.close()

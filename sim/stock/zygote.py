@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -42,7 +43,7 @@ _MALLOC = (
 
 @dataclass
 class Process:
-    """One worker process."""
+    """One worker process. ``pid``: 0 until it is known."""
 
     pid: int
     link: socket.socket
@@ -50,10 +51,12 @@ class Process:
     err: int
     #: exit code, negative for a signal; None while it runs
     exit_code: int | None = None
+    #: its end has been asked about: from then on another process may have its pid
+    awaited: bool = False
     _closed: bool = field(default=False, repr=False)
 
     def signal(self, number: int) -> None:
-        if self.exit_code is None:
+        if self.pid and not self.awaited:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
@@ -123,7 +126,12 @@ class Zygote:
         theirs.close()
         self._control = ours
         self._closed = False
-        self.live: dict[int, Process] = {}
+        #: those that have not been seen to end
+        self.live: list[Process] = []
+        #: what to do with the replies that are still to come, in their order
+        self._awaited: deque[Callable[[dict[str, Any]], object]] = deque()
+        #: by what it was asked for: a process that nobody has yet; None if it was asked for once
+        self._spare: dict[bytes, Process | None] = {}
         ready = self._read()
         if "missing" in ready:
             self.close()
@@ -146,17 +154,38 @@ class Zygote:
     ) -> None:
         self.close()
 
-    def fork(self, entry: str, **spec: Any) -> Process:
+    def fork(self, entry: str, *, again: bool = False, **spec: Any) -> Process:
         """A new worker process, which calls ``entry`` (``module:function``) with its end of a
-        link and ``spec``."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
+        link and ``spec``.
+
+        ``again``: more of the same will be asked for. From the second one on, the next is begun
+        while the caller is at work with this one, and gets as far as its first question.
+        """
         request = json.dumps({"do": "fork", "entry": entry, **spec}).encode()
-        socket.send_fds(self._control, [request], [theirs.fileno(), out, err])
-        theirs.close()
-        process = Process(self._read()["pid"], ours, out, err)
-        self.live[process.pid] = process
+        process = self._spare.get(request) or self._begin(request)
+        if again:
+            self._spare[request] = self._begin(request) if request in self._spare else None
+        self._await(lambda: process.pid != 0)
         return process
+
+    def _begin(self, request: bytes) -> Process:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        process = Process(0, ours, os.memfd_create("stdout"), os.memfd_create("stderr"))
+        self.live.append(process)
+        with theirs:
+            fds = [theirs.fileno(), process.out, process.err]
+            socket.send_fds(self._control, [request], fds)
+
+        def known(reply: dict[str, Any]) -> None:
+            process.pid = reply["pid"]
+
+        self._awaited.append(known)
+        return process
+
+    def discard(self, process: Process) -> None:
+        """Kill it if it lives. Its end, which takes the kernel milliseconds, is not waited for."""
+        process.signal(signal.SIGKILL)
+        self._reap(process)
 
     def kill(self, process: Process) -> int:
         """Kill it if it lives, wait for its end, and give its exit code."""
@@ -165,18 +194,36 @@ class Zygote:
 
     def reap(self, process: Process) -> int:
         """Wait for the end of a process that ends, and give its exit code."""
-        if process.exit_code is None:
-            self._control.send(json.dumps({"do": "reap", "pid": process.pid}).encode())
-            process.exit_code = int(self._read()["status"])
-            self.live.pop(process.pid, None)
+        self._reap(process)
+        self._await(lambda: process.exit_code is not None)
+        assert process.exit_code is not None
         return process.exit_code
+
+    def _reap(self, process: Process) -> None:
+        if process.awaited:
+            return
+        process.awaited = True
+        self.live.remove(process)
+        self._control.send(json.dumps({"do": "reap", "pid": process.pid}).encode())
+
+        def ended(reply: dict[str, Any]) -> None:
+            process.exit_code = int(reply["status"])
+
+        self._awaited.append(ended)
+
+    def _await(self, done: Callable[[], bool]) -> None:
+        """Read replies until ``done``."""
+        while not done():
+            reply = self._read()
+            self._awaited.popleft()(reply)
 
     def close(self) -> None:
         """End every process."""
-        for process in list(self.live.values()):
+        for process in self.live:
             process.signal(signal.SIGKILL)
             process.close()
         self.live.clear()
+        self._spare.clear()
         if self._closed:
             return
         self._closed = True

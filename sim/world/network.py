@@ -29,6 +29,7 @@ from squall.sim.world.rules import (
     Duplicate,
     Fail,
     Hold,
+    Reset,
     Rule,
     Select,
     Verdict,
@@ -250,6 +251,11 @@ class Network(World):
         match verdict:
             case Drop():
                 self.dropped(message, verdict.reason)
+            case Reset():
+                reason = f"the connection between workers {message.src} and {message.dst} was lost"
+                self.dropped(message, reason)
+                break_off = partial(self.reset, delivery.store, message.src, message.dst, reason)
+                self.runtime.call_later(delay_s * verdict.part, break_off).worker = None
             case Delay():
                 self.put_on_its_way(delivery, arrives_at_s + verdict.seconds)
             case Hold():

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch.autograd.graph import saved_tensors_hooks
@@ -21,6 +23,7 @@ def joint_reference(
     exact: bool = False,
     tolerance: Tolerance | None = None,
     fork_always: bool = False,
+    rehearse: Callable[[], AbstractContextManager[None]] | None = None,
 ) -> JointReference:
     """An observer that compares every backward pass of a run; see :class:`JointReference`.
 
@@ -33,7 +36,11 @@ def joint_reference(
         return _SavedTensorsHooks.entered != before or has_hooks(node)
 
     reference = JointReference(
-        runs_user_code=runs_user_code, exact=exact, tolerance=tolerance, fork_always=fork_always
+        runs_user_code=runs_user_code,
+        exact=exact,
+        tolerance=tolerance,
+        fork_always=fork_always,
+        rehearse=rehearse,
     )
     if runtime is not None:
         attach(reference, runtime)

@@ -72,6 +72,19 @@ class Fail(Verdict):
 
 
 @dataclass(frozen=True)
+class Reset(Verdict):
+    """It is lost, and the connection of its two workers breaks when ``part`` of the time is over
+    that it would have taken: what is under way between them then is lost, too."""
+
+    part: float
+    kind: str = field(default="reset", kw_only=True)
+
+    @property
+    def detail(self) -> object:
+        return self.part
+
+
+@dataclass(frozen=True)
 class Duplicate(Verdict):
     """It arrives, and copies of it, each so much later than the original."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -100,6 +101,12 @@ class TraceWriter(Tracer):
         self.trace = trace
         append = trace.records.append
         env = runtime.env
+        #: objects that have to be gone in the end
+        self._made: list[weakref.ref[Any]] = []
+        keep, ref = self._made.append, weakref.ref
+
+        def made(thing: object) -> None:
+            keep(ref(thing))
 
         # A closure: a hundred events go into one training step of two workers.
         def emit(type: EventType, *values: object) -> None:
@@ -107,9 +114,16 @@ class TraceWriter(Tracer):
             append((env.now, id, runtime.running.id, type, values))
 
         self.emit = emit  # type: ignore[method-assign]
+        self.made = made  # type: ignore[method-assign]
+
+    def alive(self) -> list[Any]:
+        """The objects that were shown and are still there."""
+        self._made[:] = [ref for ref in self._made if ref() is not None]
+        return [thing for ref in self._made if (thing := ref()) is not None]
 
     def close(self) -> None:
         """Write nothing more."""
         self.enabled = False
-        del self.emit
+        self._made.clear()
+        del self.emit, self.made
         self.trace = Trace()

@@ -46,6 +46,7 @@ def _split_sizes(factor: int, x: Sequence[Size]) -> list[Size]:
 KINDS = (
     Kind(
         name="cat",
+        about="The elements of both tensors in one row.",
         run=_cat,
         sizes=_cat_sizes,
         features=(_FEATURE,),
@@ -53,9 +54,17 @@ KINDS = (
         least=2,
         most=2,
     ),
-    Kind(name="rows", run=_rows, sizes=_rows_sizes, features=(_FEATURE,), rank=41),
+    Kind(
+        name="rows",
+        about="The sum over the first dimension.",
+        run=_rows,
+        sizes=_rows_sizes,
+        features=(_FEATURE,),
+        rank=41,
+    ),
     Kind(
         name="split",
+        about="The first and the second half of the elements.",
         run=_split,
         sizes=_split_sizes,
         features=(_FEATURE, "several outputs"),

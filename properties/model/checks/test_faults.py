@@ -316,7 +316,7 @@ def test_who_waits_for_a_value_that_never_comes_does_not_keep_the_others() -> No
 def call(took_s: float, limit_s: float) -> Run:
     return Run(
         [
-            (0.0, 0, 1, tracing.CALL_STARTED, (1, 1, "PYTHON_CALL", limit_s)),
+            (0.0, 0, 1, tracing.CALL_STARTED, (1, 1, "PYTHON_CALL", limit_s, ())),
             (took_s, 0, 2, tracing.CALL_ENDED, (1, 1, "timeout")),
         ]
     )
@@ -363,7 +363,7 @@ def test_a_network_that_is_slower_than_the_calls_may_be_is_nobodys_fault(latency
 def test_a_call_that_timed_out_while_nothing_was_on_its_way() -> None:
     """The message took less time than the call had: its receiver did not answer."""
     records = [
-        (0.0, 0, 1, tracing.CALL_STARTED, (1, 1, "PYTHON_CALL", 2.0)),
+        (0.0, 0, 1, tracing.CALL_STARTED, (1, 1, "PYTHON_CALL", 2.0, ())),
         (0.0, -1, 1, tracing.MESSAGE_SENT, (5, 0, 1, "PYTHON_CALL", 1, 20, ())),
         (1.9, -1, 2, tracing.MESSAGE_DELIVERED, (5, 0, 1, "PYTHON_CALL", 1, 1.9)),
         (2.0, 0, 2, tracing.CALL_ENDED, (1, 1, "timeout")),
@@ -380,7 +380,7 @@ def test_a_call_fails_for_a_reason_of_its_own() -> None:
     def run(dst: int) -> Run:
         return Run(
             [
-                (0.0, 0, 1, tracing.CALL_STARTED, (1, dst, "PYTHON_CALL", 2.0)),
+                (0.0, 0, 1, tracing.CALL_STARTED, (1, dst, "PYTHON_CALL", 2.0, ())),
                 (1.0, -1, 0, tracing.FAULT_INJECTED, ("crash", "", 2, -1, -1, "", 0, -1, None)),
                 (1.0, 0, 2, tracing.CALL_ENDED, (1, dst, "error")),
                 quiet,

@@ -57,7 +57,7 @@ def test_order_and_place_make_another_fact() -> None:
 
 
 def test_a_call_is_followed_from_one_worker_to_the_other() -> None:
-    started: Record = 0.0, 0, 1, tracing.CALL_STARTED, (7, 1, "PYTHON_CALL", 60.0)
+    started: Record = 0.0, 0, 1, tracing.CALL_STARTED, (7, 1, "PYTHON_CALL", 60.0, ())
     handled: Record = 0.1, 1, 2, tracing.HANDLER_STARTED, (0, "PYTHON_CALL", 7)
     of_another: Record = 0.1, 1, 2, tracing.HANDLER_STARTED, (0, "PYTHON_CALL", 8)
     assert facts_of([started, handled]) != facts_of([started, of_another])

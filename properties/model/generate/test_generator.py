@@ -11,8 +11,8 @@ import torch
 from hypothesis import HealthCheck, find, settings
 
 from squall.model.coverage.features import feature_names, features
-from squall.model.generate.choices import SeededChoices
 from squall.model.generate.generator import generate
+from squall.model.generate.keyed import KeyedChoices
 from squall.model.generate.profiles import Limits
 from squall.model.one_process.flow import forecast
 from squall.model.one_process.interpreter import interpret
@@ -33,7 +33,7 @@ RARELY = 10
 
 
 def seeded(seed: int, limits: Limits | None = None) -> Program:
-    return generate(SeededChoices(random.Random(seed)), limits)
+    return generate(KeyedChoices(seed), limits)
 
 
 def test_programs_run_in_one_process_and_end_as_forecast() -> None:

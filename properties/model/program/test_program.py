@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from squall.model.generate.choices import SeededChoices
 from squall.model.generate.generator import generate
+from squall.model.generate.keyed import KeyedChoices
 from squall.model.program.file import ProgramError, dump_program, load_program, program_from_json
 from squall.model.program.kind import LAST
 from squall.model.program.operations import KINDS, in_order
@@ -45,7 +44,7 @@ Change = Callable[[Any], object]
 
 def test_a_program_survives_its_file(tmp_path: Path) -> None:
     for seed in range(300):
-        program = generate(SeededChoices(random.Random(seed)))
+        program = generate(KeyedChoices(seed))
         assert load_program(dump_program(program)) == program
     path = tmp_path / "program.json"
     path.write_text(dump_program(SMALL, indent=1))

@@ -112,7 +112,7 @@ def test_a_new_kind_is_one_new_file(tree: Path) -> None:
     plan = {"version": 1, "links": [{"kind": "slow_type", "type": "PYTHON_CALL", "src": 0}]}
     (tree / "plan.json").write_text(json.dumps(plan))
     run = start(tree, "run", "script.py", "--latency", "1", "--faults", "plan.json")
-    fuzz = start(tree, "fuzz", "--seeds", "0:12", "--faults", "storm", "--stats", "--json")
+    fuzz = start(tree, "fuzz", "--seeds", "0:60", "--faults", "storm", "--stats", "--json")
     # There in two seconds instead of one, and back in one.
     out, errors = run.communicate()
     assert (run.returncode, "took 3.0 s" in out) == (0, True), out + errors

@@ -28,6 +28,7 @@ EXPECTED: dict[str, tuple[int | None, tuple[str | None, str | None, str | None]]
     "hold": (1, (None, None, None)),
     "corrupt": (1, (None, "a frame failed its check", None)),
     "fail": (1, ("connection reset by peer", None, None)),
+    "reset": (1, ("the connection between workers 2 and 0 was lost", None, None)),
     "latency_spike": (None, (None, None, None)),
     "bandwidth": (None, (None, None, None)),
     "loss": (None, (None, None, None)),

@@ -36,6 +36,11 @@ def note(what: Any) -> Any:
     return what
 
 
+def note_later(what: Any) -> Any:
+    current_task().runtime.sleep(0.01)
+    return note(what)
+
+
 def now() -> float:
     return current_task().runtime.now()
 
@@ -177,6 +182,71 @@ def test_corrupt() -> None:
     assert len(injected(cluster, "corrupt")) == 1
     reasons = {event["reason"] for event in cluster.trace.of(tracing.MESSAGE_DROPPED)}
     assert "its frame check failed" in reasons
+
+
+@pytest.mark.parametrize(("type", "kept"), [("request", False), ("answer", True)])
+def test_reset(type: str, kept: bool) -> None:
+    """A connection is lost with the first request, or with its answer: then it was handled."""
+    types = CALL if type == "request" else ("PYTHON_RET",)
+    plan = Plan(messages=(p.Reset(types=types, nth=(1,)),))
+
+    def main() -> tuple[Any, Any, float]:
+        failed = attempt(lambda: rpc.rpc_sync("worker1", note, args=(1,)))
+        return failed, rpc.rpc_sync("worker1", note, args=(2,)), now()
+
+    (failed, again, end_s), cluster = play(plan, main)
+    assert "the connection between workers" in failed
+    assert (again, log) == (2, [1, 2] if kept else [2])
+    assert end_s < 1
+    assert len(injected(cluster, "reset")) == 1
+
+
+def test_a_reset_takes_along_what_is_under_way_between_the_two() -> None:
+    plan = Plan(messages=(p.Reset(types=CALL, nth=(2,), part=0.0),))
+
+    def main() -> list[Any]:
+        calls = [rpc.rpc_async("worker1", note, args=(number,)) for number in range(3)]
+        return [attempt(call.wait) for call in calls]
+
+    seen, _ = play(plan, main, latency="constant:0.001")
+    assert ["connection" in str(each) for each in seen] == [True, True, True]
+    assert log == []
+
+
+def test_a_moment_of_a_type_of_message() -> None:
+    """Worker 1 ends between a request and its answer, not with an earlier message."""
+    moment = p.Moment(event="handler_started", worker=1, type="PYTHON_REMOTE_CALL")
+    plan = Plan(workers=(p.Crash(worker=1, moment=moment),))
+
+    def main() -> tuple[Any, Any]:
+        called = rpc.rpc_sync("worker1", note, args=(1,))
+        return called, attempt(rpc.remote("worker1", note_later, args=(2,)).to_here)
+
+    (called, failed), cluster = play(plan, main)
+    assert called == 1
+    assert "worker 1" in failed
+    assert len(injected(cluster, "crash")) == 1
+
+
+def test_a_shutdown_in_a_back_off() -> None:
+    """A worker that waits to send a release again shuts down: it is not sent any more."""
+    moment = p.Moment(event="call_retried", worker=0, type="CLEANUP_AUTOGRAD_CONTEXT_REQ")
+    plan = Plan(
+        messages=(p.Fail(types=("CLEANUP_AUTOGRAD_CONTEXT_REQ",), src=0, nth=(1,)),),
+        workers=(p.Shutdown(worker=0, moment=moment, at_s=0.5),),
+    )
+
+    def main() -> Any:
+        train()
+        current_task().runtime.sleep(3)
+        return attempt(lambda: rpc.rpc_sync("worker1", note, args=(1,)))
+
+    failed, cluster = play(plan, main)
+    assert "has not been initialized" in failed
+    assert len(injected(cluster, "shutdown")) == 1
+    sent = cluster.trace.of(tracing.MESSAGE_SENT)
+    releases = [event for event in sent if event["type"] == "CLEANUP_AUTOGRAD_CONTEXT_REQ"]
+    assert not [event for event in releases if event["src"] == 0]
 
 
 def test_fail() -> None:

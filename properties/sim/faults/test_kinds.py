@@ -46,3 +46,9 @@ def test_what_is_about_a_worker_that_is_gone_has_no_other_number(gone: str) -> N
 
 def test_both_ends_of_a_link_cannot_become_one() -> None:
     assert Hold(src=1, dst=2, until=Selector()).renumbered({1: 0, 2: 0}) is None
+
+
+def test_workers_of_two_groups_cannot_become_one() -> None:
+    apart = Partition(groups=((0, 1), (2,)))
+    assert apart.renumbered({0: 0, 1: 1, 2: 0}) is None
+    assert apart.renumbered({0: 0, 1: 0, 2: 1}) == Partition(groups=((0,), (1,)))

@@ -29,6 +29,10 @@ TWO = Script(path="a.py", text="", workers=2)
         (lambda: p.Duplicate(after_s=()), r"^Duplicate\.after_s: \(\) is wrong"),
         (lambda: p.Drop(from_s=3, until_s=1), r"^Drop\.until_s: 1 is before from_s, 3$"),
         (lambda: p.Moment(event="x"), r"^Moment\.event: 'x' is no event"),
+        (
+            lambda: p.Moment(event="pass_started", type="RREF_ACK"),
+            r"^Moment\.type: pass_started is about no message",
+        ),
         (lambda: p.Schedule(order="random", yields=(1,)), r"deviations from fifo"),
         (lambda: p.Plan(workers=(p.PoolSize(threads=1),)), r"^Plan\.workers\[0\]: pool_size"),
         (lambda: p.Plan(heal_s=float("nan")), r"^Plan\.heal_s: nan is wrong"),

@@ -191,6 +191,7 @@ def full_plan() -> Plan:
             p.Hold(until=p.Selector(types=("RREF_ACK",), nth=(2,)), at_most_s=3.0),
             p.Corrupt(flips=3, probability=0.5, id=2),
             p.Fail(error="gone", from_s=1.0, until_s=2.0),
+            p.Reset(dst=1, part=0.25),
         ),
         links=(
             p.LatencySpike(src=0, factor=3.0, extra_s=0.1),
@@ -224,7 +225,7 @@ def test_every_kind_survives_a_file() -> None:
     plan = full_plan()
     assert {item.kind for _, _, item in plan.items()} | {"restart"} == set(p.KINDS)
     assert load_plan(dump_plan(plan), workers=3) == plan
-    assert len(plan) == 22
+    assert len(plan) == 23
 
 
 def test_taking_all_items_away_one_by_one_ends_with_nothing() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from typing import Any
 
@@ -11,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall.model.events.run import Run
-from squall.model.generate.choices import SeededChoices
 from squall.model.generate.generator import generate
+from squall.model.generate.keyed import KeyedChoices
 from squall.model.generate.profiles import Limits
 from squall.model.one_process.flow import Sent, flow_of, forecast
 from squall.model.one_process.interpreter import interpret
@@ -26,7 +25,7 @@ SLOW = "lognormal:0.001:0.5"
 
 
 def seeded(seed: int, limits: Limits | None = None) -> Program:
-    return generate(SeededChoices(random.Random(seed)), limits)
+    return generate(KeyedChoices(seed), limits)
 
 
 def agrees(program: Program, **options: Any) -> Run:
@@ -63,7 +62,7 @@ def test_a_run_repeats_itself() -> None:
 
 def test_a_run_without_handshakes_sends_everything_else() -> None:
     for seed in range(20):
-        program = seeded(seed, Limits(unused=False))
+        program = seeded(seed, Limits(unused=False, groups=False))
         without, plain = (
             agrees(program, seed=seed, skip_handshakes=skip) for skip in (True, False)
         )

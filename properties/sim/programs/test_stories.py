@@ -16,6 +16,7 @@ from squall.model.program.stories import (
     AS_IT_SHOULD_BE,
     DRAWN,
     KINDS,
+    SIZED,
     WIDE,
     Story,
     expected,
@@ -59,7 +60,8 @@ def told(kind: str, workers: int, to: int, **options: object) -> object:
 
 
 def test_a_wide_story_is_never_drawn() -> None:
-    assert {*DRAWN, *WIDE} == set(KINDS) and not set(DRAWN) & set(WIDE)
+    assert {*DRAWN, *SIZED, *WIDE} == set(KINDS)
+    assert not set(DRAWN) & {*SIZED, *WIDE}
     for kind in WIDE:
         assert expected(Story(kind=kind, worker=1), 0) == AS_IT_SHOULD_BE
 
@@ -98,7 +100,7 @@ def test_the_corpus_has_every_story_once(scenario: Scenario) -> None:
     assert program is not None
     check_program(program)
     stories = [(trainer, story) for trainer, _, step in program.steps for story in step.stories]
-    assert sorted(story.kind for _, story in stories) == sorted(KINDS)
+    assert sorted(story.kind for _, story in stories) == sorted([*DRAWN, *WIDE])
     at_home = sum(story.worker == program.trainers[t].worker for t, story in stories)
     assert (at_home > 0) == (scenario is AT_HOME)
 
@@ -163,8 +165,8 @@ def test_a_call_that_outlives_its_connection_is_noticed() -> None:
         cut = ("cut", "links[0]", 2, 0, 2, "", 0, 0, "")
         return Run(
             [
-                (0.0, 0, 1, tracing.CALL_STARTED, (1, 2, "PYTHON_CALL", 60.0)),
-                (0.0, 0, 1, tracing.CALL_STARTED, (2, 2, "PYTHON_CALL", 60.0)),
+                (0.0, 0, 1, tracing.CALL_STARTED, (1, 2, "PYTHON_CALL", 60.0, ())),
+                (0.0, 0, 1, tracing.CALL_STARTED, (2, 2, "PYTHON_CALL", 60.0, ())),
                 (1.0, -1, 0, tracing.FAULT_INJECTED, cut),
                 (1.0, 0, 1, tracing.CALL_ENDED, (1, 2, "error")),
                 (later_s, 0, 1, tracing.CALL_ENDED, (2, 2, "error")),
@@ -181,4 +183,4 @@ def test_a_call_that_outlives_its_connection_is_noticed() -> None:
 def test_the_corpus_runs_to_its_end() -> None:
     with campaign_settings():
         run = play(AWAY)
-    assert run.got is not None and len(run.got.stories) == len(KINDS) and not run.stuck
+    assert run.got is not None and len(run.got.stories) == len(DRAWN) + len(WIDE) and not run.stuck

@@ -66,8 +66,8 @@ def training() -> Program:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("engine", ENGINE_NAMES)
 def test_a_seed_is_one_program_on_its_way(seed: int, engine: EngineName, tmp_path: Path) -> None:
-    program = draw(seed).program
     settings = Settings(engine=engine)
+    program = draw(seed, settings).program
     (judged,) = drawn_ahead([seed], settings)  # what a campaign judges
     assert isinstance(judged, Scenario)
     assert (judged.program, judged.engine) == (program, engine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_failures_of_one_kind_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_interrupted_campaign_keeps_what_it_found() -> None:
     def interrupt(verdict: Verdict, failure: Failure | None, campaign: Campaign) -> None:
-        if verdict.seed == 3 and not verdict.corpus:
+        if verdict.seed == 3 and not verdict.name:
             raise KeyboardInterrupt
 
     campaign = run_campaign(on_verdict=interrupt)
@@ -74,12 +75,12 @@ def test_a_campaign_ends_when_its_time_is_up() -> None:
 # -- the command ----------------------------------------------------------------------------------
 
 
-def test_the_command_says_what_it_did() -> None:
-    done = squall("fuzz", "--seeds", "0:12", "--stats")
+def test_the_command_says_what_it_did(tmp_path: Path) -> None:
+    done = squall("fuzz", "--seeds", "0:12", "--stats", SQUALL_STORE=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "12 scenarios, every property holds" in done.stdout
     assert "rpc_sync" in done.stdout
-    assert done.stderr == ""
+    assert done.stderr.startswith("seen: ") and done.stderr.count("\n") == 1
 
 
 def test_the_object_has_the_documented_keys() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from squall.model.coverage.sometimes import SITUATIONS
 from squall.model.program.check import check_program
-from squall.model.program.program import computation_of
+from squall.model.program.program import under_faults
 from squall.properties.support.commands import squall
 from squall.sim.cli.main import main
 from squall.sim.faults.file import check_plan, dump_plan
@@ -116,7 +116,7 @@ def test_situations_are_reached_and_counted() -> None:
 def test_one_plan_for_every_program() -> None:
     plan = Plan(messages=(Drop(types=("RREF_USER_DELETE",), src=7, dst=0, nth=(1,)),))
     given = Settings(plan=plan)
-    assert draw(3, given).program == computation_of(draw(3).program)
+    assert draw(3, given).program == under_faults(draw(3).program)
     small = next(seed for seed in SEEDS if draw(seed).program.workers < 8)
     assert len(draw(small, given).faults) == 0  # there is no such worker
     with campaign_settings():
@@ -141,8 +141,9 @@ def test_everything_that_was_drawn_is_told() -> None:
 # -- the command ----------------------------------------------------------------------------------
 
 
-def test_fuzz_tells_situations_and_faults() -> None:
-    told = squall("fuzz", "--seeds", "0:3", "--faults", "rough", "--stats", "--json")
+def test_fuzz_tells_situations_and_faults(tmp_path: Path) -> None:
+    words = ("fuzz", "--seeds", "0:3", "--faults", "rough", "--stats", "--json")
+    told = squall(*words, SQUALL_STORE=str(tmp_path))
     assert told.returncode == 0, told.stderr
     report = json.loads(told.stdout)
     assert set(report["sometimes"]) == set(SITUATIONS)
@@ -150,8 +151,9 @@ def test_fuzz_tells_situations_and_faults() -> None:
     assert report["profile"] == "rough"
 
 
-def test_a_situation_that_is_never_reached_can_fail() -> None:
-    told = squall("fuzz", "--seeds", "0:1", "--faults", "mild", "--require-sometimes", "--stats")
+def test_a_situation_that_is_never_reached_can_fail(tmp_path: Path) -> None:
+    words = ("fuzz", "--seeds", "0:1", "--faults", "mild", "--require-sometimes", "--stats")
+    told = squall(*words, SQUALL_STORE=str(tmp_path))
     assert told.returncode == 1
     assert "never reached: " in told.stderr
     assert "a crash during a pass" in told.stderr

@@ -16,6 +16,7 @@ from squall.sim.search.mutants.campaign import run_mutants
 from squall.sim.search.mutants.families import FAMILIES, MUTANTS
 from squall.sim.search.mutants.mutant import SCHEDULES, Mutant, MutantError, find_function
 from squall.sim.search.mutants.page import page
+from squall.sim.search.mutants.trial import Limits
 
 #: one for each thing that a property looks at; all are noticed within a few scenarios
 SAMPLE = {
@@ -80,7 +81,7 @@ def test_a_planted_bug_is_noticed_and_gone_afterwards() -> None:
 
 
 def test_some_mutants_are_killed() -> None:
-    results = run_mutants([MUTANTS[name] for name in SAMPLE], seconds=30, jobs=2)
+    results = run_mutants([MUTANTS[name] for name in SAMPLE], Limits(seconds=30), jobs=2)
     for result in results:
         assert result.problem is None
         assert result.killed, result.mutant.name
@@ -97,7 +98,7 @@ def test_a_scenario_that_never_ends_is_contained(monkeypatch: pytest.MonkeyPatch
         new="while True: pass",
         wrong="the agent counts for ever",
     )
-    (result,) = run_mutants([endless], seconds=20)
+    (result,) = run_mutants([endless], Limits(seconds=20))
     assert result.by == "hang"
 
 
@@ -109,7 +110,7 @@ def test_a_process_that_dies_is_contained() -> None:
         new="__import__('os')._exit(9)",
         wrong="the process ends",
     )
-    (result,) = run_mutants([deadly], seconds=20)
+    (result,) = run_mutants([deadly], Limits(seconds=20))
     assert result.by == "crash"
 
 
@@ -122,7 +123,7 @@ def test_a_process_that_somebody_ends_is_no_verdict() -> None:
         new="__import__('os').kill(__import__('os').getpid(), 9)",
         wrong="somebody ends the process",
     )
-    (result,) = run_mutants([ended], seconds=20)
+    (result,) = run_mutants([ended], Limits(seconds=20))
     assert not result.killed
     assert result.problem is not None and "SIGKILL" in result.problem
 
@@ -132,8 +133,8 @@ def test_a_campaign_over_given_seeds_ends_with_them() -> None:
         name="harmless", place="future:Future.value", old="return value", new="return (value)",
         wrong="nothing",
     )  # fmt: skip
-    (result,) = run_mutants([harmless], seconds=60, seeds=range(3))
-    assert not result.killed and result.scenarios == 3
+    (result,) = run_mutants([harmless], Limits(seeds=range(3)))
+    assert not result.killed and result.campaign.scenarios == 3
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
@@ -146,7 +147,7 @@ def test_an_interrupt_ends_all_campaigns_and_keeps_what_is_done(stop: signal.Sig
     )
     assert result.problem is not None and "0 times" in result.problem
     (result,) = run_mutants(
-        others[:3], seconds=30, jobs=3, on_result=lambda result: os.kill(os.getpid(), stop)
+        others[:3], Limits(seconds=30), jobs=3, on_result=lambda result: os.kill(os.getpid(), stop)
     )
     assert result.killed
     assert multiprocessing.active_children() == before, "no process is left"

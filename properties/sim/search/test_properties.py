@@ -110,12 +110,12 @@ def test_the_smallest_failing_scenario_is_kept(tmp_path: Path) -> None:
             random=random.Random(2),
         )  # fmt: skip
         path = keeper.write()
-        assert path is not None and path.name.startswith("contexts-")
+        assert path is not None and path.name.startswith(("contexts-", "messages-"))
         kept = load_scenario(path)
         assert Keeper(tmp_path).violations(kept)
     assert not Keeper(tmp_path).violations(kept)
-    # The bug needs one call with an argument, so nothing smaller fails.
-    assert kept.program.workers == 2 and nodes(kept.program) <= 4
+    # The bug needs one call, perhaps of a worker to itself, so nothing smaller fails.
+    assert kept.program.workers <= 2 and nodes(kept.program) <= 4
 
 
 def nodes(program: Program) -> int:
@@ -142,7 +142,7 @@ def test_a_planted_dependency_bug_shrinks_to_its_smallest_program() -> None:
     with bug.apply():
         found = find(
             scenarios(Limits(trainers=1, steps=1, mixed=False, unused=False, faults=False, stories=False,
-                             sleeps=False)), fails,
+                             sleeps=False, acts=False, beside=False, groups=False)), fails,
             settings=QUICKLY, random=random.Random(2),
         )  # fmt: skip
     assert (found.program.workers, len(found.program.leaves)) == (1, 1)

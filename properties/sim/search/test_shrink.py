@@ -70,8 +70,8 @@ def test_candidates_are_valid_and_mean_something() -> None:
 
 
 def test_workers_are_renumbered() -> None:
-    program = draw(1).program
-    assert program.workers > 2
+    programs = (draw(seed).program for seed in range(1_000))
+    program = next(program for program in programs if program.workers > 2)
     for mapping in fewer_workers(program):
         fewer = with_workers(program, mapping)
         assert fewer.workers < program.workers
@@ -136,7 +136,8 @@ def test_a_dependency_bug_shrinks_to_six_nodes() -> None:
 
 
 def test_needless_faults_go() -> None:
-    """Four faults, a latency and an order, of which none has to do with what breaks."""
+    """Five faults, a latency and an order, of which none has to do with what breaks; but a message
+    that nobody understands may take the place of the program's own."""
     scenario = failing("release-only-here")
     plan = Plan(
         messages=(
@@ -149,8 +150,8 @@ def test_needless_faults_go() -> None:
     )
     scenario = scenario.in_world(faults=plan, latency="lognormal:0.001:1.5")
     small = Shrinker(scenario, seconds=SECONDS).run()
-    assert extent(small).faults == 0
-    assert deviations(small) == "FIFO everywhere, no faults"
+    assert extent(small).faults <= 1 and small.faults.schedule == Schedule()
+    assert not small.faults or not again(small.in_world(faults=Plan())).violations
     assert cost(small) < cost(scenario)
 
 

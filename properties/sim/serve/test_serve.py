@@ -10,15 +10,21 @@ import socket
 import subprocess
 import sys
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
+from squall.model.coverage.behaviour import pairs_of
+from squall.model.coverage.growth import Seen
+from squall.model.coverage.history import history_of
 from squall.properties.support.commands import ROOT
 from squall.sim.cli.main import main
+from squall.sim.pictures.figure_page import figure_scripts
 from squall.sim.scenario import Expected, Scenario, Script
 from squall.sim.scenarios.file import dump_scenario, name_of
 from squall.sim.scenarios.store import Place, Store
@@ -99,6 +105,32 @@ def test_it_lists_failures_and_runs(server: Server) -> None:
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert "default-src 'none'" in headers["Content-Security-Policy"]
     assert "unsafe-inline" not in headers["Content-Security-Policy"]
+
+
+def test_it_shows_where_a_campaign_has_been(server: Server) -> None:
+    assert "Campaigns" not in ask(server, "/")[1]
+    folder = server.library.place.coverage
+    folder.mkdir()
+    seen = Seen()
+    seen.add(sorted(pairs_of(["a", "b"])), ["a crash during a pass"])
+    times = {"a crash during a pass": 1, "a pause during a pass": 0}
+    history = history_of(seen, times, {"seeds": 1}, "seeds <0:1>")
+    (folder / "17-0123abcd.json").write_text(history.text())
+    (folder / "18-0123abcd.json").write_text("{")
+    (folder / "19-0123abcd.json").symlink_to(server.library.place.folder.parent / "secret.json")
+    page = ask(server, "/")[1]
+    assert "Campaigns (1)" in page and "seeds &lt;0:1&gt;" in page and "1 of 2" in page
+    assert 'href="/coverage/17-0123abcd"' in page
+    status, page, headers = ask(server, "/coverage/17-0123abcd")
+    assert status == 200
+    assert "<h1>seeds &lt;0:1&gt;</h1>" in page and 'id="packed"' in page
+    assert "'unsafe-inline'" not in headers["Content-Security-Policy"]
+    for script in figure_scripts():
+        digest = b64encode(sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in headers["Content-Security-Policy"]
+    for name in ("18-0123abcd", "19-0123abcd", "../../secret", "nothing"):
+        status, page, _ = ask(server, f"/coverage/{name}")
+        assert status == 404 and SECRET not in page
 
 
 def test_it_draws_a_run_when_asked(server: Server) -> None:

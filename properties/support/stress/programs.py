@@ -3,12 +3,11 @@ here time is real."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-from squall.model.generate.choices import SeededChoices
 from squall.model.generate.generator import generate
+from squall.model.generate.keyed import KeyedChoices
 from squall.model.generate.profiles import Limits
 from squall.model.one_process.interpreter import interpret
 from squall.model.one_process.outcome import Outcome, StepOutcome, differences
@@ -30,14 +29,15 @@ _LIMITS = Limits(
     stories=False,
     faults=False,
     sleeps=False,
+    acts=False,
 )
 
 
-class _Spread(SeededChoices):
+class _Spread(KeyedChoices):
     """Draws programs of four workers with two trainers each, which are two threads."""
 
-    def __init__(self, source: random.Random) -> None:
-        super().__init__(source)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self._trainers = 0
 
     def choice(self, name: str, options: Sequence[T]) -> T:
@@ -45,15 +45,15 @@ class _Spread(SeededChoices):
             return _WORKERS  # type: ignore[return-value]
         return _TRAINERS if name == "trainers" else super().choice(name, options)  # type: ignore[return-value]
 
-    def integer(self, name: str, lo: int, hi: int) -> int:
+    def pick(self, name: str, options: Sequence[T]) -> T:
         if name == "trainer":
             self._trainers += 1
-            return self._trainers % _WORKERS
-        return super().integer(name, lo, hi)
+            return options[self._trainers % _WORKERS]
+        return super().pick(name, options)
 
 
 def threaded_program(seed: int) -> Program:
-    return generate(_Spread(random.Random(seed)), _LIMITS)
+    return generate(_Spread(seed), _LIMITS)
 
 
 def run_on_threads(program: Program) -> list[str]:

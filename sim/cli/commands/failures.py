@@ -63,6 +63,8 @@ def failures(json: Json = False) -> None:
 
 
 def _table(found: list[Failure]) -> Table:
+    from squall.sim.search.schedules import seed_name
+
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("name", "found", "by", "seed", "size"):
         table.add_column(name, no_wrap=True)
@@ -71,7 +73,7 @@ def _table(found: list[Failure]) -> Table:
         when = datetime.fromtimestamp(kept.found_at).strftime("%m-%d %H:%M")
         broken, scenario = kept.expected, kept.scenario
         broke = Text(f"{broken.property}: {(broken.what or '')[:_MOST_SHOWN]}", style="red")
-        seed = f"{scenario.seed} {scenario.profile or ''}".rstrip()
+        seed = f"{seed_name(scenario)} {scenario.profile or ''}".rstrip()
         parts = (scenario.workers, scenario.operations, len(scenario.faults))
         size = "/".join("-" if part is None else str(part) for part in parts)
         table.add_row(kept.name, when, kept.found_by, seed, size, broke)

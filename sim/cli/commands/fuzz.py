@@ -15,6 +15,7 @@ from squall.sim.cli.exits import FAILED, INTERRUPTED, exit_code
 from squall.sim.cli.options import (
     AllowUnchecked,
     CheckDeterminism,
+    CoverOption,
     Engine,
     FaultsOption,
     Jobs,
@@ -22,13 +23,18 @@ from squall.sim.cli.options import (
     OnDevice,
     seeds_option,
 )
+from squall.sim.cli.scenario import named_seed
 from squall.sim.names import MAX_SEED
 
 if TYPE_CHECKING:
+    from squall.sim.cli.faults import Faults
+    from squall.sim.names import EngineName
     from squall.sim.search.campaign import Campaign
 
 DEFAULT_SEEDS = "0:1000"
 MAX_MINUTES = 60 * 24 * 365
+#: seeds that a cover is distilled from: what each has shown is kept in memory
+MAX_DISTILLED = 100_000
 
 RANK = 30
 EPILOG = """\
@@ -43,6 +49,10 @@ squall fuzz --minutes 60 --json
 squall fuzz --seeds 0:5000 --faults storm --stats
 
 squall fuzz --faults plan.json       (the same faults for every program)
+
+squall fuzz --distil 3000            (what campaigns here play first)
+
+squall fuzz --until-proven 712       (until it is believed that what seed 712 showed is mended)
 """
 
 
@@ -64,13 +74,45 @@ def fuzz(
     stats: Annotated[
         bool,
         typer.Option(
-            "--stats", help="Show how often features, faults and rare situations occurred."
+            "--stats",
+            help="Show how often features, faults and rare situations occurred, and keep what was "
+            "seen, for squall serve.",
         ),
     ] = False,
     require_sometimes: Annotated[
         bool,
         typer.Option("--require-sometimes", help="Fail if some rare situation was never reached."),
     ] = False,
+    cover: CoverOption = True,
+    distil: Annotated[
+        int | None,
+        typer.Option(
+            "--distil",
+            metavar="N",
+            help="Instead: find the seeds below N whose programs show all that the others show, and "
+            "keep them as the cover that campaigns in this folder play first.",
+            parser=parsers.integer("--distil", 1, MAX_DISTILLED),
+        ),
+    ] = None,
+    until_proven: Annotated[
+        str | None,
+        typer.Option(
+            "--until-proven",
+            metavar="SEED",
+            help="Instead: replay this seed, whose failure was found before, and then play schedules "
+            "of its program and fresh seeds until it would have shown again with a chance of 99.9 %.",
+        ),
+    ] = None,
+    found: Annotated[
+        parsers.Share | None,
+        typer.Option(
+            "--found",
+            metavar="K:N",
+            help="With --until-proven: the failure was found in K of N seeds (default: what campaigns "
+            "in this folder have kept).",
+            parser=parsers.share("--found"),
+        ),
+    ] = None,
     check_determinism: CheckDeterminism = False,
     allow_unchecked: AllowUnchecked = False,
     json: Json = False,
@@ -84,11 +126,23 @@ def fuzz(
         raise BadInput(
             "--minutes", f"{minutes:g}", "expected either --seeds or --minutes, got both"
         )
+    source = None
+    if until_proven is not None:
+        _check_proof(seeds, minutes, distil)
+        source = named_seed(until_proven, "--until-proven")
+    if distil is not None:
+        _check_distil(seeds, minutes, engine, faults)
+        seeds = range(distil)
+    if found is not None and until_proven is None:
+        raise BadInput("--found", str(found), "expected --until-proven with it")
     if require_sometimes and faults is None:
         raise BadInput("--require-sometimes", "", "expected --faults with it: see --help")
     from squall.sim.cli.reports.campaign import Asked, campaign_json, left_out, print_campaign
+    from squall.sim.cli.reports.confidence import told_of
     from squall.sim.cli.reports.known import tell_known
     from squall.sim.cli.reports.playing import play
+    from squall.sim.cli.reports.proving import find_proof, prove
+    from squall.sim.search.findability import Sample
 
     if minutes is not None:
         seeds = range(MAX_SEED)
@@ -99,16 +153,30 @@ def fuzz(
         device=device,
         engine=engine,
         faults=faults,
+        cover=cover,
+        distil=distil is not None,
+        keep_history=stats,
+        title=_title(distil, until_proven),
     )
+    proof = None
+    if source is not None:
+        proof = find_proof(source, asked, None if found is None else Sample(found.some, found.all))
     ready(engine)
     tell_left_out(engine, left_out(asked))
-    campaign = play(asked, stats=stats or json or require_sometimes, twice=check_determinism)
+    settings = asked.settings._replace(
+        stats=stats or json or require_sometimes, twice=check_determinism
+    )
+    if proof is None:
+        campaign = play(asked, settings)
+        told = told_of(campaign, asked.seeds, asked.settings)
+    else:
+        campaign, told = prove(proof, asked, settings)
     if not campaign.interrupted:
         tell_known(campaign)
     if json:
-        typer.echo(campaign_json(campaign, asked))
+        typer.echo(campaign_json(campaign, asked, told))
     else:
-        print_campaign(campaign, asked, Console(), stats=stats)
+        print_campaign(campaign, asked, Console(), stats=stats, told=told)
     if campaign.interrupted:
         raise typer.Exit(INTERRUPTED)
     if require_sometimes and (never := never_reached(campaign)):
@@ -121,3 +189,40 @@ def fuzz(
 def never_reached(campaign: Campaign) -> list[str]:
     """The rare situations that no scenario of a campaign has reached."""
     return [name for name, count in campaign.sometimes_counts().items() if not count]
+
+
+def _title(distil: int | None, until_proven: str | None) -> str:
+    if until_proven is not None:
+        return f"seed {until_proven}"
+    return "fuzz" if distil is None else "distil"
+
+
+def _check_proof(seeds: range | None, minutes: float | None, distil: int | None) -> None:
+    """Raises BadInput for what says as well how long to play."""
+    if seeds is not None:
+        wrong, value = "--seeds", f"{seeds.start}:{seeds.stop}"
+    elif minutes is not None:
+        wrong, value = "--minutes", f"{minutes:g}"
+    elif distil is not None:
+        wrong, value = "--distil", str(distil)
+    else:
+        return
+    problem = f"{value!r} does not go with --until-proven, which plays as much as it needs"
+    raise BadInput(wrong, value, problem)
+
+
+def _check_distil(
+    seeds: range | None, minutes: float | None, engine: EngineName, faults: Faults | None
+) -> None:
+    """Raises BadInput for what a cover is not made with."""
+    if seeds is not None:
+        wrong, value = "--seeds", f"{seeds.start}:{seeds.stop}"
+    elif minutes is not None:
+        wrong, value = "--minutes", f"{minutes:g}"
+    elif engine != "port":
+        wrong, value = "--engine", engine
+    elif faults is not None and faults.profile is None:
+        wrong, value = "--faults", faults.text
+    else:
+        return
+    raise BadInput(wrong, value, f"{value!r} does not go with --distil, which says what is run")

@@ -12,6 +12,7 @@ from squall.sim.cli import parsers
 from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.options import (
     AllowUnchecked,
+    CoverOption,
     Jobs,
     Json,
     ProfileOption,
@@ -54,13 +55,18 @@ def mutants(
     jobs: Jobs = 1,
     seeds: Annotated[range | None, seeds_option("from 0 on")] = None,
     faults: ProfileOption = None,
+    corpus: Annotated[
+        bool,
+        typer.Option("--corpus/--no-corpus", help="Play the stored scenarios, too, before it."),
+    ] = True,
+    cover: CoverOption = True,
     allow_unchecked: AllowUnchecked = False,
     json: Json = False,
 ) -> None:
     """Plant known bugs in the engine, one at a time, and see which property notices.
 
     Each is tried in a process of its own, with the scenarios of `squall fuzz`, until one fails.
-    Seconds are those of one core.
+    What the stored scenarios of the corpus notice is told apart. Seconds are those of one core.
     """
     from squall.sim.cli.reports.mutants import (
         Asked,
@@ -83,6 +89,8 @@ def mutants(
         jobs=jobs,
         seeds=seeds,
         profile=faults,
+        corpus=corpus,
+        cover=cover,
     )
     if show:
         listed = asked.mutants + asked.left_out
@@ -104,6 +112,7 @@ def _play(asked: Asked) -> list[Result]:
     """Try them, with a line for each that is done; fewer than asked for if interrupted."""
     from squall.sim.cli.reports.mutants import result_line
     from squall.sim.search.mutants.campaign import run_mutants
+    from squall.sim.search.mutants.trial import Limits
 
     progress = Console(file=sys.stderr, highlight=False, soft_wrap=True)
     total = len(asked.mutants)
@@ -114,11 +123,11 @@ def _play(asked: Asked) -> list[Result]:
         done += 1
         progress.print(f"[{done}/{total}] {result_line(result)}", markup=False)
 
-    return run_mutants(
-        asked.mutants,
+    limits = Limits(
         seconds=asked.seconds,
-        jobs=asked.jobs,
         seeds=asked.seeds,
         profile=asked.profile,
-        on_result=on_result,
+        corpus=asked.corpus,
+        cover=asked.cover,
     )
+    return run_mutants(asked.mutants, limits, jobs=asked.jobs, on_result=on_result)

@@ -16,13 +16,15 @@ from squall.model.coverage.growth import Seen
 from squall.model.events.run import NOT_CHECKED
 from squall.sim.cli.faults import Faults
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
+from squall.sim.cli.reports.confidence import Told, print_told
 from squall.sim.cli.reports.failing import print_program
 from squall.sim.faults.plan import NO_FAULTS
 from squall.sim.names import Device, EngineName
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.failure import Failure
 from squall.sim.search.campaign import Campaign
-from squall.sim.search.draw import expanded
+from squall.sim.search.draw import Settings, expanded
+from squall.sim.search.schedules import names_a_seed
 
 #: failures whose programs are shown at the end of a campaign
 PROGRAMS_SHOWN = 3
@@ -43,6 +45,27 @@ class Asked:
     engine: EngineName
     faults: Faults | None
     title: str = "fuzz"
+    #: play the distilled cover first; or distil one of the seeds
+    cover: bool = True
+    distil: bool = False
+    #: keep what it has seen, for squall serve
+    keep_history: bool = False
+
+    @property
+    def settings(self) -> Settings:
+        """What all its scenarios have in common."""
+        faults = self.faults
+        profile, plan = (None, NO_FAULTS) if faults is None else (faults.profile, faults.plan)
+        return Settings(profile, plan, self.engine, self.device)
+
+
+def campaign_name(asked: Asked) -> str:
+    """A campaign in few words."""
+    faults = "no faults" if asked.faults is None else asked.faults.text
+    span = f"from seed {asked.seeds.start}" if asked.minutes else ""
+    span = span or f"seeds {asked.seeds.start}:{asked.seeds.stop}"
+    engine = "" if asked.engine == "port" else f", engine {asked.engine}"
+    return f"{span}, {faults}{engine}"
 
 
 def failure_line(failure: Failure, asked: Asked) -> str:
@@ -50,15 +73,17 @@ def failure_line(failure: Failure, asked: Asked) -> str:
     kept = "" if not failure.file else f"\n  kept: {failure.file}"
     command = again(failure, asked)
     look = command.replace("squall replay", "squall timeline", 1)
-    name = failure.scenario.note or f"seed {failure.scenario.seed}"
+    note = failure.scenario.note
+    name = f"seed {note or failure.scenario.seed}" if names_a_seed(note) else note
     return f"{name}: {failure.text}\n  again: {command}\n  look: {look}{kept}"
 
 
 def again(failure: Failure, asked: Asked) -> str:
     """A command line that shows the failure again."""
-    if failure.scenario.note:
-        return shlex.join(["squall", "replay", failure.scenario.note])
-    words = ["squall", "replay", str(failure.scenario.seed)]
+    scenario = failure.scenario
+    words = ["squall", "replay", scenario.note or str(scenario.seed)]
+    if not names_a_seed(scenario.note):
+        return shlex.join(words)
     if asked.faults is not None:
         words += ["--faults", asked.faults.text]
     if asked.device != "cpu":
@@ -77,7 +102,7 @@ def left_out(asked: Asked) -> list[str]:
     return engine.left_out(NO_FAULTS if faults is None else faults.plan)
 
 
-def campaign_json(campaign: Campaign, asked: Asked) -> str:
+def campaign_json(campaign: Campaign, asked: Asked, told: list[Told] | None = None) -> str:
     """The object of ``squall fuzz --json``; its keys are in docs/json.md."""
     good = "ok" if campaign.unchecked is None else NOT_CHECKED
     outcome = good if campaign.ok else "failed"
@@ -92,8 +117,9 @@ def campaign_json(campaign: Campaign, asked: Asked) -> str:
             "first_seed": asked.seeds.start,
             "scenarios": campaign.scenarios,
             "corpus": campaign.corpus,
+            "cover": campaign.cover,
             "failed": campaign.failed,
-            "failures": [_failure_json(f, asked) for f in campaign.failures.values()],
+            "failures": [_failure_json(f, campaign, asked) for f in campaign.failures.values()],
             "hangs": campaign.hangs,
             "events": campaign.events,
             "wall_time_s": campaign.seconds,
@@ -102,18 +128,24 @@ def campaign_json(campaign: Campaign, asked: Asked) -> str:
             "profile": None if asked.faults is None else asked.faults.text,
             "sometimes": campaign.sometimes_counts(),
             "faults": campaign.fault_counts(),
+            "reached": {
+                name: campaign.seen.reached.get(name) for name in campaign.sometimes_counts()
+            },
             "coverage": campaign.seen.counts(),
             "left_out": left_out(asked),
+            "confidence": None if told is None else [each.to_json() for each in told],
         },
         allow_nan=False,
     )
 
 
-def _failure_json(failure: Failure, asked: Asked) -> dict[str, Any]:
+def _failure_json(failure: Failure, campaign: Campaign, asked: Asked) -> dict[str, Any]:
+    found = campaign.found[failure.key]
     return {
         "seed": failure.scenario.seed,
         **({} if failure.violation is None else failure.violation.to_json()),
         "count": failure.count,
+        "schedules": [found.again, found.played] if found.played else None,
         "known": list(failure.known),
         "also": sorted({each.property for each in failure.also}),
         "replay": again(failure, asked),
@@ -122,8 +154,18 @@ def _failure_json(failure: Failure, asked: Asked) -> dict[str, Any]:
     }
 
 
-def print_campaign(campaign: Campaign, asked: Asked, console: Console, *, stats: bool) -> None:
-    """Failures by what broke, the features if asked for, and a summary."""
+def print_campaign(
+    campaign: Campaign,
+    asked: Asked,
+    console: Console,
+    *,
+    stats: bool,
+    told: list[Told] | None = None,
+) -> None:
+    """Failures by what broke, the features if asked for, and a summary.
+
+    ``told``: what a clean campaign says of failures that were found before.
+    """
     console = Console(file=console.file, width=min(WIDTH, console.width), highlight=False)
     for number, failure in enumerate(campaign.failures.values()):
         if number < PROGRAMS_SHOWN:
@@ -135,7 +177,11 @@ def print_campaign(campaign: Campaign, asked: Asked, console: Console, *, stats:
             console.print(Text(known, style="yellow"), soft_wrap=True)
         for other in failure.also[:3]:
             console.print(Text(f"  also: {other}", style="dim"), soft_wrap=True)
-        console.print(Text(f"  first to break in {failure.count:,} scenarios"), soft_wrap=True)
+        often = f"  first to break in {failure.count:,} scenarios"
+        found = campaign.found[failure.key]
+        if found.played:
+            often += f"; {found.again} of {found.played} other schedules of its program show it too"
+        console.print(Text(often), soft_wrap=True)
         for name, value in expanded(failure.scenario):
             console.print(Text(f"    {name:14} {value}", style="dim"), soft_wrap=True)
     if campaign.scenarios == 1:
@@ -148,6 +194,8 @@ def print_campaign(campaign: Campaign, asked: Asked, console: Console, *, stats:
             console.print(_faults(campaign))
         if campaign.seen.scenarios:
             console.print(_coverage(campaign.seen))
+    if told:
+        print_told(told, console)
     print_panel(console, _summary(campaign), "squall fuzz", good=campaign.ok)
 
 

@@ -67,7 +67,7 @@ def _play_all(seeds: range, jobs: int) -> dict[str, Campaign]:
             faults=None if profile is None else Faults(profile, profile, NO_FAULTS),
             title=name,
         )
-        campaigns[name] = play(asked)
+        campaigns[name] = play(asked, asked.settings)
         if campaigns[name].interrupted:
             break
     return campaigns

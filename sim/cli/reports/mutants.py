@@ -29,6 +29,8 @@ class Asked:
     jobs: int
     seeds: range | None
     profile: Profile | None
+    corpus: bool = True
+    cover: bool = True
 
 
 def alarming(results: list[Result], asked: Asked) -> list[Result]:
@@ -43,7 +45,7 @@ def alarming(results: list[Result], asked: Asked) -> list[Result]:
 
 def nothing_tried(results: list[Result]) -> str | None:
     """Why nothing was checked; None if something was."""
-    if any(result.scenarios or result.killed for result in results):
+    if any(part.scenarios or part.killed for result in results for part in result.parts):
         return None
     return "no scenario came to its end with a planted bug"
 
@@ -53,10 +55,12 @@ def result_line(result: Result) -> str:
     name = result.mutant.name
     if result.problem is not None:
         return f"{name}: {result.problem}"
-    tried = f"{result.scenarios:,} scenarios, {result.seconds:.1f} s"
-    if result.first is None:
-        return f"{name}: survived {tried}"
-    return f"{name}: killed by {result.by} after {tried}"
+    campaign, corpus = result.campaign, result.corpus
+    tried = f"{campaign.scenarios:,} scenarios, {campaign.seconds:.1f} s"
+    stored = f"; the corpus: {corpus.by}" if corpus is not None and corpus.killed else ""
+    if not campaign.killed:
+        return f"{name}: survived {tried}{stored}"
+    return f"{name}: killed by {campaign.by} after {tried}{stored}"
 
 
 def _facts(mutant: Mutant) -> dict[str, Any]:
@@ -101,6 +105,8 @@ def results_json(results: list[Result], asked: Asked) -> str:
             "unchecked": unchecked,
             "mutants": [result.to_json() for result in results],
             "killed": sum(result.killed for result in results),
+            "killed_by_campaign": sum(result.campaign.killed for result in results),
+            "killed_by_corpus": sum(_by_corpus(result) for result in results),
             "total": len(asked.mutants),
             "survivors": [result.mutant.name for result in results if not result.killed],
             "median_seconds": median_seconds(results),
@@ -111,6 +117,10 @@ def results_json(results: list[Result], asked: Asked) -> str:
         },
         allow_nan=False,
     )
+
+
+def _by_corpus(result: Result) -> bool:
+    return result.corpus is not None and result.corpus.killed
 
 
 def print_results(results: list[Result], asked: Asked, console: Console) -> None:
@@ -130,32 +140,39 @@ def _table(results: list[Result]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("mutant", no_wrap=True)
     table.add_column("killed by", no_wrap=True)
+    table.add_column("corpus", no_wrap=True)
     table.add_column("scenarios", justify="right")
     table.add_column("seconds", justify="right")
     table.add_column("smallest failing scenario", no_wrap=True)
     for result in results:
-        by = Text(result.by, "green") if result.by else Text("survived", "bold red")
-        if not result.killed and not result.mutant.expected:
+        campaign = result.campaign
+        by = Text(campaign.by, "green") if campaign.by else Text("survived", "bold red")
+        if not campaign.killed and not result.mutant.expected:
             by = Text("survived", "yellow")
         if result.problem is not None:
             by = Text("not tried", "bold red")
         smallest = result.smallest
         size = "" if smallest is None else in_words(smallest)
-        table.add_row(
-            result.mutant.name, by, f"{result.scenarios:,}", f"{result.seconds:.1f}", size
-        )
+        stored = (result.corpus.by or "") if result.corpus is not None else ""
+        scenarios, seconds = f"{campaign.scenarios:,}", f"{campaign.seconds:.1f}"
+        table.add_row(result.mutant.name, by, stored, scenarios, seconds, size)
     return table
 
 
 def _summary(results: list[Result], asked: Asked) -> Table:
-    killed = sum(result.killed for result in results)
+    killed = sum(result.campaign.killed for result in results)
     summary = summary_table()
     good = not alarming(results, asked)
-    summary.add_row("killed", verdict(f"{killed:,} of {len(results):,}", good=good))
+    text = f"{killed:,} of {len(results):,} by the campaign"
+    if any(result.corpus is not None for result in results):
+        stored = sum(_by_corpus(result) for result in results)
+        alone = sum(_by_corpus(result) and not result.campaign.killed for result in results)
+        text += f", {stored:,} by the corpus, {alone:,} by the corpus alone"
+    summary.add_row("killed", verdict(text, good=good))
     unchecked_row(summary, nothing_tried(results))
     median = median_seconds(results)
     if median is not None:
-        summary.add_row("time", f"{median:.1f} s in the median, of those that were killed")
+        summary.add_row("time", f"{median:.1f} s in the median, of those that the campaign killed")
     unique = {name: len(found) for name, found in only_killers(results).items() if found}
     if unique:
         listed = ", ".join(f"{name} {count}" for name, count in unique.items())

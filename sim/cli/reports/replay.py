@@ -19,6 +19,7 @@ from squall.sim.cli.reports.failing import folded, print_program, print_violatio
 from squall.sim.pictures.narrate import narrate, sentence
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.replay import Until, digest_matches, explanation
+from squall.sim.search.schedules import seed_name
 from squall.sim.world.watch import Divergence
 
 #: events shown at the end of a run that was stopped
@@ -159,7 +160,7 @@ def _summary(replayed: Replayed) -> Table:
 
 
 def _scenario_text(scenario: Scenario, run: Run) -> str:
-    parts = [f"seed {scenario.seed}", f"{workers_of(scenario, run)} workers"]
+    parts = [f"seed {seed_name(scenario)}", f"{workers_of(scenario, run)} workers"]
     if scenario.operations is not None:
         parts.append(f"{scenario.operations} operations")
     parts += [f"{len(scenario.faults)} faults", f"order {scenario.faults.schedule.order}"]

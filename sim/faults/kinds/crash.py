@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from squall.real.worker import Worker
 from squall.sim.faults.choices import Choices, drawn
-from squall.sim.faults.fault import Ability, Effect, Injection
+from squall.sim.faults.fault import Ability, Effect, Fault, Injection
+from squall.sim.faults.kinds.fail import Fail
 from squall.sim.faults.limits import Seconds
 from squall.sim.faults.workers import WorkerEffect, WorkerFault
 from squall.sim.world.processes import processes_of
@@ -56,6 +57,17 @@ class _Crashing(WorkerEffect[Crash]):
     def _restart(self) -> None:
         self.injection.report("restart", self.name, self.item.worker, None)
         self.injection.host.restart(self.item.worker)
+
+
+@drawn("crash in a back-off")
+def in_a_back_off(choices: Choices, stream: random.Random) -> list[Fault]:
+    """The process of a worker whose request waits to be sent again ends, or the one that it is
+    for, which may be there again when it comes."""
+    type, worker, moment = choices.back_off(stream)
+    ends = worker if stream.random() < 0.3 else choices.worker(stream)
+    fails = Fail(types=(type,), src=worker, nth=choices.nth(stream, 3, 3), id=choices.id())
+    after_s = stream.choice((None, 0.0, 0.3, 1.2))
+    return [fails, Crash(worker=ends, restart_after_s=after_s, **moment)]
 
 
 @drawn("crash")

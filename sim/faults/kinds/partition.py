@@ -45,11 +45,13 @@ class Partition(Fault):
                 seen[worker] = at
         return window_problem(self.from_s, self.until_s)
 
-    def renumbered(self, ranks: Mapping[int, int]) -> Self:
+    def renumbered(self, ranks: Mapping[int, int]) -> Self | None:
         groups = tuple(
             tuple(dict.fromkeys(ranks[rank] for rank in group if rank in ranks))
             for group in self.groups
         )
+        if sum(map(len, groups)) > len({rank for group in groups for rank in group}):
+            return None  # workers of two groups have become one
         return replace(self, groups=groups)
 
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:

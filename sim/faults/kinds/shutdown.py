@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal
 
 from squall.real.worker import Worker
 from squall.sim.faults.choices import Choices, drawn
-from squall.sim.faults.fault import Ability, Effect, Injection
+from squall.sim.faults.fault import Ability, Effect, Fault, Injection
+from squall.sim.faults.kinds.fail import Fail
 from squall.sim.faults.workers import WorkerEffect, WorkerFault
 
 
@@ -32,6 +33,15 @@ class _Leaving(WorkerEffect[Shutdown]):
         item = self.item
         self.report(item.worker, "graceful" if item.graceful else "ungraceful")
         self.injection.host.shutdown_worker(item.worker, graceful=item.graceful)
+
+
+@drawn("shutdown in a back-off")
+def in_a_back_off(choices: Choices, stream: random.Random) -> list[Fault]:
+    """A worker whose request waits to be sent again shuts down, or the one that it is for."""
+    type, worker, moment = choices.back_off(stream)
+    leaves = worker if stream.random() < 0.6 else choices.worker(stream)
+    fails = Fail(types=(type,), src=worker, nth=choices.nth(stream, 3, 3), id=choices.id())
+    return [fails, Shutdown(worker=leaves, graceful=False, **moment)]
 
 
 @drawn("shutdown")

@@ -161,7 +161,7 @@ def scribble(values: dict[str, Any]) -> dict[str, Any]:
 
 @story("timeout", expected=f"RuntimeError: {TIMED_OUT}; after {SHORT_S:g} s; 2")
 def timeout(to: int) -> str:
-    """A call that takes too long; and one without a limit."""
+    """A call that takes too long fails at its time limit; one without a limit ends when it ends."""
     now = current_task().runtime.now
     began = now()
     error = error_of(lambda: rpc.rpc_sync(to, slow, args=(1, SLOW_S), timeout=SHORT_S))
@@ -172,7 +172,8 @@ def timeout(to: int) -> str:
 
 @story("late reference", expected=f"RuntimeError: {TIMED_OUT}")
 def late_reference(to: int) -> str:
-    """A reply with a reference that arrives after the timeout of its call."""
+    """A reply with a reference that arrives after the timeout of its call changes nothing, and leaves
+    nothing."""
     error = error_of(lambda: rpc.rpc_sync(to, slow_reference, args=(1, SLOW_S), timeout=SHORT_S))
     sleep(2 * SLOW_S)
     return error
@@ -251,7 +252,7 @@ def callbacks(to: int) -> str:
     errors=(_OPERATOR,),
 )
 def operator_error(to: int) -> str:
-    """An operator of torch that raises, called and as the value of a reference."""
+    """An operator of torch that raises gives its error, called and as the value of a reference."""
     wrong = (torch.ones(2, 3), torch.ones(2, 3))
     called = error_of(lambda: rpc.rpc_sync(to, torch.mm, args=wrong))
     rref = rpc.remote(to, torch.mm, args=wrong)
@@ -263,7 +264,8 @@ def operator_error(to: int) -> str:
     expected=f"RuntimeError: StoryError: {PLANTED}; RuntimeError: StoryError: {PLANTED}",
 )
 def late_error(to: int) -> str:
-    """A future that fails after its function has returned, as a call and as a reference."""
+    """A future that fails after its function has returned fails the call, or the fetch of the
+    reference."""
     called = error_of(lambda: rpc.rpc_sync(to, fail_later))
     rref = rpc.remote(to, fail_later)
     return f"{called}; {error_of(rref.to_here)}"
@@ -284,7 +286,7 @@ def exceptions(to: int) -> str:
 
 @story("unreadable argument", expected=f"RuntimeError: {_HANDLER}; True")
 def unreadable_argument(to: int) -> str:
-    """A request that cannot be read, with a reference in it; and the next one, which can."""
+    """A request that cannot be read fails, and the reference in it can be passed on with the next."""
     rref = rpc.remote(to, echo, args=(1,))
     failed = error_of(lambda: rpc.rpc_sync(to, echo, args=([rref, Unreadable()],)))
     return f"{failed}; {rpc.rpc_sync(to, is_confirmed, args=(rref,))}"
@@ -292,7 +294,8 @@ def unreadable_argument(to: int) -> str:
 
 @story("unwritable", expected=f"StoryError: {PLANTED}; RuntimeError: StoryError: {PLANTED}")
 def unwritable(to: int) -> str:
-    """What cannot be pickled: an argument, with a reference before it, and a result."""
+    """An argument, with a reference before it, and a result that cannot be pickled: each call fails
+    with the error."""
     rref = rpc.RRef(1)
     argument = error_of(lambda: rpc.rpc_sync(to, echo, args=([rref, Unwritable()],)))
     return f"{argument}; {error_of(lambda: rpc.rpc_sync(to, make_unwritable))}"
@@ -317,7 +320,8 @@ def keep(rref: Any) -> None:
 
 @story("left behind", expected="sent")
 def left_behind(to: int) -> str:
-    """A reference is on its way to a worker, and another one at its owner, as the trainer ends."""
+    """A reference is on its way to a worker, and another one at its owner, as the trainer ends: none
+    is left."""
     owner = (to + 1) % len(rpc._get_current_rpc_agent().get_worker_infos())
     rref = rpc.remote(owner, echo, args=(1,))
     rpc.rpc_async(to, keep, args=(rref,))

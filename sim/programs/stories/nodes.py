@@ -37,6 +37,7 @@ def _there(
             found: str = rpc.rpc_sync(to, body)
             return found
 
+        perform.__doc__ = body.__doc__
         story(name, drawn=False, port_only=port_only, on_torch=on_torch)(perform)
         return body
 

@@ -344,7 +344,7 @@ def two_views() -> str:
 
 @story("views of one gradient", expected="[[2.0], [2.0]] [[2.0, 2.0]]")
 def views_of_one_gradient(to: int) -> str:
-    """Two passes, all of which happens on another worker."""
+    """Two leaves whose gradients are views of one tensor add up each its own over two passes."""
     found: str = rpc.rpc_sync(to, two_views)
     return found
 
@@ -362,7 +362,7 @@ def rows_and_all() -> str:
 
 @story("sparse, then dense", expected="[[3.0, 3.0], [2.0, 2.0], [1.0, 1.0]]")
 def sparse_then_dense(to: int) -> str:
-    """Two passes, all of which happens on another worker."""
+    """A table whose first pass gives it a sparse gradient and whose second a dense one has both."""
     found: str = rpc.rpc_sync(to, rows_and_all)
     return found
 

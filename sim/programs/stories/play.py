@@ -7,15 +7,23 @@ one. With this module all of them are imported, and so registered.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from squall.model.discovery import modules_in
 from squall.model.one_process.outcome import Outcome
-from squall.model.program.program import Step
-from squall.model.program.stories import Story, perform_of
+from squall.model.program import cargo, chain, updates
+from squall.model.program.cargo import Cargo
+from squall.model.program.chain import Chain
+from squall.model.program.program import Beside, Step, beside
+from squall.model.program.stories import ACTS, RAISED, Story, as_line, numbers_of, perform_of
 from squall.real.future import Future
 from squall.real.rpc.wire_names import label_module
 from squall.real.worker import current_worker
+from squall.sim.programs.acts import perform_acts
 from squall.sim.programs.host import here
+from squall.sim.programs.stories.cargo import carry
+from squall.sim.programs.stories.chain import follow
+from squall.sim.programs.stories.updates import update_together
 
 label_module("squall.model.program.stories", "stories")
 
@@ -24,45 +32,72 @@ modules_in("squall.sim.programs.stories")
 
 
 class StoryRuns:
-    """The stories of one step of a trainer, each in a task of its own."""
+    """The stories of one step of a trainer, and its cargo, each in a task of its own."""
 
     def __init__(self, outcome: Outcome, trainer: int, number: int, step: Step) -> None:
         self._outcome = outcome
         self._where = (trainer, number)
-        self._waiting = sorted(enumerate(step.stories), key=lambda each: each[1].before)
+        waiting: list[tuple[int, Callable[[], None], str]] = []
+        for at, story in enumerate(step.stories):
+            run = partial(self._run_story, at, story)
+            waiting.append((story.before, run, f"story {story.kind!r}"))
+        for field, at, thing in beside(step):
+            run = partial(self._run_beside, field, at, partial(performer(thing), thing.worker))
+            waiting.append((thing.before, run, f"{field}[{at}]"))
+        self._waiting = sorted(waiting, key=lambda each: each[0])
         self._ends: list[Future[None]] = []
 
     def begin(self, index: int) -> None:
         """Begin those that come before operation ``index`` at the latest."""
-        while self._waiting and self._waiting[0][1].before <= index:
-            number, story = self._waiting.pop(0)
+        while self._waiting and self._waiting[0][0] <= index:
+            _, run, what = self._waiting.pop(0)
             worker = current_worker()
-            end: Future[None] = Future(runtime=worker.runtime, what=f"story {story.kind!r}")
+            end: Future[None] = Future(runtime=worker.runtime, what=what)
             self._ends.append(end)
-            worker.runtime.spawn(
-                self._run, number, story, end, name="story", worker=worker, daemon=False
-            )
+            worker.runtime.spawn(self._run, run, end, name="story", worker=worker, daemon=False)
 
     def end(self) -> None:
         """Begin what has not begun, and wait for all of them."""
         if self._waiting:
-            self.begin(self._waiting[-1][1].before)
+            self.begin(self._waiting[-1][0])
         for end in self._ends:
             end.wait()
 
-    def _run(self, number: int, story: Story, end: Future[None]) -> None:
+    @staticmethod
+    def _run(run: Callable[[], None], end: Future[None]) -> None:
+        run()
+        end.mark_completed(None)
+
+    def _run_story(self, number: int, story: Story) -> None:
         told = perform(story)
         place = (*self._where, number)
         if isinstance(told, str):
             self._outcome.stories[place] = told
         else:
             here().afterwards[place] = told
-        end.mark_completed(None)
+
+    def _run_beside(self, what: str, number: int, run: Callable[[], str]) -> None:
+        try:
+            told = run()
+        except Exception as error:
+            told = f"{RAISED} {type(error).__name__}: {error}"
+        self._outcome.beside[(*self._where, what, number)] = told
+
+
+def performer(thing: Beside) -> Callable[[int], str]:
+    """What performs something that goes on beside a step, given the worker that it is about."""
+    if isinstance(thing, Cargo):
+        return partial(carry, cargo.plain(thing))
+    if isinstance(thing, Chain):
+        return partial(follow, chain.plain(thing))
+    return partial(update_together, updates.plain(thing))
 
 
 def perform(story: Story) -> str | Callable[[], str]:
     """What came of a story, in a line (also if it raised), or a function that will tell."""
     try:
-        return perform_of(story.kind)(story.worker)
+        if story.kind == ACTS:
+            return as_line(perform_acts(story.acts))
+        return perform_of(story.kind)(story.worker, **numbers_of(story))
     except Exception as error:
-        return f"it raised {type(error).__name__}: {error}"
+        return f"{RAISED} {type(error).__name__}: {error}"

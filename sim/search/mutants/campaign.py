@@ -1,9 +1,10 @@
 """Campaigns against planted bugs: how soon does which property notice?
 
 Each mutant gets a process of its own (see trial.py), in which the scenarios of ``squall fuzz`` run
-with the bug planted, from seed 0 on, until one fails or the time is up: scenarios without faults,
-or, for a bug that only faults bring out, those of each profile of faults in turn. What hangs or
-dies there is contained. Time is that of a core: what other processes take of the machine does not
+with the bug planted, the distilled cover first and then seeds from 0 on, until one fails or the
+time is up: scenarios without faults, or, for a bug that only faults bring out, those of each
+profile of faults in turn. Before it, another process plays the stored scenarios of the corpus, and
+what comes of them is told apart. What hangs or dies there is contained. Time is that of a core: what other processes take of the machine does not
 count.
 """
 
@@ -15,7 +16,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import CodeType
@@ -23,8 +24,9 @@ from types import CodeType
 import torch.distributed.optim.utils  # noqa: F401 - it compiles what it imports: not in each process
 
 from squall.model.events.run import Violation
+from squall.sim.scenario import Scenario
 from squall.sim.search.mutants.mutant import Mutant, MutantError
-from squall.sim.search.mutants.result import CRASH, HANG, Result
+from squall.sim.search.mutants.result import CRASH, HANG, Part, Result
 from squall.sim.search.mutants.trial import (
     SMALLER_S,
     Ended,
@@ -50,21 +52,16 @@ _FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal
 
 def run_mutants(
     mutants: Iterable[Mutant],
+    limits: Limits = Limits(),  # noqa: B008 - it never changes
     *,
-    seconds: float = 60.0,
     jobs: int = 1,
-    seeds: Sequence[int] | None = None,
-    profile: str | None = None,
     on_result: Callable[[Result], object] | None = None,
 ) -> list[Result]:
-    """A campaign of ``seconds`` at most against each mutant; results in the order of ``mutants``.
+    """A campaign within ``limits`` against each mutant; results in the order of ``mutants``.
 
-    ``seeds``: None tries all of them from 0 on. ``profile``: of the faults; None leaves it to what
-    the mutant needs. ``on_result`` is called as each campaign ends. An
-    interrupt, or a request to terminate, ends all campaigns, and those that have ended are
-    returned. For the main thread.
+    ``on_result`` is called as each campaign ends. An interrupt, or a request to terminate, ends all
+    campaigns, and those that have ended are returned. For the main thread.
     """
-    limits = Limits(seconds=seconds, seeds=seeds, profile=profile)
     chosen = list(mutants)
     results: dict[str, Result] = {}
     campaigns = _campaigns(chosen, limits, jobs)
@@ -85,18 +82,27 @@ def run_mutants(
 def _campaigns(mutants: list[Mutant], limits: Limits, jobs: int) -> Generator[Result, None, None]:
     """The result of each campaign as it ends, ``jobs`` at a time."""
     # All are compiled now, so that an edit of ``real/`` during the campaign changes none.
-    waiting: deque[tuple[Mutant, CodeType]] = deque()
+    waiting: deque[tuple[Result, CodeType]] = deque()
     for mutant in mutants:
         try:
-            waiting.append((mutant, mutant.code()))
+            waiting.append((Result(mutant), mutant.code()))
         except MutantError as error:
             yield Result(mutant, problem=str(error))
     running: dict[Connection, _Trial] = {}
+
+    def start(trial: _Trial) -> None:
+        running[trial.copy.connection] = trial
+
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
-                trial = _Trial(*waiting.popleft(), limits)
-                running[trial.copy.connection] = trial
+                result, code = waiting.popleft()
+                stored = limits.stored(result.mutant)
+                if stored:
+                    result.corpus = Part()
+                    start(_Trial(result, result.corpus, code, stored, limits))
+                else:
+                    start(_campaign(result, code, limits))
             interrupts.check()
             for connection in wait(list(running), _LOOK_S):
                 assert isinstance(connection, Connection)
@@ -105,17 +111,33 @@ def _campaigns(mutants: list[Mutant], limits: Limits, jobs: int) -> Generator[Re
                 if trial.over():
                     del running[connection]
                     trial.copy.end()
-                    yield trial.result
+                    if trial.part is trial.result.corpus and trial.result.problem is None:
+                        start(_campaign(trial.result, trial.code, limits))
+                    else:
+                        yield trial.result
     finally:
         for trial in running.values():
             trial.copy.end()
 
 
-class _Trial:
-    """A process with one bug planted, as its parent sees it."""
+def _campaign(result: Result, code: CodeType, limits: Limits) -> _Trial:
+    return _Trial(result, result.campaign, code, limits.scenarios(result.mutant), limits)
 
-    def __init__(self, mutant: Mutant, code: CodeType, limits: Limits) -> None:
-        self.result = Result(mutant)
+
+class _Trial:
+    """A process with one bug planted, as its parent sees it: for one ``part`` of its ``result``."""
+
+    def __init__(
+        self,
+        result: Result,
+        part: Part,
+        code: CodeType,
+        scenarios: Iterable[Scenario],
+        limits: Limits,
+    ) -> None:
+        self.result = result
+        self.part = part
+        self.code = code
         self._seconds = limits.seconds
         self._started = self._heard = time.monotonic()
         self._heard_cpu_s = 0.0
@@ -123,7 +145,7 @@ class _Trial:
         self._at: Starting | None = None
         self._killed = math.inf
         self._ended = False
-        self.copy = Contained(attack, mutant, code, limits)
+        self.copy = Contained(attack, result.mutant, code, scenarios, limits.seconds)
 
     def receive(self) -> None:
         """Take what it has sent."""
@@ -137,20 +159,20 @@ class _Trial:
             self._ended = True
 
     def _take(self, sent: Starting | Ended | Problem) -> None:
-        result = self.result
+        part = self.part
         match sent:
             case Problem(text):
-                result.problem = text
+                self.result.problem = text
             case Starting():
                 self._at = sent
-                result.scenarios += not result.killed
+                part.scenarios += not part.killed
             case Ended(seconds, found):
                 self._at = None
                 if found is not None:
                     self._killed = min(self._killed, self._heard)
-                    result.add(found, seconds)
-                elif not result.killed:
-                    result.seconds = seconds
+                    part.add(found, seconds)
+                elif not part.killed:
+                    part.seconds = seconds
 
     def over(self) -> bool:
         """Whether there is nothing more to expect of it."""
@@ -177,16 +199,16 @@ class _Trial:
         code = self.copy.wait()
         by = signal.Signals(-code) if code < 0 else None
         if by in _FROM_OUTSIDE:
-            if not self.result.killed:
+            if not self.part.killed:
                 self.result.problem = f"its process was ended from outside, by {by.name}"
             return
         how = f"exit code {code}" if by is None else by.name
         self._showed(at, CRASH, f"the process died: {how}", cpu_s)
 
     def _showed(self, at: Starting, how: str, what: str, cpu_s: float) -> None:
-        if not self.result.killed:
-            seconds = self.result.seconds + max(0.0, cpu_s - self._heard_cpu_s)
-            self.result.add(
+        if not self.part.killed:
+            seconds = self.part.seconds + max(0.0, cpu_s - self._heard_cpu_s)
+            self.part.add(
                 failure_of(at.scenario, [Violation(how, what, "a verdict", "none")]), seconds
             )
 

@@ -10,6 +10,7 @@ from typing import Any
 from squall.model.checks.registry import PROPERTIES
 from squall.sim.scenarios.failure import Failure
 from squall.sim.search.mutants.mutant import Mutant
+from squall.sim.search.schedules import names_a_seed
 
 #: what stands for a property where the process itself showed the bug
 HANG, CRASH = "hang", "crash"
@@ -23,15 +24,16 @@ def size_of(failure: Failure) -> tuple[int, int]:
 def in_words(failure: Failure) -> str:
     """Which scenario failed, and how large it is."""
     scenario, (operations, workers) = failure.scenario, size_of(failure)
-    name = scenario.note or f"{scenario.profile or ''} seed {scenario.seed}".lstrip()
+    name = scenario.note
+    if names_a_seed(name):
+        name = f"{scenario.profile or ''} seed {name or scenario.seed}".lstrip()
     return f"{name}: {operations} ops, {workers} workers"
 
 
 @dataclass
-class Result:
-    """What a campaign against one mutant came to."""
+class Part:
+    """What one part of a trial came to: the stored scenarios, or the campaign."""
 
-    mutant: Mutant
     #: scenarios until the first failure, it included, or until time was up
     scenarios: int = 0
     #: of one core, in all of these
@@ -40,8 +42,6 @@ class Result:
     smallest: Failure | None = None
     #: all properties that any failing scenario broke
     properties: dict[str, None] = field(default_factory=dict)
-    #: why there is no verdict: the process could not do its work
-    problem: str | None = None
 
     @property
     def killed(self) -> bool:
@@ -52,20 +52,8 @@ class Result:
         """The property that failed first."""
         return self.first.properties[0] if self.first is not None else None
 
-    @property
-    def replay(self) -> str | None:
-        """A command line that shows the smallest failing scenario."""
-        if self.smallest is None:
-            return None
-        scenario = self.smallest.scenario
-        if scenario.note:
-            return f"squall replay {scenario.note} --mutant {self.mutant.name}"
-        seed = scenario.seed
-        faults = f" --faults {scenario.profile}" if scenario.profile else ""
-        return f"squall mutants {self.mutant.name} --seeds {seed}:{seed + 1}{faults}"
-
     def add(self, found: Failure, seconds: float) -> None:
-        """Count a failing scenario, ``seconds`` of one core after the campaign began."""
+        """Count a failing scenario, ``seconds`` of one core after the part began."""
         self.properties.update(dict.fromkeys(found.properties))
         if self.first is None or self.smallest is None:
             self.first = self.smallest = found
@@ -74,15 +62,81 @@ class Result:
             self.smallest = found
 
     def to_json(self) -> dict[str, Any]:
-        mutant, smallest = self.mutant, self.smallest
+        return {
+            "killed": self.killed,
+            "by": self.by,
+            "scenarios": self.scenarios,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass
+class Result:
+    """What came of one mutant: in the campaign, and before it with the stored scenarios, if they
+    were tried."""
+
+    mutant: Mutant
+    campaign: Part = field(default_factory=Part)
+    corpus: Part | None = None
+    #: why there is no verdict: the process could not do its work
+    problem: str | None = None
+
+    @property
+    def parts(self) -> list[Part]:
+        """The campaign first."""
+        return [self.campaign] if self.corpus is None else [self.campaign, self.corpus]
+
+    @property
+    def killed(self) -> bool:
+        """Whether anything failed."""
+        return any(part.killed for part in self.parts)
+
+    @property
+    def first(self) -> Failure | None:
+        """The campaign's first failure; that of the corpus, if it has none."""
+        return next((part.first for part in self.parts if part.killed), None)
+
+    @property
+    def smallest(self) -> Failure | None:
+        """The smallest failure of the same part."""
+        return next((part.smallest for part in self.parts if part.killed), None)
+
+    @property
+    def properties(self) -> dict[str, None]:
+        """All properties that any failing scenario broke."""
+        return {name: None for part in self.parts for name in part.properties}
+
+    @property
+    def by(self) -> str | None:
+        """The property that failed first."""
+        return next((part.by for part in self.parts if part.killed), None)
+
+    @property
+    def replay(self) -> str | None:
+        """A command line that shows the smallest failing scenario."""
+        if self.smallest is None:
+            return None
+        scenario = self.smallest.scenario
+        seed = scenario.seed
+        faults = f" --faults {scenario.profile}" if scenario.profile else ""
+        if scenario.note:
+            if not names_a_seed(scenario.note):
+                faults = ""
+            return f"squall replay {scenario.note}{faults} --mutant {self.mutant.name}"
+        return f"squall mutants {self.mutant.name} --seeds {seed}:{seed + 1}{faults}"
+
+    def to_json(self) -> dict[str, Any]:
+        mutant, smallest, first = self.mutant, self.smallest, self.first
         return {
             "name": mutant.name,
             "killed": self.killed,
             "by": self.by,
-            "what": self.first.text if self.first is not None else None,
+            "what": first.text if first is not None else None,
             "properties": list(self.properties),
-            "scenarios": self.scenarios,
-            "seconds": round(self.seconds, 3),
+            "scenarios": self.campaign.scenarios,
+            "seconds": round(self.campaign.seconds, 3),
+            "campaign": self.campaign.to_json(),
+            "corpus": None if self.corpus is None else self.corpus.to_json(),
             "expected": mutant.expected,
             "origin": mutant.origin,
             "needs": mutant.needs,
@@ -96,7 +150,7 @@ def _size_json(found: Failure) -> dict[str, Any]:
     scenario, (operations, workers) = found.scenario, size_of(found)
     return {
         "seed": scenario.seed,
-        "corpus": scenario.note or None,
+        "corpus": None if names_a_seed(scenario.note) else scenario.note,
         "faults": scenario.profile,
         "ops": operations,
         "workers": workers,
@@ -104,8 +158,8 @@ def _size_json(found: Failure) -> dict[str, Any]:
 
 
 def median_seconds(results: Iterable[Result]) -> float | None:
-    """Of those that were killed."""
-    seconds = [result.seconds for result in results if result.killed]
+    """Of those that the campaign killed."""
+    seconds = [result.campaign.seconds for result in results if result.campaign.killed]
     return statistics.median(seconds) if seconds else None
 
 

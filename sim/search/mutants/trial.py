@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, zip_longest
 from multiprocessing.connection import Connection
 from types import CodeType
 from typing import NamedTuple
@@ -17,11 +17,13 @@ from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.corpus import corpus_for
+from squall.sim.search.covers import Cover, shipped
 from squall.sim.search.draw import PROFILES, Settings, draw, settings_of
 from squall.sim.search.judge import judge
 from squall.sim.search.mutants.clean_process import CleanProcess
 from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.result import CRASH
+from squall.sim.search.schedules import Rescheduled
 
 #: seconds to look for a smaller scenario that fails too
 SMALLER_S = 1.0
@@ -32,22 +34,43 @@ _MOST_SAID = 300
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """What a campaign tries: for ``seconds`` of one core at most, ``seeds`` (None: all from 0 on),
-    with the faults of ``profile`` (None: those that the mutant needs)."""
+    with the faults of ``profile`` (None: those that the mutant needs). ``corpus`` and ``cover``:
+    whether these come first; ``covers`` takes the place of those of squall, by profile."""
 
     seconds: float = 60.0
     seeds: Sequence[int] | None = None
     profile: str | None = None
+    corpus: bool = True
+    cover: bool = True
+    covers: Mapping[str, Cover] | None = None
+
+    def profiles(self, mutant: Mutant) -> tuple[str, ...]:
+        if self.profile is not None:
+            return (self.profile,)
+        return PROFILES if mutant.needs_faults else ("",)
+
+    def stored(self, mutant: Mutant) -> list[Scenario]:
+        """The scenarios of the corpus, unless seeds or faults are named."""
+        wanted = self.corpus and self.seeds is None and self.profiles(mutant) == ("",)
+        return corpus_for(Settings()) if wanted else []
 
     def scenarios(self, mutant: Mutant) -> Iterator[Scenario]:
-        """One scenario after the other: the corpus first, unless seeds or faults are named."""
-        profiles: tuple[str, ...] = PROFILES if mutant.needs_faults else ("",)
-        if self.profile is not None:
-            profiles = (self.profile,)
-        elif self.seeds is None and not mutant.needs_faults:
-            yield from corpus_for(Settings())
+        """One scenario of the campaign after the other: the covers first, unless seeds are named."""
+        all_settings = [settings_of(profile) for profile in self.profiles(mutant)]
+        if self.cover and (self.seeds is None or self.covers is not None):
+            for sources in zip_longest(*map(self._covering, all_settings)):
+                for source, settings in zip(sources, all_settings, strict=True):
+                    if source is not None:
+                        yield draw(source, settings)
         for seed in count() if self.seeds is None else self.seeds:
-            for profile in profiles:
-                yield draw(seed, settings_of(profile))
+            for settings in all_settings:
+                yield draw(seed, settings)
+
+    def _covering(self, settings: Settings) -> list[Rescheduled]:
+        profile = settings.profile or ""
+        cover = shipped(profile) if self.covers is None else self.covers.get(profile)
+        schedule = 0 if self.seeds is None else self.seeds[0]
+        return [] if cover is None else cover.on(schedule)
 
 
 class Starting(NamedTuple):
@@ -69,15 +92,22 @@ class Problem(NamedTuple):
     text: str
 
 
-def attack(connection: Connection, mutant: Mutant, code: CodeType, limits: Limits) -> None:
-    """Try a bug, ``code`` being that of the function with it, and send what happens."""
+def attack(
+    connection: Connection,
+    mutant: Mutant,
+    code: CodeType,
+    scenarios: Iterable[Scenario],
+    seconds: float,
+) -> None:
+    """Try a bug, ``code`` being that of the function with it, on ``scenarios`` for so many
+    ``seconds`` of a core, and send what happens."""
     logging.disable(logging.CRITICAL)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nowhere, fd)
     try:
         with CleanProcess() as clean_process, campaign_settings():
-            _attack(connection, mutant, code, limits, clean_process)
+            _attack(connection, mutant, code, scenarios, seconds, clean_process)
     except Exception as error:
         connection.send(Problem(f"{type(error).__name__}: {error}"))
 
@@ -86,13 +116,14 @@ def _attack(
     connection: Connection,
     mutant: Mutant,
     code: CodeType,
-    limits: Limits,
+    scenarios: Iterable[Scenario],
+    seconds: float,
     clean_process: CleanProcess,
 ) -> None:
     started = time.process_time()
-    until = started + limits.seconds
+    until = started + seconds
     killed = False
-    for scenario in limits.scenarios(mutant):
+    for scenario in scenarios:
         connection.send(Starting(scenario))
         found = None
         with mutant.apply(code):

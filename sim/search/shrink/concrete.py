@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from squall.model.events.digest import Record
 from squall.model.events.run import Run
-from squall.model.program.program import computation_of
+from squall.model.program.program import under_faults
 from squall.real.tracing import MESSAGE_DELIVERED, MESSAGE_SENT
 from squall.sim.faults.concrete import concrete as concrete_plan
 from squall.sim.faults.plan import Delay, Schedule
@@ -26,7 +26,7 @@ def concrete(scenario: Scenario) -> Iterator[Scenario]:
     with none first."""
     assert scenario.program is not None, "a script's choices cannot be written down"
     # Runs under faults have no stories and no exchanges of objects.
-    scenario = replace(scenario, work=computation_of(scenario.program))
+    scenario = replace(scenario, work=under_faults(scenario.program))
     run = _run(scenario)
     log = run.cluster.schedule_log
     schedule = log.schedule() if log is not None else None

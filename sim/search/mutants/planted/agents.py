@@ -393,8 +393,8 @@ MUTANTS = (
         wrong="calls are counted before all workers have been quiet",
         place="rpc.in_flight:GroupJoin.wait",
         old='        self._store.barrier(f"join/{round}/quiet", members, limit)\n'
-        "        active = in_flight.made + in_flight.served\n",
-        new="        active = in_flight.made + in_flight.served\n"
+        '        self._store.add(f"join/{round}/active", in_flight.count())\n',
+        new='        self._store.add(f"join/{round}/active", in_flight.count())\n'
         '        self._store.barrier(f"join/{round}/quiet", members, limit)\n',
         needs="RQ",
     ),
@@ -402,8 +402,8 @@ MUTANTS = (
         name="join-counts-own-calls-only",
         wrong="requests that are being handled do not keep anybody from leaving",
         place="rpc.in_flight:GroupJoin.wait",
-        old="active = in_flight.made + in_flight.served",
-        new="active = in_flight.made",
+        old="in_flight.count())",
+        new="in_flight.made)",
         needs="RQ",
         unseen="each worker is quiet when it is asked, so this is about requests that come between "
         "two looks: who made them counts them, unless he has given them up on the way, and such a "
@@ -413,7 +413,7 @@ MUTANTS = (
         name="join-does-not-wait",
         wrong="a worker that leaves does not wait for its own calls",
         place="rpc.in_flight:InFlight.is_quiet",
-        old="return self.made == 0 and self.served == 0",
+        old="return self.count() == 0",
         new="return True",
         needs="RQ",
     ),

@@ -298,9 +298,9 @@ MUTANTS = (
     Mutant(
         name="sparse-tensors-shared",
         wrong="a sparse tensor that is sent is the receiver's as well",
-        place="rpc.message:copy_tensor",
-        old="        return tensor.clone()\n",
-        new="        return tensor.clone() if tensor.layout is torch.strided else tensor\n",
+        place="rpc.tensor_copies:copy_tensor",
+        old="    if layout is torch.sparse_coo:\n",
+        new="    if layout is torch.sparse_coo:\n        return tensor\n    if False:\n",
     ),
     Mutant(
         name="every-limit-doubled",

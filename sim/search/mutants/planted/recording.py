@@ -118,13 +118,9 @@ MUTANTS = (
         origin="p29069",
         wrong="autograd is set up after RPC has started: a peer's first message finds none",
         place="rpc.init:init_rpc",
-        old="    dist_autograd._init(rank)\n    state = rpc_state(worker)\n"
-        '    store = worker.world.store(f"{key}/rpc_prefix_{state.init_count}")\n'
-        "    state.init_count += 1\n"
+        old="    dist_autograd._init(rank)\n    state.init_count += 1\n"
         "    _init_rpc_backend(backend, store, name, rank, world_size, options)",
-        new="    state = rpc_state(worker)\n"
-        '    store = worker.world.store(f"{key}/rpc_prefix_{state.init_count}")\n'
-        "    state.init_count += 1\n"
+        new="    state.init_count += 1\n"
         "    _init_rpc_backend(backend, store, name, rank, world_size, options)\n"
         "    dist_autograd._init(rank)",
         needs="R",
@@ -228,16 +224,16 @@ MUTANTS = (
     Mutant(
         name="requires-grad-lost-on-the-way",
         wrong="a tensor that requires grad arrives as one that does not",
-        place="rpc.message:copy_tensor",
+        place="rpc.tensor_copies:copy_tensor",
         old="    copied.requires_grad_()\n",
-        new="",
+        new="    pass\n",
     ),
     Mutant(
         name="message-shares-its-tensors",
         wrong="a received tensor is the sender's own: what one writes the other reads",
-        place="rpc.message:copy_tensor",
-        old="return tensor.clone()",
-        new="return tensor",
+        place="rpc.tensor_copies:_copy_strided",
+        old="copied = tensor.clone()",
+        new="copied = tensor",
     ),
     Mutant(
         name="send-function-without-a-message",

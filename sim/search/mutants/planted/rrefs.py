@@ -372,7 +372,7 @@ MUTANTS = (
     Mutant(
         name="one-delete-at-a-time",
         wrong="of several users that go at once only the first is reported in time",
-        place="rpc.rref_users:UserTables.tell_of_pending_deletes",
+        place="rpc.rref_users:UserTables._tell",
         old="while self._pending_deletes:",
         new="if self._pending_deletes:",
         needs="G",

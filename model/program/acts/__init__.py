@@ -1,0 +1,1 @@
+"""Acts: what a story of kind "acts" does, one after the other and inside each other."""

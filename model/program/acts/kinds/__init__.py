@@ -1,0 +1,1 @@
+"""The kinds of acts, a module for each family."""

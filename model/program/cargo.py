@@ -1,0 +1,156 @@
+"""Cargo: data of every shape that goes along with a call, and what must come of it.
+
+A cargo goes on beside a step, as a story does, but is drawn: a message is put together from parts
+(tensors of every layout, tensors that share memory, references, containers of every kind), is
+given to a function of another worker in one of the ways in which functions are called, is described
+there, perhaps written to, kept and given back. Both sides then write to what they have, and look
+again: nothing that one of them does may be seen by the other. With ``passes`` the function
+computes, in an autograd context of its own, and the gradients are compared with those of plain
+``torch.autograd``.
+
+What a cargo must come to follows from its parts alone: they are put together a second time where
+nothing travels (model/program/cargo_values.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from squall.model.program.made import Checked
+
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+#: a piece of a message, or a container of the pieces before it
+PartKind = Literal[
+    "tensor",  # of a layout and a dtype
+    "same",  # a tensor that is in the message before, once more
+    "view",  # another tensor that shares the memory of one before
+    "detached",  # the memory of a tensor before that may require grad, without its history
+    "plain",  # a number, a text, bytes, None, a type, a function
+    "reference",  # an RRef to a number on ``worker``
+    "list",  # this and what follows: containers of the last ``take`` parts
+    "tuple",  # which has no identity of its own
+    "dict",  # by names
+    "ordered",  # an OrderedDict
+    "named",  # a named tuple
+    "data",  # a dataclass
+    "reduced",  # a class of its own with __reduce__
+    "stateful",  # one with __getstate__ and __setstate__
+    "ring",  # a list with one in it that has only itself in it
+    "deep",  # lists within lists
+]
+#: how the elements of a tensor lie in memory
+Layout = Literal[
+    "whole",  # one after the other, and nothing else
+    "narrowed",  # some of the elements of its storage, with an offset
+    "strided",  # every second one
+    "transposed",  # columns first
+    "scalar",  # of no dimensions
+    "element",  # of no dimensions, with an offset
+    "expanded",  # each of them several times
+    "overlapping",  # rows begin within the one before
+    "empty",  # none, of a storage of no bytes
+    "nothing",  # of a storage that is not empty: no element
+    "gaps",  # a few elements of a large storage
+    "conjugate",  # complex, with the bit that says so
+    "negative",  # imaginary parts of such, with the bit that says so
+    "real",  # real parts of complex numbers
+    "coo",  # sparse, with the same place twice
+    "coalesced",  # sparse, each place once
+    "parameter",  # torch.nn.Parameter, of some elements of a storage
+]
+CargoDtype = Literal[
+    "float64",
+    "float32",
+    "float16",
+    "bfloat16",
+    "int64",
+    "int32",
+    "int8",
+    "uint8",
+    "bool",
+    "complex64",
+    "complex128",
+]
+#: how a function is given the message
+CargoCall = Literal[
+    "sync",  # rpc_sync
+    "async",  # rpc_async
+    "remote",  # fetched at once from what rpc.remote returns
+    "async_execution",  # the function returns a future that completes later
+    "proxy_sync",  # rref.rpc_sync().method(...)
+    "proxy_async",  # rref.rpc_async().method(...)
+    "proxy_remote",  # rref.remote().method(...), fetched at once
+    "relay",  # by a function on ``via``, so that all travels twice
+]
+#: why a call fails that is made with the same message before
+CargoFailure = Literal[
+    "argument",  # the message cannot be pickled
+    "reading",  # it cannot be read where it arrives
+    "result",  # the result cannot be pickled
+    "reply",  # it cannot be read where it comes back
+]
+
+CONTAINERS = frozenset(
+    ("list", "tuple", "dict", "ordered", "named", "data", "reduced", "stateful", "ring", "deep")
+)
+FLOATING = frozenset(("float64", "float32", "float16", "bfloat16", "complex64", "complex128"))
+COMPLEX = frozenset(("complex64", "complex128"))
+#: layouts of tensors that one may write to and look at through another one
+VIEWED = frozenset(("whole", "narrowed", "strided", "transposed"))
+#: the dtypes whose sums are exact where they are small
+EXACT = frozenset(("float64", "complex128"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part(Checked):
+    """A piece of a message, or a container of the pieces before it.
+
+    ``seed``: of its numbers. ``grad``: it requires grad. ``back``: of ``same`` and ``view``, which
+    of the tensors before it, 1 the last. ``take``: how many parts a container has at most.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    kind: PartKind = "tensor"
+    layout: Layout = "whole"
+    dtype: CargoDtype = "float64"
+    seed: Annotated[int, Field(ge=0, le=1000)] = 0
+    grad: bool = False
+    back: Annotated[int, Field(ge=1, le=100)] = 1
+    take: Annotated[int, Field(ge=0, le=100)] = 1
+    worker: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cargo(Checked):
+    """A message between the trainer's worker and ``worker``, before operation ``before`` of its
+    step.
+
+    ``writes``: the function there writes to the tensors before it gives them back. ``passes``:
+    backward passes through what it computes of those that require grad; 0: no context. ``wait_s``:
+    seconds until both sides look again. ``fails``: a call before it, with the same message, fails.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    worker: int
+    before: int = 0
+    parts: Annotated[tuple[Part, ...], Field(max_length=100)] = ()
+    call: CargoCall = "sync"
+    via: tuple[int, ...] = ()
+    writes: bool = False
+    passes: Annotated[int, Field(ge=0, le=10)] = 0
+    wait_s: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    fails: CargoFailure | None = None
+
+
+def plain(made: Any) -> dict[str, Any]:
+    """The fields of a part, or of a cargo, as plain values: what a script can have."""
+    found = {field.name: getattr(made, field.name) for field in fields(made)}
+    if "parts" in found:
+        found["parts"] = tuple(plain(part) for part in made.parts)
+    return found

@@ -1,0 +1,94 @@
+"""Chains of references: one made from the other, and few of them kept.
+
+A chain goes on beside a step. It makes a reference to a number, sends it around, makes further ones
+from it, and asks for the number at the end. Each reference is a temporary: unless a link ``holds``
+it, nobody refers to it any more while the call that it is given to, its fetch, its fork or its
+creation is under way. What a chain must come to is the sum of what its links add.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from squall.model.program.made import Checked
+
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+#: how the first reference is made
+Origin = Literal[
+    "remote",  # rpc.remote: the number is on ``worker``
+    "slow",  # the same, by a function that takes a while
+    "returned",  # a function on ``worker`` returns a reference to what it has
+    "elsewhere",  # a function on ``via`` returns a reference that it has made on ``worker``
+    "own",  # a reference to a number of the trainer's worker
+]
+#: how one reference is made from the one before
+LinkKind = Literal[
+    "pass",  # a worker is given it and gives it back
+    "pass_async",  # the same by rpc_async, which nobody waits for at first
+    "add",  # a worker is given it, fetches the number, and keeps one more as a new reference
+    "proxy",  # its owner makes one more a new reference: rref.remote().plus(1)
+    "store",  # a worker keeps it for a while, and gives it back when it is asked
+    "twice",  # a worker is given it two times in one message, and gives back the second
+]
+#: what is done with the last reference
+Ending = Literal[
+    "to_here",  # the number is fetched
+    "proxy_sync",  # rref.rpc_sync().get()
+    "proxy_async",  # rref.rpc_async().get().wait()
+    "proxy_remote",  # rref.remote().get().to_here()
+    "there",  # a worker is given it and fetches the number
+    "dropped",  # nobody asks
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link(Checked):
+    """How one reference is made from the one before, by ``worker`` if one has to do with it.
+    ``holds``: the trainer keeps the one before until the end."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    kind: LinkKind = "pass"
+    worker: int = 0
+    holds: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain(Checked):
+    """References, from one made on ``worker`` to the last, with which ``ending`` is done.
+
+    ``readers``: workers that are given the last one at the same time, each of which fetches the
+    number; it is dropped at once.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    worker: int
+    before: int = 0
+    origin: Origin = "remote"
+    via: tuple[int, ...] = ()
+    number: Annotated[int, Field(ge=0, le=1000)] = 0
+    links: Annotated[tuple[Link, ...], Field(max_length=20)] = ()
+    readers: Annotated[tuple[int, ...], Field(max_length=20)] = ()
+    ending: Ending = "to_here"
+
+
+#: links that make the number one more
+ADDING = frozenset(("add", "proxy"))
+
+
+def last_number(chain: Chain) -> int:
+    """The number that the last reference refers to."""
+    return chain.number + sum(link.kind in ADDING for link in chain.links)
+
+
+def plain(chain: Chain) -> dict[str, Any]:
+    """The chain as plain values: what a script can have."""
+    found = {field.name: getattr(chain, field.name) for field in fields(chain)}
+    found["links"] = tuple((link.kind, link.worker, link.holds) for link in chain.links)
+    found["expected"] = last_number(chain)
+    return found

@@ -1,0 +1,35 @@
+"use strict";
+// One figure, packed in the page.
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const figure = byId("figure");
+  const page = { ready: false };
+  window.squall = page;
+
+  const show = (error) => {
+    byId("problem").hidden = false;
+    byId("problem").textContent = "This page could not be drawn: " + (error && error.message || error);
+    figure.dataset.state = "failed";
+  };
+  window.addEventListener("error", (event) => show(event.error || event.message));
+  window.addEventListener("unhandledrejection", (event) => show(event.reason));
+
+  // A page of squall serve may not set style attributes, only the properties: plotly sets attributes.
+  const setAttribute = Element.prototype.setAttribute;
+  Element.prototype.setAttribute = function (name, value) {
+    if (name === "style" && this.style) this.style.cssText = value;
+    else setAttribute.call(this, name, value);
+  };
+
+  (async () => {
+    if (typeof DecompressionStream === "undefined") throw new Error("this browser is older than 2023");
+    const bytes = Uint8Array.from(atob(byId("packed").textContent.trim()), (c) => c.charCodeAt(0));
+    const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const { data, layout } = JSON.parse(await new Response(plain).text());
+    if (layout.height) figure.style.height = layout.height + "px";
+    // The page scrolls: its wheel does not zoom the picture.
+    await Plotly.newPlot(figure, data, layout, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
+    figure.dataset.state = "drawn";
+    page.ready = true;
+  })().catch(show);
+})();

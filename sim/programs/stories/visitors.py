@@ -1,0 +1,158 @@
+"""A story about a group of no fixed size, beside that of the program: workers enter it and leave it
+while others call each other, with names and numbers of every length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from squall.model.program.stories import stories_of
+from squall.real.autograd import api as autograd
+from squall.real.future import Future
+from squall.real.rpc import api as rpc
+from squall.real.rpc.options import TensorPipeRpcBackendOptions
+from squall.real.rpc.wire_names import label_module
+from squall.real.worker import Worker, current_worker
+from squall.sim.programs.stories.api import told, whoami
+from squall.sim.programs.stories.calls import echo, error_of
+from squall.sim.world.network import Network
+from squall.sim.world.scheduler import SimRuntime
+
+label_module(__name__, "visitors")
+story = stories_of(__name__, rank=100)
+
+#: the greatest number of a worker, and the length of the longest name
+_MOST, _LONGEST = 32767, 127
+
+
+def double(x: Tensor) -> Tensor:
+    return x * 2
+
+
+class _Visitor:
+    """A process of its own."""
+
+    def __init__(self, network: Network, name: str, number: int) -> None:
+        self.name, self.number = name, number
+        self.worker = Worker(network.runtime, network, name=name)
+
+    def begin(self, function: Callable[[], Any]) -> Future[Any]:
+        """Call a function in a task of the visitor."""
+        end: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                value = function()
+            except Exception as error:
+                end.set_exception(error)
+            else:
+                end.set_result(value)
+
+        self.worker.runtime.spawn(run, name="visitor", worker=self.worker, daemon=False)
+        return end
+
+    def do(self, function: Callable[[], Any]) -> Any:
+        return self.begin(function).wait()
+
+    def enter(self, where: str) -> Future[Any]:
+        options = TensorPipeRpcBackendOptions(init_method=where)
+        return self.begin(
+            partial(rpc.init_rpc, self.name, rank=self.number, rpc_backend_options=options)
+        )
+
+    def sees(self) -> list[tuple[str, int]]:
+        """The names and numbers of those who are there, by number."""
+        infos = self.do(lambda: rpc._get_current_rpc_agent().get_worker_infos())
+        return sorted((info.name, info.id) for info in infos)
+
+
+def _trains(to: str) -> list[Any]:
+    """A pass through another worker, with a reference on the way: gradient, value, maker of the
+    context."""
+    x = torch.ones(2, requires_grad=True)
+    with autograd.context() as context_id:
+        rref = rpc.remote(to, double, args=(x,))
+        y = rpc.rpc_sync(to, double, args=(rref.to_here(),))
+        autograd.backward(context_id, [y.sum()])
+        gradient = autograd.get_gradients(context_id)[x].tolist()
+    return [gradient, rpc.remote(to, echo, args=(7,)).to_here(), context_id >> 48]
+
+
+@story(
+    "visitors",
+    numbers={"count": (1, 4), "ids": (0, 2), "refused": (0, 3), "again": (0, 2), "at_once": (0, 1)},
+    port_only="the agent that carries the messages of PyTorch's engine knows its group beforehand",
+)
+def visitors(to: int, count: int, ids: int, refused: int, again: int, at_once: int) -> str:
+    """Workers enter a group one after the other or all at once, call and train each other, and
+    leave; a name or number that is taken, or too large, is refused and changes nothing."""
+    # A network of their own, of which the run tells nothing: its checks know workers by numbers.
+    runtime = current_worker().runtime
+    assert isinstance(runtime, SimRuntime)
+    network, where = Network(runtime, latency="0.001"), "sim://visitors"
+    base = (0, _MOST - count + 1, 300)[ids]
+    names = [f"v-{n}:_" for n in range(count - 1)]
+    names.append("v" * (_LONGEST if ids == 1 else 1 + to))
+    there = [_Visitor(network, name, base + n) for n, name in enumerate(names)]
+    facts: dict[str, bool] = {}
+    entering = []
+    for each in there:
+        entering.append(each.enter(where))
+        if not at_once:
+            entering[-1].wait()
+    for end in entering:
+        end.wait()
+    everybody = sorted((each.name, each.number) for each in there)
+    facts["all_see_all"] = all(each.sees() == everybody for each in there)
+    facts.update(_refused(network, there, where, refused))
+    for number, each in enumerate(there):
+        to_name = there[(number + 1) % count].name
+        facts[f"trains_{number}"] = each.do(partial(_trains, to_name)) == [
+            [4.0, 4.0],
+            7,
+            each.number,
+        ]
+    for time in range(again + 1):
+        leaves = there.pop(time % len(there))
+        leaves.do(rpc.shutdown)
+        left = sorted((each.name, each.number) for each in there)
+        facts[f"left_{time}"] = all(each.sees() == left for each in there)
+        for each in there[:1]:
+            said = error_of(lambda: each.do(partial(rpc.rpc_sync, leaves.name, whoami)))  # noqa: B023
+            facts[f"gone_{time}"] = "could not find destination" in said
+        if time < again:
+            there.append(_Visitor(network, leaves.name, leaves.number))
+            there[-1].enter(where).wait()
+            back = sorted((each.name, each.number) for each in there)
+            facts[f"back_{time}"] = all(each.sees() == back for each in there)
+            other = there[0]
+            called = other.do(partial(rpc.rpc_sync, leaves.name, whoami))
+            facts[f"called_{time}"] = called == leaves.number
+    for each in reversed(there):
+        each.do(rpc.shutdown)
+    return told(**facts)
+
+
+def _refused(network: Network, there: list[_Visitor], where: str, refused: int) -> dict[str, bool]:
+    """Who may not enter, and what those who are there see afterwards."""
+    if not refused:
+        return {}
+    taken = there[0]
+    name, number = {
+        1: (taken.name, 10_000),
+        2: ("stranger", taken.number),
+        3: ("stranger", _MOST + 1),
+    }[refused]
+    stranger = _Visitor(network, name, number)
+    wanted = {1: "is not unique", 2: "is taken by another worker", 3: "out of bound of int16_t"}
+    said = error_of(lambda: stranger.enter(where).wait())
+    everybody = sorted((each.name, each.number) for each in there)
+    return {
+        "refused": wanted[refused] in said,
+        "as_before": all(each.sees() == everybody for each in there),
+        "has_no_agent": stranger.worker.agent is None,
+    }
