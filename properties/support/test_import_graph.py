@@ -18,7 +18,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_each_kind_of_import_is_an_edge(package: Path):
+def test_each_kind_of_import_is_an_edge(package: Path) -> None:
     name = package.name
     (package / "a.py").write_text(f"from {name} import b\nimport sys, {name}.c\n")
     (package / "b.py").write_text("def late():\n    from .inner import d\n")
@@ -42,7 +42,7 @@ def test_each_kind_of_import_is_an_edge(package: Path):
     assert name not in sys.modules  # it is read, not run
 
 
-def test_circles_are_told_edge_by_edge(package: Path):
+def test_circles_are_told_edge_by_edge(package: Path) -> None:
     name = package.name
     (package / "a.py").write_text("from . import b\n")
     (package / "b.py").write_text("def late():\n    from . import a\n")
@@ -52,6 +52,6 @@ def test_circles_are_told_edge_by_edge(package: Path):
     ]
 
 
-def test_an_unknown_package_is_an_error():
+def test_an_unknown_package_is_an_error() -> None:
     with pytest.raises(ModuleNotFoundError):
         import_graph("drawn_by_nobody")

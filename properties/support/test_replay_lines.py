@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from squall.properties.support.commands import ROOT
+from squall.properties.support.paths import ROOT
 from squall.properties.support.playing import write
 from squall.sim.scenario import Expected
 from squall.sim.scenarios.file import load_scenario

@@ -14,6 +14,7 @@ from squall.model.one_process.outcome import Outcome, StepOutcome, differences
 from squall.model.program.program import Program
 from squall.properties.support.stress.workers import ThreadWorkers, options
 from squall.real.rpc import api as rpc
+from squall.real.rpc.all_gather import _barrier
 from squall.sim.programs.host import Host, place
 from squall.sim.programs.run import gradients_of, main_of
 
@@ -30,6 +31,7 @@ _LIMITS = Limits(
     faults=False,
     sleeps=False,
     acts=False,
+    groups=False,  # who leaves at once overtakes its last answer, with threads as on PyTorch
 )
 
 
@@ -72,15 +74,18 @@ def run_on_threads(program: Program) -> list[str]:
     for trainer, step, _ in program.steps:
         outcome.steps[trainer, step] = StepOutcome()
 
-    def process(rank: int) -> None:
+    def join(rank: int) -> None:
         rpc.init_rpc(
             f"worker{rank}",
             rank=rank,
             world_size=program.workers,
             rpc_backend_options=options(num_worker_threads=64),
         )
-        main_of(hosts[rank], outcome)
-        rpc._barrier([f"worker{each}" for each in range(program.workers)])
+
+    def process(rank: int) -> None:
+        join(rank)
+        main_of(hosts[rank], outcome, join)
+        _barrier([f"worker{each}" for each in range(program.workers)])
         hosts[rank].kept.clear()
         rpc.shutdown()
 

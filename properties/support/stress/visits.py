@@ -24,12 +24,14 @@ def scale(tensor: torch.Tensor, factor: float) -> torch.Tensor:
 
 
 def through(rref: Any, factor: float) -> torch.Tensor:
-    return rref.to_here() * factor
+    value: torch.Tensor = rref.to_here()
+    return value * factor
 
 
 def relay(to: int, rref: Any, tensor: torch.Tensor) -> torch.Tensor:
     """Hands a reference on, which makes a fork of a fork, and goes on through it."""
-    return rpc.rpc_sync(to, through, args=(rref, 2.0)) + tensor
+    value: torch.Tensor = rpc.rpc_sync(to, through, args=(rref, 2.0))
+    return value + tensor
 
 
 def one_pass(rank: int, number: int) -> str | None:

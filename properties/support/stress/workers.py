@@ -68,7 +68,7 @@ class ThreadWorkers:
         until_s = time.monotonic() + PATIENCE_S
         while any(thread.is_alive() for thread in threads) and not errors:
             if time.monotonic() > until_s:
-                faulthandler.dump_traceback(sys.__stderr__)
+                faulthandler.dump_traceback(sys.__stderr__ or sys.stderr)
                 raise AssertionError(f"a worker has not ended in {PATIENCE_S:g} s")
             threads[0].join(0.01)
             time.sleep(0.01)
