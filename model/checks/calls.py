@@ -79,8 +79,8 @@ def _failed(run: Run, line: str) -> bool:
 
 def _acts_failed(run: Run, trainer: int, story: Story, line: str | None) -> bool:
     """Whether what acts came to is what they may come to where something failed: nothing, if their
-    worker ended, or lines that they may tell and errors that say what went wrong. So it is where calls without a
-    limit may take too long."""
+    worker ended, or lines that they may tell and errors that say what went wrong. So it is where
+    calls without a limit may take too long."""
     assert run.program is not None and run.got is not None
     faults = faults_of(run)
     home = run.program.trainers[trainer].worker

@@ -60,6 +60,11 @@ HELD_ARGUMENT = Excuse(
     "a call has it among its arguments and is not over: its function waits for the value of another "
     "one of them, which is excused itself",
 )
+HELD_VALUE = Excuse(
+    "held by a value",
+    "the call that brought it made a value of the same worker, or was given a reference to one, that "
+    "is excused itself: that value may refer to it",
+)
 
 EXCEPTIONS: tuple[Excuse, ...] = (
     LOST_FORK,
@@ -70,6 +75,7 @@ EXCEPTIONS: tuple[Excuse, ...] = (
     ENDED_FORWARDER,
     HELD_PARENT,
     HELD_ARGUMENT,
+    HELD_VALUE,
 )
 
 
@@ -84,6 +90,8 @@ class Excuses:
         self.used: dict[str, None] = {}
         #: by task: the messages that it sent
         self._sent: dict[int, list[int]] | None = None
+        #: users of which it is being asked whether a value holds them: values may hold each other
+        self._asked: set[Id] = set()
         #: when the tables were counted
         self._quiet = next(iter(run.of(tracing.TABLES_COUNTED)), len(run.records))
         #: (worker that tried, worker it tried to reach, type) of what was tried in vain
@@ -149,7 +157,31 @@ class Excuses:
             return HELD_PARENT
         if fork.in_use and self._held_by_a_call(fork):
             return HELD_ARGUMENT
+        if fork.in_use and self._held_by_a_value(fork):
+            return HELD_VALUE
         return None
+
+    def _held_by_a_value(self, fork: Fork) -> bool:
+        """Whether a value that is left, with an excuse, may refer to it: one that the call which
+        brought it made, or was given."""
+        n = self._carrier(fork)
+        if n is None or fork.id in self._asked:
+            return False
+        self._asked.add(fork.id)
+        about = self.run.records[n][4][6]
+        made = [value for id, value in self.protocol.values.items() if id in about]
+        given = [
+            self.protocol.values[other.rref]
+            for other in self.protocol.forks.values()
+            if self._carrier(other) == n
+        ]
+        found = any(
+            value.worker == fork.worker and value.present and self._of_value(value) is not None
+            for value in (*made, *given)
+            if value.id != fork.rref
+        )
+        self._asked.discard(fork.id)
+        return found
 
     def _held_by_a_call(self, fork: Fork) -> bool:
         """Whether the call that brought it is at work, and was given an RRef of its own worker

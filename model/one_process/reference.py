@@ -101,6 +101,8 @@ class _Pass:
     #: what the reference raised
     error: str | None = None
     not_comparable: str | None = None
+    #: it is not to be compared
+    left_out: bool = False
 
 
 class JointReference(Observer):
@@ -109,8 +111,9 @@ class JointReference(Observer):
     ``runs_user_code(node)``: whether the node has hooks, which would run twice; where a graph
     has any, or custom functions, the reference is computed in a copy of the process, in which
     ``isolate`` is called first. ``fork_always`` (also an attribute) does so for every graph.
-    ``rehearse``: a context in which all of that code leaves no trace; no copy is made then, which
-    costs as much as several scenarios.
+    ``rehearse``: a context in which the code in graphs that reach a leaf of :attr:`owned` leaves no
+    trace; no copy is made then, which costs as much as several scenarios. Other graphs with code in
+    them are left out.
     ``exact`` asks for equal gradients instead of close ones, and ``tolerance`` for those as close
     as it says instead of what is usual for their dtype. ``clock`` gives the virtual time
     for messages, in seconds.
@@ -144,6 +147,8 @@ class JointReference(Observer):
         self._rehearse = rehearse
         self.isolate = isolate
         self.clock = clock
+        #: whether a leaf belongs to code that can be rehearsed
+        self.owned: Callable[[Tensor], bool] = lambda leaf: True
         #: told the context and the workers' maps, which are live, when a pass has returned
         self.on_pass: OnPass | None = None
         self._exact = exact
@@ -271,7 +276,9 @@ class JointReference(Observer):
         self._passes += 1
         if self.on_pass is not None:
             self.on_pass(context, known.maps)
-        if running.not_comparable is not None:
+        if running.left_out:
+            self._passes -= 1
+        elif running.not_comparable is not None:
             self._not_comparable.append(f"{where}: {running.not_comparable}")
         elif running.error is not None:
             self._compared += 1
@@ -302,6 +309,9 @@ class JointReference(Observer):
             if self.fork_always or (graph.user_code is not None and self._rehearse is None):
                 gradients = self._compute_in_child(graph, roots)
             elif graph.user_code is not None:
+                if not any(map(self.owned, graph.leaves)):
+                    running.left_out = True
+                    return
                 gradients = self._compute_rehearsed(graph, roots)
             else:
                 with _unseen():

@@ -31,13 +31,22 @@ def is_known(program: Program) -> bool:
         failing_calls(program)
         or program.endings
         or any(step.stories or beside(step) or step.retry for _, _, step in program.steps)
-        # Steps that ask at the same time for the type of what both use may ask twice.
-        or any(trainer.overlap and _uses_helpers(trainer) for trainer in program.trainers)
+        or any(_may_ask_twice(trainer) for trainer in program.trainers)
     )
 
 
-def _uses_helpers(trainer: Trainer) -> bool:
-    return any(op.call in HELPER_CALLS for step in trainer.steps for op in step.ops)
+def _may_ask_twice(trainer: Trainer) -> bool:
+    """Whether a trainer may ask for a type before an earlier question for it is answered: in steps
+    at the same time, and after a first use that does not wait for the answer."""
+    uses: dict[int, list[str]] = {}
+    for step in trainer.steps:
+        for op in step.ops:
+            if op.call in HELPER_CALLS:
+                uses.setdefault(op.worker, []).append(op.call)
+    return any(
+        len(calls) > 1 and (trainer.overlap or calls[0] == "helper_async")
+        for calls in uses.values()
+    )
 
 
 def requests_of(program: Program, *, leader: int, handshakes: bool) -> Counter[Request]:

@@ -90,7 +90,7 @@ def build(
             sources.append(sources[-back])
         elif kind == "detached" and type(before) is Tensor and before.requires_grad:
             again = {**sources[-back], "grad": False}
-            stack.append(tensor_of(again).detach() if arrived else before.detach())
+            stack.append(without_gaps(tensor_of(again).detach()) if arrived else before.detach())
         elif kind in ("tensor", "same", "view", "detached"):
             made = tensor_of(part)
             stack.append(without_gaps(made) if arrived else made)

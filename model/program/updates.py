@@ -36,8 +36,8 @@ class Updates(Checked):
     ``shared``: all with one optimizer, which is sent to them. ``skips``: a step leaves out one of
     several parameters. ``pause_s``: seconds that optimizers and the ledger wait. ``ledger``: how
     trainers call the ledger on ``worker``. ``waits``: until all of it is there, before references
-    are handed on. ``fails``: the second step of each slow or hesitant optimizer raises, and when all have ended there is a
-    step that raises on one owner only.
+    are handed on. ``fails``: the second step of each slow or hesitant optimizer raises, and when all
+    have ended there is a step that raises on one owner only.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT

@@ -205,18 +205,27 @@ def do_acts(acts: Sequence[Act], reference: Any = None) -> list[str]:
 @async_execution
 def do_acts_later(acts: Sequence[Act], seconds: float) -> Future[list[str]]:
     """As :func:`do_acts`, after so many seconds."""
-    future: Future[list[str]] = Future()
+    done: Future[list[str] | Exception] = Future()
 
     def later() -> None:
         current_task().runtime.sleep(seconds)
         try:
-            future.set_result(do_acts(acts))
+            done.set_result(do_acts(acts))
         except Exception as error:
             # A new one: on the way that this one came is the future.
-            future.set_error(type(error)(str(error)))
+            done.set_result(type(error)(str(error)))
 
     current_task().runtime.spawn(later, name="acts", worker=current_worker())
-    return future
+    return done.then(_lines_of)
+
+
+def _lines_of(done: Future[list[str] | Exception]) -> list[str]:
+    """Raises what went wrong. An error that is set on a future is a value to those who call from
+    elsewhere, on PyTorch (finding late-error-is-a-value); one that a callback raises is an error."""
+    lines = done.value()
+    if isinstance(lines, Exception):
+        raise type(lines)(str(lines))
+    return lines
 
 
 class Told:

@@ -20,7 +20,7 @@ from squall.model.program.program import Ending, Program
 from squall.sim.cluster import Cluster
 from squall.sim.faults.plan import Plan
 from squall.sim.programs.host import Host, leave_group, place, together, withdraw
-from squall.sim.programs.run import finished, gradients_of, reference_for
+from squall.sim.programs.run import finished, gradients_of, is_leaf_of, reference_for
 from squall.sim.programs.threads import threads_of
 from squall.sim.programs.trainer import TrainerRun
 from squall.sim.world.oracle import attach
@@ -53,6 +53,8 @@ class _FaultyRun:
         self.hosts: list[Host] = [
             Host(program, rank, self._on_pass) for rank in range(program.workers)
         ]
+        if self.reference is not None:
+            self.reference.owned = partial(is_leaf_of, self.hosts)
 
     def run(self, *, quiet: bool, raises: bool) -> Run:
         retained()  # of a run that came to no end

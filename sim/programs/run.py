@@ -12,13 +12,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from torch import Tensor
+
 import squall.sim.programs.places  # noqa: F401  tells where a task of a program is
 from squall.model.events.run import Run
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
 from squall.model.one_process.reference import JointReference
 from squall.model.program.compare import EXACT
 from squall.model.program.hooks import rehearsing, retained
-from squall.model.program.program import Program, beside, exchanged, failing_passes
+from squall.model.program.program import Program, exchanged, failing_passes
 from squall.real.rpc.all_gather import _all_gather
 from squall.real.worker import Worker
 from squall.sim.cluster import Cluster
@@ -69,6 +71,8 @@ def run_program(
         host.shuts_down_early = shut_down_early
         hosts.append(host)
         place(worker, host)
+    if reference is not None:
+        reference.owned = partial(is_leaf_of, hosts)
     for trainer, step, _ in program.steps:
         outcome.steps[trainer, step] = StepOutcome()
     silence = contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext()
@@ -115,17 +119,21 @@ def run_program(
     return finished(run, cluster)
 
 
+def is_leaf_of(hosts: Sequence[Host], tensor: Tensor) -> bool:
+    """Whether a tensor is a leaf of the program that runs on these hosts."""
+    return any(tensor is leaf for host in hosts for leaf in host.leaves.values())
+
+
 def reference_for(run: Run, options: dict[str, Any]) -> JointReference | None:
     """What compares each pass of a program by itself, where some may fail while others follow in
     the same context; it becomes the observer in ``options`` of the cluster."""
     if run.program is None or not failing_passes(run.program):
         return None
-    # The code in its graphs is the program's own, which can be rehearsed, but for that of stories.
-    stories = any(step.stories or beside(step) for _, _, step in run.program.steps)
+    # The code of stories cannot be rehearsed, and what their passes come to they see themselves.
     reference = joint_reference(
         exact=run.tolerance is EXACT,
         tolerance=run.tolerance,
-        rehearse=None if stories else rehearsing,
+        rehearse=rehearsing,
     )
     options["observer"] = reference
     return reference

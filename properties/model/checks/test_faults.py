@@ -84,6 +84,16 @@ def make() -> str:
     return "a value"
 
 
+class Keeper:
+    """A value that refers to what it was given."""
+
+    def __init__(self) -> None:
+        self.kept: Any = None
+
+    def keep(self, rref: Any) -> None:
+        self.kept = rref
+
+
 # -- what the protocol cannot promise -------------------------------------------------------------
 
 
@@ -162,6 +172,17 @@ def held_argument() -> Run:
     return play(plan, {0: main})
 
 
+def held_by_a_value() -> Run:
+    """A value refers to another one, and no deletion of it arrives."""
+    plan = Plan(messages=(Drop(types=("RREF_USER_DELETE",), dst=1),))
+
+    def main() -> None:
+        keeper = rpc.remote("worker1", Keeper)
+        keeper.rpc_sync().keep(rpc.RRef("a value"))
+
+    return play(plan, {0: main})
+
+
 def ended_forwarder() -> Run:
     """A worker hears of a release, and ends before the worker behind it does."""
     plan = Plan(
@@ -185,6 +206,7 @@ SCENARIOS: dict[str, Callable[[], Run]] = {
     "ended owner": ended_owner,
     "ended forwarder": ended_forwarder,
     "held argument": held_argument,
+    "held by a value": held_by_a_value,
 }
 
 

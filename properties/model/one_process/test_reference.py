@@ -6,6 +6,7 @@ whatever the test puts into the gradient maps.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -327,6 +328,26 @@ def test_a_pass_whose_user_code_blocks_is_not_compared() -> None:
     wires = Wires(max_forks=0)
     wires.backward([Noisy.apply(ones()).sum()], lambda: None)
     assert "more than 0 passes" in wires.reference.summary().not_comparable[0]
+
+
+def test_only_code_of_known_leaves_is_rehearsed() -> None:
+    """Other graphs with code in them are left out, and no copy of the process is made for them."""
+    a, stranger = ones(), ones()
+    wires = Wires(rehearse=contextlib.nullcontext, max_forks=0)
+    wires.reference.owned = lambda leaf: leaf is a
+    before = Noisy.calls
+
+    def of(leaf: Tensor, gradient: float) -> None:
+        wires.accumulate(0, leaf, torch.full((2,), gradient, dtype=torch.float64))
+
+    wires.backward([Noisy.apply(stranger).sum()], lambda: of(stranger, 1.0))
+    assert Noisy.calls == before
+    wires.backward([Noisy.apply(a).sum()], lambda: of(a, 2.0))
+    assert Noisy.calls == before + 1
+    summary = wires.reference.summary()
+    assert (summary.passes, summary.compared, summary.mismatches) == (1, 1, [])
+    wires.backward([Noisy.apply(a).sum()], lambda: of(a, 3.0))
+    assert not wires.reference.summary().equal
 
 
 def test_a_message_nobody_saw_leave_makes_the_context_incomparable() -> None:
