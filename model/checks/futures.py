@@ -111,9 +111,24 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
             and excused(run, FAULT)
         ):
             continue
+        if _left_meanwhile(run, n) and excused(run, ENDED_PROCESS):
+            continue
         if not any(text in error for text in texts):
             what = f"{type} could not be handled"
             yield run.violation("futures", what, "an answer", error, n)
+
+
+def _left_meanwhile(run: Run, n: int) -> bool:
+    """Whether the worker ended, or left its group, since it began with what event ``n`` ends."""
+    records = run.records
+    _, worker, _, _, (src, type, id, _) = records[n]
+    begun = (
+        at
+        for at in run.of(tracing.HANDLER_STARTED)
+        if at < n and (records[at][1], *records[at][4]) == (worker, src, type, id)
+    )
+    since = max(begun, default=n)
+    return any(since < end < n for end in faults_of(run).gone.get(worker, ()))
 
 
 def _calls(run: Run) -> Iterator[Violation]:

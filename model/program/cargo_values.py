@@ -78,6 +78,7 @@ def build(
     stack: list[Any] = []
     tensors: list[Tensor] = []
     sources: list[dict[str, Any]] = []
+    detached: dict[int, Tensor] = {}
     for part in parts:
         kind = part["kind"]
         back = min(part["back"], len(tensors))
@@ -89,8 +90,12 @@ def build(
             tensors.append(stack[-1])
             sources.append(sources[-back])
         elif kind == "detached" and type(before) is Tensor and before.requires_grad:
-            again = {**sources[-back], "grad": False}
-            stack.append(without_gaps(tensor_of(again).detach()) if arrived else before.detach())
+            if arrived:  # what is detached of one tensor shares memory, but not with that one
+                again = {**sources[-back], "grad": False}
+                base = detached.setdefault(len(tensors) - back, tensor_of(again))
+                stack.append(without_gaps(base.detach()))
+            else:
+                stack.append(before.detach())
         elif kind in ("tensor", "same", "view", "detached"):
             made = tensor_of(part)
             stack.append(without_gaps(made) if arrived else made)

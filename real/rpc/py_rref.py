@@ -269,7 +269,9 @@ def _profile_creation(rref: RRef[Any], profiled: ProfiledCall) -> RRef[Any]:
 
 
 def _type_of(done: Future[Any]) -> type:
-    return type(handle_exception(done.raw_value()))
+    with plain_errors():  # users wait for it
+        value = done.raw_value()
+    return type(handle_exception(value))
 
 
 def error_of(value: Any) -> str | None:

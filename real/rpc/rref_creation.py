@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from squall.real.autograd.utils import send_message_with_autograd
-from squall.real.future import Future
+from squall.real.future import Future, plain_errors
 from squall.real.ids import ForkId, RRefId
 from squall.real.process import Process
 from squall.real.rpc.commands import Command, RemoteRet
@@ -103,7 +103,8 @@ def _send(
 
 
 def _nothing(reply: Future[Message]) -> None:
-    reply.raw_value()
+    with plain_errors():  # users wait for it
+        reply.raw_value()
 
 
 def _watch_creation(

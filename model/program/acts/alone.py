@@ -247,6 +247,7 @@ class Alone(At):
             if owner != self.worker:
                 typed = self._limited(typed, limit_s)
             _AlonePending(self, typed).wait()
+            self._usable(reference)  # by now its creation may have failed for this worker
         if how == "remote":
             self.create(owner, acts, limit_s)
             try:
