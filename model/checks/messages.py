@@ -85,7 +85,7 @@ class _Counts:
     def _need_not(self, key: Key) -> bool:
         """Whether whoever was to send it could not."""
         n = self.reasons[key]
-        gone = self.faults.gone_after(key[0], n)
+        gone = self.faults.gone_after(key[0], n) or self.faults.is_gone(key[0], n)
         return (gone and excused(self.run, ENDED_PROCESS)) or not self.run.settled
 
     def _is_due(self, key: Key, n: int) -> None:
@@ -232,6 +232,8 @@ def _requests(run: Run) -> Iterator[Violation]:
         return
     if run.recovery is not None or not is_known(program):
         return
+    if run.hangs and excused(run, NO_END):
+        return  # who waits for ever makes no further calls
     leader = min(run.names, key=lambda worker: run.names[worker], default=0)
     records = run.records
     if any(records[n][4][1] is not None for n in run.of(tracing.UDF_ENDED)):

@@ -113,11 +113,8 @@ def _limits(run: Run, own: set[int]) -> Iterator[Violation]:
         _, worker, _, _, (id, _, type, limit_s, _) = records[n]
         started[worker, id] = n
         if type in _DEFAULT and (changes or limit_s != run.rpc_timeout_s):
-            wanted_s = run.rpc_timeout_s
-            for change in changes:
-                if change < n and records[change][1] == worker:
-                    wanted_s = records[change][4][0]
-            if wanted_s is not None and limit_s != wanted_s:
+            wanted_s, *others_s = _defaults(run, n)
+            if wanted_s is not None and limit_s != wanted_s and limit_s not in others_s:
                 what = f"the limit of a {type}"
                 yield run.violation("timing", what, f"{wanted_s} s", f"{limit_s} s", n)
     refused: set[tuple[int, int]] | None = None
@@ -142,6 +139,23 @@ def _limits(run: Run, own: set[int]) -> Iterator[Violation]:
         if (worker, id) not in refused:
             what = "a call timed out before its time"
             yield run.violation("timing", what, f"after {limit_s} s", f"{took_s:.6f} s", began, n)
+
+
+def _defaults(run: Run, n: int) -> list[float | None]:
+    """The default limit where event ``n`` happened, in seconds, and those that had just been
+    replaced: whoever makes a call may have looked before, up to the last event of its task."""
+    records = run.records
+    _, worker, task, _, _ = records[n]
+    looked = next((at for at in range(n - 1, -1, -1) if records[at][2] == task), n)
+    found = [run.rpc_timeout_s]
+    for change in run.of(tracing.TIMEOUT_SET):
+        if change > n:
+            break
+        if records[change][1] == worker:
+            if change <= looked:
+                found.clear()
+            found.insert(0, records[change][4][0])
+    return found
 
 
 def _takes_time(program: Program) -> bool:

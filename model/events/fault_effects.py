@@ -144,6 +144,11 @@ class Faults:
         gone = self.gone.get(worker, [])
         return bisect_left(gone, n) < len(gone)
 
+    def is_gone(self, worker: int, n: int) -> bool:
+        """Whether the worker's process ended before event ``n``, and there is no new one."""
+        ended = bisect_left(self.gone.get(worker, []), n)
+        return ended > bisect_left(self.back.get(worker, []), n)
+
     def _light(self, run: Run) -> bool:
         """Whether all that happened is made good long before any call times out: copies, order,
         garbage, and a few losses of what is sent again after a second or two."""

@@ -27,6 +27,12 @@ def _limit_s() -> float:
     return limit
 
 
+def _changing() -> Any:
+    """A lock for who changes the default of this worker: two at once would restore each other's."""
+    worker = current_worker()
+    return worker.locals.setdefault("time limits", worker.runtime.lock("time limits"))
+
+
 @async_execution
 def later(value: Any, seconds: float) -> Future[Any]:
     """``value`` after some time, in which no thread is kept."""
@@ -48,25 +54,26 @@ def later(value: Any, seconds: float) -> Future[Any]:
 def time_limits(to: int, changes: int, first: int, creations: int) -> str:
     """A call has the limit that was the default as it was made, or its own, whatever the default
     becomes; a limit of 0 is none."""
-    before = _limit_s()
     calls: dict[str, tuple[Future[Any], float]] = {}
     created: list[tuple[Any, float]] = []
-    try:
-        for number in range(changes):
-            limit = _LIMITS_S[(first + number) % len(_LIMITS_S)]
-            rpc._set_rpc_timeout(limit)
-            told_limit = _limit_s() == limit
-            calls[f"late_{number}"] = rpc.rpc_async(to, later, (number, limit + 10)), limit
-            calls[f"in_time_{number}"] = rpc.rpc_async(to, later, (number, limit - 10)), 0.0
-            own = rpc.rpc_async(to, later, (number, limit), timeout=SHORT_S)
-            calls[f"own_{number}"] = own, SHORT_S
-            if creations:
-                created.append((rpc.remote(to, later, (number, limit - 10)), limit))
-        rpc._set_rpc_timeout(0)
-        calls["without"] = rpc.rpc_async(to, later, (0, _FOREVER_S)), 0.0
-    finally:
-        rpc._set_rpc_timeout(before)
-    facts = {"told": told_limit, "restored": _limit_s() == before}
+    with _changing():
+        before = _limit_s()
+        try:
+            for number in range(changes):
+                limit = _LIMITS_S[(first + number) % len(_LIMITS_S)]
+                rpc._set_rpc_timeout(limit)
+                told_limit = _limit_s() == limit
+                calls[f"late_{number}"] = rpc.rpc_async(to, later, (number, limit + 10)), limit
+                calls[f"in_time_{number}"] = rpc.rpc_async(to, later, (number, limit - 10)), 0.0
+                own = rpc.rpc_async(to, later, (number, limit), timeout=SHORT_S)
+                calls[f"own_{number}"] = own, SHORT_S
+                if creations:
+                    created.append((rpc.remote(to, later, (number, limit - 10)), limit))
+            rpc._set_rpc_timeout(0)
+            calls["without"] = rpc.rpc_async(to, later, (0, _FOREVER_S)), 0.0
+        finally:
+            rpc._set_rpc_timeout(before)
+        facts = {"told": told_limit, "restored": _limit_s() == before}
     for name, (call, limit) in calls.items():
         said = error_of(call.wait)
         text = f"RPC ran for more than set timeout ({limit * 1000:.0f} ms)" if limit else "no error"

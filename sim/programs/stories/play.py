@@ -6,12 +6,14 @@ one. With this module all of them are imported, and so registered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from squall.model.discovery import modules_in
 from squall.model.one_process.outcome import Outcome
 from squall.model.program import cargo, chain, updates
+from squall.model.program.acts.act import Act
+from squall.model.program.acts.alone import MARGIN_S, told_alone
 from squall.model.program.cargo import Cargo
 from squall.model.program.chain import Chain
 from squall.model.program.program import Beside, Step, beside
@@ -21,6 +23,7 @@ from squall.real.rpc.wire_names import label_module
 from squall.real.worker import current_worker
 from squall.sim.programs.acts import perform_acts
 from squall.sim.programs.host import here
+from squall.sim.programs.stories.calls import sleep
 from squall.sim.programs.stories.cargo import carry
 from squall.sim.programs.stories.chain import follow
 from squall.sim.programs.stories.updates import update_together
@@ -97,7 +100,20 @@ def perform(story: Story) -> str | Callable[[], str]:
     """What came of a story, in a line (also if it raised), or a function that will tell."""
     try:
         if story.kind == ACTS:
-            return as_line(perform_acts(story.acts))
+            return as_line(_acts_to_their_end(story.acts))
         return perform_of(story.kind)(story.worker, **numbers_of(story))
     except Exception as error:
         return f"{RAISED} {type(error).__name__}: {error}"
+
+
+def _acts_to_their_end(acts: Sequence[Act]) -> list[str]:
+    """What acts tell. Where a shutdown may follow at once, nobody goes on with them when they have
+    been told: a shutdown takes references away from whoever still uses them."""
+    began_s = current_worker().runtime.now()
+    lines = perform_acts(acts)
+    host = here()
+    if host.program.endings or host.shuts_down_early:
+        rest_s = began_s + told_alone(acts, host.worker).seconds - current_worker().runtime.now()
+        if rest_s > -MARGIN_S:
+            sleep(rest_s + MARGIN_S)
+    return lines
