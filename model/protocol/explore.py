@@ -1,0 +1,226 @@
+"""Breadth first through the states of the protocol, one at a time: for reading, for counterexamples,
+and for rules with an error in them. :mod:`squall.model.protocol.arrays` does the same for whole
+frontiers, thirty times as fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import permutations, product
+from typing import NamedTuple
+
+from squall.model.protocol.invariants import breaches, left, measure
+from squall.model.protocol.rules import RULES, Kind, Rule, Rules, Shape
+from squall.model.protocol.state import UNMADE, Reference, State, World, initial
+
+NOTHING_ENDS = "a step does not bring the end nearer"
+
+
+class Step(NamedTuple):
+    """One step: a rule, the reference it is about, and its fork or its workers."""
+
+    rule: str
+    reference: int
+    #: the number of the fork that it is about, or that it makes; -1: none
+    fork: int
+    #: the worker where it happens
+    worker: int
+
+    def __str__(self) -> str:
+        about = f"reference {self.reference}"
+        if self.fork >= 0:
+            about += f", fork {self.fork}"
+        return f"worker {self.worker}: {self.rule} ({about})"
+
+
+#: rules of forks that happen at the owner, and at the worker of the parent; others where the user is
+_AT_OWNER = {
+    "creation_arrives",
+    "creation_fails",
+    "request_arrives",
+    "delete_arrives",
+    "fetch_arrives",
+}
+_AT_PARENT = {"accept_arrives", "take_back", "lose_carrier"}
+
+
+def place(rule: str, rref: Reference, fork: int) -> int:
+    """The worker at which a step about a fork happens: where a message arrives, or was sent."""
+    each = rref.forks[fork]
+    if rule in _AT_OWNER:
+        return rref.owner
+    if rule in _AT_PARENT:
+        return rref.owner if each.parent < 0 else rref.forks[each.parent].at
+    return each.at
+
+
+def successors(world: World, state: State, rules: Rules = RULES) -> Iterator[tuple[Step, State]]:
+    """All steps from a state, and where they lead. What a step does not change is shared with it."""
+    for number, rref in enumerate(state.references):
+        changed = rref.copy()
+        for name, rule in rules.items():
+            if rule.kind is Kind.FAULT and not state.faults:
+                continue
+            if name == "fetch" and not state.fetches:
+                continue
+            for fork, worker, arguments in _arguments(world, rref, rule, name):
+                if not _applied(rule, changed, arguments):
+                    continue  # nothing is changed, and the copy is as good as new
+                references = [*state.references]
+                references[number], changed = changed, rref.copy()
+                faults = state.faults - (rule.kind is Kind.FAULT)
+                after = State(references, faults, state.fetches - (name == "fetch"))
+                yield Step(name, number, fork, worker), after
+
+
+def _applied(rule: Rule, rref: Reference, arguments: tuple[int, ...]) -> bool:
+    """Take a step, if it can be taken. Forks are given by their numbers."""
+    if rule.shape is Shape.FORK or rule.shape is Shape.SHARING:
+        return rule.apply(rref, rref.forks[arguments[0]], *arguments[1:])
+    return rule.apply(rref, *arguments)
+
+
+def _arguments(
+    world: World, rref: Reference, rule: Rule, name: str
+) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """(fork that it is about or makes, worker where it happens, arguments) of each way to take it."""
+    workers = range(world.workers)
+    new = len(rref.forks)
+    room = new < world.forks
+    if rule.shape is Shape.FORK:
+        for fork in range(new):
+            yield fork, place(name, rref, fork), (fork,)
+    elif rule.shape is Shape.REFERENCE:
+        yield -1, rref.owner, ()
+    elif rule.shape is Shape.MAKING:
+        for owner in workers:
+            yield -1, owner, (owner,)
+    elif rule.shape is Shape.CREATION:
+        for owner, creator in permutations(workers, 2):
+            yield 0, creator, (owner, creator)
+    elif rule.shape is Shape.OWNER_SHARING and room:
+        for at in workers:
+            yield new, rref.owner, (at,)
+    elif rule.shape is Shape.SHARING and room:
+        for parent, at in product(range(new), workers):
+            yield new, rref.forks[parent].at, (parent, at)
+
+
+def folded(state: State) -> State:
+    """The state with its workers numbered in the order in which the references name them, and its
+    references in the order in which that comes out least. Two states with one folded state behave
+    alike: no rule looks at which worker is which."""
+    orders = permutations(state.references)
+    return min(
+        (_renamed(State(list(each), state.faults, state.fetches)) for each in orders), key=_key
+    )
+
+
+def _key(state: State) -> tuple[object, ...]:
+    return state.key()
+
+
+def _renamed(state: State) -> State:
+    names: dict[int, int] = {UNMADE: UNMADE}
+    after = state.copy()
+    for rref in after.references:
+        rref.owner = names.setdefault(rref.owner, len(names) - 1)
+        for fork in rref.forks:
+            fork.at = names.setdefault(fork.at, len(names) - 1)
+    return after
+
+
+@dataclass
+class Exploration:
+    """What a search through all states came to."""
+
+    world: World
+    #: how many states are reached by each number of steps and by no fewer
+    levels: list[int] = field(default_factory=list)
+    #: how many steps there are between them
+    steps: int = 0
+    #: whether these are all
+    exhausted: bool = True
+    #: what is broken, if anything is; the search ends there
+    breach: str | None = None
+    #: the shortest way to that
+    path: list[Step] = field(default_factory=list)
+
+    @property
+    def states(self) -> int:
+        return sum(self.levels)
+
+    def __str__(self) -> str:
+        """The counterexample, a step a line; or how many states there are."""
+        if self.breach is None:
+            return f"{self.states:,} states, {self.steps:,} steps: nothing is broken"
+        lines = [f"{number:3}. {step}" for number, step in enumerate(self.path, 1)]
+        return "\n".join([f"{self.breach}, after {len(self.path)} steps:", *lines])
+
+
+def explore(world: World, rules: Rules = RULES) -> Exploration:
+    """Look at every state once. Ends at the first that breaks an invariant, that leaves something
+    behind, or from which a step leads no nearer to the end."""
+    found = Exploration(world)
+    first = folded(initial(world))
+    came: dict[tuple[object, ...], tuple[tuple[object, ...] | None, Step | None]] = {
+        first.key(): (None, None)
+    }
+    level = [first]
+    while level:
+        found.levels.append(len(level))
+        after: list[State] = []
+        for state in level:
+            key = state.key()
+            broken = next(breaches(world, state), None)
+            must_go_on = False
+            weight = measure(world, state)
+            if broken is None:
+                for step, reached in successors(world, state, rules):
+                    found.steps += 1
+                    must_go_on |= rules[step.rule].kind is Kind.FAIR
+                    if measure(world, reached) >= weight:
+                        broken = broken or f"{NOTHING_ENDS}: {step.rule}"
+                    one = folded(reached)
+                    if one.key() not in came:
+                        came[one.key()] = (key, step)
+                        after.append(one)
+                if not must_go_on:
+                    broken = broken or next(left(state), None)
+            if broken is not None:
+                found.breach = broken
+                found.path = _path(world, rules, came, key)
+                return found
+        level = after
+    return found
+
+
+def _path(
+    world: World,
+    rules: Rules,
+    came: dict[tuple[object, ...], tuple[tuple[object, ...] | None, Step | None]],
+    key: tuple[object, ...],
+) -> list[Step]:
+    """The way to a state, its workers called by one name all along: each folded state on the way has a
+    step to the next, which is looked for from a state that is not folded."""
+    keys = []
+    here: tuple[object, ...] | None = key
+    while here is not None:
+        keys.append(here)
+        here = came[here][0]
+    return retrace(world, [*reversed(keys)][1:], rules)
+
+
+def retrace(world: World, keys: list[tuple[object, ...]], rules: Rules = RULES) -> list[Step]:
+    """Steps through the states whose folded forms have these keys, from the initial one."""
+    state = initial(world)
+    path = []
+    for key in keys:
+        step, state = next(
+            (step, after)
+            for step, after in successors(world, state, rules)
+            if folded(after).key() == key
+        )
+        path.append(step)
+    return path

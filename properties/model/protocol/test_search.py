@@ -1,0 +1,103 @@
+"""How many states the protocol has, and that nothing is broken in any of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import permutations
+from math import factorial
+
+import numpy as np
+import pytest
+
+from squall.model.protocol.arrays import successors
+from squall.model.protocol.explore import explore
+from squall.model.protocol.explore import folded as one_folded
+from squall.model.protocol.layout import Frontier, Layout, folded
+from squall.model.protocol.search import search
+from squall.model.protocol.state import Stage, World, initial
+
+#: by workers, references, forks of each, faults, fetches: states, steps between them, and the length of
+#: the longest way that has no shorter one, plus 1
+COUNTS = {
+    (2, 1, 1, 0, 0): (24, 29, 7),
+    (2, 1, 2, 0, 0): (226, 416, 14),
+    (2, 1, 3, 0, 0): (3_686, 9_764, 21),
+    (2, 1, 2, 1, 1): (3_428, 9_861, 18),
+    (2, 1, 2, 2, 1): (11_416, 40_559, 19),
+    (2, 1, 3, 1, 0): (32_931, 109_086, 23),
+    (2, 1, 3, 2, 0): (160_570, 655_130, 24),
+    (3, 1, 2, 0, 0): (345, 659, 14),
+    (3, 1, 2, 1, 0): (2_076, 4_998, 16),
+    (3, 1, 2, 2, 1): (20_851, 75_691, 19),
+    (3, 1, 3, 0, 0): (10_064, 27_427, 21),
+    (3, 1, 3, 1, 0): (98_264, 332_970, 23),
+    (3, 1, 3, 1, 1): (343_791, 1_429_623, 25),
+    (2, 2, 1, 0, 0): (576, 1_325, 13),
+    (2, 2, 1, 2, 1): (14_428, 48_496, 18),
+    (2, 2, 2, 0, 0): (51_076, 187_544, 27),
+    (3, 2, 1, 2, 1): (37_226, 127_670, 18),
+    (3, 2, 2, 0, 0): (341_775, 1_294_508, 27),
+}
+
+
+@pytest.mark.parametrize("bounds", COUNTS, ids=str)
+def test_nothing_is_broken_in_any_state(bounds: tuple[int, int, int, int, int]) -> None:
+    found = search(World(*bounds))
+    assert found.breach is None, f"{found}"
+    assert (found.states, found.steps, len(found.levels)) == COUNTS[bounds]
+
+
+@pytest.mark.parametrize("bounds", [each for each in COUNTS if COUNTS[each][0] < 4_000], ids=str)
+def test_one_state_at_a_time_comes_to_the_same(bounds: tuple[int, int, int, int, int]) -> None:
+    one, all_at_once = explore(World(*bounds)), search(World(*bounds))
+    assert (one.levels, one.steps, one.breach) == (all_at_once.levels, all_at_once.steps, None)
+
+
+@pytest.mark.parametrize("world", [World(2, 2, 1), World(2, 2, 2), World(3, 2, 2)], ids=str)
+def test_two_references_are_as_many_as_burnside_says(world: World) -> None:
+    """References have nothing in common but workers and faults. So without faults the states of two
+    are the pairs of those of one, and folding leaves as many as there are orbits under the renamings
+    of workers and of references: the mean, over these, of the states that each leaves as they are."""
+    using = _by_workers(world._replace(references=1))
+    renamings = list(permutations(range(world.workers)))
+
+    def unchanged(renaming: tuple[int, ...]) -> int:
+        fixed = sum(renaming[worker] == worker for worker in range(world.workers))
+        return sum(
+            count * factorial(fixed) // factorial(fixed - k)
+            for k, count in using.items()
+            if k <= fixed
+        )
+
+    total = sum(
+        unchanged(each) ** 2 + unchanged(tuple(each[worker] for worker in each))
+        for each in renamings
+    )
+    assert search(world).states == total // (2 * len(renamings))
+
+
+def _by_workers(world: World) -> Counter[int]:
+    """How many folded states of one reference name so many workers."""
+    layout = Layout(world)
+    level = np.array([layout.number(one_folded(initial(world)))], np.uint64)
+    seen = level
+    while len(level):
+        reached = [words for _, _, words in successors(Frontier(layout, level))]
+        level = (
+            np.setdiff1d(folded(layout, np.concatenate(reached)), seen) if reached else level[:0]
+        )
+        seen = np.union1d(seen, level)
+    using: Counter[int] = Counter()
+    for number in seen:
+        state = layout.state(int(number))
+        workers = {rref.owner for rref in state.references} - {-1}
+        workers |= {fork.at for rref in state.references for fork in rref.forks}
+        assert all(f.stage is not Stage.UNUSED for rref in state.references for f in rref.forks)
+        using[len(workers)] += 1
+    return using
+
+
+def test_a_search_can_be_bounded_and_says_so() -> None:
+    found = search(World(3, 1, 3, 1, 0), limit=10_000)
+    assert not found.exhausted
+    assert found.states <= 10_000
