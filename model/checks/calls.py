@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.model.checks.excuses import FAULT, excused
-from squall.model.events.fault_effects import explained, faults_of
+from squall.model.events.fault_effects import explained, faults_of, own_time
 from squall.model.events.run import Property, Run, Violation, named
 from squall.model.program.acts.alone import may_be_told, told_alone
 from squall.model.program.program import beside, exchanged
-from squall.model.program.stories import AS_IT_SHOULD_BE, RAISED, Story, expected, on_torch
+from squall.model.program.stories import AS_IT_SHOULD_BE, RAISED, Story, as_line, expected, on_torch
 
 
 @named("calls")
@@ -87,11 +87,13 @@ def _acts_failed(run: Run, trainer: int, story: Story, line: str | None) -> bool
     if not story.acts:
         return False
     limit_s = run.rpc_timeout_s
-    if not faults.hit() and not (limit_s and told_alone(story.acts, home).seconds >= limit_s):
+    too_long = limit_s and told_alone(story.acts, home).seconds >= limit_s
+    if not (faults.hit() or own_time(run) or too_long):
         return False
     if line is None:
         return (home in faults.gone or trainer in run.got.broken) and excused(run, FAULT)
-    other = "; ".join(part for part in line.split("; ") if not may_be_told(part))
+    told = [] if line == as_line([]) else line.split("; ")
+    other = "; ".join(part for part in told if not may_be_told(part))
     return (not other or explained(other)) and excused(run, FAULT)
 
 

@@ -219,6 +219,7 @@ class Network(World):
         verdict = self._judge(store, message) if self._rules else None
         if isinstance(verdict, Fail):
             self._report(message, verdict)
+            del receiver  # the error keeps this frame, and a task that has crashed keeps the error
             raise ConnectionError(verdict.error)
         env = self.runtime.env
         now = env.now
