@@ -118,6 +118,7 @@ def main() -> None:
     parser.add_argument("--bugs", type=Path, help="a file that --slow wrote")
     parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--first-turn", type=int, default=1)
+    parser.add_argument("--parts", type=int, default=1, help="a turn plays every N-th bug only")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--output", type=Path)
@@ -130,7 +131,8 @@ def main() -> None:
     bugs = [MUTANTS[name] for name in json.loads(asked.bugs.read_text())]
     rows: list[dict[str, object]] = []
     for turn in range(asked.first_turn, asked.first_turn + asked.turns):
-        rows += turn_of(bugs, turn, asked.seconds, asked.jobs)
+        mine = bugs[turn % asked.parts :: asked.parts]
+        rows += turn_of(mine, turn, asked.seconds, asked.jobs)
         if asked.output is not None:
             asked.output.write_text(json.dumps(rows, indent=0) + "\n")
         print(f"after turn {turn}\n{table(rows)}", flush=True)
