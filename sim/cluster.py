@@ -20,6 +20,8 @@ from squall.real.tracing import NULL_TRACER, TABLES_COUNTED, Observer
 from squall.real.worker import Worker
 from squall.sim.faults.injector import Faults
 from squall.sim.faults.plan import NO_FAULTS, Plan
+from squall.sim.world.choosing import Chooser, ChosenTime
+from squall.sim.world.chosen_network import ChosenNetwork
 from squall.sim.world.crash import crash
 from squall.sim.world.garbage import collect, deterministic_garbage
 from squall.sim.world.isolation import TorchIsolation
@@ -28,7 +30,7 @@ from squall.sim.world.leftovers import tell_what_is_alive, tell_what_is_left
 from squall.sim.world.network import Network
 from squall.sim.world.ordering import Recorded
 from squall.sim.world.processes import Processes, processes_of
-from squall.sim.world.schedule import Order, Schedule
+from squall.sim.world.schedule import FIFO, Order, Schedule
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.stuck import deadlock
 from squall.sim.world.trace import Trace
@@ -44,7 +46,8 @@ class Cluster:
     :attr:`schedule_log` what went before what. ``own_settings``: each worker has torch's random
     state, default dtype and so on for itself, as a process does. ``skip_handshakes``: the group begins
     without the round of calls that opens its connections, and :meth:`shutdown` ends it without
-    asking whether all is over, which :meth:`settle` has seen to. Raises :class:`Deadlock` from
+    asking whether all is over, which :meth:`settle` has seen to. ``chooser`` chooses what happens
+    next, from when all have joined to :meth:`shutdown`; messages then take no time. Raises :class:`Deadlock` from
     :meth:`run` when nothing can happen any more and somebody still waits.
     """
 
@@ -65,6 +68,7 @@ class Cluster:
         max_steps: int | None = None,
         own_settings: bool = True,
         skip_handshakes: bool = False,
+        chooser: Chooser | None = None,
     ) -> None:
         self.size = workers
         self._isolation = TorchIsolation(processes=own_settings)
@@ -72,9 +76,15 @@ class Cluster:
             order = faults.schedule
         if not isinstance(order, Schedule):
             order = Schedule(order=order)
-        if order.timeless or order.order == "pct":
+        if chooser is not None:
+            order = FIFO
+        if order.timeless or order.order == "pct" or chooser is not None:
             latency, bandwidth_bytes_per_s = "0", None
-        self.runtime = SimRuntime(seed=seed, order=order, isolation=self._isolation)
+        #: the clock and the queue, if somebody chooses the order
+        self._chosen = None if chooser is None else ChosenTime(chooser)
+        self.runtime = SimRuntime(
+            seed=seed, order=order, isolation=self._isolation, time=self._chosen
+        )
         #: how the run's order deviates from first come, first served, if that is recorded
         self.schedule_log: Recorded | None = (
             self.runtime.record_schedule() if record_schedule else None
@@ -83,7 +93,8 @@ class Cluster:
         self.trace = Trace(observer=observer)
         tracer = self.trace.tracer(self.runtime) if trace else NULL_TRACER
         self.runtime.tracer = tracer
-        self.network = Network(
+        network = Network if chooser is None else ChosenNetwork
+        self.network = network(
             self.runtime,
             latency=latency,
             bandwidth_bytes_per_s=bandwidth_bytes_per_s,
@@ -106,6 +117,9 @@ class Cluster:
         #: how many workers have yet to join before the faults begin
         self._to_join = workers
         self._joined = self.runtime.event("all workers to join")
+        #: ranks that do nothing by themselves once they have joined: where somebody chooses the
+        #: order, their main tasks end before
+        self.idle: frozenset[int] = frozenset()
         self._threads = [
             num_worker_threads
             if self.faults is None
@@ -143,12 +157,18 @@ class Cluster:
             ),
         )
         self._to_join -= 1
-        if self.faults is None:
+        if self.faults is None and self._chosen is None:
             return
         if self._to_join == 0:
-            self.faults.begin()
+            if self.faults is not None:
+                self.faults.begin()
             self._joined.set()
-        self._joined.wait()  # nobody is ahead of the faults
+            if self._chosen is not None:
+                self._chosen.begin()
+                if rank not in self.idle:
+                    self.runtime.sleep(0.0)  # nobody has chosen yet who goes first
+        if self._chosen is None or rank not in self.idle:
+            self._joined.wait()  # nobody is ahead of the faults
 
     def run(
         self,
@@ -380,6 +400,8 @@ class Cluster:
         """
         if self.faults is not None:
             self.faults.heal()
+        if self._chosen is not None:
+            self._chosen.end()
         apart = len(self.together()) < self.size
         graceful = not (self.casualties or self._skip_handshakes or apart)
         for worker in self.workers:

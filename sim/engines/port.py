@@ -11,6 +11,7 @@ from squall.sim.programs.faults import run_with_faults
 from squall.sim.programs.run import MAX_STEPS, run_program
 from squall.sim.scenario import Scenario
 from squall.sim.scripts.run import run_script
+from squall.sim.world.choosing import Chooser
 
 
 class Port:
@@ -20,8 +21,14 @@ class Port:
     in_this_process = True
 
     def run(
-        self, scenario: Scenario, *, stdout: TextIO | None = None, stderr: TextIO | None = None
+        self,
+        scenario: Scenario,
+        *,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+        chooser: Chooser | None = None,
     ) -> Run:
+        """As every engine. ``chooser`` chooses what happens next, of a program."""
         program, world = scenario.program, scenario.world
         if program is None:
             return run_script(scenario, stdout=stdout, stderr=stderr)
@@ -33,6 +40,7 @@ class Port:
             "rpc_timeout_s": world.rpc_timeout_s,
             "skip_handshakes": world.skip_handshakes,
             "max_steps": MAX_STEPS,
+            "chooser": chooser,
         }
         if world.faults.goes_wrong:
             run = run_with_faults(program, world.faults, **options)

@@ -20,7 +20,7 @@ from squall.model.program.program import Ending, Program
 from squall.sim.cluster import Cluster
 from squall.sim.faults.plan import Plan
 from squall.sim.programs.host import Host, leave_group, place, together, withdraw
-from squall.sim.programs.run import finished, gradients_of, is_leaf_of, reference_for
+from squall.sim.programs.run import finished, gradients_of, idle_workers, is_leaf_of, reference_for
 from squall.sim.programs.threads import threads_of
 from squall.sim.programs.trainer import TrainerRun
 from squall.sim.world.oracle import attach
@@ -47,6 +47,7 @@ class _FaultyRun:
         options.setdefault("num_worker_threads", threads_of(program))
         self.cluster = Cluster(program.workers, faults=plan, own_settings=False, **options)
         self.result.cluster = self.cluster
+        self.cluster.idle = idle_workers(program)
         self.result.records = self.cluster.trace.records
         if self.reference is not None:
             attach(self.reference, self.cluster.runtime)

@@ -57,6 +57,8 @@ def run_program(
     options.setdefault("num_worker_threads", threads_of(program))
     run.cluster = cluster = Cluster(program.workers, own_settings=False, **options)
     run.records = cluster.trace.records
+    if not shut_down_early:
+        cluster.idle = idle_workers(program)
     if reference is not None:
         attach(reference, cluster.runtime)
     hosts: list[Host] = []
@@ -117,6 +119,13 @@ def run_program(
     hosts.clear()  # which refer to it by on_pass
     run.gradients = None if reference is None else reference.summary()
     return finished(run, cluster)
+
+
+def idle_workers(program: Program) -> frozenset[int]:
+    """The workers whose main tasks have nothing to do."""
+    if program.gathers or program.endings:
+        return frozenset()
+    return frozenset(range(program.workers)) - {each.worker for each in program.trainers}
 
 
 def is_leaf_of(hosts: Sequence[Host], tensor: Tensor) -> bool:

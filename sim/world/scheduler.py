@@ -59,8 +59,9 @@ class SimRuntime(Scheduler):
         order: Order | Schedule = "fifo",
         isolation: Isolation | None = None,
         tracer: tracing.Tracer = tracing.NULL_TRACER,
+        time: VirtualTime | None = None,
     ) -> None:
-        self.env = env = VirtualTime()
+        self.env = env = VirtualTime() if time is None else time
         watcher = current()
         if watcher is not None:
             watcher.runtime = self

@@ -1,0 +1,100 @@
+"""Whether what is taken for independent commutes, and whether the reduced search leaves nothing out."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from squall.properties.sim.explore.test_worlds import WORLDS
+from squall.properties.support.explored import Recorded, shuffled
+from squall.sim.explore.execution import How
+from squall.sim.explore.programs import ProgramSubject
+from squall.sim.explore.search import explore
+from squall.sim.explore.stories import Story
+from squall.sim.explore.subject import Subject
+from squall.sim.explore.touches import told
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.draw import Settings, draw
+from squall.sim.world.choosing import Dependence, Grain
+
+SMALLEST = ("two calls at once", "remote, to_here, drop", "call, backward, release")
+
+
+def story(world: str, *, leave: bool = False) -> Story:
+    workers, main, _ = WORLDS[world]
+    return Story(workers, main, leave=leave)
+
+
+def commutes(subject: Subject, grain: Grain, dependence: Dependence, times: int) -> None:
+    """Random executions, each put in another order that agrees with what happened before what:
+    the same steps can go, and it is the same trace with the same final state."""
+    stream = random.Random(7)
+    with campaign_settings(), told():
+        for _ in range(times):
+            first = Recorded(grain, dependence=dependence, stream=stream)
+            ended = subject(first)
+            again = Recorded(grain, dependence=dependence, names=shuffled(first, stream))
+            same = subject(again)
+            assert not again.parted, "what could go next was not the same"
+            assert again.order.key == first.order.key
+            assert same.state == ended.state
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(
+    ("grain", "dependence"), [("message", "worker"), ("task", "worker"), ("task", "delivery")]
+)
+def test_independent_steps_commute(world: str, grain: Grain, dependence: Dependence) -> None:
+    commutes(story(world), grain, dependence, times=40)
+
+
+@pytest.mark.parametrize("dependence", ["worker", "delivery"])
+def test_independent_steps_commute_while_workers_leave(dependence: Dependence) -> None:
+    commutes(story("two calls at once", leave=True), "task", dependence, times=150)
+    commutes(story("a shared reference", leave=True), "task", dependence, times=80)
+
+
+@pytest.mark.parametrize("seed", [20, 23, 51])
+def test_independent_steps_of_drawn_programs_commute(seed: int) -> None:
+    commutes(ProgramSubject(draw(seed, Settings())), "task", "delivery", times=15)
+
+
+@pytest.mark.parametrize("world", SMALLEST)
+@pytest.mark.parametrize("ordered", [True, False])
+def test_the_reduced_search_finds_what_every_order_of_messages_shows(
+    world: str, ordered: bool
+) -> None:
+    how = How("message", ordered)
+    with campaign_settings():
+        reduced, full = explore(story(world), how), explore(story(world), how, reduced=False)
+    assert reduced.exhausted and full.exhausted
+    assert reduced.classes == full.classes
+    assert reduced.states.keys() == full.states.keys()
+
+
+@pytest.mark.parametrize(
+    ("world", "orders"),
+    [("two calls at once", 126), ("remote, to_here, drop", 81), ("call, backward, release", 225)],
+)
+def test_the_reduced_search_finds_what_every_order_of_tasks_shows(world: str, orders: int) -> None:
+    how = How("task", ordered=False)
+    with campaign_settings():
+        reduced, full = explore(story(world), how), explore(story(world), how, reduced=False)
+    assert reduced.exhausted and full.exhausted
+    assert full.complete == orders
+    assert reduced.classes == full.classes
+    assert reduced.states.keys() == full.states.keys()
+
+
+@pytest.mark.parametrize("world", ["a shared reference", "a diamond"])
+def test_no_random_order_of_messages_is_left_out(world: str) -> None:
+    stream = random.Random(11)
+    subject = story(world)
+    with campaign_settings():
+        explored = explore(subject, How("message", ordered=False))
+        with told():
+            for _ in range(300):
+                recorded = Recorded("message", stream=stream)
+                subject(recorded)
+                assert recorded.order.key in explored.classes

@@ -1,0 +1,39 @@
+"""The program of a scenario as what is explored, with all properties checked on every execution."""
+
+from __future__ import annotations
+
+from squall.model.checks.registry import check
+from squall.model.events.run import Run
+from squall.model.one_process.interpreter import interpret
+from squall.real.tracing import TABLES_COUNTED
+from squall.sim.engines.port import ENGINE as PORT
+from squall.sim.explore.state import shown
+from squall.sim.explore.subject import Ended
+from squall.sim.scenario import Scenario
+from squall.sim.world.choosing import Chooser
+
+
+class ProgramSubject:
+    """Runs the program of ``scenario`` on the port, in its world but for latencies and bandwidth:
+    any order of messages is explored, whatever made it. Raises ValueError for a script."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        if scenario.program is None:
+            raise ValueError("a script cannot be explored yet, only a program")
+        self.scenario = scenario
+        self._expected = interpret(scenario.program)
+
+    def __call__(self, chooser: Chooser) -> Ended:
+        run = PORT.run(self.scenario, chooser=chooser)
+        run.expected = self._expected
+        run.cluster = None
+        violations = tuple(check(run))
+        return Ended(_state(run), violations)
+
+
+def _state(run: Run) -> str:
+    counted = [run.records[number][4] for number in run.of(TABLES_COUNTED)]
+    waits = sorted(shown(RuntimeError(line)) for line in run.waits)
+    crash = None if run.crash is None else shown(RuntimeError(run.crash))
+    recovered = None if run.recovery is None else shown(run.recovery.got)
+    return " ".join((shown(run.got), shown(counted), shown(waits), str(crash), str(recovered)))
