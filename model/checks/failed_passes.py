@@ -10,8 +10,9 @@ from squall.model.events.fault_effects import explained, faults_of
 from squall.model.events.passes import REFUSED, joint_passes
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.outcome import StepOutcome
+from squall.model.program.durations import sleeps
 from squall.model.program.operations import planted
-from squall.model.program.program import Program, Step, sleeps
+from squall.model.program.program import Program, Step
 from squall.real import tracing
 
 TIMED_OUT = "RPC ran for more than set timeout"

@@ -9,8 +9,9 @@ from squall.model.checks.failed_passes import CREATION_TIMED_OUT, OVER, TIMED_OU
 from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
 from squall.model.events.passes import REFUSED
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
+from squall.model.program.durations import slept_s
 from squall.model.program.operations import UNCOPYABLE, failing_calls, planted, said_of
-from squall.model.program.program import Step, slept_s
+from squall.model.program.program import Step
 from squall.model.program.stories import PLANTED, errors
 from squall.real import tracing
 

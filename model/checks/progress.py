@@ -11,7 +11,7 @@ from squall.model.events.hangs import Predicted, cut_short, predict, too_late
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.flow import FETCHED
 from squall.model.one_process.outcome import StepOutcome
-from squall.model.program.program import acts_s, beside_s, slept_s
+from squall.model.program.durations import acts_s, beside_s, slept_s
 from squall.model.program.stories import stories_s
 from squall.real import tracing
 

@@ -8,8 +8,9 @@ from squall.model.checks.excuses import ENDED_PROCESS, FAULT, NO_END, OWN_TIME, 
 from squall.model.events.fault_effects import RETRIES, faults_of, own_time
 from squall.model.events.resends import SAME_S, Chain, resends_of
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
+from squall.model.program.durations import sleeps
 from squall.model.program.operations import failing_calls
-from squall.model.program.program import Program, beside, sleeps
+from squall.model.program.program import Program, beside
 from squall.real import tracing
 
 #: calls that nobody gives a limit of their own

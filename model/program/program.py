@@ -19,13 +19,11 @@ leaf that the worker owns itself is taken there and does not travel.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from squall.model.program.acts.act import CONTEXT, every
-from squall.model.program.acts.alone import told_alone
 from squall.model.program.cargo import Cargo
 from squall.model.program.chain import Chain
 from squall.model.program.made import Checked, check_fields
@@ -394,36 +392,6 @@ def travels(program: Program, index: int, op: Op, input: Input) -> bool:
     return not (is_leaf and not op.builtin and program.leaves[number].owner == op.worker)
 
 
-def sleeps(program: Program) -> bool:
-    """Whether user code sleeps in backward passes of a program."""
-    return any(leaf.sleep is not None for leaf in program.leaves) or any(
-        op.sleep is not None for _, _, step in program.steps for op in step.ops
-    )
-
-
-def slept_s(program: Program) -> float:
-    """Seconds that user code of a program sleeps, or waits to begin a pass or to leave a group, at
-    most."""
-    total = sum(sum(leaf.sleep.seconds) for leaf in program.leaves if leaf.sleep is not None)
-    for _, _, step in program.steps:
-        once = sum(sum(op.sleep.seconds) for op in step.ops if op.sleep is not None)
-        once += sum(back.times * (back.every_s or 0.0) for back in step.backwards)
-        total += once * (2 if step.retry else 1)
-    total += sum(ending.quiet_s for ending in program.endings)
-    return total
-
-
-def beside_s(program: Program) -> float:
-    """Seconds that what goes on beside the steps of a program may wait, at most."""
-    total = 0.0
-    for _, _, step in program.steps:
-        total += sum(cargo.wait_s for cargo in step.cargoes) + len(step.chains)
-        for each in step.updates:
-            waits = len(each.trainers) * each.steps * (len(each.owners) + 3)
-            total += each.pause_s * waits + 1.0
-    return total
-
-
 #: what goes on beside a step
 Beside = Cargo | Chain | Updates
 
@@ -438,17 +406,6 @@ def beside(step: Step) -> list[tuple[str, int, Beside]]:
     return [(field, at, each) for field, things in fields.items() for at, each in enumerate(things)]
 
 
-def acts_s(program: Program) -> float:
-    """Seconds that acts of stories of a program take, one story after the other."""
-    return sum(
-        told_alone(story.acts, trainer.worker).seconds
-        for trainer in program.trainers
-        for step in trainer.steps
-        for story in step.stories
-        if story.acts
-    )
-
-
 def failing_passes(program: Program) -> bool:
     """Whether other passes may follow one that failed in the same context."""
     return any(back.may_fail for _, _, step in program.steps for back in step.backwards)
@@ -457,37 +414,3 @@ def failing_passes(program: Program) -> bool:
 def exchanged(worker: int, round: int) -> int:
     """What a worker gives in a round of exchange; different for every worker and round."""
     return round * 1000 + worker
-
-
-def in_one_group(program: Program) -> Program:
-    """The program without groups after the first: what it computes is the same."""
-    if not program.endings:
-        return program
-    trainers = tuple(
-        replace(trainer, steps=tuple(replace(step, group=0) for step in trainer.steps))
-        for trainer in program.trainers
-    )
-    return replace(program, trainers=trainers, endings=())
-
-
-def under_faults(program: Program) -> Program:
-    """The program as it runs under faults: without exchanges, and without stories, which come to
-    nothing that could be told where something fails. Acts stay that have no contexts, in
-    which no pass ends after a call that failed, and no calls without a limit of time."""
-    if not program.gathers and not any(step.stories for _, _, step in program.steps):
-        return program
-    trainers = tuple(
-        replace(trainer, steps=tuple(_under_faults(step) for step in trainer.steps))
-        for trainer in program.trainers
-    )
-    return replace(program, trainers=trainers, gathers=0)
-
-
-def _under_faults(step: Step) -> Step:
-    stories = tuple(
-        story
-        for story in step.stories
-        if story.acts
-        and not any(act.kind == CONTEXT or act.limit_s == 0 for act in every(story.acts))
-    )
-    return step if stories == step.stories else replace(step, stories=stories)

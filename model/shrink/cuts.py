@@ -27,9 +27,9 @@ from squall.model.program.program import (
     Program,
     Step,
     Trainer,
-    in_one_group,
     source,
 )
+from squall.model.program.variants import in_one_group
 from squall.model.shrink.simplifications import (
     SIMPLE_CALLS,
     SIMPLE_KINDS,

@@ -98,7 +98,7 @@ def _changed(scenario: Scenario, changes: Changes) -> Scenario:
 
 def _under(scenario: Scenario, plan: Plan) -> Scenario:
     """The scenario with another plan: another run, of which nothing is known."""
-    from squall.model.program.program import under_faults
+    from squall.model.program.variants import under_faults
     from squall.sim.scenario import Expected
 
     expected = Expected(mutant=scenario.expected.mutant)

@@ -28,8 +28,9 @@ from squall.model.generate.failing import with_failing_calls
 from squall.model.generate.generator import generate
 from squall.model.generate.keyed import NO_CHANGES, Changes, KeyedChoices
 from squall.model.generate.profiles import Limits
-from squall.model.program.program import Program, beside, in_one_group, source, under_faults
+from squall.model.program.program import Program, beside, source
 from squall.model.program.stories import port_only
+from squall.model.program.variants import in_one_group, under_faults
 from squall.sim.faults.draw import MILD, PROFILES, Drawing, Profile
 from squall.sim.faults.file import fitting
 from squall.sim.faults.kinds.raising import Raise

@@ -13,6 +13,7 @@ import pytest
 
 from squall.model.events.run import Run
 from squall.model.one_process.interpreter import interpret
+from squall.model.program.durations import sleeps
 from squall.model.program.operations import KINDS
 from squall.model.program.program import (
     REFERENCE_CALLS,
@@ -29,7 +30,6 @@ from squall.model.program.program import (
     SleepAt,
     Step,
     Trainer,
-    sleeps,
 )
 from squall.model.program.stories import Story
 from squall.model.program.stories import expected as expected_line

@@ -20,8 +20,9 @@ from squall.model.program.acts.alone import ActError, told_alone
 from squall.model.program.acts.check import check_acts
 from squall.model.program.acts.kind import kinds, outline
 from squall.model.program.check import ProgramError, check_program
-from squall.model.program.program import Leaf, Program, Step, Trainer, under_faults
+from squall.model.program.program import Leaf, Program, Step, Trainer
 from squall.model.program.stories import ACTS, Story, as_line
+from squall.model.program.variants import under_faults
 from squall.model.shrink.cuts import cuts
 from squall.model.shrink.simplifications import simplifications, size
 from squall.properties.strategies import HypothesisChoices

@@ -22,8 +22,8 @@ from squall.model.program.program import (
     Program,
     Step,
     Trainer,
-    in_one_group,
 )
+from squall.model.program.variants import in_one_group
 from squall.model.shrink.cuts import cuts
 from squall.properties.support.exported import differences, read_printed
 from squall.properties.support.scripts import run_file

@@ -13,7 +13,7 @@ import pytest
 
 from squall.model.coverage.sometimes import SITUATIONS
 from squall.model.program.check import check_program
-from squall.model.program.program import under_faults
+from squall.model.program.variants import under_faults
 from squall.properties.support.commands import squall
 from squall.sim.cli.main import main
 from squall.sim.faults.file import check_plan, dump_plan

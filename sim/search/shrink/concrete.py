@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from squall.model.events.digest import Record
 from squall.model.events.run import Run
-from squall.model.program.program import under_faults
+from squall.model.program.variants import under_faults
 from squall.real.tracing import MESSAGE_DELIVERED, MESSAGE_SENT
 from squall.sim.faults.concrete import concrete as concrete_plan
 from squall.sim.faults.plan import Delay, Schedule
