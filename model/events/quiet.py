@@ -54,6 +54,7 @@ KEPT: dict[tuple[str, str], str] = {
     ("RpcAgent", "members"): "the workers of the group, which are there until all have left",
     ("RpcAgent", "store"): "the group's own, not the worker's",
     ("RpcAgent", "_group"): "the group's own, not the worker's",
+    ("InFlight", "ever_made"): "how many calls there were, which only the end of a group compares",
     ("GroupJoin", "_store"): "the group's own, not the worker's",
     ("TaskPool", "size"): "a setting",
     ("RequestCallback", "_handlers"): "what answers which type of request",

@@ -78,6 +78,7 @@ class CallTable:
         with in_flight.lock:
             self._calls[id] = call
             in_flight.made += 1
+            in_flight.ever_made += 1
         tracer = self._worker.tracer
         if tracer.enabled:
             about = message.about

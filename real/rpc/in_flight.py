@@ -16,7 +16,7 @@ class InFlight:
     sent: PyTorch sends it in the destructor, where here a task does so at once.
     """
 
-    __slots__ = ("_quiet", "_worker", "lock", "made", "served")
+    __slots__ = ("_quiet", "_worker", "ever_made", "lock", "made", "served")
 
     def __init__(self, worker: Process) -> None:
         self._worker = worker
@@ -24,6 +24,8 @@ class InFlight:
         self._quiet = worker.runtime.condition(self.lock, "calls in flight")
         #: calls whose future has not finished, callbacks included
         self.made = 0
+        #: calls made since the group began
+        self.ever_made = 0
         #: requests that have not been answered
         self.served = 0
 
@@ -66,7 +68,14 @@ class GroupJoin:
     """Waits, together with all other workers of a group, until none of them has a call in flight.
 
     That one worker has none is not enough, since a peer's reply or clean-up may start new calls:
-    the counts of all workers are summed after each round, and only a sum of zero ends it.
+    the counts of all workers are summed in rounds. Nor is one round enough whose sum is zero. The
+    counts are read at different moments, and a chain of calls that nobody waits for may hop past
+    the readers: it is on a worker that has been read when it comes from one that has not. Torch's
+    agents hold their locks until the sum is known (callCountMutex_). Here two rounds in a row have
+    to find no call, and the same number of calls ever made (Mattern, Algorithms for Distributed
+    Termination Detection, 1987): then no worker made one between its two readings, so that at any
+    moment that lies between the two rounds every call had been made before the first of them, which
+    has found none.
     """
 
     def __init__(self, in_flight: InFlight, store: Store) -> None:
@@ -79,13 +88,21 @@ class GroupJoin:
         StoreTimeoutError."""
         in_flight = self._in_flight
         limit = timeout or None
+        before: int | None = None
         while True:
             in_flight.wait_for_none(timeout)
             # The first barrier makes sure that all have been quiet once; the counts are read
             # between the two, and a call that any worker still has shows up in the sum.
             round = next(self._rounds)
             self._store.barrier(f"join/{round}/quiet", members, limit)
-            self._store.add(f"join/{round}/active", in_flight.count())
+            active, ever_made = in_flight.count(), in_flight.ever_made
+            self._store.add(f"join/{round}/active", active)
+            self._store.add(f"join/{round}/made", ever_made)
             self._store.barrier(f"join/{round}/counted", members, limit)
-            if self._store.get(f"join/{round}/active") == 0:
+            made = self._store.get(f"join/{round}/made")
+            if self._store.get(f"join/{round}/active"):
+                before = None
+            elif made == before:
                 return
+            else:
+                before = made

@@ -5,6 +5,18 @@ from __future__ import annotations
 from squall.sim.search.mutants.mutant import Mutant
 
 RANK = 50
+_COUNTING = """\
+        self._store.barrier(f"join/{round}/quiet", members, limit)
+        active, ever_made = in_flight.count(), in_flight.ever_made
+        self._store.add(f"join/{round}/active", active)
+"""
+_COUNTING_TOO_EARLY = """\
+        active, ever_made = in_flight.count(), in_flight.ever_made
+        before = 0
+        self._store.barrier(f"join/{round}/quiet", members, limit)
+        self._store.add(f"join/{round}/active", active)
+        ever_made = 0
+"""
 MUTANTS = (
     # -- futures ----------------------------------------------------------------------------
     Mutant(
@@ -383,27 +395,25 @@ MUTANTS = (
         origin="i23948, i27777, i26984",
         wrong="a worker leaves when it is quiet itself, whatever its peers still do",
         place="rpc.in_flight:GroupJoin.wait",
-        old='if self._store.get(f"join/{round}/active") == 0:',
-        new="if True:",
+        old='if self._store.get(f"join/{round}/active"):\n            before = None',
+        new="if True:\n            return",
         needs="RQ",
     ),
     Mutant(
         name="join-counts-too-early",
         origin="p38932, p38933",
-        wrong="calls are counted before all workers have been quiet",
+        wrong="calls are counted once, and before all workers have been quiet",
         place="rpc.in_flight:GroupJoin.wait",
-        old='        self._store.barrier(f"join/{round}/quiet", members, limit)\n'
-        '        self._store.add(f"join/{round}/active", in_flight.count())\n',
-        new='        self._store.add(f"join/{round}/active", in_flight.count())\n'
-        '        self._store.barrier(f"join/{round}/quiet", members, limit)\n',
+        old=_COUNTING,
+        new=_COUNTING_TOO_EARLY,
         needs="RQ",
     ),
     Mutant(
         name="join-counts-own-calls-only",
         wrong="requests that are being handled do not keep anybody from leaving",
         place="rpc.in_flight:GroupJoin.wait",
-        old="in_flight.count())",
-        new="in_flight.made)",
+        old="active, ever_made = in_flight.count(),",
+        new="active, ever_made = in_flight.made,",
         needs="RQ",
         unseen="each worker is quiet when it is asked, so this is about requests that come between "
         "two looks: who made them counts them, unless he has given them up on the way, and such a "
