@@ -1,7 +1,7 @@
 """The same states as integers, and the same steps for a whole frontier of them at once.
 
-Python takes some 50 µs for a state and its steps, however it is written; a hundred thousand states a
-second need ten. So a state is one number of 64 bits, of digits of different bases, one for each field
+Python takes some 100 µs for a state and its steps (:mod:`squall.model.protocol.explore`); a hundred
+thousand states a second need ten. So a state is one number of 64 bits, of digits of different bases, one for each field
 of :mod:`squall.model.protocol.state`. A frontier is an array of such numbers. Its digits are taken
 apart once, into arrays of bytes; the guard of a rule is a few operations on these, of a tenth of a
 nanosecond for a state each, and a step adds to the numbers what it changes of their digits. Sorting
@@ -117,20 +117,24 @@ def steps_of_fork(each: OneFork, faults: bool) -> Iterator[Emitted]:
     yield "drop", each.confirmed & ~held, gone
 
     # messages that arrive
-    introduced = creator & (requests > 0)
-    heard: Changes = {"requests": each.less("requests"), "acks": each.more("acks", each.pending)}
+    answered: Changes = {"acks": each.more("acks", each.pending)}
+    making = creator & (each.of("making") == 1)
+    begun = {"requests": each.less("requests"), "its making": 1}
+    yield "creation_begins", creator & (requests > 0), begun
+    made: Changes = {**answered, "its making": 0}
     refused = value == Value.FAILED
-    yield "creation_arrives", introduced & refused, heard
-    present = np.where(
-        (now_known == Known.KNOWN) | each.others_known,
-        np.uint8(Value.PRESENT),
-        np.uint8(Value.FREED),
-    )
-    created = {**heard, "known": now_known, "its value": present, "its asked": 0}
-    yield "creation_arrives", introduced & ~refused, created
-    yield "creation_fails", introduced, {**heard, "failed": 1, **given_up(introduced)}
+    yield "creation_ends", making & refused, made
+    lives = (now_known == Known.KNOWN) | each.others_known
+    present = np.where(lives, np.uint8(Value.PRESENT), np.uint8(Value.FREED))
+    created = {**made, "known": now_known, "its value": present, "its asked": 0}
+    yield "creation_ends", making & ~refused, created
+    yield "creation_fails", making, {**made, "failed": 1, **given_up(making)}
     yield "reply_arrives", creator & (acks > 0), confirm
-    yield "creation_times_out", creator & each.waits, {**confirm, "failed": 1}
+    yield (
+        "creation_times_out",
+        creator & each.waits & (each.of("making") == 0),
+        {**confirm, "failed": 1},
+    )
     home = sent & (each["at"] == each.of("owner"))
     yield (
         "arrives",
@@ -153,12 +157,13 @@ def steps_of_fork(each: OneFork, faults: bool) -> Iterator[Emitted]:
     yield "arrives", away & each.of_owner, {"stage": Stage.CONFIRMED}
     asking = {"stage": Stage.PENDING, "requests": each.more("requests")}
     yield "arrives", away & ~each.of_owner, asking
-    yield "request_arrives", ~creator & (requests > 0), {**heard, "known": now_known}
+    heard: Changes = {**answered, "requests": each.less("requests"), "known": now_known}
+    yield "request_arrives", ~creator & (requests > 0), heard
     accepting = {**confirm, "accepts": each.more("accepts")}
     yield "ack_arrives", ~creator & (acks > 0), accepting
     yield "accept_arrives", each["accepts"] > 0, {"accepts": each.less("accepts"), "kept": 0}
     freed = each.value_without
-    abandoned = creator & (each["failed"] == 1)
+    abandoned = creator & (each["failed"] == 1) & (each.of("making") == 0)
     forgotten: Changes = {"deletes": each.less("deletes"), "known": Known.GONE}
     yield "delete_arrives", (each["deletes"] > 0) & ~abandoned, {**forgotten, "its value": freed}
     given = np.where(ungiven, np.uint8(Value.FAILED), freed)
@@ -167,8 +172,8 @@ def steps_of_fork(each: OneFork, faults: bool) -> Iterator[Emitted]:
     yield "delete_arrives", (each["deletes"] > 0) & abandoned, given_back
     fetching = each["fetching"] == 1
     yield "fetch_arrives", fetching & absent & (each.of("asked") == 0), {"its asked": 1}
-    answered = ~absent & (value != Value.TOLD)
-    yield "fetch_arrives", fetching & answered, {"fetching": 0}
+    decided = ~absent & (value != Value.TOLD)
+    yield "fetch_arrives", fetching & decided, {"fetching": 0}
     hopeless = fetching & (each["failed"] == 1) & ~each.pending
     yield "fetch_times_out", hopeless, {"fetching": 0}
 
@@ -196,7 +201,13 @@ def _faults_of_fork(each: OneFork, confirm: Changes, accepting: Changes) -> Iter
     yield "double_accept", each["accepts"] > 0, {"accepts": each.more("accepts")}
     yield "double_delete", each["deletes"] > 0, {"deletes": each.more("deletes")}
     late = {**confirm, "failed": 1}
-    yield "creation_is_late", creator & each.pending & under_way, late
+    early = creator & each.pending
+    yield "creation_is_late", early & (under_way | (each.of("making") == 1)), late
+    alone = early & (each["requests"] > 0) & (each["fetching"] == 0)
+    for other in range(1, each.frontier.layout.world.forks):
+        alone = alone & (each.frontier.get("stage", each.rref, other) == Stage.UNUSED)
+    never = {"stage": Stage.BACK, "requests": each.less("requests")}
+    yield "creation_never_leaves", alone, never
     yield "request_is_late", ~creator & each.pending, {**accepting, "failed": 1}
     back: Changes = {"stage": Stage.BACK, "kept": 0}
     yield "take_back", sent & ~each.of_owner, back

@@ -36,7 +36,8 @@ class Step(NamedTuple):
 
 #: rules of forks that happen at the owner, and at the worker of the parent; others where the user is
 _AT_OWNER = {
-    "creation_arrives",
+    "creation_begins",
+    "creation_ends",
     "creation_fails",
     "request_arrives",
     "delete_arrives",

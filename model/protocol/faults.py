@@ -68,10 +68,20 @@ def double_delete(rref: Reference, fork: Fork) -> bool:
 def creation_is_late(rref: Reference, fork: Fork) -> bool:
     """The creator gives it up while it, or its answer, is under way."""
     waits = fork.parent == NOBODY and fork.stage is Stage.PENDING
-    if not waits or not fork.requests + fork.acks:
+    if not waits or not (fork.requests or fork.acks or rref.making):
         return False
     fork.failed = True
     fork.confirm()
+    return True
+
+
+def creation_never_leaves(rref: Reference, fork: Fork) -> bool:
+    """The call that is to create it cannot be sent: whoever makes it gets an error, and no user."""
+    waits = fork.parent == NOBODY and fork.stage is Stage.PENDING
+    if not waits or not fork.requests or fork.fetching or len(rref.forks) > 1:
+        return False
+    fork.stage = Stage.BACK
+    fork.requests -= 1
     return True
 
 
@@ -108,6 +118,7 @@ FAULTS = (
     double_accept,
     double_delete,
     creation_is_late,
+    creation_never_leaves,
     request_is_late,
     take_back,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.model.protocol.state import (
+    NOBODY,
     UNMADE,
     Fork,
     Known,
@@ -71,6 +72,8 @@ def left(state: State) -> Iterator[str]:
                 yield "a parent is left, kept for its child"
         if not lost and rref.listed:
             yield "a value is left"
+        if rref.making:
+            yield "a creation is left"
         if not lost and rref.asked:
             yield "a fetch is left that waits for a creation"
 
@@ -85,10 +88,12 @@ def measure(world: World, state: State) -> int:
     for rref in state.references:
         total += 60 * (world.forks - len(rref.forks)) + 5 * (rref.owner == UNMADE)
         total += rref.handle + (rref.value is Value.ABSENT and not rref.asked)
+        total += 2 * rref.making
         for fork in rref.forks:
             total += _STAGES[fork.stage] + 5 * fork.fetching
             total += 4 * fork.requests + fork.acks + 2 * fork.accepts + 2 * fork.deletes
-            if fork.stage is Stage.PENDING and not fork.requests + fork.acks:
+            asks = fork.stage is Stage.PENDING and fork.parent != NOBODY
+            if asks and not fork.requests + fork.acks:
                 total += 6
             told = fork.stage in (Stage.CONFIRMED, Stage.DELETED, Stage.HOME)
             if told and fork.kept and not fork.accepts:

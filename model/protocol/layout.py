@@ -25,7 +25,7 @@ Digits = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
 _COPIES = ("requests", "acks", "accepts", "deletes")
-_REFERENCE = ("owner", "value", "handle", "asked")
+_REFERENCE = ("owner", "value", "handle", "asked", "making")
 _FORK = ("at", "parent", "stage", "known", "failed", "kept", *_COPIES, "fetching")
 
 #: (field, reference, fork); -1 where there is none
@@ -72,6 +72,7 @@ class Layout:
             self._add("value", rref, -1, len(Value))
             self._add("handle", rref, -1, 2)
             self._add("asked", rref, -1, 2 if world.fetches else 1)
+            self._add("making", rref, -1, 2)
             for fork in range(world.forks):
                 for field in _FORK:
                     self._add(field, rref, fork, _base(world, field, fork))
@@ -125,6 +126,7 @@ class Layout:
                 Value(digit("value", r)),
                 bool(digit("handle", r)),
                 bool(digit("asked", r)),
+                bool(digit("making", r)),
             )
             for f in range(self.world.forks):
                 stage = Stage(digit("stage", r, f))

@@ -103,12 +103,21 @@ def let_go(rref: Reference) -> bool:
 # -- messages that arrive -----------------------------------------------------------------------
 
 
-def creation_arrives(rref: Reference, fork: Fork) -> bool:
-    """The owner has the value, and knows the creator's fork. If that is gone already, and nobody
-    else has one, nobody will ask for the value."""
+def creation_begins(rref: Reference, fork: Fork) -> bool:
+    """The owner runs the function whose result is to be the value. It may take long."""
     if fork.parent != NOBODY or not fork.requests:
         return False
     fork.requests -= 1
+    rref.making = True
+    return True
+
+
+def creation_ends(rref: Reference, fork: Fork) -> bool:
+    """The owner has the value, and knows the creator's fork. If that is gone already, and nobody
+    else has one, nobody will ask for the value."""
+    if fork.parent != NOBODY or not rref.making:
+        return False
+    rref.making = False
     _answer(fork)
     if rref.value is Value.FAILED:
         return True
@@ -121,10 +130,11 @@ def creation_arrives(rref: Reference, fork: Fork) -> bool:
 
 
 def creation_fails(rref: Reference, fork: Fork) -> bool:
-    """The owner cannot carry it out: all who ask for the value are told so, and its creator."""
-    if fork.parent != NOBODY or not fork.requests:
+    """The owner cannot run it: all who ask for the value are told so, and its creator. (What the
+    function raises is a value like any other.)"""
+    if fork.parent != NOBODY or not rref.making:
         return False
-    fork.requests -= 1
+    rref.making = False
     fork.failed = True
     _answer(fork)
     _give_up(rref)
@@ -142,7 +152,7 @@ def reply_arrives(rref: Reference, fork: Fork) -> bool:
 def creation_times_out(rref: Reference, fork: Fork) -> bool:
     """Nothing of it is under way any more. The user goes like any other, and tells the owner then."""
     waits = fork.parent == NOBODY and fork.stage is Stage.PENDING
-    if not waits or fork.requests or fork.acks:
+    if not waits or fork.requests or fork.acks or rref.making:
         return False
     fork.failed = True
     fork.confirm()
@@ -204,13 +214,13 @@ def accept_arrives(rref: Reference, fork: Fork) -> bool:
 
 def delete_arrives(rref: Reference, fork: Fork) -> bool:
     """The owner forgets the fork, for good, and lets the value go with the last one. Its creator, if
-    it never heard of the creation, gives that up."""
+    it never heard of the creation, gives that up, unless it has begun."""
     if not fork.deletes:
         return False
     fork.deletes -= 1
     fork.known = Known.GONE
     rref.free_if_last()
-    if fork.parent == NOBODY and fork.failed:
+    if fork.parent == NOBODY and fork.failed and not rref.making:
         _give_up(rref)
     return True
 
@@ -317,7 +327,8 @@ Rules = Mapping[str, Rule]
 
 _FAIR = (
     drop,
-    creation_arrives,
+    creation_begins,
+    creation_ends,
     creation_fails,
     reply_arrives,
     creation_times_out,

@@ -10,7 +10,7 @@ from squall.model.protocol.explore import NOTHING_ENDS, Exploration, retrace
 from squall.model.protocol.explore import folded as one_folded
 from squall.model.protocol.layout import Digits, Frontier, Layout, Mask, Words, folded
 from squall.model.protocol.rules import RULES, Kind
-from squall.model.protocol.state import Known, Stage, Value, World, initial
+from squall.model.protocol.state import NOBODY, Known, Stage, Value, World, initial
 
 #: states that are looked at together: their digits stay in the processor's caches
 CHUNK = 1 << 15
@@ -177,6 +177,7 @@ def left_in(frontier: Frontier) -> list[tuple[str, Mask]]:
         any_lost = np.logical_or.reduce(lost)
         listed = np.isin(frontier.get("value", rref), (Value.TOLD, Value.PRESENT))
         asked = frontier.get("asked", rref) == 1
+        found.append(("a creation is left", frontier.get("making", rref) == 1))
         found.append(("a value is left", listed & ~any_lost))
         found.append(("a fetch is left that waits for a creation", asked & ~any_lost))
     return found
@@ -192,6 +193,7 @@ def measured(frontier: Frontier) -> Digits:
         total += np.uint16(5) * unmade + frontier.get("handle", rref)
         asked = frontier.get("asked", rref) == 1
         total += (frontier.get("value", rref) == Value.ABSENT) & ~asked
+        total += np.uint16(2) * frontier.get("making", rref)
         for number in range(world.forks):
             stage = frontier.get("stage", rref, number)
             total += _WEIGHTS[stage]
@@ -201,7 +203,9 @@ def measured(frontier: Frontier) -> Digits:
                 for name in ("requests", "acks", "accepts", "deletes")
             )
             total += np.uint16(4) * requests + acks + 2 * accepts + 2 * deletes
-            nothing = (stage == Stage.PENDING) & (requests == 0) & (acks == 0)
+            parent = frontier.get("parent", rref, number)
+            asks = (stage == Stage.PENDING) & (parent != frontier.layout.parent(number, NOBODY))
+            nothing = asks & (requests == 0) & (acks == 0)
             kept = (frontier.get("kept", rref, number) == 1) & (accepts == 0)
             told = (stage == Stage.CONFIRMED) | (stage == Stage.DELETED) | (stage == Stage.HOME)
             gone = frontier.get("known", rref, number) == Known.GONE

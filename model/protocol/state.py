@@ -117,6 +117,8 @@ class Reference:
     handle: bool = False
     #: somebody fetches a value that is not there yet (``pending_owners``)
     asked: bool = False
+    #: the owner is at work on the call that creates it
+    making: bool = False
     forks: list[Fork] = field(default_factory=list)
 
     @property
@@ -131,12 +133,12 @@ class Reference:
 
     def copy(self) -> Reference:
         forks = [Fork(*_fields_of(fork)) for fork in self.forks]
-        return Reference(self.owner, self.value, self.handle, self.asked, forks)
+        return Reference(self.owner, self.value, self.handle, self.asked, self.making, forks)
 
     def key(self) -> tuple[object, ...]:
         """Equal for equal references."""
         forks = tuple(_fields_of(fork) for fork in self.forks)
-        return (self.owner, self.value, self.handle, self.asked, forks)
+        return (self.owner, self.value, self.handle, self.asked, self.making, forks)
 
 
 class World(NamedTuple):
