@@ -99,7 +99,6 @@ def steps_of_fork(each: OneFork, faults: bool) -> Iterator[Emitted]:
     stage, known, value = each["stage"], each["known"], each.of("value")
     requests, acks = each["requests"], each["acks"]
     creator, sent = each.of_creator, stage == Stage.SENT
-    usable = each.pending | (each.confirmed & (each["failed"] == 0))
     confirm: Changes = {"stage": Stage.CONFIRMED, "acks": 0}
     now_known = np.where(known == Known.UNKNOWN, np.uint8(Known.KNOWN), known)
     ungiven = (value == Value.ABSENT) | (value == Value.TOLD)
@@ -111,7 +110,7 @@ def steps_of_fork(each: OneFork, faults: bool) -> Iterator[Emitted]:
             "its asked": np.where(gives, np.uint8(0), each.of("asked")),
         }
 
-    yield "fetch", usable & (each["fetching"] == 0), {"fetching": 1}
+    yield "fetch", each.in_use & (each["fetching"] == 0), {"fetching": 1}
     held = (each["fetching"] == 1) | each.is_parent
     gone = {"stage": Stage.DELETED, "deletes": each.more("deletes")}
     yield "drop", each.confirmed & ~held, gone
@@ -294,8 +293,7 @@ def _steps_of_reference(frontier: Frontier, rref: int) -> Iterator[tuple[str, Ma
             yield from emit("share_owner", free & held, {**own, ("value", rref, -1): value})
             for parent in range(fork):
                 stage = frontier.get("stage", rref, parent)
-                failed = frontier.get("failed", rref, parent) == 1
-                can = (stage == Stage.PENDING) | ((stage == Stage.CONFIRMED) & ~failed)
+                can = (stage == Stage.PENDING) | (stage == Stage.CONFIRMED)
                 its_own: dict[Name, int | Digits] = {
                     **new,
                     ("parent", rref, fork): parent,

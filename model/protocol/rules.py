@@ -55,8 +55,9 @@ def make(rref: Reference, owner: int) -> bool:
 
 
 def share_user(rref: Reference, parent: Fork, at: int) -> bool:
-    """A user is put into a message, and kept until the child says that the owner knows it."""
-    if not parent.in_use or (parent.failed and parent.stage is Stage.CONFIRMED):
+    """A user is put into a message, and kept until the child says that the owner knows it. One whose
+    creation failed raises instead, if that was known when its worker began to put it there."""
+    if not parent.in_use:
         return False
     rref.forks.append(Fork(at, rref.forks.index(parent), Stage.SENT, kept=True))
     return True
@@ -74,7 +75,7 @@ def share_owner(rref: Reference, at: int) -> bool:
 
 def fetch(rref: Reference, fork: Fork) -> bool:
     """``to_here``: the user is held until it has its answer."""
-    if not fork.in_use or fork.fetching or (fork.failed and fork.stage is Stage.CONFIRMED):
+    if not fork.in_use or fork.fetching:
         return False
     fork.fetching = True
     return True

@@ -1,0 +1,89 @@
+"""Each run is a path of the model of the RRef protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from squall.model.checks.excuses import ENDED_PROCESS, excused
+from squall.model.events.fault_effects import faults_of
+from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
+from squall.model.protocol.replay import READERS, NotAllowedError, Replay
+from squall.real import tracing
+
+#: faults after which what a process had is gone, in part or all of it
+_ENDS = frozenset({"crash", "shutdown", "leave"})
+
+
+@named("protocol", engines=PORT_ONLY, work="both")
+def PROTOCOL(run: Run) -> Iterator[Violation]:  # noqa: N802
+    """Each event of an RRef is a step that the model of the protocol (model/protocol/) allows, and
+    when nothing is under way any more the tables of each worker hold what the model says. The
+    first event that is no step is told; what comes after it says nothing. References that a
+    process had part in which a fault ended, or which left its group, are not followed further.
+    """
+    yield from replayed(run, Replay())
+
+
+def replayed(run: Run, replay: Replay) -> Iterator[Violation]:
+    """What is no step of the model in a run, and what differs at the end. ``replay`` has the model's
+    state then."""
+    records = run.records
+    counted = run.of(tracing.TABLES_COUNTED)
+    quiet = counted[0] if counted else len(records)
+    faulty = bool(faults_of(run)) or bool(run.of(tracing.GROUP_LEFT))
+    n = -1
+    try:
+        if faulty:
+            for n in run.of(*READERS, tracing.FAULT_INJECTED, tracing.GROUP_LEFT):
+                if n > quiet:
+                    break
+                _take_after_faults(run, replay, n)
+        else:
+            take = replay.take
+            for n in run.of(*READERS):
+                if n > quiet:
+                    break
+                record = records[n]
+                take(record[1], record[3], record[4])
+        replay.finish()
+    except NotAllowedError as error:
+        what = f"{records[n][3].name} is no step of the model"
+        yield run.violation("protocol", what, error.expected, error.seen, n)
+        return
+    if not run.settled or (replay.lost and excused(run, ENDED_PROCESS)):
+        return
+    for n in counted:
+        _, worker, _, _, values = records[n]
+        for name, expected, seen in zip(
+            tracing.TABLES_COUNTED.fields, replay.tables(worker), values, strict=False
+        ):
+            if expected != seen:
+                what = f"{name.replace('_', ' ')} in the tables at the end"
+                yield run.violation("protocol", what, f"{expected}, as the model has it", seen, n)
+
+
+def _take_after_faults(run: Run, replay: Replay, n: int) -> None:
+    _, worker, _, type, values = run.records[n]
+    if type is tracing.FAULT_INJECTED:
+        kind, target = values[0], values[2]
+        if kind in _ENDS:
+            replay.end_of(target)
+        elif kind == "restart":
+            replay.gone.discard(target)
+        return
+    if type is tracing.GROUP_LEFT:
+        replay.end_of(worker)
+        return
+    if replay.gone or replay.lost:
+        name = replay.reference_of(type, values)
+        if worker in replay.gone:
+            replay.lost.add(name)
+        if name in replay.lost:
+            if type is tracing.CHILD_PENDING:
+                replay.lost.add(values[2])  # CHILD_ACCEPTED names the child alone
+            return
+    replay.take(worker, type, values)
+
+
+RANK = 31
+PROPERTIES: tuple[Property, ...] = (PROTOCOL,)
