@@ -34,9 +34,12 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
     quiet = counted[0] if counted else len(records)
     take = protocol.take
     faulty = bool(faults)
+    of_earlier_groups = _of_earlier_groups(run)
     for n in _events(run):
         if n > quiet:
             break
+        if n in of_earlier_groups and excused(run, ENDED_PROCESS):
+            continue
         _, worker, task, type, values = records[n]
         if faulty:
             if (
@@ -74,6 +77,31 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
             if expected != seen:
                 what = f"{name.replace('_', ' ')} in the tables at the end"
                 yield run.violation("rrefs", what, expected, seen, n)
+
+
+def _of_earlier_groups(run: Run) -> set[int]:
+    """Events of requests that a worker was at when it left their group: what comes of them then is
+    nothing to the next group, which numbers its references as that one did."""
+    left = run.of(tracing.GROUP_LEFT)
+    if not left:
+        return set()
+    records = run.records
+    #: by task that has a request: its worker; and of those, the ones whose worker has left since
+    at_work: dict[int, int] = {}
+    behind: set[int] = set()
+    found: set[int] = set()
+    for n in range(len(records)):
+        _, worker, task, type, _ = records[n]
+        if type is tracing.HANDLER_STARTED:
+            at_work[task] = worker
+        elif type is tracing.HANDLER_ENDED:
+            at_work.pop(task, None)
+            behind.discard(task)
+        elif type is tracing.GROUP_LEFT:
+            behind.update(each for each, where in at_work.items() if where == worker)
+        elif task in behind:
+            found.add(n)
+    return found
 
 
 def _events(run: Run) -> list[int]:
