@@ -27,6 +27,7 @@ from squall.sim.world.garbage import collect, deterministic_garbage
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import LatencyModel
 from squall.sim.world.leftovers import tell_what_is_alive, tell_what_is_left
+from squall.sim.world.listed_order import ListedOrder
 from squall.sim.world.network import Network
 from squall.sim.world.ordering import Recorded
 from squall.sim.world.processes import Processes, processes_of
@@ -76,6 +77,8 @@ class Cluster:
             order = faults.schedule
         if not isinstance(order, Schedule):
             order = Schedule(order=order)
+        if chooser is None and order.grain is not None:
+            chooser = ListedOrder(order.chosen, grain=order.grain, ordered=order.ordered)
         if chooser is not None:
             order = FIFO
         if order.timeless or order.order == "pct" or chooser is not None:
@@ -308,6 +311,11 @@ class Cluster:
 
         self.runtime.spawn(process, name="main", worker=worker)
 
+    def end_choice(self) -> None:
+        """From here on nobody chooses any more what happens next."""
+        if self._chosen is not None:
+            self._chosen.end()
+
     def shutdown_worker(self, rank: int, *, graceful: bool) -> None:
         """Shut RPC down on one worker, whatever else it is doing."""
         worker = self.workers[rank]
@@ -400,8 +408,7 @@ class Cluster:
         """
         if self.faults is not None:
             self.faults.heal()
-        if self._chosen is not None:
-            self._chosen.end()
+        self.end_choice()
         apart = len(self.together()) < self.size
         graceful = not (self.casualties or self._skip_handshakes or apart)
         for worker in self.workers:

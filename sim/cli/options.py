@@ -144,6 +144,14 @@ ProfileOption = Annotated[
         parsers.one_of("--faults", PROFILES),
     ),
 ]
+OneFault = Annotated[
+    str | None,
+    _faults(
+        "one",
+        "Explore it once more with each message lost, doubled and late, one fault at a time.",
+        parsers.one_of("--faults", ("one",)),
+    ),
+]
 Engine = Annotated[EngineName, _engine()]
 Jobs = Annotated[int, _jobs()]
 OneJobACore = Annotated[int | None, _jobs("; by default one a core")]

@@ -131,6 +131,32 @@ def share(field: str) -> Callable[[str], Share]:
     return parse
 
 
+@dataclass(frozen=True)
+class Amount:
+    """So many executions, or real seconds."""
+
+    executions: int | None = None
+    seconds: float | None = None
+
+
+def amount(field: str, most: int) -> Callable[[str | Amount], Amount]:
+    """``N`` executions or ``Ss``, S seconds."""
+
+    def parse(text: str | Amount) -> Amount:
+        if isinstance(text, Amount):
+            return text
+        try:
+            found = Amount(seconds=float(text[:-1])) if text[-1:] == "s" else Amount(int(text))
+        except ValueError:
+            found = Amount()
+        if not 0 < (found.executions or found.seconds or 0) <= most:
+            problem = f"expected a number of executions or seconds (60s), got {text!r}"
+            raise BadInput(field, text, problem)
+        return found
+
+    return parse
+
+
 def mutant(field: str) -> Callable[[str], str]:
     """The name of a bug that can be planted."""
 

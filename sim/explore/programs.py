@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from squall.model.checks.registry import check
 from squall.model.events.run import Run
 from squall.model.one_process.interpreter import interpret
@@ -22,13 +24,20 @@ class ProgramSubject:
             raise ValueError("a script cannot be explored yet, only a program")
         self.scenario = scenario
         self._expected = interpret(scenario.program)
+        #: called with each run that came to its end
+        self.on_run: Callable[[Run], object] = _nothing
 
     def __call__(self, chooser: Chooser) -> Ended:
         run = PORT.run(self.scenario, chooser=chooser)
         run.expected = self._expected
         run.cluster = None
-        violations = tuple(check(run))
-        return Ended(_state(run), violations)
+        run.violations = check(run)
+        self.on_run(run)
+        return Ended(_state(run), tuple(run.violations))
+
+
+def _nothing(run: Run) -> None:
+    pass
 
 
 def _state(run: Run) -> str:

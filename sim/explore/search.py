@@ -67,6 +67,7 @@ class Explored:
     longest: int = 0
     seconds: float = 0.0
     exhausted: bool = False
+    interrupted: bool = False
     left: float = 0.0
 
     @property
@@ -91,7 +92,7 @@ def explore(
 
     ``how`` says what a step is, and what it depends on. ``reduced`` False: in every order there is, to check the reduction with. ``stop_at_first``:
     give up at the first execution in which something does not hold. ``on_execution`` is called
-    after each. Raises :class:`~squall.sim.world.choosing.GrainError`.
+    after each. An interrupt ends the search as a spent budget does. Raises :class:`~squall.sim.world.choosing.GrainError`.
     """
     while True:
         try:
@@ -121,6 +122,9 @@ def _explore(
             ended = subject(execution)
         except Pruned:
             explored.pruned += 1
+        except KeyboardInterrupt:
+            explored.interrupted = True
+            return explored
         else:
             explored.complete += 1
             explored.classes.add(execution.order.key)

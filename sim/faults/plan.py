@@ -186,7 +186,9 @@ class Plan:
     def goes_wrong(self) -> bool:
         """Whether a program is to run under faults, and to train again when they are over; any
         order of tasks that a run may have by itself is none."""
-        return len(self) > 0 or self.schedule not in (Schedule(), Schedule(order="random"))
+        schedule = self.schedule
+        ordinary = schedule.grain is not None or schedule in (Schedule(), Schedule(order="random"))
+        return len(self) > 0 or not ordinary
 
     @property
     def is_concrete(self) -> bool:

@@ -154,6 +154,7 @@ class _FaultyRun:
             if cluster.is_dead(worker):
                 cluster.network.announce(worker)
         cluster.runtime.run()
+        cluster.end_choice()
         if cluster.faults is not None:  # a plan need not say when they end
             cluster.faults.heal()
         core = cluster.together()

@@ -32,7 +32,7 @@ EVERYTHING = "everything"
 STORE = "store"
 #: names have so many bits: a JSON number holds them exactly
 _NAME_BITS = 52
-_MASK = (1 << _NAME_BITS) - 1
+MOST_NAME = (1 << _NAME_BITS) - 1
 #: the name of what whoever runs the simulation does before the first step
 _BEGINNING = 1
 
@@ -40,7 +40,7 @@ _BEGINNING = 1
 def name_after(parent: int, number: int) -> int:
     """The name of what a step queues: the ``number``-th, from 0, of the step ``parent``."""
     mixed = (parent ^ (number + 1) * 0x9E3779B97F4A7) * 0xD1342543DE82EF95 + 0x2545F4914F6CDD1D
-    return (mixed >> 17 ^ mixed) & _MASK
+    return (mixed >> 17 ^ mixed) & MOST_NAME
 
 
 class GrainError(BaseException):
@@ -218,14 +218,14 @@ class ChosenTime(VirtualTime):
             first = min(entries, key=_in_time)
             return None if until_s is not None and first.due_s > until_s else first
         chooser = self.chooser
+        if chooser.ordered:
+            entries = self._first_of_links()
         enabled = [entry for entry in entries if not entry.is_timed]
         if chooser.grain == "message":
             for entry in enabled:
                 if entry.link is None:  # it belongs to the step that is under way
                     self._stay_with_worker(entry)
                     return entry
-        if chooser.ordered:
-            enabled = self._first_of_links(enabled)
         if enabled:
             self._finish()
             entry = chooser.choose(enabled)
@@ -239,15 +239,18 @@ class ChosenTime(VirtualTime):
         self._touch_owner(entry)
         return entry
 
-    def _first_of_links(self, enabled: list[Entry]) -> list[Entry]:
-        """Without the messages that are behind another one on its connection."""
-        first: dict[object, int] = {}
+    def _first_of_links(self) -> list[Entry]:
+        """What is queued without the messages that are behind another one on their connection."""
+        links: set[object] = set()
+        found = []
         for entry in self._entries:
-            if entry.link is not None:
-                first.setdefault(entry.link, entry.number)
-        return [
-            entry for entry in enabled if entry.link is None or first[entry.link] == entry.number
-        ]
+            link = entry.link
+            if link is None:
+                found.append(entry)
+            elif link not in links:
+                links.add(link)
+                found.append(entry)
+        return found
 
     def _finish(self) -> None:
         """The step that was under way is over."""

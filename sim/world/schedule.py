@@ -12,12 +12,15 @@ from pydantic import ConfigDict, Field
 
 from squall.model.program.made import Checked, check_fields
 from squall.model.program.strict_json import MadeError
+from squall.sim.world.choosing import MOST_NAME, Grain
 
 Order = Literal["fifo", "random", "pct"]
 #: no run counts so far
 MOST_COUNT = 2**31 - 1
 #: which one of things that are counted from 0, and by how much it is late
 Number = Annotated[int, Field(ge=0, le=MOST_COUNT)]
+#: what a step that was chosen is called (sim/world/choosing.py)
+Name = Annotated[int, Field(ge=0, le=MOST_NAME)]
 Late = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -38,6 +41,11 @@ class Schedule(Checked):
     ``late`` and ``yields`` are deviations from fifo, as a run can record them: the wake-up of
     that number (from 0) goes after all others of its instant, the later the larger the second
     number; at the scheduling point of that number the task lets others go first.
+
+    With a ``grain`` the order is one that ``squall explore`` has found: in steps of that grain
+    (:class:`squall.sim.world.choosing.Chooser`), of all that could go next that which comes first
+    in ``chosen``, a list of names, and what was ready first where none of them is in it. Messages
+    take no time but what faults add; ``ordered`` ones keep their order on a connection.
     """
 
     # What a file says must be of exactly these fields and types.
@@ -49,12 +57,23 @@ class Schedule(Checked):
     late: tuple[tuple[Number, Late], ...] = ()
     yields: tuple[Number, ...] = ()
     timeless: bool = False
+    grain: Grain | None = None
+    ordered: bool = True
+    chosen: tuple[Name, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
         if self.order != "fifo" and (self.late or self.yields):
             raise MadeError(
                 "Schedule: late and yields are deviations from fifo, and order is " + self.order
+            )
+        if self.grain is None and (self.chosen or not self.ordered):
+            raise MadeError(
+                "Schedule: chosen and ordered are for steps, expected a grain with them"
+            )
+        if self.grain is not None and (self.order != "fifo" or self.late or self.yields):
+            raise MadeError(
+                "Schedule: with a grain the order is what is chosen, expected no other one"
             )
 
 

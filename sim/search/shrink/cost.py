@@ -56,7 +56,8 @@ def cost(scenario: Scenario) -> Cost:
 def extent(scenario: Scenario) -> Extent:
     """How large a scenario is."""
     schedule = scenario.faults.schedule
-    order = len(schedule.late) + len(schedule.yields) + (schedule.order != "fifo")
+    order = len(schedule.late) + len(schedule.yields) + len(schedule.chosen)
+    order += schedule.order != "fifo"
     return Extent(scenario.workers, scenario.operations, len(scenario.faults) + order)
 
 
@@ -67,7 +68,7 @@ def is_drawn(scenario: Scenario) -> bool:
 
 def _deviations(scenario: Scenario) -> int:
     plan, schedule = scenario.faults, scenario.faults.schedule
-    count = len(schedule.late) + len(schedule.yields)
+    count = len(schedule.late) + len(schedule.yields) + len(schedule.chosen)
     count += _DRAWN * (schedule.order != "fifo")
     count += _DRAWN * parse_latency(scenario.world.latency).is_random
     count += (
@@ -113,6 +114,8 @@ def _told(scenario: Scenario) -> Iterator[str]:
         yield "later than others of its instant: " + ", ".join(f"#{n}" for n, _ in schedule.late)
     if schedule.yields:
         yield "others first at scheduling points " + ", ".join(f"#{n}" for n in schedule.yields)
+    if schedule.chosen:
+        yield f"{len(schedule.chosen)} steps of the grain {schedule.grain} go first"
     if scenario.world.shut_down_early:
         yield "workers shut down while others are at work"
     if scenario.world.skip_handshakes:

@@ -265,6 +265,12 @@ class Shrinker:
                 schedule=replace(self.best.faults.schedule, yields=tuple(left))
             ),
         )
+        self._fewer(
+            schedule.chosen,
+            lambda left: self._with_plan(
+                schedule=replace(self.best.faults.schedule, chosen=tuple(left))
+            ),
+        )
 
     def _fewer(self, things: Sequence[T], rebuilt: Callable[[list[T]], Scenario]) -> None:
         """Delta debugging (Zeller): leave out ever smaller parts of a list."""

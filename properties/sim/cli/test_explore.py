@@ -1,0 +1,86 @@
+"""``squall explore``: outcomes, exit codes, what is kept of a failure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall.properties.support.commands import squall
+
+#: a program of squall fuzz with one trainer on two workers
+SMALL, LARGE = "44", "20"
+#: its workers leave while others are at work, by barriers of their store
+LEAVING = "23"
+
+
+def explored(*words: str, code: int, **env: str) -> dict[str, Any]:
+    ran = squall("explore", *words, "--json", **env)
+    assert ran.returncode == code, ran.stderr
+    told: dict[str, Any] = json.loads(ran.stdout)
+    return told
+
+
+def test_a_program_of_which_every_order_is_right_ends_well() -> None:
+    told = explored(SMALL, code=0)
+    assert told["outcome"] == "ok"
+    (scenario,) = told["scenarios"]
+    (whole,) = scenario["explorations"]
+    assert whole["exhausted"] and whole["left"] == 0
+    assert whole["complete"] == whole["classes"] == 5
+    assert len(whole["states"]) == 1 and whole["states"][0]["executions"] == 5
+    assert told["not_covered"]
+
+
+def test_a_spent_budget_is_not_well() -> None:
+    told = explored(LARGE, "--budget", "30", code=4)
+    assert told["outcome"] == "not exhausted"
+    (whole,) = told["scenarios"][0]["explorations"]
+    assert whole["executions"] == 30 and whole["left"] > 30
+    shown = squall("explore", LARGE, "--budget", "30")
+    assert shown.returncode == 4
+    assert "not exhausted" in shown.stdout and "Knuth's" in shown.stdout
+    assert "not covered: timers" in shown.stdout
+
+
+def test_what_fails_is_kept_with_an_order_that_shows_it_again(tmp_path: Path) -> None:
+    where = {"SQUALL_STORE": str(tmp_path)}
+    told = explored(SMALL, "--mutant", "reply-before-clean-up", code=1, **where)
+    assert told["outcome"] == "failed"
+    found = told["scenarios"][0]["violations"][0]
+    assert found["property"] == "execution"
+    kept = json.loads(Path(found["file"]).read_text())
+    assert kept["world"]["faults"]["schedule"]["grain"] == "message"
+    again = squall("replay", found["file"], "--json", **where)
+    assert again.returncode == 1
+    replayed = json.loads(again.stdout)
+    assert replayed["digest"] == kept["expected"]["digest"]
+    assert found["what"] in [each["what"] for each in replayed["violations"]]
+
+
+def test_with_one_fault_each_message_is_lost_doubled_and_late() -> None:
+    told = explored(SMALL, "--faults", "one", "--budget", "3", code=4)
+    _, *faulty = told["scenarios"][0]["explorations"]
+    assert len(faulty) % 5 == 0
+    assert {each["fault"].split(maxsplit=3)[3] for each in faulty} == {
+        "lost", "doubled", "1.2 s late", "61 s late", "70 s late",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((LEAVING,), "expected --grain task"),
+        ((SMALL, "--grain", "fine"), "expected message or task"),
+        ((SMALL, "--budget", "none"), "expected a number of executions or seconds"),
+        ((SMALL, "--budget", "0s"), "expected a number of executions or seconds"),
+        (("no such file",), "is no seed, no file"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(words: tuple[str, ...], said: str) -> None:
+    ran = squall("explore", *words)
+    assert ran.returncode == 2
+    assert said in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1

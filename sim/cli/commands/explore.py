@@ -1,0 +1,190 @@
+"""``squall explore``: every order of a small program."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from squall.sim.cli import parsers
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.exits import FAILED, INTERRUPTED, UNCHECKED
+from squall.sim.cli.options import Json, Mutant, OneFault
+from squall.sim.cli.scenario import Changes, read_scenario
+
+if TYPE_CHECKING:
+    from squall.sim.cli.reports.explore import Told
+    from squall.sim.explore.execution import How
+    from squall.sim.explore.search import Budget, Explored
+    from squall.sim.scenario import Scenario
+
+MAX_EXECUTIONS = 10**9
+DEFAULT_EXECUTIONS = 20_000
+#: real seconds between two refreshes of the display
+_REFRESH_S = 0.25
+
+RANK = 35
+EPILOG = """\
+[bold]Examples[/bold]
+
+squall explore program.json                  (every order in which its messages can arrive)
+
+squall explore 31 44 --grain task            (every order of tasks, of two programs of squall fuzz)
+
+squall explore 44 --faults one               (and with each message lost, doubled, late)
+
+squall explore 20 --budget 60s --json
+"""
+
+
+def explore(
+    scenarios: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SEED|FILE...",
+            help="Seeds of squall fuzz, programs, scenario files, or names of stored failures.",
+            show_default=False,
+        ),
+    ],
+    grain: Annotated[
+        str,
+        typer.Option(
+            "--grain",
+            metavar="message|task",
+            help="What is ordered: the arrivals of messages, or each run of a task, too.",
+            parser=parsers.one_of("--grain", ("message", "task")),
+        ),
+    ] = "message",
+    unordered: Annotated[
+        bool,
+        typer.Option(
+            "--unordered",
+            help="Let messages overtake others on their own connection, as no TensorPipe does.",
+        ),
+    ] = False,
+    faults: OneFault = None,
+    budget: Annotated[
+        parsers.Amount,
+        typer.Option(
+            "--budget",
+            metavar="N|Ss",
+            help="Give up after N executions of a program, or after S seconds (60s).",
+            parser=parsers.amount("--budget", MAX_EXECUTIONS),
+            show_default=str(DEFAULT_EXECUTIONS),
+        ),
+    ] = parsers.Amount(executions=DEFAULT_EXECUTIONS),  # noqa: B008
+    mutant: Mutant = None,
+    json: Json = False,
+) -> None:
+    """Run a small program in every order that can make a difference, and check all properties.
+
+    Exit code 1 if one does not hold in some execution, of which a scenario is kept; 4 if the
+    budget was spent before all orders had been explored.
+    """
+    read = [(text, _program(text, mutant)) for text in scenarios]
+    from squall.sim.cli.reports.explore import explored_json, print_explored
+    from squall.sim.explore.execution import How
+    from squall.sim.explore.search import Budget
+
+    how = How("task" if grain == "task" else "message", not unordered)
+    limits = Budget(budget.executions, budget.seconds)
+    with _Display() as display:
+        told = _all(read, how, limits, one_fault=faults is not None, display=display)
+    if json:
+        typer.echo(explored_json(told, how))
+    else:
+        print_explored(told, how, Console(highlight=False, soft_wrap=True))
+    if any(each.interrupted for each in told):
+        raise typer.Exit(INTERRUPTED)
+    if any(each.failed for each in told):
+        raise typer.Exit(FAILED)
+    raise typer.Exit(0 if all(each.exhausted for each in told) else UNCHECKED)
+
+
+def _program(text: str, mutant: str | None) -> Scenario:
+    scenario = read_scenario(text, Changes(mutant=mutant))
+    if scenario.program is None:
+        raise BadInput("SEED|FILE", text, f"{text!r} has a script, expected a program")
+    return scenario
+
+
+def _all(
+    read: list[tuple[str, Scenario]],
+    how: How,
+    budget: Budget,
+    *,
+    one_fault: bool,
+    display: _Display,
+) -> list[Told]:
+    """Explore one after the other, up to an interrupt."""
+    from squall.sim.cli.reports.explore import Told, keep
+    from squall.sim.explore.campaign import parts
+    from squall.sim.search.again import planted
+    from squall.sim.world.choosing import GrainError
+
+    told: list[Told] = []
+    for text, scenario in read:
+        told.append(this := Told(text, scenario))
+        display.title = text
+        with planted(scenario.expected.mutant):
+            try:
+                for part in parts(
+                    scenario, how, budget, one_fault=one_fault, on_execution=display.show
+                ):
+                    this.parts.append(part)
+                    this.kept += keep(part, display.warn)
+                    if part.explored.interrupted:
+                        return told
+            except GrainError as error:
+                problem = f"{error}: expected --grain task for {text!r}"
+                raise BadInput("--grain", how.grain, problem) from None
+    return told
+
+
+class _Display:
+    """What is explored, on standard error, if that is a terminal."""
+
+    def __init__(self) -> None:
+        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("explore {task.fields[title]}"),
+            TextColumn("{task.completed:,} executions"),
+            TextColumn("{task.fields[said]}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._progress.add_task("explore", total=None, title="", said="")
+        self._shown = 0.0
+        self.title = ""
+
+    def __enter__(self) -> _Display:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def warn(self, text: str) -> None:
+        """A line above it."""
+        self._console.print(text, style="yellow", markup=False)
+
+    def show(self, explored: Explored) -> None:
+        now = time.monotonic()
+        if now - self._shown < _REFRESH_S:
+            return
+        self._shown = now
+        said = f"{explored.per_second:,.0f}/s, about {explored.left:,.0f} left"
+        if explored.failed:
+            said += f", {explored.failed:,} failed"
+        self._progress.update(
+            self._task, completed=explored.executions, title=self.title, said=said
+        )
+        self._progress.refresh()

@@ -1,0 +1,183 @@
+"""What ``squall explore`` says, for people and for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from squall.sim.cli.panels import print_panel, summary_table, verdict
+from squall.sim.explore.campaign import Part
+from squall.sim.explore.execution import How
+from squall.sim.explore.search import Explored, Found
+from squall.sim.explore.state import digest
+from squall.sim.scenario import Scenario
+from squall.sim.scenarios.failure import Failure
+from squall.sim.scenarios.keeping import Keeper
+
+#: explorations that are shown one by one
+_MOST_SHOWN = 12
+
+
+@dataclass
+class Told:
+    """One scenario: what was given, its explorations, and the failures that were kept."""
+
+    text: str
+    scenario: Scenario
+    parts: list[Part] = field(default_factory=list)
+    kept: list[tuple[Found, Failure | None, str]] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        return any(part.explored.failed for part in self.parts)
+
+    @property
+    def exhausted(self) -> bool:
+        return bool(self.parts) and all(part.explored.exhausted for part in self.parts)
+
+    @property
+    def interrupted(self) -> bool:
+        return any(part.explored.interrupted for part in self.parts)
+
+    @property
+    def outcome(self) -> str:
+        if self.interrupted:
+            return "interrupted"
+        if self.failed:
+            return "failed"
+        return "ok" if self.exhausted else "not exhausted"
+
+
+def keep(part: Part, warn: Callable[[str], object]) -> list[tuple[Found, Failure | None, str]]:
+    """Put the failures of an exploration into the store, each with an order that shows it."""
+    keeper = Keeper(warn)
+    return [
+        (found, keeper.keep(small, found_by="explore", text=str(found.violation)), part.fault)
+        for found, small in part.counterexamples()
+    ]
+
+
+def not_covered(how: How) -> list[str]:
+    """What an exploration does not order, a line each."""
+    lines = [
+        "timers of one instant in both orders, and timers that fire while something else could go on",
+        "preemption inside user code, and module globals that functions of several workers share",
+    ]
+    if how.grain == "message":
+        lines.insert(
+            0, "tasks of one worker in another order than first come, first served (--grain task)"
+        )
+    if how.ordered:
+        lines.append("messages that overtake others on their own connection (--unordered)")
+    return lines
+
+
+def explored_json(told: list[Told], how: How) -> str:
+    """The object of ``squall explore --json``; its keys are in docs/json.md."""
+    outcomes = [each.outcome for each in told]
+    worst = [
+        outcome for outcome in ("interrupted", "failed", "not exhausted") if outcome in outcomes
+    ]
+    return json.dumps(
+        {
+            "outcome": worst[0] if worst else "ok",
+            "grain": how.grain,
+            "ordered": how.ordered,
+            "not_covered": not_covered(how),
+            "scenarios": [_scenario(each) for each in told],
+        },
+        allow_nan=False,
+    )
+
+
+def _scenario(told: Told) -> dict[str, Any]:
+    return {
+        "scenario": told.text,
+        "outcome": told.outcome,
+        "explorations": [
+            {"fault": part.fault or None, **_numbers(part.explored)} for part in told.parts
+        ],
+        "violations": [
+            {
+                **found.violation.to_json(),
+                "fault": fault or None,
+                "execution": found.executions,
+                "file": None if kept is None else kept.file,
+                "replay": None if kept is None else kept.replay,
+            }
+            for found, kept, fault in told.kept
+        ],
+    }
+
+
+def _numbers(explored: Explored) -> dict[str, Any]:
+    return {
+        "exhausted": explored.exhausted,
+        "executions": explored.executions,
+        "complete": explored.complete,
+        "pruned": explored.pruned,
+        "classes": len(explored.classes),
+        "failed": explored.failed,
+        "left": round(explored.left) if math.isfinite(explored.left) else None,
+        "longest": explored.longest,
+        "wall_time_s": explored.seconds,
+        "states": [
+            {"state": digest([state]), "executions": times, "chosen": explored.choices_of[state]}
+            for state, times in explored.states.items()
+        ],
+    }
+
+
+def print_explored(told: list[Told], how: How, console: Console) -> None:
+    """A panel for each scenario, and what is covered by none."""
+    for each in told:
+        table = summary_table()
+        table.add_row("outcome", verdict(_outcome(each), good=each.outcome == "ok"))
+        for part in each.parts[:1] if len(each.parts) > _MOST_SHOWN else each.parts:
+            _add(table, part)
+        if len(each.parts) > 1:
+            _add_sum(table, each.parts[1:])
+        for found, kept, fault in each.kept:
+            where = f" (with {fault})" if fault else ""
+            table.add_row("breaks", Text(f"{found.violation}{where}", style="red"))
+            if kept is not None:
+                table.add_row("again", Text(kept.replay))
+        good = {"ok": True, "failed": False}.get(each.outcome)
+        print_panel(console, table, f"squall explore {each.text}", good=good)
+    for line in not_covered(how):
+        console.print(Text(f"not covered: {line}", style="dim"))
+
+
+def _outcome(told: Told) -> str:
+    if told.interrupted:
+        return "interrupted"
+    if told.failed:
+        failed = sum(part.explored.failed for part in told.parts)
+        return f"{failed:,} executions in which something does not hold"
+    if told.exhausted:
+        return "every execution satisfies every property"
+    return "not exhausted: nothing found so far, and the budget is spent"
+
+
+def _add(table: Any, part: Part) -> None:
+    explored = part.explored
+    said = f"{explored.complete:,} executions of {len(explored.classes):,} classes"
+    if explored.pruned:
+        said += f", {explored.pruned:,} pruned"
+    said += f", {len(explored.states):,} final states, {explored.per_second:,.0f}/s"
+    if not explored.exhausted:
+        said += f"; about {explored.left:,.0f} left (Knuth's estimate)"
+    table.add_row(part.fault or "explored", said)
+
+
+def _add_sum(table: Any, parts: list[Part]) -> None:
+    complete = sum(part.explored.complete for part in parts)
+    cut = sum(not part.explored.exhausted for part in parts)
+    said = f"{len(parts):,} explorations with one fault each, {complete:,} executions"
+    table.add_row("faults", said + (f"; {cut:,} not exhausted" if cut else ", all exhausted"))

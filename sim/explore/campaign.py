@@ -1,0 +1,88 @@
+"""Explores scenarios, without faults and with one at every place, and puts failures down.
+
+for part in parts(scenario, How(), Budget(executions=10_000)):
+    print(part.name, part.explored.complete)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from squall.model.program.variants import under_faults
+from squall.sim.explore.counterexample import counterexample, plain
+from squall.sim.explore.execution import How
+from squall.sim.explore.faults import Places, faults_at
+from squall.sim.explore.programs import ProgramSubject
+from squall.sim.explore.search import Budget, Explored, Found, explore
+from squall.sim.scenario import Scenario
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.world import interrupts
+
+OnExecution = Callable[[Explored], object]
+
+
+@dataclass
+class Part:
+    """One exploration: of a scenario as it is, or with one fault, which ``fault`` says."""
+
+    scenario: Scenario
+    how: How
+    explored: Explored
+    fault: str = ""
+
+    def counterexamples(self) -> Iterator[tuple[Found, Scenario]]:
+        """Of each kind of thing that did not hold, the first, and a scenario that shows it."""
+        for found in self.explored.found.values():
+            with campaign_settings(self.scenario.world.device):
+                small = counterexample(self.scenario, self.how, found.violation, found.choices)
+            yield found, small
+
+
+def parts(
+    scenario: Scenario,
+    how: How,
+    budget: Budget,
+    *,
+    one_fault: bool = False,
+    on_execution: OnExecution = lambda _: None,
+) -> Iterator[Part]:
+    """Explore the program of a scenario in its world, and then, with ``one_fault``, once more with
+    each fault that can happen to each of its messages; ``budget`` is that of each exploration.
+
+    An interrupt ends it after the part that was interrupted. For the main thread. Raises
+    :class:`~squall.sim.world.choosing.GrainError`.
+    """
+    scenario = plain(scenario)
+    if one_fault and scenario.program is not None:
+        # Under faults no stories run: the same program throughout.
+        scenario = replace(scenario, work=under_faults(scenario.program))
+        scenario = scenario.in_world(shut_down_early=False, skip_handshakes=True)
+    places = Places()
+    whole = _explored(scenario, how, budget, "", places, on_execution)
+    yield whole
+    if one_fault and not whole.explored.interrupted:
+        for place in list(places):
+            for words, fault in faults_at(place):
+                items = [item for _, _, item in scenario.faults.items()]
+                plan = scenario.faults.with_items([*items, fault])
+                wrong = scenario.in_world(faults=plan)
+                part = _explored(wrong, how, budget, words, Places(), on_execution)
+                yield part
+                if part.explored.interrupted:
+                    return
+
+
+def _explored(
+    scenario: Scenario,
+    how: How,
+    budget: Budget,
+    fault: str,
+    places: Places,
+    on_execution: OnExecution,
+) -> Part:
+    subject = ProgramSubject(scenario)
+    subject.on_run = places.add
+    with interrupts.heard(), campaign_settings(scenario.world.device):
+        explored = explore(subject, how, budget=budget, on_execution=on_execution)
+    return Part(scenario, how, explored, fault)

@@ -1,0 +1,62 @@
+"""One fault at a time, at every place: a plan for each message of a program and each kind.
+
+The messages are those that any execution without a fault has sent. A fault is no choice within an
+exploration: with a budget of one all choices of faults would depend on each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from squall.model.events.run import Run
+from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
+from squall.real.tracing import MESSAGE_SENT
+from squall.sim.faults.plan import Delay, Drop, Duplicate, MessageFault
+
+#: seconds by which messages are late: past the first retry, past a call's limit, past all retries
+LATE_S = (1.2, DEFAULT_RPC_TIMEOUT_S + 1.0, DEFAULT_RPC_TIMEOUT_S + 10.0)
+
+
+class Place(NamedTuple):
+    """A message: the ``nth`` of its type on its way from ``src`` to ``dst``, from 1."""
+
+    type: str
+    src: int
+    dst: int
+    nth: int
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.src}->{self.dst} #{self.nth}"
+
+
+class Places:
+    """The messages between workers that runs have sent, by how often each type went each way."""
+
+    def __init__(self) -> None:
+        self._most: Counter[tuple[str, int, int]] = Counter()
+
+    def add(self, run: Run) -> None:
+        """Take note of what a run has sent since all its workers had joined."""
+        sent: Counter[tuple[str, int, int]] = Counter()
+        for number in run.of(MESSAGE_SENT):
+            _, src, dst, type, *_ = run.records[number][4]
+            if src != dst:
+                sent[type, src, dst] += 1
+        self._most |= sent
+
+    def __iter__(self) -> Iterator[Place]:
+        for (type, src, dst), most in sorted(self._most.items()):
+            for nth in range(1, most + 1):
+                yield Place(type, src, dst, nth)
+
+
+def faults_at(place: Place) -> Iterator[tuple[str, MessageFault]]:
+    """What can happen to a message: lost, doubled, late; each with words for it."""
+    types, src, dst, nth = (place.type,), place.src, place.dst, (place.nth,)
+    yield f"{place} lost", Drop(types=types, src=src, dst=dst, nth=nth)
+    yield f"{place} doubled", Duplicate(types=types, src=src, dst=dst, nth=nth)
+    for seconds in LATE_S:
+        late = Delay(types=types, src=src, dst=dst, nth=nth, seconds=seconds)
+        yield f"{place} {seconds:g} s late", late
