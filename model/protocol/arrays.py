@@ -163,7 +163,11 @@ def steps_of_fork(each: OneFork, faults: bool) -> Iterator[Emitted]:
     yield "accept_arrives", each["accepts"] > 0, {"accepts": each.less("accepts"), "kept": 0}
     freed = each.value_without
     abandoned = creator & (each["failed"] == 1) & (each.of("making") == 0)
-    forgotten: Changes = {"deletes": each.less("deletes"), "known": Known.GONE}
+    forgotten: Changes = {
+        "deletes": each.less("deletes"),
+        "stage": Stage.OVER,
+        "known": Known.GONE,
+    }
     yield "delete_arrives", (each["deletes"] > 0) & ~abandoned, {**forgotten, "its value": freed}
     given = np.where(ungiven, np.uint8(Value.FAILED), freed)
     unasked = np.where(ungiven, np.uint8(0), each.of("asked"))
@@ -178,10 +182,10 @@ def steps_of_fork(each: OneFork, faults: bool) -> Iterator[Emitted]:
 
     # what is sent again
     yield "repeat_request", ~creator & each.waits, {"requests": each.more("requests")}
-    settled = each.confirmed | (stage == Stage.DELETED) | (stage == Stage.HOME)
+    settled = each.confirmed | np.isin(stage, (Stage.DELETED, Stage.OVER, Stage.HOME))
     unheard = settled & (each["kept"] == 1) & (each["accepts"] == 0)
     yield "repeat_accept", unheard, {"accepts": each.more("accepts")}
-    untold = (stage == Stage.DELETED) & (known != Known.GONE) & (each["deletes"] == 0)
+    untold = (stage == Stage.DELETED) & (each["deletes"] == 0)
     yield "repeat_delete", untold, {"deletes": each.more("deletes")}
 
     if faults:

@@ -26,11 +26,19 @@ class Step(NamedTuple):
     fork: int
     #: the worker where it happens
     worker: int
+    #: the worker that a new fork, or a creation, is sent to; -1: none
+    to: int = -1
+    #: the fork that a new one is made of; -1: none
+    parent: int = -1
 
     def __str__(self) -> str:
         about = f"reference {self.reference}"
         if self.fork >= 0:
             about += f", fork {self.fork}"
+        if self.parent >= 0:
+            about += f" of fork {self.parent}"
+        if self.to >= 0:
+            about += f", to worker {self.to}"
         return f"worker {self.worker}: {self.rule} ({about})"
 
 
@@ -72,7 +80,7 @@ def successors(world: World, state: State, rules: Rules = RULES) -> Iterator[tup
                 references[number], changed = changed, rref.copy()
                 faults = state.faults - (rule.kind is Kind.FAULT)
                 after = State(references, faults, state.fetches - (name == "fetch"))
-                yield Step(name, number, fork, worker), after
+                yield _step(name, number, fork, worker, rule, arguments), after
 
 
 def _applied(rule: Rule, rref: Reference, arguments: tuple[int, ...]) -> bool:
@@ -80,6 +88,17 @@ def _applied(rule: Rule, rref: Reference, arguments: tuple[int, ...]) -> bool:
     if rule.shape is Shape.FORK or rule.shape is Shape.SHARING:
         return rule.apply(rref, rref.forks[arguments[0]], *arguments[1:])
     return rule.apply(rref, *arguments)
+
+
+def _step(
+    name: str, reference: int, fork: int, worker: int, rule: Rule, arguments: tuple[int, ...]
+) -> Step:
+    step = Step(name, reference, fork, worker)
+    if rule.shape is Shape.CREATION or rule.shape is Shape.OWNER_SHARING:
+        return step._replace(to=arguments[0])
+    if rule.shape is Shape.SHARING:
+        return step._replace(parent=arguments[0], to=arguments[1])
+    return step
 
 
 def _arguments(

@@ -95,10 +95,10 @@ def measure(world: World, state: State) -> int:
             asks = fork.stage is Stage.PENDING and fork.parent != NOBODY
             if asks and not fork.requests + fork.acks:
                 total += 6
-            told = fork.stage in (Stage.CONFIRMED, Stage.DELETED, Stage.HOME)
+            told = fork.stage in (Stage.CONFIRMED, Stage.DELETED, Stage.OVER, Stage.HOME)
             if told and fork.kept and not fork.accepts:
                 total += 3
-            if fork.stage is Stage.DELETED and fork.known is not Known.GONE and not fork.deletes:
+            if fork.stage is Stage.DELETED and not fork.deletes:
                 total += 3
     return total
 
@@ -108,7 +108,8 @@ _STAGES = {
     Stage.SENT: 40,
     Stage.PENDING: 25,
     Stage.CONFIRMED: 12,
-    Stage.DELETED: 2,
+    Stage.DELETED: 3,
+    Stage.OVER: 2,
     Stage.HOME: 2,
     Stage.LOST: 1,
     Stage.BACK: 1,

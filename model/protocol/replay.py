@@ -315,7 +315,9 @@ class Replay:
 
     def _finished_without_creator(self, rref: Reference, creator: Fork) -> bool:
         """The creation ends, if it can, after its creator is gone: no fork of it is registered."""
-        if creator.stage is not Stage.DELETED or not (creator.requests or rref.making):
+        if creator.stage not in (Stage.DELETED, Stage.OVER) or not (
+            creator.requests or rref.making
+        ):
             return False
         if creator.requests:
             self._step("creation_begins", rref, creator)

@@ -219,6 +219,7 @@ def delete_arrives(rref: Reference, fork: Fork) -> bool:
     if not fork.deletes:
         return False
     fork.deletes -= 1
+    fork.stage = Stage.OVER
     fork.known = Known.GONE
     rref.free_if_last()
     if fork.parent == NOBODY and fork.failed and not rref.making:
@@ -272,7 +273,7 @@ def repeat_request(rref: Reference, fork: Fork) -> bool:
 
 def repeat_accept(rref: Reference, fork: Fork) -> bool:
     """It was lost."""
-    told = fork.stage in (Stage.CONFIRMED, Stage.DELETED, Stage.HOME)
+    told = fork.stage in (Stage.CONFIRMED, Stage.DELETED, Stage.OVER, Stage.HOME)
     if not told or not fork.kept or fork.accepts:
         return False
     fork.accepts += 1
@@ -281,7 +282,7 @@ def repeat_accept(rref: Reference, fork: Fork) -> bool:
 
 def repeat_delete(rref: Reference, fork: Fork) -> bool:
     """It was lost."""
-    if fork.stage is not Stage.DELETED or fork.known is Known.GONE or fork.deletes:
+    if fork.stage is not Stage.DELETED or fork.deletes:
         return False
     fork.deletes += 1
     return True

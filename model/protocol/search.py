@@ -14,7 +14,6 @@ from squall.model.protocol.state import NOBODY, Known, Stage, Value, World, init
 
 #: states that are looked at together: their digits stay in the processor's caches
 CHUNK = 1 << 15
-_SETTLED = (Stage.CONFIRMED, Stage.DELETED, Stage.HOME)
 
 
 def search(world: World, *, limit: int | None = None) -> Exploration:
@@ -207,9 +206,8 @@ def measured(frontier: Frontier) -> Digits:
             asks = (stage == Stage.PENDING) & (parent != frontier.layout.parent(number, NOBODY))
             nothing = asks & (requests == 0) & (acks == 0)
             kept = (frontier.get("kept", rref, number) == 1) & (accepts == 0)
-            told = (stage == Stage.CONFIRMED) | (stage == Stage.DELETED) | (stage == Stage.HOME)
-            gone = frontier.get("known", rref, number) == Known.GONE
-            untold = (stage == Stage.DELETED) & ~gone & (deletes == 0)
+            told = (stage >= Stage.CONFIRMED) & (stage <= Stage.HOME)
+            untold = (stage == Stage.DELETED) & (deletes == 0)
             total += np.uint16(6) * nothing + np.uint16(3) * (kept & told)
             total += np.uint16(3) * untold
     return total
@@ -217,4 +215,4 @@ def measured(frontier: Frontier) -> Digits:
 
 _WEIGHTS = np.zeros(len(Stage), np.uint16)
 _WEIGHTS[[Stage.UNUSED, Stage.SENT, Stage.PENDING, Stage.CONFIRMED]] = (60, 40, 25, 12)
-_WEIGHTS[[Stage.DELETED, Stage.HOME, Stage.LOST, Stage.BACK]] = (2, 2, 1, 1)
+_WEIGHTS[[Stage.DELETED, Stage.OVER, Stage.HOME, Stage.LOST, Stage.BACK]] = (3, 2, 2, 1, 1)

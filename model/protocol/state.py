@@ -33,13 +33,16 @@ class Stage(IntEnum):
     PENDING = 2
     #: a user that may go when nothing holds it (``confirmed_users``)
     CONFIRMED = 3
+    #: gone, and its owner is being told
     DELETED = 4
+    #: its owner has heard
+    OVER = 5
     #: it has arrived at the owner, which needs no user
-    HOME = 5
+    HOME = 6
     #: the message that carried it was lost, and nobody knows
-    LOST = 6
+    LOST = 7
     #: the message that was to carry it never left, and its parent knows
-    BACK = 7
+    BACK = 8
 
 
 class Known(IntEnum):
