@@ -7,6 +7,7 @@ is answered by a gradient, and in mode exact all integers stay below 2**53.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -28,7 +29,7 @@ from squall.model.program.program import (
     Trainer,
 )
 from squall.model.program.sizes import Size, size
-from squall.model.program.stories import ACTS, SIZED, Story, ranges_of
+from squall.model.program.stories import ACTS, SIZED, WIDE, Story, ranges_of
 from squall.model.program.stories import DRAWN as STORIES
 
 _SHAPES: tuple[tuple[int, ...], ...] = ((2,), (3,), (2, 3), (3, 2), ())
@@ -216,10 +217,12 @@ class _ProgramDrawing:
         stories: list[Story] = []
         if profile.stories:
             for _ in range(choices.integer("stories", 0, _MOST_STORIES)):
-                stories.append(choices.group("story", partial(self._draw_story, home)))
+                stories.append(choices.group("story", partial(self._draw_story, home, STORIES)))
         if profile.sized_stories:
             for _ in range(choices.integer("sized stories", 0, _MOST_SIZED_STORIES)):
                 stories.append(choices.group("sized story", partial(self._draw_sized_story, home)))
+        if profile.wide_stories:
+            stories.append(choices.group("wide story", partial(self._draw_story, home, WIDE)))
         if profile.acts and choices.chance("with acts", _WITH_ACTS):
             stories.append(choices.group("acts", partial(self._draw_acts, home)))
         return Step(
@@ -240,10 +243,10 @@ class _ProgramDrawing:
             keeps=choices.chance("keeps", 0.5),
         )
 
-    def _draw_story(self, home: int) -> Story:
+    def _draw_story(self, home: int, kinds: Sequence[str]) -> Story:
         choices = self.choices
         return Story(
-            kind=choices.pick("story", STORIES),
+            kind=choices.pick("story", kinds),
             worker=choices.pick("worker", self._workers(home)),
             before=choices.integer("before", 0, self.profile.ops),
         )

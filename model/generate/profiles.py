@@ -20,6 +20,8 @@ _STEPS = (1, 1, 1, 2, 2, 3)
 #: how many programs leave their group and meet again, and in how many groups at most
 _SEVERAL_GROUPS = 0.12
 _MOST_GROUPS = 3
+#: how many programs have stories that tell many small things at once, and cost as much
+_WITH_WIDE_STORIES = 0.08
 
 #: kinds of operations by the feature that brings them, in the order of both
 _KINDS: dict[str, list[Kind]] = {ALWAYS: []}
@@ -139,6 +141,7 @@ class Profile(NamedTuple):
     odd_shapes: bool
     stories: bool
     sized_stories: bool
+    wide_stories: bool
     acts: bool
     #: whether nothing fails but what the program itself makes fail
     calm: bool
@@ -192,6 +195,7 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
         acts=choices.chance("acts", 0.3) and limits.acts,
         calm=limits.stories,
         sized_stories=choices.chance("sized stories", 0.12) and limits.stories,
+        wide_stories=choices.chance("wide stories", _WITH_WIDE_STORIES) and limits.stories,
         gathers="gathers" in has,
         groups=choices.integer("groups", 2, _MOST_GROUPS)
         if limits.groups and choices.chance("groups", _SEVERAL_GROUPS)

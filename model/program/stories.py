@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, overload
 
 from pydantic import ConfigDict
 
@@ -72,11 +72,16 @@ class Story(Checked):
     numbers: tuple[int, ...] = ()
 
 
+#: how often programs are given a story
+Drawn = Literal["often", "rarely", "never"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryKind:
     """A kind of story: its name, what performs it and what must come of it.
 
-    ``drawn``: whether any program may have it; those that tell many small things at once are not.
+    ``drawn``: how often; those that tell many small things at once rarely, and never those that need
+    the group for themselves.
     ``port_only``: why PyTorch's compiled engine cannot play it, in words; empty: it can.
     ``on_torch``: the rule (docs/divergences.md) by which it comes to another line there, and that
     line. ``errors``: texts one of which an error of a handler says that it
@@ -89,7 +94,7 @@ class StoryKind:
     name: str
     perform: Perform
     expected: Expected
-    drawn: bool
+    drawn: Drawn
     port_only: str
     on_torch: tuple[str, Expected] | None
     errors: tuple[str, ...]
@@ -138,12 +143,14 @@ class _Names(Sequence[str]):
 
 
 KINDS: Sequence[str] = _Names(lambda kind: kind.name != ACTS)
-#: those that any program may have
-DRAWN: Sequence[str] = _Names(lambda kind: kind.drawn and not kind.numbers and kind.name != ACTS)
+#: those that programs with stories may have
+DRAWN: Sequence[str] = _Names(
+    lambda kind: kind.drawn == "often" and not kind.numbers and kind.name != ACTS
+)
 #: those of them that have numbers, which are drawn with them
-SIZED: Sequence[str] = _Names(lambda kind: kind.drawn and bool(kind.numbers))
-#: those that only programs which somebody wrote have
-WIDE: Sequence[str] = _Names(lambda kind: not kind.drawn)
+SIZED: Sequence[str] = _Names(lambda kind: kind.drawn == "often" and bool(kind.numbers))
+#: those that tell many small things at once
+WIDE: Sequence[str] = _Names(lambda kind: kind.drawn == "rarely")
 
 P = TypeVar("P", bound=Callable[..., Any])
 
@@ -157,7 +164,7 @@ class Declare(Protocol):
         name: str,
         *,
         expected: Expected = AS_IT_SHOULD_BE,
-        drawn: bool = True,
+        drawn: Drawn = "often",
         port_only: str = "",
         on_torch: tuple[str, Expected] | None = None,
         errors: tuple[str, ...] = (),
@@ -173,7 +180,7 @@ def stories_of(module: str, *, rank: int = LAST) -> Declare:
         name: str,
         *,
         expected: Expected = AS_IT_SHOULD_BE,
-        drawn: bool = True,
+        drawn: Drawn = "often",
         port_only: str = "",
         on_torch: tuple[str, Expected] | None = None,
         errors: tuple[str, ...] = (),

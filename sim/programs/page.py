@@ -203,9 +203,13 @@ def _drawn_with(kind: Kind) -> str:
     return ", ".join(words)
 
 
+#: by how often programs are given a story: what the page says of it
+_OFTEN = {"often": "", "rarely": "drawn rarely", "never": "corpus only"}
+
+
 def _of_story(kind: StoryKind) -> str:
     """Who plays a story."""
-    said = ["" if kind.drawn else "corpus only"]
+    said = [_OFTEN[kind.drawn]]
     if kind.port_only:
         said.append(f"port only: {_text(kind.port_only)}")
     if kind.on_torch is not None:

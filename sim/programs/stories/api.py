@@ -102,7 +102,7 @@ class Counter:
 
 @story(
     "futures",
-    drawn=False,
+    drawn="rarely",
     on_torch=("refused-exception-replaces-the-value", "not so: not_failed_afterwards"),
 )
 def futures(to: int) -> str:
@@ -169,7 +169,7 @@ def futures(to: int) -> str:
 
 @story(
     "futures of the port",
-    drawn=False,
+    drawn="rarely",
     port_only="block, then_async and has_error are no part of torch.futures.Future, and of blocks "
     "that wait for all their calls torch allows none within another",
 )
@@ -217,7 +217,7 @@ def _join_again(name: Any = "again", rank: Any = 0) -> None:
     rpc.init_rpc(name, rank=rank, world_size=1, rpc_backend_options=options)
 
 
-@story("names", drawn=False, on_torch=("reference-to-a-copy", "not so: own_value"))
+@story("names", drawn="rarely", on_torch=("reference-to-a-copy", "not so: own_value"))
 def names(to: int) -> str:
     """A worker is called by its name, its number or its WorkerInfo, and a reference knows whose
     value it refers to. What is called wrongly is refused at once."""
@@ -254,7 +254,7 @@ def names(to: int) -> str:
 
 @story(
     "names of the port",
-    drawn=False,
+    drawn="rarely",
     port_only="PyTorch looks for a store of TCP before it says what is wrong with init_rpc; texts "
     "of an agent are those of the agent; and it crashes where the future of a creation is asked of "
     "a reference that no call has made",
@@ -282,7 +282,7 @@ def _break_off(seen: list[int]) -> None:
         raise KeyError
 
 
-@story("roots", drawn=False)
+@story("roots", drawn="rarely")
 def roots(to: int) -> str:
     """A pass begins at scalars that need a gradient, in a context that is there; what is refused
     leaves nothing behind."""
@@ -344,7 +344,7 @@ def roots(to: int) -> str:
 
 @story(
     "roots by reference",
-    drawn=False,
+    drawn="rarely",
     on_torch=("backward-of-a-reference", "not so: local_graph_kept, value"),
     errors=(_FREED, _NO_SCALAR, _NO_TENSOR, _NO_CONTEXT),
 )
@@ -397,7 +397,7 @@ def _kept_type(home: int, to: int) -> str:
     return f"not so: type, {'' if to == home else 'type_again, '}type_at_once"
 
 
-@story("proxies", drawn=False, on_torch=("failed-type-is-kept", _kept_type))
+@story("proxies", drawn="rarely", on_torch=("failed-type-is-kept", _kept_type))
 def proxies(to: int) -> str:
     """A method called through a reference runs on the owner, however it is called."""
     rref = rpc.remote(to, Counter, args=(1,))

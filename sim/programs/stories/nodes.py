@@ -38,7 +38,7 @@ def _there(
             return found
 
         perform.__doc__ = body.__doc__
-        story(name, drawn=False, port_only=port_only, on_torch=on_torch)(perform)
+        story(name, drawn="rarely", port_only=port_only, on_torch=on_torch)(perform)
         return body
 
     return declare

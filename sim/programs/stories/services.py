@@ -90,7 +90,7 @@ def hasty(names: list[str]) -> str:
 # -- callbacks ------------------------------------------------------------------------------------
 
 
-@story("callbacks at home", drawn=False)
+@story("callbacks at home", drawn="rarely")
 def callbacks_at_home(to: int) -> str:
     """Callbacks run on the worker that made the call, however it ends, and may call themselves."""
     home = whoami()
@@ -135,7 +135,7 @@ def _ranges(marks: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
 
 @story(
     "profiled",
-    drawn=False,
+    drawn="rarely",
     port_only="PyTorch's profiler reads the clock of the machine, which virtual time does not move",
 )
 def profiled(to: int) -> str:
@@ -200,7 +200,7 @@ def _compiled() -> Any:
 
 @story(
     "operators",
-    drawn=False,
+    drawn="rarely",
     on_torch=("functions-of-torchscript", "not so: by_its_name"),
     errors=(_TWO,),
 )
@@ -245,7 +245,7 @@ def operators(to: int) -> str:
 # -- gathers --------------------------------------------------------------------------------------
 
 
-@story("gathers", drawn=False)
+@story("gathers", drawn="never")
 def gathers(to: int) -> str:
     """Two workers give each other objects, and one gives itself one."""
     home = whoami()
@@ -263,7 +263,7 @@ def gathers(to: int) -> str:
 
 @story(
     "gathers that fail",
-    drawn=False,
+    drawn="never",
     port_only="after a gather whose time is up PyTorch's workers count their gathers differently, "
     "and the next one of the same workers waits for ever",
 )
@@ -315,7 +315,7 @@ class Uneven(PlainSGD):
         super().step()
 
 
-@story("steps", drawn=False, on_torch=("optimizer-keeps-grad", "not so: stepped, all_of_them"))
+@story("steps", drawn="rarely", on_torch=("optimizer-keeps-grad", "not so: stepped, all_of_them"))
 def steps(to: int) -> str:
     """An optimizer step changes parameters that have a gradient in its context and no others, on
     each worker even if it fails on another one, and ends when it has ended on all workers."""
@@ -355,7 +355,7 @@ _PATIENCE = 100
 
 @story(
     "after the end",
-    drawn=False,
+    drawn="never",
     on_torch=("references-after-shutdown", "not so: new_reference, own_value"),
 )
 def after_the_end(to: int) -> Callable[[], str]:
@@ -392,7 +392,7 @@ def after_the_end(to: int) -> Callable[[], str]:
 
 @story(
     "callback at the end",
-    drawn=False,
+    drawn="never",
     port_only="nobody sees from outside for what PyTorch's shutdown waits at a moment",
 )
 def callback_at_the_end(to: int) -> Callable[[], str]:
