@@ -13,10 +13,31 @@ from typing import NamedTuple
 from squall.model.events.run import Run
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.real.tracing import MESSAGE_SENT
-from squall.sim.faults.plan import Delay, Drop, Duplicate, MessageFault
+from squall.sim.faults.plan import Delay, Drop, Duplicate, MessageFault, Plan
 
 #: seconds by which messages are late: past the first retry, past a call's limit, past all retries
 LATE_S = (1.2, DEFAULT_RPC_TIMEOUT_S + 1.0, DEFAULT_RPC_TIMEOUT_S + 10.0)
+
+
+def check_explorable(plan: Plan) -> None:
+    """Raises ValueError unless each fault of ``plan`` is about messages of one type on one link, lost,
+    doubled or late for certain: what others do depends on what has happened elsewhere."""
+    for group, at, item in plan.items():
+        if not (
+            isinstance(item, Drop | Duplicate | Delay)
+            and item.probability == 1
+            and len(item.types) == 1
+            and item.src is not None
+            and item.dst is not None
+            and (item.from_s, item.until_s) == (0.0, None)
+            and not getattr(item, "spread_s", 0)
+        ):
+            raise ValueError(
+                f"faults.{group}[{at}]: expected certain drops, duplicates and delays of one type of "
+                f"message between two given workers, got {item.kind}"
+            )
+    if plan.heal_s is not None:
+        raise ValueError("faults.heal_s: expected faults that do not end by themselves")
 
 
 class Place(NamedTuple):

@@ -9,6 +9,7 @@ from squall.model.events.run import Run
 from squall.model.one_process.interpreter import interpret
 from squall.real.tracing import TABLES_COUNTED
 from squall.sim.engines.port import ENGINE as PORT
+from squall.sim.explore.faults import check_explorable
 from squall.sim.explore.state import shown
 from squall.sim.explore.subject import Ended
 from squall.sim.scenario import Scenario
@@ -17,11 +18,13 @@ from squall.sim.world.choosing import Chooser
 
 class ProgramSubject:
     """Runs the program of ``scenario`` on the port, in its world but for latencies and bandwidth:
-    any order of messages is explored, whatever made it. Raises ValueError for a script."""
+    any order of messages is explored, whatever made it. Raises ValueError for a script, and for
+    faults that cannot be explored."""
 
     def __init__(self, scenario: Scenario) -> None:
         if scenario.program is None:
             raise ValueError("a script cannot be explored yet, only a program")
+        check_explorable(scenario.faults)
         self.scenario = scenario
         self._expected = interpret(scenario.program)
         #: called with each run that came to its end

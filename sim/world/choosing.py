@@ -51,6 +51,13 @@ class GrainError(BaseException):
     """
 
 
+class NotExplorableError(BaseException):
+    """What happens cannot be ordered here: the text says what.
+
+    No code under test handles it.
+    """
+
+
 class CrowdedError(BaseException):
     """All threads of a worker are taken, and the chooser had said that this does not happen.
 
@@ -120,12 +127,15 @@ class ChosenTime(VirtualTime):
         "_name",
         "_rounds",
         "_touched",
+        "arrivals",
         "chooser",
     )
 
     def __init__(self, chooser: Chooser) -> None:
         super().__init__()
         self.chooser = chooser
+        #: what the network of the simulation calls with each arrival
+        self.arrivals: Callbacks | None = None
         self._choosing = False
         #: what is queued, the oldest first
         self._entries: list[Entry] = []
@@ -171,6 +181,8 @@ class ChosenTime(VirtualTime):
         due_s = self.now + delay_s
         entry = Entry(event, due_s, number, name, parent, delay_s > 0)
         if type(event) is Delivery:
+            if callbacks is not self.arrivals:
+                raise NotExplorableError("a story has a network of its own")
             message = event.message
             entry.link = message.src, message.dst, bool(message.type & RESPONSE_FLAG)
         self._entries.append(entry)

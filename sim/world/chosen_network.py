@@ -8,7 +8,13 @@ from squall.real.rpc.agent import RpcAgent
 from squall.real.rpc.message import RESPONSE_FLAG, Message
 from squall.real.rpc.store import Store
 from squall.real.rpc.transport import PeerLost, Receive
-from squall.sim.world.choosing import EVERYTHING, STORE, ChosenTime, CrowdedError
+from squall.sim.world.choosing import (
+    EVERYTHING,
+    STORE,
+    ChosenTime,
+    CrowdedError,
+    NotExplorableError,
+)
 from squall.sim.world.delivery import Delivery
 from squall.sim.world.network import Network
 from squall.sim.world.primitives import SimLock
@@ -29,6 +35,7 @@ class ChosenNetwork(Network):
         super().__init__(runtime, **options)
         assert isinstance(runtime.env, ChosenTime)
         self._time = runtime.env
+        self._time.arrivals = self._arrive_callbacks
 
     def store(self, init_method: str) -> Store:
         is_new = init_method not in self._stores
@@ -58,7 +65,7 @@ class ChosenNetwork(Network):
     def send(self, store: Store, message: Message) -> None:
         self._time.touch(("receiver", message.dst), "read")
         if self._rules:
-            # What a rule says may depend on how many messages it has seen.
+            # What a rule says depends on how many messages of this link it has seen.
             self._time.touch(("rules", message.src, message.dst))
         super().send(store, message)
 
@@ -107,11 +114,12 @@ class ChosenNetwork(Network):
     def _touch_home(self, store: Store, worker_id: int) -> None:
         home = self._homes.get((store, worker_id))
         if home is None:
-            self._time.touch(EVERYTHING)
-        else:
-            self._time.touch(home.name)
-            self._time.touch(("agent", home.name))
-            self._time.touch(("active", home.name))
+            raise NotExplorableError(
+                f"worker {worker_id} is no worker of the program: a story has made it"
+            )
+        self._time.touch(home.name)
+        self._time.touch(("agent", home.name))
+        self._time.touch(("active", home.name))
 
 
 class _TouchingLock(SimLock):

@@ -109,6 +109,12 @@ def _program(text: str, mutant: str | None) -> Scenario:
     scenario = read_scenario(text, Changes(mutant=mutant))
     if scenario.program is None:
         raise BadInput("SEED|FILE", text, f"{text!r} has a script, expected a program")
+    from squall.sim.explore.faults import check_explorable
+
+    try:
+        check_explorable(scenario.faults)
+    except ValueError as error:
+        raise BadInput("SEED|FILE", text, f"{text!r} cannot be explored: {error}") from None
     return scenario
 
 
@@ -124,7 +130,7 @@ def _all(
     from squall.sim.cli.reports.explore import Told, keep
     from squall.sim.explore.campaign import parts
     from squall.sim.search.again import planted
-    from squall.sim.world.choosing import GrainError
+    from squall.sim.world.choosing import GrainError, NotExplorableError
 
     told: list[Told] = []
     for text, scenario in read:
@@ -142,6 +148,8 @@ def _all(
             except GrainError as error:
                 problem = f"{error}: expected --grain task for {text!r}"
                 raise BadInput("--grain", how.grain, problem) from None
+            except NotExplorableError as error:
+                raise BadInput("SEED|FILE", text, f"{text!r} cannot be explored: {error}") from None
     return told
 
 
