@@ -27,9 +27,10 @@ from squall.model.program.program import (
     Program,
     Step,
     Trainer,
+    beside,
 )
 from squall.model.program.sizes import Size, size
-from squall.model.program.stories import ACTS, SIZED, WIDE, Story, ranges_of
+from squall.model.program.stories import ACTS, ALONE, SIZED, WIDE, Story, ranges_of
 from squall.model.program.stories import DRAWN as STORIES
 
 _SHAPES: tuple[tuple[int, ...], ...] = ((2,), (3,), (2, 3), (3, 2), ())
@@ -44,6 +45,8 @@ _LEAF_HOOKS: tuple[LeafHook, ...] = (
 )
 _LARGEST_LEAF = {"exact": 3.0, "float": 2.0}
 _LR = {"exact": 1.0, "float": 0.25}
+#: how many programs of one step have a story that needs the group for itself
+_ALONE = 0.06
 #: stories beside one step, at most
 _MOST_STORIES = 1
 _MOST_SIZED_STORIES = 3
@@ -64,6 +67,14 @@ def generate(choices: Choices, limits: Limits | None = None) -> Program:
     if limits is None:
         limits = Limits()
     return _ProgramDrawing(choices, limits).draw()
+
+
+def _has_one_step(program: Program) -> bool:
+    """Whether a program has one step, which comes to an end, and nothing beside it."""
+    steps = [step for _, _, step in program.steps]
+    return len(steps) == 1 and not (
+        program.gathers or program.endings or steps[0].stories or beside(steps[0])
+    )
 
 
 class _ProgramDrawing:
@@ -98,10 +109,20 @@ class _ProgramDrawing:
                 choices.group("ending", self._draw_ending) for _ in range(profile.groups - 1)
             ),
         )
+        if self.limits.stories and choices.chance("story alone", _ALONE) and _has_one_step(program):
+            program = self._with_story_alone(program)
         # Last, so that the rest of a seed's program is what it is without; an optimizer would take
         # its step from what passes that failed have left.
         calm = profile.unused or any(trainer.optimizer for trainer in program.trainers)
         return with_sleeps(choices, program) if self.limits.sleeps and not calm else program
+
+    def _with_story_alone(self, program: Program) -> Program:
+        (trainer,) = program.trainers
+        (step,) = trainer.steps
+        story = self.choices.group("story alone", partial(self._draw_story, trainer.worker, ALONE))
+        return replace(
+            program, trainers=(replace(trainer, steps=(replace(step, stories=(story,)),)),)
+        )
 
     def _draw_leaf(self, number: int) -> Leaf:
         choices, profile = self.choices, self.profile

@@ -73,15 +73,15 @@ class Story(Checked):
 
 
 #: how often programs are given a story
-Drawn = Literal["often", "rarely", "never"]
+Drawn = Literal["often", "rarely", "alone", "never"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryKind:
     """A kind of story: its name, what performs it and what must come of it.
 
-    ``drawn``: how often; those that tell many small things at once rarely, and never those that need
-    the group for themselves.
+    ``drawn``: how often; those that tell many small things at once rarely, and those that need the
+    group for themselves only beside the one step of a program; never what leaves something behind.
     ``port_only``: why PyTorch's compiled engine cannot play it, in words; empty: it can.
     ``on_torch``: the rule (docs/divergences.md) by which it comes to another line there, and that
     line. ``errors``: texts one of which an error of a handler says that it
@@ -151,6 +151,8 @@ DRAWN: Sequence[str] = _Names(
 SIZED: Sequence[str] = _Names(lambda kind: kind.drawn == "often" and bool(kind.numbers))
 #: those that tell many small things at once
 WIDE: Sequence[str] = _Names(lambda kind: kind.drawn == "rarely")
+#: those that need the group for themselves
+ALONE: Sequence[str] = _Names(lambda kind: kind.drawn == "alone")
 
 P = TypeVar("P", bound=Callable[..., Any])
 

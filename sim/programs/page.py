@@ -204,7 +204,12 @@ def _drawn_with(kind: Kind) -> str:
 
 
 #: by how often programs are given a story: what the page says of it
-_OFTEN = {"often": "", "rarely": "drawn rarely", "never": "corpus only"}
+_OFTEN = {
+    "often": "",
+    "rarely": "drawn rarely",
+    "alone": "drawn rarely, alone",
+    "never": "corpus only",
+}
 
 
 def _of_story(kind: StoryKind) -> str:

@@ -29,7 +29,7 @@ from squall.model.generate.generator import generate
 from squall.model.generate.keyed import NO_CHANGES, Changes, KeyedChoices
 from squall.model.generate.profiles import Limits
 from squall.model.program.program import Program, beside, source
-from squall.model.program.stories import port_only
+from squall.model.program.stories import ALONE, port_only
 from squall.model.program.variants import in_one_group, under_faults
 from squall.sim.faults.draw import MILD, PROFILES, Drawing, Profile
 from squall.sim.faults.file import fitting
@@ -164,6 +164,8 @@ def _raises(plan: Plan) -> bool:
 def _draw_plain(choices: Choices, plan: Plan) -> tuple[Program, World]:
     program = choices.group("program", partial(generate, choices))
     world = choices.group("world", partial(_draw_world, choices, _LATENCIES))
+    if any(story.kind in ALONE for _, _, step in program.steps for story in step.stories):
+        world = replace(world, shut_down_early=False)  # the others have no steps, and would leave
     if not plan:
         return program, world
     plan = fitting(plan, program.workers)

@@ -245,7 +245,7 @@ def operators(to: int) -> str:
 # -- gathers --------------------------------------------------------------------------------------
 
 
-@story("gathers", drawn="never")
+@story("gathers", drawn="alone")
 def gathers(to: int) -> str:
     """Two workers give each other objects, and one gives itself one."""
     home = whoami()
@@ -355,7 +355,7 @@ _PATIENCE = 100
 
 @story(
     "after the end",
-    drawn="never",
+    drawn="alone",
     on_torch=("references-after-shutdown", "not so: new_reference, own_value"),
 )
 def after_the_end(to: int) -> Callable[[], str]:
@@ -392,7 +392,7 @@ def after_the_end(to: int) -> Callable[[], str]:
 
 @story(
     "callback at the end",
-    drawn="never",
+    drawn="alone",
     port_only="nobody sees from outside for what PyTorch's shutdown waits at a moment",
 )
 def callback_at_the_end(to: int) -> Callable[[], str]:
