@@ -177,8 +177,7 @@ def steps_of_fork(each: OneFork, faults: bool) -> Iterator[Emitted]:
     yield "fetch_arrives", fetching & absent & (each.of("asked") == 0), {"its asked": 1}
     decided = ~absent & (value != Value.TOLD)
     yield "fetch_arrives", fetching & decided, {"fetching": 0}
-    hopeless = fetching & (each["failed"] == 1) & ~each.pending
-    yield "fetch_times_out", hopeless, {"fetching": 0}
+    yield "fetch_times_out", fetching & ungiven, {"fetching": 0}
 
     # what is sent again
     yield "repeat_request", ~creator & each.waits, {"requests": each.more("requests")}
@@ -206,7 +205,8 @@ def _faults_of_fork(each: OneFork, confirm: Changes, accepting: Changes) -> Iter
     late = {**confirm, "failed": 1}
     early = creator & each.pending
     yield "creation_is_late", early & (under_way | (each.of("making") == 1)), late
-    alone = early & (each["requests"] > 0) & (each["fetching"] == 0)
+    unused = (each["fetching"] == 0) & (each.of("asked") == 0)
+    alone = early & (each["requests"] > 0) & unused
     for other in range(1, each.frontier.layout.world.forks):
         alone = alone & (each.frontier.get("stage", each.rref, other) == Stage.UNUSED)
     never = {"stage": Stage.BACK, "requests": each.less("requests")}

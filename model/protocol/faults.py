@@ -76,9 +76,11 @@ def creation_is_late(rref: Reference, fork: Fork) -> bool:
 
 
 def creation_never_leaves(rref: Reference, fork: Fork) -> bool:
-    """The call that is to create it cannot be sent: whoever makes it gets an error, and no user."""
+    """The call that is to create it cannot be sent: whoever makes it gets an error, and no user, so
+    that nobody can have used that."""
     waits = fork.parent == NOBODY and fork.stage is Stage.PENDING
-    if not waits or not fork.requests or fork.fetching or len(rref.forks) > 1:
+    used = fork.fetching or rref.asked or len(rref.forks) > 1
+    if not waits or not fork.requests or used:
         return False
     fork.stage = Stage.BACK
     fork.requests -= 1

@@ -241,8 +241,9 @@ def fetch_arrives(rref: Reference, fork: Fork) -> bool:
 
 
 def fetch_times_out(rref: Reference, fork: Fork) -> bool:
-    """Whoever knows that the creation has failed waits for no value."""
-    if not fork.fetching or not fork.failed or fork.stage is Stage.PENDING:
+    """Whoever waits for a value that does not come gives up in the end. (A creation may be lost, and
+    its creator, held by a child that was lost as well, never tells the owner that it will not come.)"""
+    if not fork.fetching or rref.value not in (Value.ABSENT, Value.TOLD):
         return False
     fork.fetching = False
     return True

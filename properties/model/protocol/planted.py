@@ -305,9 +305,10 @@ def gives_up_silently(rref: Reference, fork: Fork) -> bool:
     return True
 
 
-# -- what breaks no invariant: only runs tell ---------------------------------------------------
+# -- what allows too little: some break an invariant, since something is never done; of others only
+# runs tell ------------------------------------------------------------------------------------
 
-#: by what is wrong: these rules allow less than the protocol does
+#: by what is wrong: these rules break no invariant
 TOO_STRICT: dict[str, Rules] = {
     f"{name} is left out": instead(**{name: never})
     for name in (
@@ -358,7 +359,7 @@ def not_home(rref: Reference, fork: Fork) -> bool:
     return fork.at != rref.owner and rules.arrives(rref, fork)
 
 
-@planted("drop")
+@too_strict("drop")
 def creator_last(rref: Reference, fork: Fork) -> bool:
     """the creator's fork is deleted last"""
     others = any(other.in_use for other in rref.forks if other is not fork)

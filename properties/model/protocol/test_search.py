@@ -15,29 +15,39 @@ from squall.model.protocol.explore import folded as one_folded
 from squall.model.protocol.layout import Frontier, Layout, folded
 from squall.model.protocol.search import search
 from squall.model.protocol.state import Stage, World, initial
+from squall.properties.support.paths import DOCS
 
-#: by workers, references, forks of each, faults, fetches: states, steps between them, and the length of
-#: the longest way that has no shorter one, plus 1
+#: by workers, references, forks of each, faults, fetches: states, steps between them, and levels: the
+#: length of the longest way that has no shorter one, plus 1
 COUNTS = {
     (2, 1, 1, 0, 0): (25, 30, 7),
     (2, 1, 2, 0, 0): (241, 450, 14),
     (2, 1, 3, 0, 0): (3_989, 10_738, 21),
-    (2, 1, 2, 1, 1): (3_837, 11_407, 18),
-    (2, 1, 2, 2, 1): (13_066, 47_751, 19),
+    (2, 1, 2, 1, 1): (4_092, 12_551, 18),
+    (2, 1, 2, 2, 1): (13_757, 51_444, 19),
     (2, 1, 3, 1, 0): (36_104, 121_423, 23),
     (2, 1, 3, 2, 0): (177_747, 734_043, 24),
     (3, 1, 2, 0, 0): (369, 714, 14),
     (3, 1, 2, 1, 0): (2_262, 5_522, 16),
-    (3, 1, 2, 2, 1): (23_933, 89_276, 19),
+    (3, 1, 2, 2, 1): (25_220, 96_276, 19),
     (3, 1, 3, 0, 0): (10_897, 30_131, 21),
     (3, 1, 3, 1, 0): (107_666, 369_929, 23),
-    (3, 1, 3, 1, 1): (387_606, 1_646_267, 25),
+    (3, 1, 3, 2, 0): (567_879, 2_385_918, 24),
+    (2, 1, 4, 0, 0): (98_681, 350_646, 28),
+    (3, 1, 3, 1, 1): (411_141, 1_793_311, 25),
     (2, 2, 1, 0, 0): (625, 1_430, 13),
-    (2, 2, 1, 2, 1): (18_468, 63_880, 18),
+    (2, 2, 1, 2, 1): (19_233, 67_478, 18),
     (2, 2, 2, 0, 0): (58_081, 216_386, 27),
-    (3, 2, 1, 2, 1): (48_412, 170_510, 18),
+    (3, 2, 1, 2, 1): (50_479, 180_439, 18),
     (3, 2, 2, 0, 0): (392_103, 1_505_857, 27),
 }
+
+
+def test_the_page_has_these_counts() -> None:
+    page = (DOCS / "protocol.md").read_text(encoding="utf-8")
+    for bounds, (states, steps, levels) in COUNTS.items():
+        cells = [*map(str, bounds), f"{states:,}", f"{steps:,}", str(levels - 1)]
+        assert f"| {' | '.join(cells)} |" in page
 
 
 @pytest.mark.parametrize("bounds", COUNTS, ids=str)
