@@ -24,6 +24,7 @@ from squall.real.future import Future
 from squall.real.rpc.call_table import CallTable
 from squall.real.rpc.errors import RpcError
 from squall.real.rpc.request_callback import RequestCallback
+from squall.real.rpc.rref_owners import OwnerTables
 from squall.real.rpc.rref_users import UserTables
 from squall.real.tracing import TABLES_COUNTED
 from squall.sim.scenarios.settings import campaign_settings
@@ -47,6 +48,7 @@ def test_properties_each_say_what_must_hold() -> None:
         "gradients",
         "joint_graph",
         "progress",
+        "protocol",
         "retry",
         "rrefs",
     }
@@ -178,6 +180,10 @@ def keep_gradients_of_a_failed_pass(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DistAutogradContainer, "new_context", start)
 
 
+def answer_without_registering(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OwnerTables, "add_fork_of_owner_if_not_present", lambda *_: None)
+
+
 FAULTS: dict[str, Patch] = {
     "gradients": double_what_is_accumulated,
     "dependencies": count_an_edge_too_many,
@@ -186,6 +192,7 @@ FAULTS: dict[str, Patch] = {
     "rrefs": run_functions_before_their_arguments_are_confirmed,
     "contexts": tell_nobody_of_a_release,
     "futures": hide_what_went_wrong,
+    "protocol": answer_without_registering,
     "progress": never_answer_a_gradient,
     "determinism": release_in_any_order,
     "retry": keep_gradients_of_a_failed_pass,
