@@ -8,12 +8,15 @@ from typing import Any
 
 import torch
 
+from squall.properties.support.paths import ROOT
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import api as rpc
 from squall.real.rpc.py_rref import RRef
 from squall.real.tracing import NULL_TRACER, Tracer
 from squall.sim.explore.order import Order
 from squall.sim.explore.subject import Ended
+from squall.sim.scenario import Scenario
+from squall.sim.scenarios.file import load_scenario
 from squall.sim.world.choosing import (
     Chooser,
     ChosenTime,
@@ -23,6 +26,14 @@ from squall.sim.world.choosing import (
     Grain,
 )
 from squall.sim.world.scheduler import SimRuntime
+
+
+def saved(name: str) -> Scenario:
+    """A scenario that squall fuzz has once drawn: of one trainer on two workers (small, plain), of
+    more (large, other), of workers that leave early (leaving), with a story that has a network of
+    its own (own_network)."""
+    return load_scenario(ROOT / "properties/sim/explore/scenarios" / f"{name}.json")
+
 
 # -- programs of workers: main functions of worker 0 ----------------------------------------------
 

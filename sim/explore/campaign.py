@@ -45,10 +45,12 @@ def parts(
     budget: Budget,
     *,
     one_fault: bool = False,
+    since: Explored | None = None,
     on_execution: OnExecution = lambda _: None,
 ) -> Iterator[Part]:
     """Explore the program of a scenario in its world, and then, with ``one_fault``, once more with
     each fault that can happen to each of its messages; ``budget`` is that of each exploration.
+    ``since``: go on with the first one.
 
     An interrupt ends it after the part that was interrupted. For the main thread. Raises
     :class:`~squall.sim.world.choosing.GrainError`.
@@ -59,7 +61,7 @@ def parts(
         scenario = replace(scenario, work=under_faults(scenario.program))
         scenario = scenario.in_world(shut_down_early=False, skip_handshakes=True)
     places = Places()
-    whole = _explored(scenario, how, budget, "", places, on_execution)
+    whole = _explored(scenario, how, budget, "", places, on_execution, since)
     yield whole
     if one_fault and not whole.explored.interrupted:
         for place in list(places):
@@ -80,9 +82,10 @@ def _explored(
     fault: str,
     places: Places,
     on_execution: OnExecution,
+    since: Explored | None = None,
 ) -> Part:
     subject = ProgramSubject(scenario)
     subject.on_run = places.add
     with interrupts.heard(), campaign_settings(scenario.world.device):
-        explored = explore(subject, how, budget=budget, on_execution=on_execution)
+        explored = explore(subject, how, budget=budget, since=since, on_execution=on_execution)
     return Part(scenario, how, explored, fault)

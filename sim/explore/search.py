@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from squall.model.events.run import Violation
 from squall.sim.explore.execution import Execution, How, Pruned
-from squall.sim.explore.frames import Frame
+from squall.sim.explore.frames import Frame, UnsoundError
 from squall.sim.explore.subject import Subject
 from squall.sim.explore.touches import told
 from squall.sim.world.choosing import CrowdedError
@@ -25,16 +25,10 @@ _SETTLE_EVERY = 200
 
 
 class Budget(NamedTuple):
-    """When a search gives up: after so many executions, or seconds of real time; None: never."""
+    """When a search gives up: after so many more executions, or seconds of real time; None: never."""
 
     executions: int | None = None
     seconds: float | None = None
-
-    def is_spent(self, explored: Explored) -> bool:
-        executions, seconds = self
-        return (executions is not None and explored.executions >= executions) or (
-            seconds is not None and explored.seconds >= seconds
-        )
 
 
 class Found(NamedTuple):
@@ -66,6 +60,10 @@ class Explored:
     failed: int = 0
     longest: int = 0
     seconds: float = 0.0
+    #: whether all threads of a worker were taken at some time
+    crowded: bool = False
+    #: the choices on the way to the next execution, if the search was not exhausted
+    frontier: list[Frame] = field(default_factory=list)
     exhausted: bool = False
     interrupted: bool = False
     left: float = 0.0
@@ -86,25 +84,34 @@ def explore(
     reduced: bool = True,
     budget: Budget = Budget(),  # noqa: B008
     stop_at_first: bool = False,
+    since: Explored | None = None,
     on_execution: Callable[[Explored], object] | None = None,
 ) -> Explored:
     """Run ``subject`` in every order that can make a difference, or until the budget is spent.
 
-    ``how`` says what a step is, and what it depends on. ``reduced`` False: in every order there is, to check the reduction with. ``stop_at_first``:
-    give up at the first execution in which something does not hold. ``on_execution`` is called
-    after each. An interrupt ends the search as a spent budget does. Raises :class:`~squall.sim.world.choosing.GrainError`.
+    ``how`` says what a step is, and what it depends on. ``reduced`` False: in every order there is,
+    to check the reduction with. ``stop_at_first``: give up at the first execution in which something
+    does not hold. ``since``: go on with a search of the same subject that was not exhausted.
+    ``on_execution`` is called after each. An interrupt ends the search as a spent budget does.
+    Raises :class:`~squall.sim.world.choosing.GrainError`,
+    :class:`~squall.sim.world.choosing.NotExplorableError`, and RuntimeError where executions
+    contradict what was taken for independent.
     """
-    while True:
-        try:
-            with told():
-                return _explore(
-                    subject, how, reduced, budget, stop_at_first, on_execution or (lambda _: None)
-                )
-        except CrowdedError:
-            how = how._replace(crowded=True)
+    explored = since or Explored()
+    tell = on_execution or (lambda _: None)
+    try:
+        with told():
+            try:
+                return _explore(explored, subject, how, reduced, budget, stop_at_first, tell)
+            except CrowdedError:
+                explored = Explored(crowded=True)
+                return _explore(explored, subject, how, reduced, budget, stop_at_first, tell)
+    except UnsoundError as error:
+        raise RuntimeError(str(error)) from None
 
 
 def _explore(
+    explored: Explored,
     subject: Subject,
     how: How,
     reduced: bool,
@@ -112,11 +119,14 @@ def _explore(
     stop_at_first: bool,
     on_execution: Callable[[Explored], object],
 ) -> Explored:
-    explored = Explored()
-    frames: list[Frame] = []
-    began = time.monotonic()
+    frames = explored.frontier
+    how = how._replace(crowded=explored.crowded)
+    began = time.monotonic() - explored.seconds
+    last = explored.executions + (budget.executions or 0)
+    deadline = time.monotonic() + (budget.seconds or 0.0)
     settle()
     while True:
+        known = len(frames)
         execution = Execution(frames, how, reduced=reduced)
         try:
             ended = subject(execution)
@@ -124,6 +134,7 @@ def _explore(
             explored.pruned += 1
         except KeyboardInterrupt:
             explored.interrupted = True
+            del frames[known:]  # what it had come to is run again
             return explored
         else:
             explored.complete += 1
@@ -136,7 +147,11 @@ def _explore(
         explored.left = _left(frames, explored.executions)
         explored.seconds = time.monotonic() - began
         on_execution(explored)
-        if explored.exhausted or (stop_at_first and explored.found) or budget.is_spent(explored):
+        if explored.exhausted or (stop_at_first and explored.found):
+            return explored
+        if budget.executions is not None and explored.executions >= last:
+            return explored
+        if budget.seconds is not None and time.monotonic() >= deadline:
             return explored
         if explored.executions % _SETTLE_EVERY == 0:
             settle()

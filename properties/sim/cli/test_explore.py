@@ -10,10 +10,12 @@ import pytest
 
 from squall.properties.support.commands import squall
 
-#: a program of squall fuzz with one trainer on two workers
-SMALL, LARGE = "44", "20"
+SCENARIOS = "properties/sim/explore/scenarios"
+#: in how many orders messages can arrive in the small one
+ORDERS = 27
+SMALL, LARGE = f"{SCENARIOS}/small.json", f"{SCENARIOS}/large.json"
 #: its workers leave while others are at work, by barriers of their store
-LEAVING = "23"
+LEAVING = f"{SCENARIOS}/leaving.json"
 
 
 def explored(*words: str, code: int, **env: str) -> dict[str, Any]:
@@ -29,8 +31,8 @@ def test_a_program_of_which_every_order_is_right_ends_well() -> None:
     (scenario,) = told["scenarios"]
     (whole,) = scenario["explorations"]
     assert whole["exhausted"] and whole["left"] == 0
-    assert whole["complete"] == whole["classes"] == 5
-    assert len(whole["states"]) == 1 and whole["states"][0]["executions"] == 5
+    assert whole["complete"] == whole["classes"] == ORDERS
+    assert len(whole["states"]) == 1 and whole["states"][0]["executions"] == ORDERS
     assert told["not_covered"]
 
 
@@ -58,6 +60,18 @@ def test_what_fails_is_kept_with_an_order_that_shows_it_again(tmp_path: Path) ->
     replayed = json.loads(again.stdout)
     assert replayed["digest"] == kept["expected"]["digest"]
     assert found["what"] in [each["what"] for each in replayed["violations"]]
+
+
+def test_an_exploration_goes_on_where_it_was_broken_off(tmp_path: Path) -> None:
+    file = tmp_path / "frontier.json"
+    words = (SMALL, "--resume", str(file))
+    explored(*words, "--budget", "3", code=4)
+    assert file.exists()
+    told = explored(*words, code=0)
+    assert told["scenarios"][0]["explorations"][0]["complete"] == ORDERS
+    assert not file.exists()
+    file.write_text("{}")
+    assert "cannot go on with" in squall("explore", *words).stderr
 
 
 def test_with_one_fault_each_message_is_lost_doubled_and_late() -> None:

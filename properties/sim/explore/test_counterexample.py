@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from squall.model.program.strict_json import MadeError
+from squall.properties.support.explored import saved
 from squall.sim.explore.campaign import parts
 from squall.sim.explore.counterexample import fewest
 from squall.sim.explore.execution import How
@@ -17,7 +18,6 @@ from squall.sim.scenarios.file import dump_scenario, load_scenario
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.again import planted
-from squall.sim.search.draw import Settings, draw
 from squall.sim.world.schedule import Schedule
 
 
@@ -30,7 +30,7 @@ def test_what_is_chosen_needs_a_grain_and_no_other_order() -> None:
 
 def test_the_choices_of_an_execution_make_the_same_run_again() -> None:
     """Each final state, and each digest, is that of the execution that the choices are from."""
-    scenario = draw(44, Settings())
+    scenario = saved("small")
     digests: list[str] = []
     subject = ProgramSubject(scenario)
     subject.on_run = lambda run: digests.append(run.digest)
@@ -49,7 +49,7 @@ def test_the_choices_of_an_execution_make_the_same_run_again() -> None:
 def test_a_bug_that_few_orders_show_is_found_by_one_exploration() -> None:
     """A fetch has to overtake the creation of its value."""
     name = "early-fetch-forgotten"
-    scenario = replace(draw(44, Settings()), expected=Expected(mutant=name))
+    scenario = replace(saved("small"), expected=Expected(mutant=name))
     with planted(name):
         (part,) = parts(scenario, How("message", ordered=False), Budget(executions=1000))
         assert part.explored.exhausted
@@ -61,7 +61,7 @@ def test_a_bug_that_few_orders_show_is_found_by_one_exploration() -> None:
 
 
 def test_a_counterexample_has_few_choices_and_what_to_expect() -> None:
-    scenario = replace(draw(44, Settings()), expected=Expected(mutant="reply-before-clean-up"))
+    scenario = replace(saved("small"), expected=Expected(mutant="reply-before-clean-up"))
     with planted("reply-before-clean-up"):
         (part,) = parts(scenario, How("task"), Budget(executions=20))
         ((found, small),) = part.counterexamples()

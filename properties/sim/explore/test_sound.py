@@ -8,7 +8,7 @@ import pytest
 
 from squall.model.program.variants import under_faults
 from squall.properties.sim.explore.test_worlds import WORLDS
-from squall.properties.support.explored import Recorded, shuffled
+from squall.properties.support.explored import Recorded, saved, shuffled
 from squall.sim.explore.counterexample import plain
 from squall.sim.explore.execution import How
 from squall.sim.explore.faults import Places, faults_at
@@ -20,7 +20,6 @@ from squall.sim.explore.touches import told
 from squall.sim.faults.plan import Drop, Plan
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.draw import Settings, draw
 from squall.sim.world.choosing import Dependence, Grain, NotExplorableError
 
 SMALLEST = ("two calls at once", "remote, to_here, drop", "call, backward, release")
@@ -60,9 +59,9 @@ def test_independent_steps_commute_while_workers_leave(dependence: Dependence) -
     commutes(story("a shared reference", leave=True), "task", dependence, times=80)
 
 
-@pytest.mark.parametrize("seed", [20, 23, 51])
-def test_independent_steps_of_drawn_programs_commute(seed: int) -> None:
-    commutes(ProgramSubject(draw(seed, Settings())), "task", "delivery", times=15)
+@pytest.mark.parametrize("name", ["large", "leaving", "other"])
+def test_independent_steps_of_drawn_programs_commute(name: str) -> None:
+    commutes(ProgramSubject(saved(name)), "task", "delivery", times=15)
 
 
 @pytest.mark.parametrize("world", SMALLEST)
@@ -105,15 +104,15 @@ def test_no_random_order_of_messages_is_left_out(world: str) -> None:
                 assert recorded.order.key in explored.classes
 
 
-@pytest.mark.parametrize("seed", [30, 44, 78])
-def test_independent_steps_commute_under_a_fault(seed: int) -> None:
+@pytest.mark.parametrize("name", ["plain", "small", "other"])
+def test_independent_steps_commute_under_a_fault(name: str) -> None:
     """With one message lost, doubled or late."""
-    program = draw(seed, Settings()).program
+    program = saved(name).program
     assert program is not None
     scenario = plain(Scenario(work=under_faults(program))).in_world(skip_handshakes=True)
     subject, places = ProgramSubject(scenario), Places()
     subject.on_run = places.add
-    subject(Recorded("task", stream=random.Random(seed)))
+    subject(Recorded("task", stream=random.Random(name)))
     for place in list(places)[:3]:
         for _, fault in faults_at(place):
             plan = scenario.faults.with_items([fault])
@@ -124,7 +123,7 @@ def test_independent_steps_commute_under_a_fault(seed: int) -> None:
 def test_what_cannot_be_explored_is_refused() -> None:
     """A story that has a network of its own, and faults that count messages of several links."""
     with campaign_settings(), pytest.raises(NotExplorableError, match="network of its own"):
-        explore(ProgramSubject(plain(draw(16, Settings()))), How("task"))
+        explore(ProgramSubject(plain(saved("own_network"))), How("task"))
     plan = Plan(messages=(Drop(types=("RREF_ACK",), nth=(3,)),))
     with pytest.raises(ValueError, match=r"faults.messages\[0\]: expected certain drops"):
-        ProgramSubject(draw(44, Settings()).in_world(faults=plan))
+        ProgramSubject(saved("small").in_world(faults=plan))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.exits import FAILED, INTERRUPTED, UNCHECKED
-from squall.sim.cli.options import Json, Mutant, OneFault
+from squall.sim.cli.options import Json, Mutant, OneFault, file_option
 from squall.sim.cli.scenario import Changes, read_scenario
 
 if TYPE_CHECKING:
@@ -77,6 +78,14 @@ def explore(
             show_default=str(DEFAULT_EXECUTIONS),
         ),
     ] = parsers.Amount(executions=DEFAULT_EXECUTIONS),  # noqa: B008
+    resume: Annotated[
+        Path | None,
+        file_option(
+            "--resume",
+            "Go on with what this file has of an exploration, if it is there, and write it down there "
+            "if it is not over; of one scenario, without --faults.",
+        ),
+    ] = None,
     mutant: Mutant = None,
     json: Json = False,
 ) -> None:
@@ -85,6 +94,8 @@ def explore(
     Exit code 1 if one does not hold in some execution, of which a scenario is kept; 4 if the
     budget was spent before all orders had been explored.
     """
+    if resume is not None and (len(scenarios) > 1 or faults is not None):
+        raise BadInput("--resume", str(resume), "expected one scenario, and no --faults, with it")
     read = [(text, _program(text, mutant)) for text in scenarios]
     from squall.sim.cli.reports.explore import explored_json, print_explored
     from squall.sim.explore.execution import How
@@ -92,8 +103,11 @@ def explore(
 
     how = How("task" if grain == "task" else "message", not unordered)
     limits = Budget(budget.executions, budget.seconds)
+    since = None if resume is None else _before(resume, read[0][1], how)
     with _Display() as display:
-        told = _all(read, how, limits, one_fault=faults is not None, display=display)
+        told = _all(read, how, limits, one_fault=faults is not None, since=since, display=display)
+    if resume is not None:
+        _write_down(resume, told[0], how)
     if json:
         typer.echo(explored_json(told, how))
     else:
@@ -118,12 +132,41 @@ def _program(text: str, mutant: str | None) -> Scenario:
     return scenario
 
 
+def _before(file: Path, scenario: Scenario, how: How) -> Explored | None:
+    """What has been explored before; None if nothing has."""
+    from squall.sim.explore.counterexample import plain
+    from squall.sim.explore.frontier import FrontierError, read_frontier
+
+    try:
+        return read_frontier(file, plain(scenario), how)
+    except FileNotFoundError:
+        return None
+    except (OSError, FrontierError) as error:
+        raise BadInput("--resume", str(file), f"cannot go on with {str(file)!r}: {error}") from None
+
+
+def _write_down(file: Path, told: Told, how: How) -> None:
+    """Keep an exploration that is not over; one that is needs no file any more."""
+    from squall.sim.explore.frontier import write_frontier
+
+    (part,) = told.parts
+    if part.explored.exhausted:
+        file.unlink(missing_ok=True)
+        return
+    try:
+        write_frontier(file, part.scenario, how, part.explored)
+    except OSError as error:
+        problem = f"cannot write {str(file)!r}: {error.strerror}"
+        raise BadInput("--resume", str(file), problem) from None
+
+
 def _all(
     read: list[tuple[str, Scenario]],
     how: How,
     budget: Budget,
     *,
     one_fault: bool,
+    since: Explored | None,
     display: _Display,
 ) -> list[Told]:
     """Explore one after the other, up to an interrupt."""
@@ -139,7 +182,12 @@ def _all(
         with planted(scenario.expected.mutant):
             try:
                 for part in parts(
-                    scenario, how, budget, one_fault=one_fault, on_execution=display.show
+                    scenario,
+                    how,
+                    budget,
+                    one_fault=one_fault,
+                    since=since,
+                    on_execution=display.show,
                 ):
                     this.parts.append(part)
                     this.kept += keep(part, display.warn)
