@@ -131,10 +131,9 @@ QUICKLY = settings(
 
 
 def smallest(predicate: Callable[[Program], bool]) -> Program:
-    """What Hypothesis shrinks to, without sleeps; the same every time."""
-    return find(
-        programs(Limits(sleeps=False)), predicate, settings=QUICKLY, random=random.Random(4)
-    )
+    """What Hypothesis shrinks to, without sleeps and stories; the same every time."""
+    limits = Limits(sleeps=False, stories=False)
+    return find(programs(limits), predicate, settings=QUICKLY, random=random.Random(4))
 
 
 def makers(program: Program, step: Step, index: int) -> set[int]:
