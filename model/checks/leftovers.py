@@ -17,7 +17,8 @@ def LEFTOVERS(run: Run) -> Iterator[Violation]:  # noqa: N802
     model/events/quiet.py names. Its contexts, passes, messages, calls, references and the tensors
     that it received are gone without a collection of garbage: what refers to itself keeps all that
     it has, the graph and its gradients among them, until somebody looks for garbage. After faults
-    a worker that may keep a value, a reference or a context may also keep what belongs to it.
+    a worker that may keep a value, a reference or a context may also keep what belongs to it; after
+    its shutdown, with which references end, only what belongs to a context.
     """
     found = run.of(tracing.LEFT_BEHIND, tracing.STILL_ALIVE)
     if not found or not run.settled:
@@ -25,12 +26,16 @@ def LEFTOVERS(run: Run) -> Iterator[Violation]:  # noqa: N802
     records = run.records
     faults = faults_of(run)
     #: workers whose tables hold something, which the properties rrefs and contexts judge
-    holding = {records[n][1] for n in run.of(tracing.TABLES_COUNTED) if any(records[n][4])}
+    counted = run.of(tracing.TABLES_COUNTED)
+    holding = {records[n][1] for n in counted if any(records[n][4])}
+    holding_contexts = {records[n][1] for n in counted if any(records[n][4][_CONTEXTS:])}
+    shut_down = _shut_down(run)
     for n in found:
         _, worker, _, type, (what, count, example) = records[n]
         if faults.gone_after(worker, n) and excused(run, ENDED_PROCESS):
             continue
-        if worker in holding and faults.hit() and excused(run, FAULT):
+        may_hold = holding if n < shut_down else holding_contexts
+        if worker in may_hold and faults.hit() and excused(run, FAULT):
             continue
         if type is tracing.LEFT_BEHIND:
             yield run.violation(
@@ -46,9 +51,20 @@ def LEFTOVERS(run: Run) -> Iterator[Violation]:  # noqa: N802
             )
 
 
+def _shut_down(run: Run) -> int:
+    """From which event on workers shut down, after all of them were quiet."""
+    records = run.records
+    n = max(run.of(tracing.TABLES_COUNTED), default=len(records))
+    while n < len(records) and records[n][3] in (tracing.TABLES_COUNTED, tracing.LEFT_BEHIND):
+        n += 1
+    return n
+
+
 def _seen(count: int, example: str) -> str:
     return f"{count}, the first {example}" if example else str(count)
 
 
+#: of the event tables_counted, the fields from here on are about contexts
+_CONTEXTS = tracing.TABLES_COUNTED.fields.index("contexts")
 RANK = 32
 PROPERTIES: tuple[Property, ...] = (LEFTOVERS,)

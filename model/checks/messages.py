@@ -11,6 +11,9 @@ from squall.model.events.fault_effects import faults_of, own_time
 from squall.model.events.resends import Key, resends_of
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.requests import is_known, requests_of
+from squall.model.program.acts.act import CONTEXT, every
+from squall.model.program.acts.alone import Limited, told_alone
+from squall.model.program.stories import ACTS
 from squall.real import tracing
 
 _RESPONSES = ("_RET", "_RESP", "_ACK", "EXCEPTION")
@@ -25,7 +28,7 @@ def MESSAGES(run: Run) -> Iterator[Violation]:  # noqa: N802
     reference, once; when it goes, it tells the owner, once. A worker that releases a context tells
     each worker that it has sent a message of it to, once, and nobody else, unless one of them ended
     or cannot be heard of. A recv function that is run sends gradients once. Each request is taken up
-    once and answered once. Counted by reference, context and pass, so that what is sent in vain
+    once and answered once. The calls of acts that are given a limit of time have it. Counted by reference, context and pass, so that what is sent in vain
     shows, and what is missing without harm.
     """
     if (run.stuck or run.crash is not None) and excused(run, NO_END):
@@ -33,6 +36,7 @@ def MESSAGES(run: Run) -> Iterator[Violation]:  # noqa: N802
     yield from _Counts(run).violations()
     yield from _answers(run)
     yield from _requests(run)
+    yield from _limited(run)
 
 
 class _Counts:
@@ -256,6 +260,42 @@ def _requests(run: Run) -> Iterator[Violation]:
             yield Violation(
                 "messages", f"requests of the kind {what}", f"{due[key]} {where}", str(made[key])
             )
+
+
+def _limited(run: Run) -> Iterator[Violation]:
+    """Whether each call of acts was made with its limit of time, where nothing else that goes on beside
+    steps has any."""
+    program, got, counted = run.program, run.got, run.of(tracing.TABLES_COUNTED)
+    if program is None or got is None or not counted or run.of(tracing.FAULT_INJECTED):
+        return
+    if run.recovery is not None or program.endings:
+        return  # what becomes of calls there depends on when others leave
+    if run.hangs and excused(run, NO_END):
+        return
+    due: Counter[Limited] = Counter()
+    for trainer, number, step in program.steps:
+        for index, story in enumerate(step.stories):
+            if story.kind != ACTS or (trainer, number, index) not in got.stories:
+                return
+            if any(act.kind == CONTEXT for act in every(story.acts)):
+                return  # nobody knows which of the calls in a context came before its release
+            due.update(told_alone(story.acts, program.trainers[trainer].worker).limited)
+    if not due:
+        return
+    limits_s = {limit_s for _, _, limit_s in due}
+    records = run.records
+    made: Counter[Limited] = Counter()
+    for n in run.of(tracing.CALL_STARTED):
+        _, worker, _, _, (_, dst, _, limit_s, _) = records[n]
+        if n < counted[0] and limit_s in limits_s:
+            made[worker, dst, limit_s] += 1
+    if made == due:
+        return
+    for key in {**due, **made}:
+        if made[key] != due[key]:
+            src, dst, limit_s = key
+            what, where = f"calls with a limit of {limit_s:g} s", f"from worker {src} to {dst}"
+            yield Violation("messages", what, f"{due[key]} {where}", str(made[key]))
 
 
 RANK = 34

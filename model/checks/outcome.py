@@ -32,10 +32,13 @@ def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     local use differ, since two leaves share one gradient (pytorch/pytorch#34082), the port follows
     mathematics, and PyTorch's engine local use. So are the values that a
     pass starts from, those that references give at the end, and the leaves after all optimizer
-    steps.
+    steps. A gradient that a hook was given is not written to after that.
     """
     if run.program is None or run.expected is None or run.got is None:
         return
+    if run.got.written:
+        what = "gradients that a hook was given, and kept"
+        yield Violation("gradients", what, "as they were", f"{run.got.written} were written to")
     for key, expected, got in _finished_steps(run):
         if expected.first_error is None:
             yield from _step(run, "gradients", key, expected, got)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from squall.model.checks.exceptions import Excuses, excuse_of_context
 from squall.model.checks.excuses import ENDED_PROCESS, FAULT, excused
@@ -55,6 +56,7 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
             if worker in protocol.leaving and excused(run, ENDED_PROCESS):
                 continue  # its tables may be cleared already
             yield run.violation("rrefs", breach.what, breach.expected, breach.seen, n)
+    yield from _given_up(run)
     if not run.settled:
         return
     if not faults.hit():
@@ -102,6 +104,44 @@ def _of_earlier_groups(run: Run) -> set[int]:
         elif task in behind:
             found.add(n)
     return found
+
+
+def _given_up(run: Run) -> Iterator[Violation]:
+    """Creations that their owners have given up while the functions of their calls were at work, and
+    then came to a value."""
+    failed = {run.records[n][4][0]: n for n in run.of(tracing.OWNER_FAILED)}
+    if not failed:
+        return
+    records = run.records
+    #: by owner and request: the reference that it is to make
+    creating: dict[tuple[int, int, int], Any] = {}
+    for n in run.of(tracing.CALL_STARTED):
+        _, src, _, _, (id, dst, type, _, about) = records[n]
+        rref = next((each for each in about if each in failed), None)
+        names = [each for each in (type, *about) if isinstance(each, str)]
+        if rref is not None and any(name.endswith("REMOTE_CALL") for name in names):
+            creating[dst, src, id] = rref
+    #: by task: the request that it handles; and those whose function has begun
+    handled: dict[int, tuple[int, int, int]] = {}
+    at_work: set[tuple[int, int, int]] = set()
+    for n in run.of(
+        tracing.HANDLER_STARTED, tracing.HANDLER_RESUMED, tracing.UDF_STARTED, tracing.HANDLER_ENDED
+    ):
+        _, worker, task, type, values = records[n]
+        if type is tracing.UDF_STARTED:
+            request = handled.pop(task, None)
+            if request is not None and n < failed[creating[request]]:
+                at_work.add(request)
+            continue
+        request = worker, values[0], values[2]
+        if type is not tracing.HANDLER_ENDED:
+            if request in creating:
+                handled[task] = request
+        elif request in at_work and values[3] is None and failed[creating[request]] < n:
+            rref = creating[request]
+            what = "a creation was given up while it was at work"
+            expected = f"{rref} waited for, whose function has begun"
+            yield run.violation("rrefs", what, expected, "it is given up", failed[rref], n)
 
 
 def _events(run: Run) -> list[int]:

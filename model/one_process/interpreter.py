@@ -15,7 +15,7 @@ from torch import Tensor
 from squall.model.one_process.flow import forecast, surfaces
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
 from squall.model.one_process.shape_graph import graph_of
-from squall.model.program.hooks import add_leaf_hook, add_leaf_sleep, retained
+from squall.model.program.hooks import add_leaf_hook, add_leaf_sleep, retained, written
 from squall.model.program.kind import Value
 from squall.model.program.operations import PlantedError, compute, initial_values, join, planted
 from squall.model.program.program import REFERENCE_CALLS, Op, Program, Step, source, travels
@@ -48,7 +48,7 @@ class Interpreter:
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
-        retained()  # forget what a run that broke off has left
+        retained(), written()  # forget what a run that broke off has left
         for trainer, number, step in self.program.steps:
             outcome = self._attempt(trainer, number, step, faults=True)
             if outcome.error is not None and step.retry:
@@ -60,7 +60,7 @@ class Interpreter:
         self.outcome.seen = {
             n: sum(leaf.__dict__.get("seen", ())) for n, leaf in enumerate(self.leaves)
         }
-        self.outcome.retained = retained()
+        self.outcome.retained, self.outcome.written = retained(), written()
         return self.outcome
 
     def _attempt(self, trainer: int, number: int, step: Step, *, faults: bool) -> StepOutcome:

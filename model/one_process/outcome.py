@@ -52,6 +52,8 @@ class Outcome:
     seen: dict[int, float] = field(default_factory=dict)
     #: the sum of all gradients that were retained
     retained: float = 0.0
+    #: how many gradients were written to after a hook had been given them
+    written: int = 0
     #: by trainer: the error that it ended with outside its steps
     broken: dict[int, str] = field(default_factory=dict)
     #: what came of stories, by (trainer, step, story); of a run on workers

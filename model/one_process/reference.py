@@ -85,6 +85,10 @@ class _Context:
     passes: dict[int, _Pass] = field(default_factory=dict)
     #: parts that are over: (worker, id of the pass)
     over: set[tuple[int, int]] = field(default_factory=set)
+    #: by the id of a pass: the worker that called ``backward``, and its number among all
+    called: dict[int, tuple[int, int]] = field(default_factory=dict)
+    #: by worker where parts have added or sent something, and caller: the last number of their passes
+    latest: dict[tuple[int, int], int] = field(default_factory=dict)
     #: workers that have released the context
     released: set[int] = field(default_factory=set)
     #: why passes in this context cannot be compared, if so
@@ -225,6 +229,7 @@ class JointReference(Observer):
         known = self._context(context)
         running = _Pass(worker, {w: _snapshot(grads) for w, grads in known.maps.items()})
         known.passes[pass_id] = running
+        known.called[pass_id] = worker, len(known.called) + 1
         if known.broken is not None:
             running.not_comparable = known.broken
         else:
@@ -237,8 +242,9 @@ class JointReference(Observer):
         if known is None or worker in known.released:
             self._too_late(worker, context, leaf, "the context was released there")
             return
-        if (worker, pass_id) in known.over:
-            self._too_late(worker, context, leaf, "its part of the pass was over")
+        why = _too_late_for(known, worker, pass_id)
+        if why is not None:
+            self._too_late(worker, context, leaf, why)
         for other, running in known.passes.items():
             if other != pass_id:
                 before = running.before.setdefault(worker, {})
@@ -248,10 +254,10 @@ class JointReference(Observer):
     def propagating(self, worker: int, context: int, pass_id: int) -> None:
         known = self._contexts.get(context)
         if known is None or worker in known.released:
-            why = "the context was released there"
-        elif (worker, pass_id) in known.over:
-            why = "its part of the pass was over"
+            why: str | None = "the context was released there"
         else:
+            why = _too_late_for(known, worker, pass_id)
+        if why is None:
             return
         where = f"worker {worker}, context {context}{self._when()}"
         self._mismatch(f"{where}: gradients were sent although {why}")
@@ -413,6 +419,19 @@ def _unseen() -> Iterator[None]:
             yield
     finally:
         torch.set_rng_state(state)
+
+
+def _too_late_for(known: _Context, worker: int, pass_id: int) -> str | None:
+    """Why a pass may not add or send anything on a worker any more, if so: its part there is over, or
+    that of a pass which the same worker has called later has begun."""
+    if (worker, pass_id) in known.over:
+        return "its part of the pass was over"
+    caller, number = known.called.get(pass_id, (-1, 0))
+    last = known.latest.get((worker, caller), 0)
+    if number < last:
+        return "a later pass had begun there"
+    known.latest[worker, caller] = number
+    return None
 
 
 def _snapshot(grads: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:

@@ -15,20 +15,27 @@ from squall.model.program.program import Hook, LeafHook, LeafSleep, Sleep
 #: waits so many seconds of virtual time; None where nobody is to wait
 Wait = Callable[[float], None]
 
+#: tensors that retain their gradient, made since the last call of :func:`retained`
+_retaining: list[Tensor] = []
+
+#: gradients that hooks have looked at since the last call of :func:`written`, and the version of each
+_looked_at: list[tuple[Tensor, int]] = []
+
+#: whether a pass is only tried out, and hooks are to leave no trace
+_rehearsing = False
+
+
+def _look(grad: Tensor | None) -> None:
+    if grad is not None and not _rehearsing:
+        _looked_at.append((grad, grad._version))
+
+
 #: They are called without a gradient too, where only another output of the node has one.
 TENSOR_HOOKS: dict[str, Callable[[Tensor | None], Tensor | None]] = {
     "double": lambda grad: None if grad is None else grad * 2,
     "increment": lambda grad: None if grad is None else grad + 1,
-    "look": lambda grad: None,
+    "look": _look,
 }
-
-
-#: tensors that retain their gradient, made since the last call of :func:`retained`
-_retaining: list[Tensor] = []
-
-
-#: whether a pass is only tried out, and hooks are to leave no trace
-_rehearsing = False
 
 
 @contextmanager
@@ -51,6 +58,14 @@ def retained() -> float:
     total = sum(total_of(tensor.grad) for tensor in _retaining)
     _retaining.clear()
     return total
+
+
+def written() -> int:
+    """How many of the gradients that hooks have looked at, and kept, were written to after that: none
+    of them is anybody else's to write to. Since the last call."""
+    count = sum(grad._version != version for grad, version in _looked_at)
+    _looked_at.clear()
+    return count
 
 
 def total_of(grad: Tensor | None) -> float:
@@ -148,9 +163,23 @@ def add_hook(out: Tensor, hook: Hook) -> None:
         return
     if hook == "node_pre" or hook == "node_post":
         node = cast(Any, out.grad_fn)
-        (node.register_prehook if hook == "node_pre" else node.register_hook)(_double_all)
+        register = node.register_prehook if hook == "node_pre" else node.register_hook
+        _call_once(register)
+        register(_double_all)
         return
+    _call_once(out.register_hook)
     out.register_hook(TENSOR_HOOKS[hook])
+
+
+def _call_once(register: Callable[[Callable[..., None]], Any]) -> None:
+    """Put a hook before another one that takes itself away as it is called: the other one is called
+    all the same."""
+
+    def hook(*_: object) -> None:
+        if not _rehearsing:
+            handle.remove()
+
+    handle = register(hook)
 
 
 def add_leaf_hook(leaf: Tensor, hook: LeafHook) -> Any:
@@ -161,8 +190,11 @@ def add_leaf_hook(leaf: Tensor, hook: LeafHook) -> Any:
     if hook == "accumulate_pre" or hook == "accumulate_post":
         node = cast(Any, torch.autograd.graph.get_gradient_edge(leaf).node)
         if hook == "accumulate_pre":
+            _call_once(node.register_prehook)
             node.register_prehook(_double_all)
         else:
+            _call_once(node.register_hook)
             node.register_hook(_Summing(leaf))
         return node
+    _call_once(leaf.register_hook)
     return leaf.register_hook(TENSOR_HOOKS[hook])

@@ -121,6 +121,9 @@ class OwnerTables:
                 self._creator_ended(rref_id)
 
     def _creator_ended(self, rref_id: RRefId) -> None:
+        with self._lock:
+            if rref_id in self._creating:  # the call is here, and ends with a value or an error
+                return
         error = (
             f"worker {rref_id.created_on}, which was to create the value of {rref_id}, has ended"
         )

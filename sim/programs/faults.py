@@ -15,7 +15,7 @@ from typing import Any
 from squall.model.events.run import Run
 from squall.model.one_process.outcome import Outcome, StepOutcome
 from squall.model.one_process.recovery import Recovery, recovery_outcome, recovery_program
-from squall.model.program.hooks import retained
+from squall.model.program.hooks import retained, written
 from squall.model.program.program import Ending, Program
 from squall.sim.cluster import Cluster
 from squall.sim.faults.plan import Plan
@@ -58,7 +58,7 @@ class _FaultyRun:
             self.reference.owned = partial(is_leaf_of, self.hosts)
 
     def run(self, *, quiet: bool, raises: bool) -> Run:
-        retained()  # of a run that came to no end
+        retained(), written()  # of a run that came to no end
         result, cluster = self.result, self.cluster
         for rank, worker in enumerate(cluster.workers):
             place(worker, self.hosts[rank])
@@ -144,7 +144,7 @@ class _FaultyRun:
             for host in self.hosts
             for number, tensor in host.leaves.items()
         }
-        self.outcome.retained = retained()
+        self.outcome.retained, self.outcome.written = retained(), written()
 
     # -- the second phase ---------------------------------------------------------------
 

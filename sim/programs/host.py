@@ -66,6 +66,8 @@ class Host:
         self.turns: dict[str, list[Future[None]]] = {}
         #: whether the worker shuts down as soon as its own trainers are done
         self.shuts_down_early = False
+        #: whether functions that fail keep the error during which they raise another one
+        self.keeps_errors = False
         #: by story (trainer, step, number): what is called after the worker's shutdown to say how
         #: it ended
         self.afterwards: dict[tuple[int, int, int], Callable[[], str]] = {}
@@ -188,7 +190,14 @@ def find_leaf(number: int) -> Tensor:
 
 
 def perform(address: Address, inputs: Sequence[Any]) -> Value:
-    return here().perform(address, inputs)
+    try:
+        return here().perform(address, inputs)
+    except PlantedError as error:
+        if not here().keeps_errors:
+            raise
+        # It and this frame, which has the inputs, keep each other until somebody lets go of its frames.
+        first = error  # noqa: F841
+        raise PlantedError(str(error)) from None
 
 
 @async_execution

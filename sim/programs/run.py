@@ -19,7 +19,7 @@ from squall.model.events.run import Run
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
 from squall.model.one_process.reference import JointReference
 from squall.model.program.compare import EXACT
-from squall.model.program.hooks import rehearsing, retained
+from squall.model.program.hooks import rehearsing, retained, written
 from squall.model.program.program import Program, exchanged, failing_passes
 from squall.real.rpc.all_gather import _all_gather
 from squall.real.worker import Worker
@@ -62,7 +62,7 @@ def run_program(
     if reference is not None:
         attach(reference, cluster.runtime)
     hosts: list[Host] = []
-    retained()  # of a run that came to no end
+    retained(), written()  # of a run that came to no end
 
     def on_pass(trainer: int, step: int, context_id: int) -> None:
         gradients = gradients_of(cluster.workers, hosts, context_id)
@@ -70,7 +70,7 @@ def run_program(
 
     for rank, worker in enumerate(cluster.workers):
         host = Host(program, rank, on_pass)
-        host.shuts_down_early = shut_down_early
+        host.shuts_down_early, host.keeps_errors = shut_down_early, True
         hosts.append(host)
         place(worker, host)
     if reference is not None:
@@ -90,7 +90,7 @@ def run_program(
             if not shut_down_early:
                 for host in hosts:
                     host.kept.clear()
-                outcome.retained = retained()
+                outcome.retained, outcome.written = retained(), written()
                 kept = any(host.afterwards for host in hosts)
                 cluster.settle(kept=kept)
                 cluster.shutdown()
@@ -114,6 +114,7 @@ def run_program(
         for number, tensor in host.leaves.items()
     }
     outcome.retained += retained()
+    outcome.written += written()
     for worker in cluster.workers:
         withdraw(worker)
     hosts.clear()  # which refer to it by on_pass
@@ -183,6 +184,8 @@ def gradients_of(workers: Sequence[Worker], hosts: list[Host], context_id: int) 
             if gradient.requires_grad:  # no pass here asks for a graph of it
                 number = STRAY
             found[number] = gradient.detach().clone()
+        # It is the caller's own: whoever gives away the map of the context itself has lost it now.
+        gradients.clear()
     return found
 
 

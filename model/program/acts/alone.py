@@ -13,7 +13,8 @@ properties/sim/programs/test_acts.py, which stock PyTorch is asked as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from squall.model.program.acts.act import Act, How
@@ -87,11 +88,16 @@ class _Context:
     broken: bool = False
 
 
+#: from a worker to a worker, with a limit of time in seconds
+Limited = tuple[int, int, float]
+
+
 @dataclass(slots=True)
 class _World:
-    """What all share: how late it was anywhere."""
+    """What all share: how late it was anywhere, and the calls with a limit of their own."""
 
     latest: float = 0.0
+    limited: Counter[Limited] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +114,15 @@ class _Outcome:
         return self.lines
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Reference:
-    """What refers to an outcome: for its creator until ``until``."""
+    """What refers to an outcome: for its creator until ``until``. Whoever has it asks for its type
+    once."""
 
     owner: int
     outcome: _Outcome
     until: float = math.inf
+    typed: bool = False
 
 
 class _AlonePending(Pending):
@@ -204,6 +212,7 @@ class Alone(At):
             reference = self.references[-1]
             self._usable(reference)
             there.references.append(_Reference(reference.owner, reference.outcome))
+        self._begins(to, limit_s)
         outcome = _called(there.outcome_of(acts))
         pending = _AlonePending(self, self._limited(outcome, limit_s))
         if how == "sync":
@@ -213,12 +222,14 @@ class Alone(At):
     def call_later(
         self, to: int, acts: Sequence[Act], seconds: float, limit_s: float | None
     ) -> None:
+        self._begins(to, limit_s)
         there = self.elsewhere(to, self.clock + seconds)
         there.inner = True
         outcome = _called(there.outcome_of(acts))
         _AlonePending(self, self._limited(outcome, limit_s)).wait()
 
     def create(self, to: int, acts: Sequence[Act], limit_s: float | None) -> None:
+        self._begins(to, limit_s)
         outcome = self.elsewhere(to, self.clock).outcome_of(acts)
         until = math.inf
         if limit_s and _before(self.clock + limit_s, outcome.at):
@@ -229,6 +240,8 @@ class Alone(At):
         reference = self.references[-1]
         self._usable(reference)
         outcome = reference.outcome
+        if reference.owner != self.worker:
+            self._begins(reference.owner, limit_s)
         if reference.owner == self.worker:
             limit_s = 0  # an owner waits for its own value without a limit
         elif outcome.at <= self.clock:
@@ -242,12 +255,16 @@ class Alone(At):
         made, owner = reference.outcome, reference.owner
         if made.failure is not None:
             raise _UnclearError("a proxy of what was never made")
+        if owner != self.worker and not reference.typed:
+            self._begins(owner, limit_s)
         if made.at > self.clock:  # the proxy asks for the type first, in a call of its own
             typed = _Outcome(made.at)
             if owner != self.worker:
                 typed = self._limited(typed, limit_s)
             _AlonePending(self, typed).wait()
+            reference.typed = True
             self._usable(reference)  # by now its creation may have failed for this worker
+        reference.typed = True
         if how == "remote":
             self.create(owner, acts, limit_s)
             try:
@@ -256,6 +273,11 @@ class Alone(At):
                 self.references.pop()
         else:
             self.call(owner, acts, limit_s, how="sync")
+
+    def _begins(self, to: int, limit_s: float | None) -> None:
+        """A call is sent."""
+        if limit_s:
+            self.world.limited[self.worker, to, limit_s] += 1
 
     def _usable(self, reference: _Reference) -> None:
         if not math.isfinite(reference.until):
@@ -369,10 +391,12 @@ def may_be_told(line: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What acts come to: the lines that they tell, and the seconds after which all is over."""
+    """What acts come to: the lines that they tell, the seconds after which all is over, and how many
+    calls they make with a limit of time of their own."""
 
     lines: tuple[str, ...]
     seconds: float
+    limited: Mapping[Limited, int]
 
 
 def told_alone(acts: Sequence[Act], home: int) -> Told:
@@ -386,4 +410,4 @@ def told_alone(acts: Sequence[Act], home: int) -> Told:
     lines = tuple(at.lines)
     if outcome.failure is not None:
         lines = (*lines, str(outcome.failure))
-    return Told(lines, world.latest)
+    return Told(lines, world.latest, world.limited)

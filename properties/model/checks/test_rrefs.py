@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from squall.model.checks.registry import named_property
+from squall.model.events.digest import Record
 from squall.model.events.rref import TYPES, Breach, Protocol
+from squall.model.events.run import Run
 from squall.real import tracing
 from squall.real.tracing import EventType
 
@@ -173,3 +176,29 @@ def test_a_function_waits_for_its_arguments() -> None:
     assert tell([*before, *handling, runs])[1] == [early]
     assert tell([*before, *handling, resumed, runs])[1] == [early]
     assert tell([*before, *handling, *confirmed, resumed, runs])[1] == []
+
+
+# -- creations that are given up ------------------------------------------------------------------
+
+CREATING = (7, OLGA, "PYTHON_REMOTE_CALL", 60.0, (RREF, ULLAS))
+ASKED: list[Told] = [
+    (ULLA, tracing.CALL_STARTED, CREATING),
+    (OLGA, tracing.HANDLER_STARTED, (ULLA, "PYTHON_REMOTE_CALL", 7)),
+    (OLGA, tracing.UDF_STARTED, ("slow",)),
+    (OLGA, tracing.OWNER_FAILED, (RREF, "its creator gave up")),
+    (OLGA, tracing.HANDLER_ENDED, (ULLA, "PYTHON_REMOTE_CALL", 7, None)),
+]
+
+
+def given_up(*story: Told) -> list[str]:
+    records: list[Record] = [(0.0, worker, 1, type, values) for worker, type, values in story]
+    found = named_property("rrefs").check(Run(records, workers=2))
+    return [violation.what for violation in found]
+
+
+def test_a_creation_is_not_given_up_while_its_function_is_at_work() -> None:
+    called, taken, begun, failed, ended = ASKED
+    assert given_up(*ASKED) == ["a creation was given up while it was at work"]
+    assert given_up(called, failed, taken, begun, ended) == []  # it had not come
+    assert given_up(called, taken, failed, begun, ended) == []  # it was not read yet
+    assert given_up(called, taken, begun, ended, failed) == []

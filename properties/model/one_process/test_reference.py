@@ -233,6 +233,23 @@ def test_a_part_that_is_over_and_a_context_that_was_released_get_nothing_more() 
     assert "a gradient was added although the context was released there" in released
 
 
+def test_an_earlier_pass_that_begins_after_a_later_one_is_too_late() -> None:
+    """Its gradients were long on the way, and have found a worker that had not heard of it."""
+    wires = Wires()
+    a = ones()
+
+    def run() -> None:
+        wires.accumulate(0, a, torch.full((2,), 2.0).double())
+        wires.reference.propagating(1, CONTEXT, wires.passes)
+
+    wires.backward([(a * 2).sum()], lambda: None, error=RuntimeError("it failed elsewhere"))
+    wires.backward([(a * 2).sum()], run)
+    assert wires.reference.summary().mismatches == []
+    wires.reference.accumulating(1, CONTEXT, wires.passes - 1, a, a)
+    (late,) = wires.reference.summary().mismatches
+    assert "a gradient was added although a later pass had begun there" in late
+
+
 def test_the_graph_at_the_time_of_sending_counts() -> None:
     wires = Wires()
     a = ones()

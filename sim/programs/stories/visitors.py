@@ -15,6 +15,7 @@ from squall.real.autograd import api as autograd
 from squall.real.future import Future
 from squall.real.rpc import api as rpc
 from squall.real.rpc.options import TensorPipeRpcBackendOptions
+from squall.real.rpc.state import rpc_state
 from squall.real.rpc.wire_names import label_module
 from squall.real.worker import Worker, current_worker
 from squall.sim.programs.stories.api import told, whoami
@@ -65,8 +66,12 @@ class _Visitor:
         )
 
     def sees(self) -> list[tuple[str, int]]:
-        """The names and numbers of those who are there, by number."""
+        """The names and numbers of those who are there, by number; the names only, where they are
+        not those of all who would take part in a gather."""
         infos = self.do(lambda: rpc._get_current_rpc_agent().get_worker_infos())
+        names = rpc_state(self.worker).all_worker_names
+        if set(names) != {info.name for info in infos}:
+            return [(name, -1) for name in names]
         return sorted((info.name, info.id) for info in infos)
 
 
