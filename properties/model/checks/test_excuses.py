@@ -102,7 +102,7 @@ def test_the_page_lists_every_excuse(tmp_path: Path) -> None:
     file = tmp_path / "excuses.md"
     done = squall("properties", "--excuses", "--seeds", "0:3", "--page", str(file))
     assert done.returncode == 0, done.stderr
-    head = re.sub(r"0:10000", "0:3", written.partition("| no end")[0])
+    head = re.sub(r"0:\d+", "0:3", written.partition("| no end")[0])
     assert file.read_text(encoding="utf-8").startswith(head)
     refused = squall("properties", "--excuses", "--page", str(file))
     assert refused.returncode == 2 and "--page" in refused.stderr
