@@ -203,4 +203,11 @@ MUTANTS = (
         old="    if replaced is not None:\n",
         new="    if replaced is None:\n        self._grads[variable] = grad * 0\n    else:\n",
     ),
+    Mutant(
+        name="names-of-members-stale",
+        wrong="who takes part in gathers does not change as workers enter and leave",
+        place="rpc.dynamic_group:_update_group_membership",
+        old="    rpc_state(worker).all_worker_names = agent.members.names\n",
+        new="",
+    ),
 )

@@ -242,4 +242,33 @@ MUTANTS = (
         new="captured = self.captured_vars",
         unseen="they go with the pass, which goes with its last task",
     ),
+    Mutant(
+        name="children-outlive-the-shutdown",
+        wrong="the parents of children that were never accepted stay when RPC is shut down",
+        place="rpc.rref_users:UserTables.take_all",
+        old="    self.pending_children.clear()\n",
+        new="",
+        needs="L",
+    ),
+    Mutant(
+        name="frames-of-an-error-before-it",
+        wrong="the frames stay of an error during whose handling the one was raised that travels",
+        place="rpc.serialization:capture_exception",
+        old="link = link.__cause__ if link.__cause__ is not None else link.__context__",
+        new="link = link.__cause__",
+    ),
+    Mutant(
+        name="creations-at-work-not-forgotten",
+        wrong="a creation that is over counts as being at work",
+        place="rpc.rref_owners:OwnerTables.create_owner_of_remote",
+        old="        self._creating.pop(rref_id, None)\n        if fork_id",
+        new="        if fork_id",
+    ),
+    Mutant(
+        name="left-group-keeps-contexts-of-others",
+        wrong="a worker that leaves at once releases its own contexts and keeps those of others",
+        place="autograd.container:DistAutogradContainer.group_left",
+        old="!= self.worker_id",
+        new="== self.worker_id",
+    ),
 )

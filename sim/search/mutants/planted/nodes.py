@@ -317,4 +317,20 @@ MUTANTS = (
         old="for optimizer in self.remote_optimizers\n",
         new="for optimizer in self.remote_optimizers[: max(1, len(self.remote_optimizers) - 1)]\n",
     ),
+    Mutant(
+        name="pre-hooks-while-they-change",
+        wrong="a hook of a node that takes itself away ends the pass",
+        place="autograd.hooks:call_pre_hooks",
+        old="in list(hook.hooks.values()):",
+        new="in hook.hooks.values():",
+    ),
+    Mutant(
+        name="another-input-is-ours",
+        wrong="of a node with several inputs the first one counts as a sum of our own when another is",
+        place="autograd.input_buffer:InputBuffer.add",
+        old="self._owned |= 1 << index",
+        new="self._owned |= 1",
+        unseen="a node has to be given two gradients for another input, and then three for the first, "
+        "of which somebody has the first: programs as they are drawn do not in 30 s",
+    ),
 )

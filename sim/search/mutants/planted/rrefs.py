@@ -508,4 +508,29 @@ MUTANTS = (
         new="return True or worker.agent.is_there(",
         needs="K",
     ),
+    Mutant(
+        name="creation-at-work-given-up",
+        wrong="a creator that gives a creation up takes the value of it from all others, too, while "
+        "its function is at work",
+        place="rpc.rref_owners:OwnerTables.del_abandoned_fork",
+        old="    if rref_id not in self._creating:\n        self.creation_failed(rref_id, TIMED_OUT)",
+        new="    self.creation_failed(rref_id, TIMED_OUT)",
+        needs="O",
+    ),
+    Mutant(
+        name="arrival-of-a-fork-not-noted",
+        wrong="a fork that was taken up is taken up once more if the rest of its message cannot be "
+        "read",
+        place="rpc.rref_context:RRefContext.take_up_fork",
+        old="    self.user_tables.arrives(fork.fork_id)\n",
+        new="",
+    ),
+    Mutant(
+        name="parent-not-told-of-a-failure",
+        wrong="a parent is not told of a child that its owner could not be told of",
+        place="rpc.rref_context:RRefContext._finish_fork_request",
+        old="    self._accept(fork_id, parent)\n",
+        new="    if reply.error is None:\n        self._accept(fork_id, parent)\n",
+        needs="L",
+    ),
 )
