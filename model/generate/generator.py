@@ -30,7 +30,7 @@ from squall.model.program.program import (
     beside,
 )
 from squall.model.program.sizes import Size, size
-from squall.model.program.stories import ACTS, ALONE, SIZED, WIDE, Story, ranges_of
+from squall.model.program.stories import ACTS, ALONE, RARE, SIZED, Story, ranges_of
 from squall.model.program.stories import DRAWN as STORIES
 
 _SHAPES: tuple[tuple[int, ...], ...] = ((2,), (3,), (2, 3), (3, 2), ())
@@ -243,7 +243,7 @@ class _ProgramDrawing:
             for _ in range(choices.integer("sized stories", 0, _MOST_SIZED_STORIES)):
                 stories.append(choices.group("sized story", partial(self._draw_sized_story, home)))
         if profile.wide_stories:
-            stories.append(choices.group("wide story", partial(self._draw_story, home, WIDE)))
+            stories.append(choices.group("wide story", partial(self._draw_story, home, RARE)))
         if profile.acts and choices.chance("with acts", _WITH_ACTS):
             stories.append(choices.group("acts", partial(self._draw_acts, home)))
         return Step(

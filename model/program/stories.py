@@ -149,8 +149,10 @@ DRAWN: Sequence[str] = _Names(
 )
 #: those of them that have numbers, which are drawn with them
 SIZED: Sequence[str] = _Names(lambda kind: kind.drawn == "often" and bool(kind.numbers))
-#: those that tell many small things at once
-WIDE: Sequence[str] = _Names(lambda kind: kind.drawn == "rarely")
+#: those that tell many small things at once, or need the group for themselves
+WIDE: Sequence[str] = _Names(lambda kind: kind.drawn != "often")
+#: those of them that any program may have
+RARE: Sequence[str] = _Names(lambda kind: kind.drawn == "rarely")
 #: those that need the group for themselves
 ALONE: Sequence[str] = _Names(lambda kind: kind.drawn == "alone")
 

@@ -204,8 +204,13 @@ def differs_on_stock(program: Program) -> bool:
     )
 
 
+def has_stories(scenario: Scenario) -> bool:
+    assert scenario.program is not None
+    return any(step.stories for _, _, step in scenario.program.steps)
+
+
 def test_python_runs_an_exported_script(tmp_path: Path) -> None:
-    scenario = draw(12)
+    scenario = next(found for found in map(draw, range(12, 100)) if not has_stories(found))
     done = stock(str(write(scenario, tmp_path)))
     assert done.returncode == 0, done.stderr
     assert complaints(scenario, done.stdout) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -13,9 +14,11 @@ from squall.model.checks.futures import FUTURES
 from squall.model.events.run import Run
 from squall.model.program.check import check_program
 from squall.model.program.stories import (
+    ALONE,
     AS_IT_SHOULD_BE,
     DRAWN,
     KINDS,
+    RARE,
     SIZED,
     WIDE,
     Story,
@@ -29,7 +32,7 @@ from squall.sim.programs.stories.play import perform
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.corpus import corpus, corpus_for
-from squall.sim.search.draw import Settings
+from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import judge, judge_in_time, play
 from squall.sim.search.mutants.families import MUTANTS
 
@@ -59,9 +62,18 @@ def told(kind: str, workers: int, to: int, **options: object) -> object:
     return seen[0]
 
 
-def test_a_wide_story_is_never_drawn() -> None:
+def test_a_wide_story_is_drawn_rarely_or_alone() -> None:
     assert {*DRAWN, *SIZED, *WIDE} == set(KINDS)
     assert not set(DRAWN) & {*SIZED, *WIDE}
+    programs = [draw(seed).program for seed in range(1_500)]
+    found: Counter[str] = Counter()
+    for program in programs:
+        assert program is not None
+        kinds = [story.kind for _, _, step in program.steps for story in step.stories]
+        found.update({*kinds} & {*WIDE})
+        assert len(kinds) == 1 or not {*kinds} & {*ALONE}
+    assert set(found) == {*RARE, *ALONE}
+    assert max(found.values()) < len(programs) / 50
     for kind in WIDE:
         assert expected(Story(kind=kind, worker=1), 0) == AS_IT_SHOULD_BE
 
