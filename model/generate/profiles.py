@@ -195,7 +195,7 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
         acts=choices.chance("acts", 0.3) and limits.acts,
         calm=limits.stories,
         sized_stories=choices.chance("sized stories", 0.12) and limits.stories,
-        wide_stories=choices.chance("wide stories", _WITH_WIDE_STORIES) and limits.stories,
+        wide_stories=limits.stories and choices.chance("wide stories", _WITH_WIDE_STORIES),
         gathers="gathers" in has,
         groups=choices.integer("groups", 2, _MOST_GROUPS)
         if limits.groups and choices.chance("groups", _SEVERAL_GROUPS)
