@@ -192,7 +192,9 @@ class _ProgramText:
                     with lines.block(
                         "for tensor in value if isinstance(value, tuple) else [value]:"
                     ):
-                        lines.add('print(show(f"{name}, kept", tensor), flush=True)')
+                        lines.add(
+                            'print(show(f"{name}, kept", tensor) + "\\n", end="", flush=True)'
+                        )
 
     def _run_steps(
         self, lines: Lines, number: int, trainer: Trainer, steps: dict[int, StepText]

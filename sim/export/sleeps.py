@@ -31,7 +31,7 @@ _SLEEP_IN_BACKWARD = '''class SleepInBackward(torch.autograd.Function):
 
 _SHOW_ERROR = '''def show_error(name, error):
     """Print what a backward pass failed with."""
-    print(f"{name}, error: {type(error).__name__}: {str(error).splitlines()[:1]}", flush=True)'''
+    print(f"{name}, error: {type(error).__name__}: {str(error).splitlines()[:1]}\\n", end="", flush=True)'''
 
 
 def _hook(parts: Parts, seconds: tuple[float, ...]) -> str:

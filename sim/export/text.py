@@ -96,12 +96,13 @@ TOGETHER = '''def together(functions):
     for thread in threads:
         thread.join()'''
 
+# Threads print at the same time: a line and its end are one piece, which none comes between.
 RUN_STEP = '''def run_step(name, step, *args):
     """Whether a step ended well. Prints the error with which it did not."""
     try:
         step(name, *args)
     except Exception as error:
-        print(f"{name}, error: {type(error).__name__}: {str(error).partition(chr(10))[0]}", flush=True)
+        print(f"{name}, error: {type(error).__name__}: {str(error).partition(chr(10))[0]}\\n", end="", flush=True)
         return False
     return True'''
 
@@ -111,7 +112,7 @@ RUN_STORY = '''def run_story(name, story, worker):
         told = story(worker)
     except Exception as error:
         told = f"it raised {type(error).__name__}: {error}"
-    print(f"{name}: {str(told).partition(chr(10))[0]}", flush=True)'''
+    print(f"{name}: {str(told).partition(chr(10))[0]}\\n", end="", flush=True)'''
 
 SHOW = '''def show(name, tensor):
     """A tensor in a line: its dtype, its shape and its elements."""
@@ -137,7 +138,7 @@ def show_gradients(name, context_id):
         except RuntimeError as error:
             lines = [f"cannot be asked: {type(error).__name__}"]
         for line in lines:
-            print(f"{name}, {worker}, {line}", flush=True)'''
+            print(f"{name}, {worker}, {line}\\n", end="", flush=True)'''
 
 FREE_PORT = """def free_port():
     with socket.socket() as listener:
