@@ -10,7 +10,7 @@ What a field takes is said once, by its annotation, to pydantic.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import Any, TypeVar, get_type_hints
 
@@ -46,6 +46,18 @@ def check_fields(made: Any) -> None:
     except ValidationError as error:
         name = type(made).__name__
         raise MadeError(f"{name}{complaint(error, name)}") from None
+
+
+def check_parts(made: Any) -> None:
+    """``check_fields`` of a dataclass and of everything in it: of what ``unchecked`` has changed."""
+    if isinstance(made, tuple):
+        for each in made:
+            check_parts(each)
+        return
+    if isinstance(made, Checked):
+        check_fields(made)
+    for field in fields(made) if is_dataclass(made) else ():
+        check_parts(getattr(made, field.name))
 
 
 def _check_of(kind: Any) -> tuple[attrgetter[Any], tuple[str, ...], Any]:

@@ -17,7 +17,7 @@ from typing import Any
 from squall.model.program.acts.act import Act
 from squall.model.program.acts.kind import kind_of
 from squall.model.program.check import ProgramError, check_program
-from squall.model.program.made import unchecked
+from squall.model.program.made import check_parts, unchecked
 from squall.model.program.operations import KINDS
 from squall.model.program.program import (
     REFERENCE_CALLS,
@@ -29,6 +29,7 @@ from squall.model.program.program import (
     Trainer,
     source,
 )
+from squall.model.program.strict_json import MadeError
 from squall.model.program.variants import in_one_group
 from squall.model.shrink.simplifications import (
     SIMPLE_CALLS,
@@ -58,10 +59,11 @@ def _keeps_graphs(program: Program) -> bool:
 
 
 def is_valid(program: Program) -> bool:
-    """Whether the program makes sense."""
+    """Whether the program makes sense, and each part of it is one that a file can have."""
     try:
         check_program(program)
-    except ProgramError:
+        check_parts(program)
+    except (ProgramError, MadeError):
         return False
     return True
 

@@ -147,6 +147,7 @@ class Agent : public RpcAgent {
   }
 
   void shutdownImpl() override {
+    retries_.over();
     link_->say('O', "");
     std::map<int64_t, c10::intrusive_ptr<JitFuture>> left;
     {

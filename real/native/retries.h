@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/rpc/rpc_agent.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -61,6 +62,11 @@ class Retries {
     sent_[message] = {now, count_++};
   }
 
+  // The agent was shut down: the thread that sends again has ended, and what is left is never sent.
+  void over() {
+    over_ = true;
+  }
+
   // When all is quiet: takes note of new entries. True if one of them is due.
   bool look(access::RpcAgent& agent, Link& link) {
     return move(agent, link, false);
@@ -84,6 +90,9 @@ class Retries {
 
   bool move(access::RpcAgent& agent, Link& link, bool all) {
     using torch::distributed::rpc::steady_clock_time_point;
+    if (over_) {
+      return false;
+    }
     auto& map = agent.*open(access::Map());
     std::vector<Due> due;
     {
@@ -142,6 +151,7 @@ class Retries {
     return {entry, last.at + delay, last.number};
   }
 
+  std::atomic<bool> over_{false};
   std::mutex mutex_;
   uint64_t count_ = 0;
   std::unordered_map<const void*, Sent> sent_;

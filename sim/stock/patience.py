@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 _SLICE_S = 1.0
+#: the part of a processor with which a process that does nothing still looks whether it is quiet
+_LOOKING = 0.1
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -29,8 +31,10 @@ def wait_readable(link: socket.socket, pid: int, patience_s: float) -> None:
     limit = spent + patience_s
     while not select.select([link], [], [], _SLICE_S)[0]:
         before, spent = spent, processor_s(pid)
-        if spent > before or _is_ready(pid):
+        if spent - before > _LOOKING * _SLICE_S:
             at_rest = 0.0
+        elif _is_ready(pid):
+            at_rest = max(0.0, at_rest - _SLICE_S)
         else:
             at_rest += _SLICE_S
         if spent > limit:

@@ -13,6 +13,7 @@ import pytest
 
 from squall.model.one_process.interpreter import interpret
 from squall.model.program.check import check_program
+from squall.model.program.file import program_from_json, program_to_json
 from squall.model.shrink.cuts import cuts, fewer_workers, with_workers
 from squall.model.shrink.simplifications import complexity, size
 from squall.properties.support.commands import ROOT, squall
@@ -67,6 +68,18 @@ def test_candidates_are_valid_and_mean_something() -> None:
                     tried["simpler" if simpler else "neither"] += 1
     assert tried["smaller"] and tried["simpler"]
     assert tried["neither"] < 0.1 * tried.total()  # the shrinker does not even run these
+
+
+def test_a_file_can_have_each_candidate() -> None:
+    """Parts that a field may not be without are not cut out of it."""
+    candidates = 0
+    for seed in range(80):
+        program = draw(seed).program
+        assert program is not None
+        for candidate in cuts(program):
+            assert program_from_json(program_to_json(candidate)) == candidate
+            candidates += 1
+    assert candidates > 5_000
 
 
 def test_workers_are_renumbered() -> None:
