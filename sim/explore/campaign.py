@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from squall.model.program.variants import under_faults
 from squall.sim.explore.counterexample import counterexample, plain
 from squall.sim.explore.execution import How
-from squall.sim.explore.faults import Places, faults_at
+from squall.sim.explore.explored import Explored, Found
+from squall.sim.explore.faults import faults_at, places
 from squall.sim.explore.programs import ProgramSubject
-from squall.sim.explore.search import Budget, Explored, Found, explore
+from squall.sim.explore.search import Budget, explore
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.world import interrupts
@@ -24,11 +25,15 @@ OnExecution = Callable[[Explored], object]
 
 @dataclass
 class Part:
-    """One exploration: of a scenario as it is, or with one fault, which ``fault`` says."""
+    """One exploration: of a scenario as it is, or with one fault, which ``fault`` says.
+
+    ``explored``: all that it has come to; ``since``: to go on with, if it is not exhausted.
+    """
 
     scenario: Scenario
     how: How
     explored: Explored
+    since: Explored
     fault: str = ""
 
     def counterexamples(self) -> Iterator[tuple[Found, Scenario]]:
@@ -46,11 +51,12 @@ def parts(
     *,
     one_fault: bool = False,
     since: Explored | None = None,
+    jobs: int = 1,
     on_execution: OnExecution = lambda _: None,
 ) -> Iterator[Part]:
     """Explore the program of a scenario in its world, and then, with ``one_fault``, once more with
     each fault that can happen to each of its messages; ``budget`` is that of each exploration.
-    ``since``: go on with the first one.
+    ``since``: go on with the first one. ``jobs`` processes share each.
 
     An interrupt ends it after the part that was interrupted. For the main thread. Raises
     :class:`~squall.sim.world.choosing.GrainError`.
@@ -60,16 +66,15 @@ def parts(
         # Under faults no stories run: the same program throughout.
         scenario = replace(scenario, work=under_faults(scenario.program))
         scenario = scenario.in_world(shut_down_early=False, skip_handshakes=True)
-    places = Places()
-    whole = _explored(scenario, how, budget, "", places, on_execution, since)
+    whole = _explored(scenario, how, budget, "", jobs, on_execution, since)
     yield whole
     if one_fault and not whole.explored.interrupted:
-        for place in list(places):
+        for place in places(whole.explored.sent):
             for words, fault in faults_at(place):
                 items = [item for _, _, item in scenario.faults.items()]
                 plan = scenario.faults.with_items([*items, fault])
                 wrong = scenario.in_world(faults=plan)
-                part = _explored(wrong, how, budget, words, Places(), on_execution)
+                part = _explored(wrong, how, budget, words, jobs, on_execution)
                 yield part
                 if part.explored.interrupted:
                     return
@@ -80,12 +85,13 @@ def _explored(
     how: How,
     budget: Budget,
     fault: str,
-    places: Places,
+    jobs: int,
     on_execution: OnExecution,
     since: Explored | None = None,
 ) -> Part:
     subject = ProgramSubject(scenario)
-    subject.on_run = places.add
     with interrupts.heard(), campaign_settings(scenario.world.device):
-        explored = explore(subject, how, budget=budget, since=since, on_execution=on_execution)
-    return Part(scenario, how, explored, fault)
+        explored = explore(
+            subject, how, budget=budget, since=since, jobs=jobs, on_execution=on_execution
+        )
+    return Part(scenario, how, explored.with_all_ahead(), explored, fault)

@@ -7,7 +7,7 @@ exploration: with a budget of one all choices of faults would depend on each oth
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from squall.model.events.run import Run
@@ -52,25 +52,22 @@ class Place(NamedTuple):
         return f"{self.type} {self.src}->{self.dst} #{self.nth}"
 
 
-class Places:
-    """The messages between workers that runs have sent, by how often each type went each way."""
+def sent_in(run: Run) -> dict[tuple[str, int, int], int]:
+    """How many messages of each type a run has sent from one worker to another since all had
+    joined: by type, source and destination."""
+    sent: Counter[tuple[str, int, int]] = Counter()
+    for number in run.of(MESSAGE_SENT):
+        _, src, dst, type, *_ = run.records[number][4]
+        if src != dst:
+            sent[type, src, dst] += 1
+    return sent
 
-    def __init__(self) -> None:
-        self._most: Counter[tuple[str, int, int]] = Counter()
 
-    def add(self, run: Run) -> None:
-        """Take note of what a run has sent since all its workers had joined."""
-        sent: Counter[tuple[str, int, int]] = Counter()
-        for number in run.of(MESSAGE_SENT):
-            _, src, dst, type, *_ = run.records[number][4]
-            if src != dst:
-                sent[type, src, dst] += 1
-        self._most |= sent
-
-    def __iter__(self) -> Iterator[Place]:
-        for (type, src, dst), most in sorted(self._most.items()):
-            for nth in range(1, most + 1):
-                yield Place(type, src, dst, nth)
+def places(sent: Mapping[tuple[str, int, int], int]) -> Iterator[Place]:
+    """Each message of those that an exploration has sent."""
+    for (type, src, dst), most in sorted(sent.items()):
+        for nth in range(1, most + 1):
+            yield Place(type, src, dst, nth)
 
 
 def faults_at(place: Place) -> Iterator[tuple[str, MessageFault]]:

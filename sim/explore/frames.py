@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from squall.sim.explore.order import independent
 from squall.sim.world.choosing import Footprint
+
+if TYPE_CHECKING:
+    from squall.sim.explore.subtree import Subtree
+
+_NOTHING: Footprint = {}
 
 
 class UnsoundError(BaseException):
@@ -19,10 +25,11 @@ class Frame:
     """One choice: the names of what could go next, and of what was or is to be tried.
 
     ``asleep`` are those that need not be tried, with what they touch: an execution in which they
-    come first here has been explored, and what came since does not depend on them.
+    come first here has been explored, and what came since does not depend on them. ``ahead``: what
+    has been explored before its turn of what follows those that are still to be tried.
     """
 
-    __slots__ = ("asleep", "chosen", "enabled", "footprint", "to_try", "tried")
+    __slots__ = ("ahead", "asleep", "chosen", "enabled", "footprint", "to_try", "tried")
 
     def __init__(self, enabled: frozenset[int], asleep: dict[int, Footprint]) -> None:
         self.enabled = enabled
@@ -32,6 +39,7 @@ class Frame:
         self.chosen = -1
         #: what the step touched that was chosen last
         self.footprint: Footprint = {}
+        self.ahead: dict[int, Subtree] = {}
 
     def choose(self, name: int) -> None:
         self.to_try[name] = None
@@ -72,3 +80,24 @@ class Frame:
             for name, footprint in self.asleep.items()
             if name != self.chosen and independent(footprint, self.footprint)
         }
+
+
+class Outer(Frame):
+    """A choice on the way to a subtree that is explored apart: another process has it, and is to be
+    told what has to be tried there."""
+
+    __slots__ = ("needed",)
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__(frame.enabled, dict.fromkeys(frame.asleep, _NOTHING))
+        self.to_try = dict.fromkeys(frame.to_try)
+        self.chosen = frame.chosen
+        #: one of each of these has to be tried
+        self.needed: dict[tuple[int, ...], None] = {}
+
+    def need(self, names: Iterable[int]) -> int | None:
+        """One of ``names`` has to be tried here: to be told, unless one is already, or sleeps."""
+        wanted = tuple(names)
+        if not any(name in self.to_try or name in self.asleep for name in wanted):
+            self.needed[wanted] = None
+        return None

@@ -13,14 +13,15 @@ from typing import Any
 
 from squall.model.events.run import Violation
 from squall.sim.explore.execution import How
-from squall.sim.explore.frames import Frame
-from squall.sim.explore.search import Explored, Found
+from squall.sim.explore.explored import Explored, Found
+from squall.sim.explore.frames import Frame, Outer
+from squall.sim.explore.subtree import Subtree
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.file import name_of
 from squall.sim.scenarios.store import write_synced
 from squall.sim.world.choosing import Footprint
 
-_VERSION = 1
+_VERSION = 2
 _NUMBERS = ("complete", "pruned", "failed", "longest", "seconds", "crowded")
 
 
@@ -34,14 +35,7 @@ def write_frontier(path: Path, scenario: Scenario, how: How, explored: Explored)
         "version": _VERSION,
         "scenario": name_of(scenario),
         "how": [how.grain, how.ordered, how.dependence],
-        "numbers": {name: getattr(explored, name) for name in _NUMBERS},
-        "classes": sorted(explored.classes),
-        "states": [[state, n, explored.choices_of[state]] for state, n in explored.states.items()],
-        "found": [
-            [found.violation.to_json(), found.choices, found.executions]
-            for found in explored.found.values()
-        ],
-        "frames": [_frame(frame) for frame in explored.frontier],
+        "explored": _explored(explored),
     }
     write_synced(path, json.dumps(told) + "\n")
 
@@ -59,14 +53,28 @@ def read_frontier(path: Path, scenario: Scenario, how: How) -> Explored:
             raise FrontierError(
                 f"it is an exploration with --grain {told['how'][0]}, or ordered otherwise"
             )
-        return _explored(told)
+        return _read_explored(told["explored"])
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, FrontierError):
             raise
         raise FrontierError(f"it holds no exploration: {error!r}") from None
 
 
-def _explored(told: dict[str, Any]) -> Explored:
+def _explored(explored: Explored) -> dict[str, Any]:
+    return {
+        "numbers": {name: getattr(explored, name) for name in _NUMBERS},
+        "classes": sorted(explored.classes),
+        "states": [[state, n, explored.choices_of[state]] for state, n in explored.states.items()],
+        "found": [
+            [found.violation.to_json(), found.choices, found.executions]
+            for found in explored.found.values()
+        ],
+        "sent": [[*link, times] for link, times in explored.sent.items()],
+        "frames": [_frame(frame) for frame in explored.frontier],
+    }
+
+
+def _read_explored(told: dict[str, Any]) -> Explored:
     explored = Explored(**{name: told["numbers"][name] for name in _NUMBERS})
     explored.classes = set(told["classes"])
     for state, executions, choices in told["states"]:
@@ -76,6 +84,7 @@ def _explored(told: dict[str, Any]) -> Explored:
         violation = Violation(**{**said, "events": tuple(said["events"])})
         key = violation.property, violation.what
         explored.found[key] = Found(violation, tuple(choices), executions)
+    explored.sent = {(type, src, dst): times for type, src, dst, times in told["sent"]}
     explored.frontier = [_read_frame(frame) for frame in told["frames"]]
     return explored
 
@@ -88,6 +97,7 @@ def _frame(frame: Frame) -> dict[str, Any]:
         "tried": frame.tried,
         "chosen": frame.chosen,
         "footprint": _footprint(frame.footprint),
+        "ahead": [[name, _subtree(subtree)] for name, subtree in frame.ahead.items()],
     }
 
 
@@ -97,7 +107,29 @@ def _read_frame(told: dict[str, Any]) -> Frame:
     frame.to_try = dict.fromkeys(told["to_try"])
     frame.tried, frame.chosen = told["tried"], told["chosen"]
     frame.footprint = _read_footprint(told["footprint"])
+    frame.ahead = {name: _read_subtree(subtree) for name, subtree in told["ahead"]}
     return frame
+
+
+def _subtree(subtree: Subtree) -> dict[str, Any]:
+    return {
+        "way": [[_frame(outer), list(outer.needed)] for outer in subtree.way],
+        "explored": _explored(subtree.explored),
+        "exhausted": subtree.exhausted,
+    }
+
+
+def _read_subtree(told: dict[str, Any]) -> Subtree:
+    way = []
+    for frame, needed in told["way"]:
+        read = _read_frame(frame)
+        outer = Outer(read)
+        outer.asleep, outer.footprint = read.asleep, read.footprint
+        outer.needed = dict.fromkeys(map(tuple, needed))
+        way.append(outer)
+    explored = _read_explored(told["explored"])
+    explored.exhausted = told["exhausted"]
+    return Subtree(way, explored)
 
 
 def _footprint(footprint: Footprint) -> list[list[Any]]:

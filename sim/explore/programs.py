@@ -9,7 +9,7 @@ from squall.model.events.run import Run
 from squall.model.one_process.interpreter import interpret
 from squall.real.tracing import TABLES_COUNTED
 from squall.sim.engines.port import ENGINE as PORT
-from squall.sim.explore.faults import check_explorable
+from squall.sim.explore.faults import check_explorable, sent_in
 from squall.sim.explore.state import shown
 from squall.sim.explore.subject import Ended
 from squall.sim.scenario import Scenario
@@ -36,7 +36,7 @@ class ProgramSubject:
         run.cluster = None
         run.violations = check(run)
         self.on_run(run)
-        return Ended(_state(run), tuple(run.violations))
+        return Ended(_state(run), tuple(run.violations), sent_in(run))
 
 
 def _nothing(run: Run) -> None:

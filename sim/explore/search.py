@@ -9,19 +9,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from squall.model.events.run import Violation
 from squall.sim.explore.execution import Execution, How, Pruned
-from squall.sim.explore.frames import Frame, UnsoundError
+from squall.sim.explore.explored import Explored, estimate_left
+from squall.sim.explore.frames import UnsoundError
+from squall.sim.explore.helpers import Helpers
 from squall.sim.explore.subject import Subject
+from squall.sim.explore.subtree import Subtree
 from squall.sim.explore.touches import told
+from squall.sim.world import interrupts
 from squall.sim.world.choosing import CrowdedError
 from squall.sim.world.garbage import settle
 
+__all__ = ["HELP_AFTER", "Budget", "Explored", "explore"]
+
 #: executions between two collections of what runs have left in cycles
 _SETTLE_EVERY = 200
+#: executions before other processes are asked to help: a small program is done sooner than they are
+HELP_AFTER = 100
 
 
 class Budget(NamedTuple):
@@ -31,50 +38,17 @@ class Budget(NamedTuple):
     seconds: float | None = None
 
 
-class Found(NamedTuple):
-    """Something that did not hold, the choices of the execution that showed it, and how many
-    executions there had been."""
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What is to be explored, and how: see :func:`explore`."""
 
-    violation: Violation
-    choices: tuple[int, ...]
-    executions: int
-
-
-@dataclass
-class Explored:
-    """What a search has come to so far.
-
-    ``complete`` executions came to their end, ``pruned`` ones were left as soon as everything that
-    could go next was known to have been explored. ``states``: how many executions ended in each,
-    and the choices of the first of them. ``left``: about how many executions are still to come,
-    after Knuth (Estimating the Efficiency of Backtrack Programs, 1975), 0 if none.
-    """
-
-    complete: int = 0
-    pruned: int = 0
-    classes: set[int] = field(default_factory=set)
-    states: dict[str, int] = field(default_factory=dict)
-    choices_of: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    found: dict[tuple[str, str], Found] = field(default_factory=dict)
-    #: executions in which something did not hold
-    failed: int = 0
-    longest: int = 0
-    seconds: float = 0.0
-    #: whether all threads of a worker were taken at some time
-    crowded: bool = False
-    #: the choices on the way to the next execution, if the search was not exhausted
-    frontier: list[Frame] = field(default_factory=list)
-    exhausted: bool = False
-    interrupted: bool = False
-    left: float = 0.0
-
-    @property
-    def executions(self) -> int:
-        return self.complete + self.pruned
-
-    @property
-    def per_second(self) -> float:
-        return self.executions / self.seconds if self.seconds else 0.0
+    subject: Subject
+    how: How
+    reduced: bool
+    budget: Budget
+    stop_at_first: bool
+    jobs: int
+    on_execution: Callable[[Explored], object]
 
 
 def explore(
@@ -85,6 +59,7 @@ def explore(
     budget: Budget = Budget(),  # noqa: B008
     stop_at_first: bool = False,
     since: Explored | None = None,
+    jobs: int = 1,
     on_execution: Callable[[Explored], object] | None = None,
 ) -> Explored:
     """Run ``subject`` in every order that can make a difference, or until the budget is spent.
@@ -92,97 +67,121 @@ def explore(
     ``how`` says what a step is, and what it depends on. ``reduced`` False: in every order there is,
     to check the reduction with. ``stop_at_first``: give up at the first execution in which something
     does not hold. ``since``: go on with a search of the same subject that was not exhausted.
-    ``on_execution`` is called after each. An interrupt ends the search as a spent budget does.
+    ``jobs``: so many processes share it; what it comes to is the same. ``on_execution`` is called
+    after each one of this process. An interrupt ends the search as a spent budget does.
     Raises :class:`~squall.sim.world.choosing.GrainError`,
     :class:`~squall.sim.world.choosing.NotExplorableError`, and RuntimeError where executions
-    contradict what was taken for independent.
+    contradict what was taken for independent, or one ends its process.
     """
+    asked = _Asked(
+        subject=subject,
+        how=how,
+        reduced=reduced,
+        budget=budget,
+        stop_at_first=stop_at_first,
+        jobs=jobs,
+        on_execution=on_execution or (lambda _: None),
+    )
     explored = since or Explored()
-    tell = on_execution or (lambda _: None)
     try:
         with told():
             try:
-                return _explore(explored, subject, how, reduced, budget, stop_at_first, tell)
+                return _explore(asked, explored)
             except CrowdedError:
-                explored = Explored(crowded=True)
-                return _explore(explored, subject, how, reduced, budget, stop_at_first, tell)
+                return _explore(asked, Explored(crowded=True))
     except UnsoundError as error:
         raise RuntimeError(str(error)) from None
 
 
-def _explore(
-    explored: Explored,
-    subject: Subject,
-    how: How,
-    reduced: bool,
-    budget: Budget,
-    stop_at_first: bool,
-    on_execution: Callable[[Explored], object],
-) -> Explored:
-    frames = explored.frontier
-    how = how._replace(crowded=explored.crowded)
+def _explore(asked: _Asked, explored: Explored) -> Explored:
+    budget, frames = asked.budget, explored.frontier
+    explored.interrupted = False
+    how = asked.how._replace(crowded=explored.crowded)
     began = time.monotonic() - explored.seconds
     last = explored.executions + (budget.executions or 0)
     deadline = time.monotonic() + (budget.seconds or 0.0)
     settle()
-    while True:
-        known = len(frames)
-        execution = Execution(frames, how, reduced=reduced)
-        try:
-            ended = subject(execution)
-        except Pruned:
+    with Helpers(asked.jobs - 1, _help, (asked.subject, how, asked.reduced)) as helpers:
+        over = False
+        while not over and _execute(asked.subject, how, asked.reduced, explored):
+            with interrupts.deferred():
+                _advance(explored, helpers)
+                explored.exhausted = not frames
+                explored.elsewhere = helpers.executions
+                explored.left = max(0.0, estimate_left(frames, explored.executions))
+                explored.seconds = time.monotonic() - began
+                asked.on_execution(explored)
+                found = bool(explored.found) or helpers.found
+                done = explored.executions + explored.elsewhere
+                over = (
+                    explored.exhausted
+                    or (asked.stop_at_first and found)
+                    or (budget.executions is not None and done >= last)
+                    or (budget.seconds is not None and time.monotonic() >= deadline)
+                )
+                if not over and explored.executions >= HELP_AFTER:
+                    helpers.share(frames)
+        with interrupts.deferred():
+            helpers.give_back(frames)
+            explored.elsewhere = 0
+    return explored
+
+
+def _execute(subject: Subject, how: How, reduced: bool, explored: Explored) -> bool:
+    """Run the next execution; False if it was interrupted, and is to be run again."""
+    frames = explored.frontier
+    known = len(frames)
+    execution = Execution(frames, how, reduced=reduced)
+    ended = None
+    try:
+        interrupts.check()
+        ended = subject(execution)
+    except Pruned:
+        pass
+    except KeyboardInterrupt:
+        explored.interrupted = True
+        del frames[known:]
+        return False
+    with interrupts.deferred():
+        if ended is None:
             explored.pruned += 1
-        except KeyboardInterrupt:
-            explored.interrupted = True
-            del frames[known:]  # what it had come to is run again
-            return explored
         else:
-            explored.complete += 1
-            explored.classes.add(execution.order.key)
-            _note(explored, ended.state, ended.violations, frames)
+            explored.note(ended, execution.order.key)
         explored.longest = max(explored.longest, execution.steps)
-        while frames and not frames[-1].next():
-            frames.pop()
-        explored.exhausted = not frames
-        explored.left = _left(frames, explored.executions)
-        explored.seconds = time.monotonic() - began
-        on_execution(explored)
-        if explored.exhausted or (stop_at_first and explored.found):
-            return explored
-        if budget.executions is not None and explored.executions >= last:
-            return explored
-        if budget.seconds is not None and time.monotonic() >= deadline:
-            return explored
         if explored.executions % _SETTLE_EVERY == 0:
             settle()
+    return True
 
 
-def _note(
-    explored: Explored, state: str, violations: tuple[Violation, ...], frames: list[Frame]
+def _advance(explored: Explored, helpers: Helpers) -> None:
+    """Go on to the choices of the next execution. What follows them may have been explored."""
+    frames = explored.frontier
+    while frames:
+        if not frames[-1].next():
+            frames.pop()
+            continue
+        subtree = helpers.take(frames)
+        if subtree is None:
+            return
+        subtree.put_back(explored)
+        if not subtree.exhausted:
+            return
+
+
+def _help(
+    subtree: Subtree, goes_on: Callable[[Explored], bool], subject: Subject, how: How, reduced: bool
 ) -> None:
-    if state not in explored.states:
-        explored.choices_of[state] = choices_of(frames)
-    explored.states[state] = explored.states.get(state, 0) + 1
-    explored.failed += bool(violations)
-    for violation in violations:
-        key = violation.property, violation.what
-        if key not in explored.found:
-            explored.found[key] = Found(violation, choices_of(frames), explored.executions)
-
-
-def choices_of(frames: list[Frame]) -> tuple[int, ...]:
-    """The names of what was chosen, where there was a choice."""
-    return tuple(frame.chosen for frame in frames if len(frame.enabled) > 1)
-
-
-def _left(frames: list[Frame], executions: int) -> float:
-    """About how many executions are still to come: the share of the tree that is done is taken
-    from how many branches of each choice on the way are, all of them being of one size."""
-    if not frames:
-        return 0.0
-    done, share = 0.0, 1.0
-    for frame in frames:
-        branches = len(frame.to_try)
-        share /= branches
-        done += share * (frame.tried - 1)
-    return executions / done - executions if done else float("inf")
+    """Explore what follows a choice, as long as ``goes_on`` says so."""
+    explored = subtree.explored
+    frames = explored.frontier
+    root = len(subtree.way)
+    frames[:0] = subtree.way
+    while goes_on(explored):
+        if not _execute(subject, how, reduced, explored):
+            break
+        while len(frames) > root and not frames[-1].next():
+            frames.pop()
+        explored.exhausted = len(frames) == root
+        if explored.exhausted:
+            break
+    del frames[:root]

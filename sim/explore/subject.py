@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from squall.model.events.run import Violation
@@ -10,10 +12,12 @@ from squall.sim.world.choosing import Chooser
 
 class Ended(NamedTuple):
     """What came of one execution: its final state in words without ids, times and numbers that
-    the order decides, and what did not hold."""
+    the order decides, what did not hold, and how many messages of each type went from which worker
+    to which other one, by type and ranks."""
 
     state: str
     violations: tuple[Violation, ...] = ()
+    sent: Mapping[tuple[str, int, int], int] = MappingProxyType({})
 
 
 class Subject(Protocol):

@@ -10,8 +10,9 @@ from squall.properties.support.explored import saved
 from squall.sim.explore.campaign import parts
 from squall.sim.explore.counterexample import plain
 from squall.sim.explore.execution import How
+from squall.sim.explore.explored import Explored
 from squall.sim.explore.frontier import FrontierError, read_frontier, write_frontier
-from squall.sim.explore.search import Budget, Explored
+from squall.sim.explore.search import Budget
 
 UNORDERED = How("message", ordered=False)
 
@@ -36,7 +37,7 @@ def test_parts_of_an_exploration_add_up_to_the_whole(tmp_path: Path) -> None:
         (part,) = parts(scenario, UNORDERED, Budget(executions=30), since=since)
         if part.explored.exhausted:
             break
-        write_frontier(file, scenario, UNORDERED, part.explored)
+        write_frontier(file, scenario, UNORDERED, part.since)
         since = read_frontier(file, scenario, UNORDERED)
     assert counts(part.explored) == counts(whole.explored)
 
@@ -45,7 +46,7 @@ def test_what_was_explored_of_something_else_is_refused(tmp_path: Path) -> None:
     scenario, other = plain(saved("small")), plain(saved("plain"))
     (part,) = parts(scenario, UNORDERED, Budget(executions=3))
     file = tmp_path / "frontier.json"
-    write_frontier(file, scenario, UNORDERED, part.explored)
+    write_frontier(file, scenario, UNORDERED, part.since)
     with pytest.raises(FrontierError, match="another scenario"):
         read_frontier(file, other, UNORDERED)
     with pytest.raises(FrontierError, match="--grain message, or ordered otherwise"):

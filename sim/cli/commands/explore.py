@@ -14,13 +14,14 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.exits import FAILED, INTERRUPTED, UNCHECKED
-from squall.sim.cli.options import Json, Mutant, OneFault, file_option
+from squall.sim.cli.options import Jobs, Json, Mutant, OneFault, file_option
 from squall.sim.cli.scenario import Changes, read_scenario
 
 if TYPE_CHECKING:
     from squall.sim.cli.reports.explore import Told
     from squall.sim.explore.execution import How
-    from squall.sim.explore.search import Budget, Explored
+    from squall.sim.explore.explored import Explored
+    from squall.sim.explore.search import Budget
     from squall.sim.scenario import Scenario
 
 MAX_EXECUTIONS = 10**9
@@ -78,6 +79,7 @@ def explore(
             show_default=str(DEFAULT_EXECUTIONS),
         ),
     ] = parsers.Amount(executions=DEFAULT_EXECUTIONS),  # noqa: B008
+    jobs: Jobs = 1,
     resume: Annotated[
         Path | None,
         file_option(
@@ -105,7 +107,15 @@ def explore(
     limits = Budget(budget.executions, budget.seconds)
     since = None if resume is None else _before(resume, read[0][1], how)
     with _Display() as display:
-        told = _all(read, how, limits, one_fault=faults is not None, since=since, display=display)
+        told = _all(
+            read,
+            how,
+            limits,
+            one_fault=faults is not None,
+            since=since,
+            jobs=jobs,
+            display=display,
+        )
     if resume is not None:
         _write_down(resume, told[0], how)
     if json:
@@ -154,7 +164,7 @@ def _write_down(file: Path, told: Told, how: How) -> None:
         file.unlink(missing_ok=True)
         return
     try:
-        write_frontier(file, part.scenario, how, part.explored)
+        write_frontier(file, part.scenario, how, part.since)
     except OSError as error:
         problem = f"cannot write {str(file)!r}: {error.strerror}"
         raise BadInput("--resume", str(file), problem) from None
@@ -167,6 +177,7 @@ def _all(
     *,
     one_fault: bool,
     since: Explored | None,
+    jobs: int,
     display: _Display,
 ) -> list[Told]:
     """Explore one after the other, up to an interrupt."""
@@ -187,6 +198,7 @@ def _all(
                     budget,
                     one_fault=one_fault,
                     since=since,
+                    jobs=jobs,
                     on_execution=display.show,
                 ):
                     this.parts.append(part)
@@ -241,6 +253,9 @@ class _Display:
         if explored.failed:
             said += f", {explored.failed:,} failed"
         self._progress.update(
-            self._task, completed=explored.executions, title=self.title, said=said
+            self._task,
+            completed=explored.executions + explored.elsewhere,
+            title=self.title,
+            said=said,
         )
         self._progress.refresh()

@@ -14,7 +14,7 @@ from rich.text import Text
 from squall.sim.cli.panels import print_panel, summary_table, verdict
 from squall.sim.explore.campaign import Part
 from squall.sim.explore.execution import How
-from squall.sim.explore.search import Explored, Found
+from squall.sim.explore.explored import Explored, Found
 from squall.sim.explore.state import digest
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure
