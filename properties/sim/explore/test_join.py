@@ -24,12 +24,12 @@ from squall.sim.search.mutants.families import MUTANTS
 _SERVED = "requests of the chain"
 
 
-def hop(left: int) -> None:
-    """Count this call, and make the next one to the other worker without waiting for it."""
+def hop(left: int, workers: int) -> None:
+    """Count this call, and make the next one to the next worker without waiting for it."""
     worker = current_worker()
     worker.locals[_SERVED] = served() + 1
     if left:
-        rpc.rpc_async(f"worker{1 - worker.id}", hop, args=(left - 1,))
+        rpc.rpc_async(f"worker{(worker.id + 1) % workers}", hop, args=(left - 1, workers))
 
 
 def served() -> int:
@@ -49,25 +49,33 @@ def joining(first: Callable[[], object] = lambda: None) -> Callable[[], int]:
     return main
 
 
-def chain(calls: int) -> Story:
+def chain(calls: int, workers: int = 2) -> Story:
     def begin() -> None:
-        rpc.rpc_async("worker1", hop, args=(calls - 1,))
+        if calls:
+            rpc.rpc_async("worker1", hop, args=(calls - 1, workers))
 
     def check(served: dict[int, Any], _: Cluster) -> list[str]:
-        right = {0: calls // 2, 1: calls - calls // 2}
+        ends = [call % workers for call in range(1, calls + 1)]
+        right = {rank: ends.count(rank) for rank in range(workers)}
         return [] if served == right else ["join has returned while calls were under way"]
 
-    return Story(2, {0: joining(begin), 1: joining()}, check=check)
+    others = {rank: joining() for rank in range(1, workers)}
+    return Story(workers, {0: joining(begin), **others}, check=check)
 
 
-def explored(calls: int, **options: Any) -> Explored:
+def explored(calls: int, workers: int = 2, **options: Any) -> Explored:
     with campaign_settings():
-        return explore(chain(calls), How("task"), **options)
+        return explore(chain(calls, workers), How("task"), **options)
 
 
-@pytest.mark.parametrize(("calls", "classes", "pruned"), [(1, 5, 0), (2, 45, 0), (3, 346, 6)])
-def test_join_returns_when_no_call_is_under_way(calls: int, classes: int, pruned: int) -> None:
-    found = explored(calls)
+@pytest.mark.parametrize(
+    ("workers", "calls", "classes", "pruned"),
+    [(2, 1, 5, 0), (2, 2, 45, 0), (2, 3, 346, 6), (3, 0, 96, 0), (3, 1, 240, 0), (3, 2, 3632, 4)],
+)
+def test_join_returns_when_no_call_is_under_way(
+    workers: int, calls: int, classes: int, pruned: int
+) -> None:
+    found = explored(calls, workers)
     assert found.exhausted
     assert not found.found
     assert (found.complete, found.pruned) == (classes, pruned)
@@ -79,6 +87,22 @@ def test_all_orders_of_tasks_of_whole_workers_are_right_too() -> None:
         found = explore(chain(3), How("task", ordered=False, dependence="worker"))
     assert found.exhausted and not found.found
     assert found.complete == 2201
+
+
+def test_a_graceful_shutdown_waits_for_what_is_under_way() -> None:
+    """Both workers leave at once while a call that nobody waits for is on its way."""
+
+    def begin() -> None:
+        rpc.rpc_async("worker1", hop, args=(0, 2))
+
+    def check(_: dict[int, Any], cluster: Cluster) -> list[str]:
+        times = cluster.workers[1].locals.get(_SERVED, 0)
+        return [] if times == 1 else [f"the call was served {times} times"]
+
+    with campaign_settings():
+        found = explore(Story(2, begin, leave=True, check=check), How("task"))
+    assert found.exhausted and not found.found
+    assert (found.complete, found.pruned) == (408, 0)
 
 
 def test_one_round_of_counting_is_not_enough() -> None:
