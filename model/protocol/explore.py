@@ -5,16 +5,17 @@ frontiers, thirty times as fast.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import permutations, product
 from typing import NamedTuple
 
+from squall.model.protocol import breadth
+from squall.model.protocol.breadth import NOTHING_ENDS, Exploration, System
 from squall.model.protocol.invariants import breaches, left, measure
 from squall.model.protocol.rules import RULES, Kind, Rule, Rules, Shape
 from squall.model.protocol.state import UNMADE, Reference, State, World, initial
 
-NOTHING_ENDS = "a step does not bring the end nearer"
+__all__ = ["NOTHING_ENDS", "Exploration", "Step", "explore", "folded", "retrace", "successors"]
 
 
 class Step(NamedTuple):
@@ -151,96 +152,25 @@ def _renamed(state: State) -> State:
     return after
 
 
-@dataclass
-class Exploration:
-    """What a search through all states came to."""
-
-    world: World
-    #: how many states are reached by each number of steps and by no fewer
-    levels: list[int] = field(default_factory=list)
-    #: how many steps there are between them
-    steps: int = 0
-    #: whether these are all
-    exhausted: bool = True
-    #: what is broken, if anything is; the search ends there
-    breach: str | None = None
-    #: the shortest way to that
-    path: list[Step] = field(default_factory=list)
-
-    @property
-    def states(self) -> int:
-        return sum(self.levels)
-
-    def __str__(self) -> str:
-        """The counterexample, a step a line; or how many states there are."""
-        if self.breach is None:
-            return f"{self.states:,} states, {self.steps:,} steps: nothing is broken"
-        lines = [f"{number:3}. {step}" for number, step in enumerate(self.path, 1)]
-        return "\n".join([f"{self.breach}, after {len(self.path)} steps:", *lines])
+def system(world: World, rules: Rules = RULES) -> System[State, Step]:
+    """The protocol in a world."""
+    return System(
+        world,
+        initial(world),
+        lambda state: successors(world, state, rules),
+        folded,
+        lambda state: breaches(world, state),
+        left,
+        lambda state: measure(world, state),
+        lambda step: rules[step.rule].kind is Kind.FAIR,
+    )
 
 
 def explore(world: World, rules: Rules = RULES) -> Exploration:
-    """Look at every state once. Ends at the first that breaks an invariant, that leaves something
-    behind, or from which a step leads no nearer to the end."""
-    found = Exploration(world)
-    first = folded(initial(world))
-    came: dict[tuple[object, ...], tuple[tuple[object, ...] | None, Step | None]] = {
-        first.key(): (None, None)
-    }
-    level = [first]
-    while level:
-        found.levels.append(len(level))
-        after: list[State] = []
-        for state in level:
-            key = state.key()
-            broken = next(breaches(world, state), None)
-            must_go_on = False
-            weight = measure(world, state)
-            if broken is None:
-                for step, reached in successors(world, state, rules):
-                    found.steps += 1
-                    must_go_on |= rules[step.rule].kind is Kind.FAIR
-                    if measure(world, reached) >= weight:
-                        broken = broken or f"{NOTHING_ENDS}: {step.rule}"
-                    one = folded(reached)
-                    if one.key() not in came:
-                        came[one.key()] = (key, step)
-                        after.append(one)
-                if not must_go_on:
-                    broken = broken or next(left(state), None)
-            if broken is not None:
-                found.breach = broken
-                found.path = _path(world, rules, came, key)
-                return found
-        level = after
-    return found
+    """Look at every state once; see :func:`squall.model.protocol.breadth.explore`."""
+    return breadth.explore(system(world, rules))
 
 
-def _path(
-    world: World,
-    rules: Rules,
-    came: dict[tuple[object, ...], tuple[tuple[object, ...] | None, Step | None]],
-    key: tuple[object, ...],
-) -> list[Step]:
-    """The way to a state, its workers called by one name all along: each folded state on the way has a
-    step to the next, which is looked for from a state that is not folded."""
-    keys = []
-    here: tuple[object, ...] | None = key
-    while here is not None:
-        keys.append(here)
-        here = came[here][0]
-    return retrace(world, [*reversed(keys)][1:], rules)
-
-
-def retrace(world: World, keys: list[tuple[object, ...]], rules: Rules = RULES) -> list[Step]:
+def retrace(world: World, keys: Sequence[Hashable], rules: Rules = RULES) -> list[Step]:
     """Steps through the states whose folded forms have these keys, from the initial one."""
-    state = initial(world)
-    path = []
-    for key in keys:
-        step, state = next(
-            (step, after)
-            for step, after in successors(world, state, rules)
-            if folded(after).key() == key
-        )
-        path.append(step)
-    return path
+    return breadth.retrace(system(world, rules), keys)

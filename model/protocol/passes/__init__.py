@@ -1,0 +1,1 @@
+"""Backward passes over the workers of a group as a transition system of their own."""

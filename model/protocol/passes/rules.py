@@ -1,0 +1,402 @@
+"""The steps of contexts and passes, one function each.
+
+A rule changes a context and says whether it could: what stands before its first assignment is its
+guard. Nothing else changes a state.
+
+What is abstracted:
+
+- The nodes within a worker. Its recv functions are run when all send functions (and the root) that
+  lead to them have their gradients; what lies between, and leaves, are run in no time, or fail.
+- FAST mode: a part waits for all send functions that its worker has in the context as it begins,
+  whether gradients will come for them or not. SMART mode, which PyTorch describes and has not
+  built, would wait for those that the roots lead to; ``counted_smart`` says how.
+- Calls, replies and gradients are taken up at most once, since agents let go of second copies. The
+  release of a context is repeated until it has arrived.
+- A pass has a number, which its gradients carry, and a worker knows which of two passes came first
+  if one worker began them both. PyTorch's messages do not tell passes apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
+from typing import NamedTuple
+
+from squall.model.protocol.passes.faults import FAULTS, fail_part, lose_send_function
+from squall.model.protocol.passes.state import (
+    BY_USER,
+    NONE,
+    UNMADE,
+    Context,
+    Gradients,
+    Numbers,
+    Pair,
+    Part,
+    Pass,
+    Progress,
+    Stage,
+    Way,
+)
+
+#: which send functions the part of a pass on a worker waits for
+Counted = Callable[[Context, int, int], Numbers]
+
+# -- what programs do ---------------------------------------------------------------------------
+
+
+def open_context(context: Context, worker: int) -> bool:
+    """``with dist_autograd.context()``."""
+    if context.maker != UNMADE:
+        return False
+    context.maker = worker
+    context.stages[worker] = Stage.LIVE
+    return True
+
+
+def call(context: Context, at: int, to: int, leads: Numbers) -> bool:
+    """A call with tensors that require grad, computed from those of the pairs that it leads to. Its
+    receiver has to hear of the release from now on."""
+    return _send(context, Pair(at, to, leads, attached=True))
+
+
+def reply(context: Context, at: int, to: int, leads: Numbers) -> bool:
+    """A function returns such tensors to its caller."""
+    return _send(context, Pair(at, to, leads, reply=True, attached=True))
+
+
+def call_without_tensors(context: Context, at: int, to: int) -> bool:
+    """Its receiver has to hear of the release; there is nothing to send gradients for."""
+    return _send(context, Pair(at, to))
+
+
+def _send(context: Context, pair: Pair) -> bool:
+    if context.stage(pair.at) is not Stage.LIVE:
+        return False
+    here = {n for n, each in enumerate(context.pairs) if each.received and each.to == pair.at}
+    if not pair.leads <= here:
+        return False
+    context.pairs.append(pair)
+    return True
+
+
+def begin(context: Context, worker: int, roots: Numbers, counted: Counted | None = None) -> bool:
+    """``backward``: only one pass of a context runs on a worker."""
+    if context.stage(worker) is not Stage.LIVE or context.running(worker) is not None:
+        return False
+    context.passes.append(Pass(worker, roots))
+    _begin_part(context, len(context.passes) - 1, worker, BY_USER, counted)
+    return True
+
+
+def release(context: Context) -> bool:
+    """The program leaves the context where it was made, once its own passes there are over."""
+    if any(each.root == context.maker and each.runs for each in context.passes):
+        return False
+    return _release(context, context.maker)
+
+
+def release_early(context: Context, worker: int) -> bool:
+    """Another thread, or another worker, releases it, whatever runs."""
+    return _release(context, worker)
+
+
+# -- messages of the forward pass -----------------------------------------------------------------
+
+
+def arrives(context: Context, number: int) -> bool:
+    """A message is taken up in its context, which is made where it is not known. One that was
+    released stays so: the message is then taken up without it."""
+    pair = context.pairs[number]
+    if pair.way is not Way.UNDER_WAY:
+        return False
+    pair.way = Way.ARRIVED
+    if context.stage(pair.to) is not Stage.RELEASED:
+        context.stages[pair.to] = Stage.LIVE
+        pair.received = pair.attached
+    return True
+
+
+def call_fails(context: Context, number: int) -> bool:
+    """A call that was lost is not answered in time: its caller has nothing that depends on it, and
+    waits for no gradients of it."""
+    pair = context.pairs[number]
+    if pair.way is not Way.LOST or pair.reply or not pair.attached:
+        return False
+    lose_send_function(context, number)
+    return True
+
+
+# -- a pass ---------------------------------------------------------------------------------------
+
+
+def gradients_leave(context: Context, number: int, pair: int) -> bool:
+    """A recv function is run, after all that leads to it."""
+    each = context.passes[number]
+    worker = context.pairs[pair].to
+    part = each.parts.get(worker)
+    if part is None or part.progress is not Progress.RUNNING or pair in each.gradients:
+        return False
+    if context.stage(worker) is not Stage.LIVE or pair not in _recv_functions(context, each, part):
+        return False
+    if any(pair in context.pairs[n].leads for n in part.counted - part.fed):
+        return False
+    each.gradients[pair] = Gradients.UNDER_WAY
+    return True
+
+
+def gradients_arrive(
+    context: Context, number: int, pair: int, counted: Counted | None = None
+) -> bool:
+    """The first gradients of a pass begin the part of a worker, which ends another pass there, unless
+    that was begun there. Later ones are answered at once: who sent the first waits already. There has
+    to be a context, the send function, and no end or successor of the pass."""
+    each = context.passes[number]
+    if each.gradients.get(pair) is not Gradients.UNDER_WAY:
+        return False
+    worker = context.pairs[pair].at
+    part = each.parts.get(worker)
+    if context.stage(worker) is not Stage.LIVE or not context.pairs[pair].attached:
+        each.gradients[pair] = Gradients.REFUSED
+    elif part is None:
+        _gradients_begin(context, number, pair, worker, counted)
+    elif part.runs and pair in part.counted:
+        each.gradients[pair] = Gradients.ANSWERED
+        part.fed |= {pair}
+    else:
+        each.gradients[pair] = Gradients.REFUSED
+    return True
+
+
+def _gradients_begin(
+    context: Context, number: int, pair: int, worker: int, counted: Counted | None
+) -> None:
+    each = context.passes[number]
+    latest = context.latest.get(worker)
+    succeeded = latest is not None and latest > number and context.passes[latest].root == each.root
+    running = context.running(worker)
+    if succeeded or (running is not None and context.passes[running].root == worker):
+        each.gradients[pair] = Gradients.REFUSED
+        return
+    if running is not None:
+        _end(context, running, worker, Progress.FAILED)
+    _begin_part(context, number, worker, pair, counted)
+    each.gradients[pair] = Gradients.WORKED_ON
+
+
+def answer_arrives(context: Context, number: int, pair: int) -> bool:
+    """Whoever sent gradients hears of them. An error ends its part, if that still runs."""
+    each = context.passes[number]
+    answer = each.gradients.get(pair)
+    if answer is not Gradients.ANSWERED and answer is not Gradients.REFUSED:
+        return False
+    each.gradients[pair] = Gradients.HEARD
+    if answer is Gradients.REFUSED:
+        fail_part(each.parts[context.pairs[pair].to])
+    return True
+
+
+def gradients_time_out(context: Context, number: int, pair: int) -> bool:
+    """They, or the answer, were lost. Nothing is sent again."""
+    each = context.passes[number]
+    if each.gradients.get(pair) is not Gradients.LOST:
+        return False
+    each.gradients[pair] = Gradients.HEARD
+    fail_part(each.parts[context.pairs[pair].to])
+    return True
+
+
+def part_ends(context: Context, number: int, worker: int) -> bool:
+    """All gradients have come that it waited for, and all that it sent on are answered. Who began it
+    hears of that."""
+    each = context.passes[number]
+    part = each.parts.get(worker)
+    if part is None or part.progress is not Progress.RUNNING or not _is_run(context, each, part):
+        return False
+    recvs = _recv_functions(context, each, part)
+    if any(each.gradients[pair] is not Gradients.HEARD for pair in recvs):
+        return False
+    _end(context, number, worker, Progress.DONE)
+    return True
+
+
+def part_gives_up(context: Context, number: int, worker: int) -> bool:
+    """It has failed. Who began it hears of that; nobody else does."""
+    part = context.passes[number].parts.get(worker)
+    if part is None or part.progress is not Progress.FAILING:
+        return False
+    _end(context, number, worker, Progress.FAILED)
+    return True
+
+
+def counted_fast(context: Context, number: int, worker: int) -> Numbers:
+    """The send functions that a part waits for: all that there are."""
+    return frozenset(
+        n for n, pair in enumerate(context.pairs) if pair.at == worker and pair.attached
+    )
+
+
+def counted_smart(context: Context, number: int, worker: int) -> Numbers:
+    """Those of them that the roots of the pass lead to."""
+    reached = context.reached(context.passes[number].roots)
+    return counted_fast(context, number, worker) & reached
+
+
+def _begin_part(
+    context: Context, number: int, worker: int, first: int, counted: Counted | None
+) -> None:
+    part = Part((counted or counted_fast)(context, number, worker), first)
+    part.fed = NONE if first == BY_USER else frozenset((first,))
+    context.passes[number].parts[worker] = part
+    context.latest[worker] = number
+
+
+def _recv_functions(context: Context, each: Pass, part: Part) -> Numbers:
+    """The pairs whose recv functions the part runs."""
+    roots = each.roots if part.first == BY_USER else NONE
+    return roots.union(*(context.pairs[n].leads for n in part.counted))
+
+
+def _is_run(context: Context, each: Pass, part: Part) -> bool:
+    """Whether nothing is left to be run, here; answers may be."""
+    return part.fed == part.counted and _recv_functions(context, each, part) <= set(each.gradients)
+
+
+def _end(context: Context, number: int, worker: int, progress: Progress) -> None:
+    each = context.passes[number]
+    part = each.parts[worker]
+    part.progress = progress
+    if part.first != BY_USER and each.gradients[part.first] is Gradients.WORKED_ON:
+        done = progress is Progress.DONE
+        each.gradients[part.first] = Gradients.ANSWERED if done else Gradients.REFUSED
+
+
+# -- the end of a context -------------------------------------------------------------------------
+
+
+def cleanup_arrives(context: Context, by: int, to: int) -> bool:
+    """A worker releases the context, and tells those that it knows. It remembers the id, also if it
+    never had it."""
+    if not context.cleanups.get((by, to)):
+        return False
+    _less(context, by, to)
+    context.told |= {(by, to)}
+    if context.stage(to) is Stage.ABSENT:
+        context.stages[to] = Stage.RELEASED
+    _release(context, to)
+    return True
+
+
+def repeat_cleanup(context: Context, by: int, to: int) -> bool:
+    """It was lost."""
+    if context.cleanups.get((by, to)) != 0 or (by, to) in context.told:
+        return False
+    context.cleanups[by, to] = 1
+    return True
+
+
+def _less(context: Context, by: int, to: int) -> None:
+    context.cleanups[by, to] -= 1
+
+
+def _release(context: Context, worker: int) -> bool:
+    if context.stage(worker) is not Stage.LIVE:
+        return False
+    context.stages[worker] = Stage.RELEASED
+    for known in sorted(context.known_to(worker)):
+        context.cleanups[worker, known] = 1
+    running = context.running(worker)
+    if running is not None:
+        each = context.passes[running]
+        part = each.parts[worker]
+        if not _is_run(context, each, part):
+            fail_part(part)
+    return True
+
+
+# -- all of them ----------------------------------------------------------------------------------
+
+
+class Kind(Enum):
+    """Why a step is taken, and whether it is taken in the end."""
+
+    #: the program may or may not
+    CHOICE = "choice"
+    #: it happens in the end, unless another step makes it impossible
+    FAIR = "fair"
+    #: it takes one of the faults that may come
+    FAULT = "fault"
+
+
+class Shape(Enum):
+    """What a rule is about: its arguments after the context."""
+
+    #: (worker)
+    WORKER = "worker"
+    #: (at, to, leads)
+    SENDING = "sending"
+    #: (at, to)
+    WORKERS = "workers"
+    #: (worker, roots)
+    BEGINNING = "beginning"
+    #: ()
+    CONTEXT = "context"
+    #: (pair)
+    PAIR = "pair"
+    #: (pass, pair)
+    GRADIENTS = "gradients"
+    #: (pass, worker)
+    PART = "part"
+    #: (who tells, who is told)
+    CLEANUP = "cleanup"
+
+
+class Rule(NamedTuple):
+    apply: Callable[..., bool]
+    kind: Kind
+    shape: Shape
+
+
+Rules = Mapping[str, Rule]
+
+#: what each fault is about
+_FAULT_SHAPES = {
+    "lose_message": Shape.PAIR,
+    "call_is_late": Shape.PAIR,
+    "take_back": Shape.PAIR,
+    "lose_gradients": Shape.GRADIENTS,
+    "lose_answer": Shape.GRADIENTS,
+    "gradients_are_late": Shape.GRADIENTS,
+    "node_raises": Shape.PART,
+    "lose_cleanup": Shape.CLEANUP,
+    "double_cleanup": Shape.CLEANUP,
+}
+#: the protocol, by name
+RULES: Rules = {
+    "open_context": Rule(open_context, Kind.CHOICE, Shape.WORKER),
+    "call": Rule(call, Kind.CHOICE, Shape.SENDING),
+    "reply": Rule(reply, Kind.CHOICE, Shape.SENDING),
+    "call_without_tensors": Rule(call_without_tensors, Kind.CHOICE, Shape.WORKERS),
+    "begin": Rule(begin, Kind.CHOICE, Shape.BEGINNING),
+    "release": Rule(release, Kind.FAIR, Shape.CONTEXT),
+    "release_early": Rule(release_early, Kind.CHOICE, Shape.WORKER),
+    "arrives": Rule(arrives, Kind.FAIR, Shape.PAIR),
+    "call_fails": Rule(call_fails, Kind.FAIR, Shape.PAIR),
+    "gradients_leave": Rule(gradients_leave, Kind.FAIR, Shape.GRADIENTS),
+    "gradients_arrive": Rule(gradients_arrive, Kind.FAIR, Shape.GRADIENTS),
+    "answer_arrives": Rule(answer_arrives, Kind.FAIR, Shape.GRADIENTS),
+    "gradients_time_out": Rule(gradients_time_out, Kind.FAIR, Shape.GRADIENTS),
+    "part_ends": Rule(part_ends, Kind.FAIR, Shape.PART),
+    "part_gives_up": Rule(part_gives_up, Kind.FAIR, Shape.PART),
+    "cleanup_arrives": Rule(cleanup_arrives, Kind.FAIR, Shape.CLEANUP),
+    "repeat_cleanup": Rule(repeat_cleanup, Kind.FAIR, Shape.CLEANUP),
+    **{each.__name__: Rule(each, Kind.FAULT, _FAULT_SHAPES[each.__name__]) for each in FAULTS},
+}
+#: what SMART mode would do
+SMART: Rules = {
+    **RULES,
+    "begin": RULES["begin"]._replace(apply=partial(begin, counted=counted_smart)),
+    "gradients_arrive": RULES["gradients_arrive"]._replace(
+        apply=partial(gradients_arrive, counted=counted_smart)
+    ),
+}
