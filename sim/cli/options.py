@@ -148,7 +148,8 @@ OneFault = Annotated[
     str | None,
     _faults(
         "one",
-        "Explore it once more with each message lost, doubled and late, one fault at a time.",
+        "Explore it once more with each message lost, doubled, late and not sent, and with each worker "
+        "ending at any time, one fault at a time.",
         parsers.one_of("--faults", ("one",)),
     ),
 ]

@@ -13,9 +13,10 @@ from squall.model.program.variants import under_faults
 from squall.sim.explore.counterexample import counterexample, plain
 from squall.sim.explore.execution import How
 from squall.sim.explore.explored import Explored, Found
-from squall.sim.explore.faults import faults_at, places
+from squall.sim.explore.faults import ends, faults_at, places
 from squall.sim.explore.programs import ProgramSubject
 from squall.sim.explore.search import Budget, explore
+from squall.sim.faults.fault import Fault
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.world import interrupts
@@ -62,22 +63,37 @@ def parts(
     :class:`~squall.sim.world.choosing.GrainError`.
     """
     scenario = plain(scenario)
-    if one_fault and scenario.program is not None:
-        # Under faults no stories run: the same program throughout.
-        scenario = replace(scenario, work=under_faults(scenario.program))
-        scenario = scenario.in_world(shut_down_early=False, skip_handshakes=True)
+    if one_fault:
+        scenario = for_faults(scenario)  # the same program throughout
     whole = _explored(scenario, how, budget, "", jobs, on_execution, since)
     yield whole
     if one_fault and not whole.explored.interrupted:
-        for place in places(whole.explored.sent):
-            for words, fault in faults_at(place):
-                items = [item for _, _, item in scenario.faults.items()]
-                plan = scenario.faults.with_items([*items, fault])
-                wrong = scenario.in_world(faults=plan)
-                part = _explored(wrong, how, budget, words, jobs, on_execution)
-                yield part
-                if part.explored.interrupted:
-                    return
+        for words, wrong in with_one_fault(scenario, whole.explored):
+            part = _explored(wrong, how, budget, words, jobs, on_execution)
+            yield part
+            if part.explored.interrupted:
+                return
+
+
+def for_faults(scenario: Scenario) -> Scenario:
+    """The scenario as it can run with a fault: without stories, which then come to nothing that
+    could be told."""
+    assert scenario.program is not None
+    scenario = replace(scenario, work=under_faults(scenario.program))
+    return scenario.in_world(shut_down_early=False, skip_handshakes=True)
+
+
+def with_one_fault(scenario: Scenario, explored: Explored) -> Iterator[tuple[str, Scenario]]:
+    """The scenario with each fault that can happen: to each message that was sent as it was
+    ``explored``, and to each worker; with words for it."""
+    faults: list[tuple[str, Fault]] = [
+        each for place in places(explored.sent) for each in faults_at(place)
+    ]
+    assert scenario.program is not None
+    faults += ends(scenario.program.workers)
+    for words, fault in faults:
+        items = [item for _, _, item in scenario.faults.items()]
+        yield words, scenario.in_world(faults=scenario.faults.with_items([*items, fault]))
 
 
 def _explored(

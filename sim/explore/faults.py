@@ -1,7 +1,10 @@
-"""One fault at a time, at every place: a plan for each message of a program and each kind.
+"""One fault at a time, at every place: a plan for each message of a program and each kind, and for
+each worker.
 
-The messages are those that any execution without a fault has sent. A fault is no choice within an
-exploration: with a budget of one all choices of faults would depend on each other.
+The messages are those that any execution without a fault has sent. What befalls a message is no
+choice within an exploration: with a budget of one all choices of faults would depend on each other.
+When a worker ends is one: its end is a step that depends on all others, and so it is put between
+all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import NamedTuple
 from squall.model.events.run import Run
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.real.tracing import MESSAGE_SENT
-from squall.sim.faults.plan import Delay, Drop, Duplicate, MessageFault, Plan
+from squall.sim.faults.plan import Crash, Delay, Drop, Duplicate, Fail, MessageFault, Plan
 
 #: seconds by which messages are late: past the first retry, past a call's limit, past all retries
 LATE_S = (1.2, DEFAULT_RPC_TIMEOUT_S + 1.0, DEFAULT_RPC_TIMEOUT_S + 10.0)
@@ -21,10 +24,13 @@ LATE_S = (1.2, DEFAULT_RPC_TIMEOUT_S + 1.0, DEFAULT_RPC_TIMEOUT_S + 10.0)
 
 def check_explorable(plan: Plan) -> None:
     """Raises ValueError unless each fault of ``plan`` is about messages of one type on one link, lost,
-    doubled or late for certain: what others do depends on what has happened elsewhere."""
+    doubled, late or not sent for certain, or ends a worker at some time: what others do depends
+    on what has happened elsewhere."""
     for group, at, item in plan.items():
+        if isinstance(item, Crash) and item == Crash(worker=item.worker):
+            continue
         if not (
-            isinstance(item, Drop | Duplicate | Delay)
+            isinstance(item, Drop | Duplicate | Delay | Fail)
             and item.probability == 1
             and len(item.types) == 1
             and item.src is not None
@@ -33,8 +39,9 @@ def check_explorable(plan: Plan) -> None:
             and not getattr(item, "spread_s", 0)
         ):
             raise ValueError(
-                f"faults.{group}[{at}]: expected certain drops, duplicates and delays of one type of "
-                f"message between two given workers, got {item.kind}"
+                f"faults.{group}[{at}]: expected certain drops, duplicates, delays and failures of one "
+                "type of message between two given workers, or a crash without a time, a moment "
+                f"and a restart, got {item.kind}"
             )
     if plan.heal_s is not None:
         raise ValueError("faults.heal_s: expected faults that do not end by themselves")
@@ -71,10 +78,23 @@ def places(sent: Mapping[tuple[str, int, int], int]) -> Iterator[Place]:
 
 
 def faults_at(place: Place) -> Iterator[tuple[str, MessageFault]]:
-    """What can happen to a message: lost, doubled, late; each with words for it."""
+    """What can happen to a message: lost, doubled, late, not sent; each with words for it."""
     types, src, dst, nth = (place.type,), place.src, place.dst, (place.nth,)
     yield f"{place} lost", Drop(types=types, src=src, dst=dst, nth=nth)
     yield f"{place} doubled", Duplicate(types=types, src=src, dst=dst, nth=nth)
     for seconds in LATE_S:
         late = Delay(types=types, src=src, dst=dst, nth=nth, seconds=seconds)
         yield f"{place} {seconds:g} s late", late
+    yield f"{place} fails", Fail(types=types, src=src, dst=dst, nth=nth)
+
+
+def ends(workers: int) -> Iterator[tuple[str, Crash]]:
+    """Each worker may end, at any time: with words for it."""
+    for rank in range(workers):
+        yield f"worker{rank} ends", Crash(worker=rank)
+
+
+def kind_of(words: str) -> str:
+    """What happens, of words for it, without where."""
+    _, number, what = words.partition(" #")
+    return what.partition(" ")[2] if number else words.partition(" ")[2]

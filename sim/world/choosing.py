@@ -235,7 +235,8 @@ class ChosenTime(VirtualTime):
         enabled = [entry for entry in entries if not entry.is_timed]
         if chooser.grain == "message":
             for entry in enabled:
-                if entry.link is None:  # it belongs to the step that is under way
+                # What belongs to the step that is under way; what is nobody's comes from outside.
+                if entry.link is None and entry.event.worker is not None:  # type: ignore[attr-defined]
                     self._stay_with_worker(entry)
                     return entry
         if enabled:

@@ -74,13 +74,17 @@ def test_an_exploration_goes_on_where_it_was_broken_off(tmp_path: Path) -> None:
     assert "cannot go on with" in squall("explore", *words).stderr
 
 
-def test_with_one_fault_each_message_is_lost_doubled_and_late() -> None:
+def test_with_one_fault_each_message_is_lost_doubled_late_and_not_sent() -> None:
     told = explored(SMALL, "--faults", "one", "--budget", "3", code=4)
     _, *faulty = told["scenarios"][0]["explorations"]
-    assert len(faulty) % 5 == 0
-    assert {each["fault"].split(maxsplit=3)[3] for each in faulty} == {
-        "lost", "doubled", "1.2 s late", "61 s late", "70 s late",
+    *of_messages, first, second = [each["fault"] for each in faulty]
+    assert (first, second) == ("worker0 ends", "worker1 ends")
+    assert len(of_messages) % 6 == 0
+    assert {each.split(maxsplit=3)[3] for each in of_messages} == {
+        "lost", "doubled", "1.2 s late", "61 s late", "70 s late", "fails",
     }  # fmt: skip
+    shown = squall("explore", SMALL, "--faults", "one", "--budget", "3").stdout
+    assert f"{len(of_messages) // 6} explorations" in shown and "ends" in shown
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ squall explore program.json                  (every order in which its messages 
 
 squall explore 31 44 --grain task            (every order of tasks, of two programs of squall fuzz)
 
-squall explore 44 --faults one               (and with each message lost, doubled, late)
+squall explore 44 --faults one               (and with each message lost, doubled, late, not sent)
 
 squall explore 20 --budget 60s --json
 """

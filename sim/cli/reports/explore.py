@@ -15,6 +15,7 @@ from squall.sim.cli.panels import print_panel, summary_table, verdict
 from squall.sim.explore.campaign import Part
 from squall.sim.explore.execution import How
 from squall.sim.explore.explored import Explored, Found
+from squall.sim.explore.faults import kind_of
 from squall.sim.explore.state import digest
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure
@@ -142,7 +143,7 @@ def print_explored(told: list[Told], how: How, console: Console) -> None:
         for part in each.parts[:1] if len(each.parts) > _MOST_SHOWN else each.parts:
             _add(table, part)
         if len(each.parts) > 1:
-            _add_sum(table, each.parts[1:])
+            _add_sums(table, each.parts[1:])
         for found, kept, fault in each.kept:
             where = f" (with {fault})" if fault else ""
             table.add_row("breaks", Text(f"{found.violation}{where}", style="red"))
@@ -176,8 +177,23 @@ def _add(table: Any, part: Part) -> None:
     table.add_row(part.fault or "explored", said)
 
 
-def _add_sum(table: Any, parts: list[Part]) -> None:
+def _add_sums(table: Any, parts: list[Part]) -> None:
+    """A line for each kind of fault, and one for all."""
+    by_kind: dict[str, list[Part]] = {}
+    for part in parts:
+        by_kind.setdefault(kind_of(part.fault), []).append(part)
+    for kind, these in by_kind.items():
+        table.add_row(kind, _sum(these))
+    table.add_row("one fault", _sum(parts))
+
+
+def _sum(parts: list[Part]) -> str:
     complete = sum(part.explored.complete for part in parts)
+    classes = sum(len(part.explored.classes) for part in parts)
+    states = len({state for part in parts for state in part.explored.states})
     cut = sum(not part.explored.exhausted for part in parts)
-    said = f"{len(parts):,} explorations with one fault each, {complete:,} executions"
-    table.add_row("faults", said + (f"; {cut:,} not exhausted" if cut else ", all exhausted"))
+    said = (
+        f"{len(parts):,} explorations, {complete:,} executions of {classes:,} classes, "
+        f"{states:,} final states"
+    )
+    return said + (f"; {cut:,} not exhausted" if cut else ", all exhausted")
