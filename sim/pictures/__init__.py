@@ -20,6 +20,10 @@ and of a campaign, :func:`squall.model.coverage.history.history_of` what it has 
 
     coverage(history)  how much behaviour it has seen, and when it reached what is rare
 
+and of an exploration:
+
+    choices(tree)      what could go next at each point, and what was left out
+
 ``clock`` of a picture is ``time`` (seconds of virtual time), ``order`` (the number of the event)
 or ``auto``. :func:`page` puts all of them into one file that needs no network.
 """
@@ -27,6 +31,7 @@ or ``auto``. :func:`page` puts all of them into one file that needs no network.
 from __future__ import annotations
 
 from squall.sim.pictures.causality import causes_of, cone
+from squall.sim.pictures.choices import choices
 from squall.sim.pictures.contexts import contexts
 from squall.sim.pictures.coverage import coverage
 from squall.sim.pictures.critical import CriticalPath, critical_path, steps_of
@@ -49,6 +54,7 @@ __all__ = [
     "Recording",
     "calls_of",
     "causes_of",
+    "choices",
     "cone",
     "contexts",
     "coverage",
