@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.model.checks.excuses import ENDED_PROCESS, excused
+from squall.model.checks.protocol_passes import ENDS, replayed_passes
 from squall.model.events.fault_effects import faults_of
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
-from squall.model.protocol.replay import READERS, NotAllowedError, Replay
+from squall.model.protocol.passes import replay as passes
+from squall.model.protocol.refusal import NotAllowedError
+from squall.model.protocol.replay import READERS, Replay
 from squall.real import tracing
-
-#: faults after which what a process had is gone, in part or all of it
-_ENDS = frozenset({"crash", "shutdown", "leave"})
 
 
 @named("protocol", engines=PORT_ONLY, work="both")
 def PROTOCOL(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Each event of an RRef is a step that the model of the protocol (model/protocol/) allows, and
-    when nothing is under way any more the tables of each worker hold what the model says. The
-    first event that is no step is told; what comes after it says nothing. References that a
-    process had part in which a fault ended, or which left its group, are not followed further.
+    when nothing is under way any more the tables of each worker hold what the model says. So is
+    each event of an autograd context and of a pass one of the model of these
+    (model/protocol/passes/). The first event that is no step is told; what comes after it says
+    nothing. References and contexts that a process had part in which a fault ended, or which left
+    its group, are not followed further.
     """
     yield from replayed(run, Replay())
+    yield from replayed_passes(run, passes.Replay())
 
 
 def replayed(run: Run, replay: Replay) -> Iterator[Violation]:
@@ -66,7 +69,7 @@ def _take_after_faults(run: Run, replay: Replay, n: int) -> None:
     _, worker, _, type, values = run.records[n]
     if type is tracing.FAULT_INJECTED:
         kind, target = values[0], values[2]
-        if kind in _ENDS:
+        if kind in ENDS:
             replay.end_of(target)
         elif kind == "restart":
             replay.gone.discard(target)

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from squall.model.protocol.refusal import NotAllowedError
 from squall.model.protocol.rules import RULES, Rules
 from squall.model.protocol.state import NOBODY, OWNER, Fork, Known, Reference, Stage, Value
 from squall.real import tracing
@@ -28,15 +29,6 @@ from squall.real.tracing import EventType
 Id = tuple[int, int]
 #: the worker that a fork is on its way to, which its announcement does not tell
 SOMEWHERE = -2
-
-
-class NotAllowedError(Exception):
-    """An event is no step of the model: what the model says, and what was seen."""
-
-    def __init__(self, expected: str, seen: str) -> None:
-        super().__init__(f"expected {expected}, seen {seen}")
-        self.expected = expected
-        self.seen = seen
 
 
 class Replay:

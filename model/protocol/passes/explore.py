@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, permutations
 from typing import NamedTuple
 
 from squall.model.protocol import breadth
 from squall.model.protocol.breadth import Exploration, System
 from squall.model.protocol.passes.invariants import breaches, left, measure
-from squall.model.protocol.passes.rules import RULES, Kind, Rules, Shape
 from squall.model.protocol.passes.state import (
     UNMADE,
     Context,
+    Gradients,
     Numbers,
-    Pair,
     Part,
     Pass,
+    Progress,
     Stage,
     State,
     Way,
     World,
     initial,
 )
+from squall.model.protocol.passes.table import RULES, Kind, Rules, Shape
 
 
 class Step(NamedTuple):
@@ -237,10 +239,7 @@ def _context_renamed(context: Context, names: dict[int, int]) -> Context:
     return Context(
         names[context.maker],
         {names[worker]: stage for worker, stage in context.stages.items()},
-        [
-            Pair(names[p.at], names[p.to], p.leads, p.reply, p.way, p.attached, p.received)
-            for p in context.pairs
-        ],
+        [replace(p, at=names[p.at], to=names[p.to]) for p in context.pairs],
         [_pass_renamed(each, names) for each in context.passes],
         {names[worker]: number for worker, number in context.latest.items()},
         {(names[by], names[to]): count for (by, to), count in context.cleanups.items()},
@@ -275,3 +274,40 @@ def explore(world: World, rules: Rules = RULES) -> Exploration:
 def retrace(world: World, keys: Sequence[Hashable], rules: Rules = RULES) -> list[Step]:
     """Steps through the states whose folded forms have these keys, from the initial one."""
     return breadth.retrace(system(world, rules), keys)
+
+
+class Situation(NamedTuple):
+    """A step, by what stands where it happens."""
+
+    rule: str
+    #: of the context
+    stage: Stage
+    #: the part of the pass that the step is about; of one that is about none, of that which runs
+    part: Progress | None
+    #: another pass runs
+    other: bool
+    #: the message, or the gradients
+    at: Way | Gradients | None
+
+
+def situation(
+    rule: str, shape: Shape, context: Context, arguments: tuple[int | Numbers, ...]
+) -> Situation:
+    """What stands where a step happens, before it is taken."""
+    worker = place(rule, shape, context, arguments)
+    running = context.running(worker)
+    number = running
+    at: Way | Gradients | None = None
+    if shape is Shape.GRADIENTS or shape is Shape.PART:
+        assert isinstance(arguments[0], int)
+        number = arguments[0]
+    if shape is Shape.GRADIENTS:
+        assert number is not None and isinstance(arguments[1], int)
+        at = context.passes[number].gradients.get(arguments[1])
+    elif shape is Shape.PAIR:
+        assert isinstance(arguments[0], int)
+        at = context.pairs[arguments[0]].way
+    part = None if number is None else context.passes[number].parts.get(worker)
+    progress = None if part is None else part.progress
+    other = running is not None and running != number
+    return Situation(rule, context.stage(worker), progress, other, at)

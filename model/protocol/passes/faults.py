@@ -75,6 +75,7 @@ def gradients_are_late(context: Context, number: int, pair: int) -> bool:
     each = context.passes[number]
     if each.gradients.get(pair) not in (
         Gradients.UNDER_WAY,
+        Gradients.TAKEN_UP,
         Gradients.WORKED_ON,
         Gradients.ANSWERED,
     ):

@@ -113,6 +113,7 @@ _WAYS = {Way.UNDER_WAY: 5, Way.ARRIVED: 1, Way.LOST: 1, Way.BACK: 0}
 _PROGRESS = {Progress.RUNNING: 10, Progress.FAILING: 5, Progress.DONE: 0, Progress.FAILED: 0}
 _GRADIENTS = {
     Gradients.UNDER_WAY: 10,
+    Gradients.TAKEN_UP: 9,
     Gradients.WORKED_ON: 8,
     Gradients.ANSWERED: 4,
     Gradients.REFUSED: 4,

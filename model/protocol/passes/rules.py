@@ -18,12 +18,9 @@ What is abstracted:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from enum import Enum
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable
 
-from squall.model.protocol.passes.faults import FAULTS, fail_part, lose_send_function
+from squall.model.protocol.passes.faults import fail_part, lose_send_function
 from squall.model.protocol.passes.state import (
     BY_USER,
     NONE,
@@ -67,7 +64,7 @@ def reply(context: Context, at: int, to: int, leads: Numbers) -> bool:
 
 def call_without_tensors(context: Context, at: int, to: int) -> bool:
     """Its receiver has to hear of the release; there is nothing to send gradients for."""
-    return _send(context, Pair(at, to))
+    return _send(context, Pair(at, to, joins=False))
 
 
 def _send(context: Context, pair: Pair) -> bool:
@@ -113,7 +110,7 @@ def arrives(context: Context, number: int) -> bool:
     pair.way = Way.ARRIVED
     if context.stage(pair.to) is not Stage.RELEASED:
         context.stages[pair.to] = Stage.LIVE
-        pair.received = pair.attached
+        pair.received = pair.joins
     return True
 
 
@@ -145,22 +142,31 @@ def gradients_leave(context: Context, number: int, pair: int) -> bool:
     return True
 
 
-def gradients_arrive(
-    context: Context, number: int, pair: int, counted: Counted | None = None
-) -> bool:
-    """The first gradients of a pass begin the part of a worker, which ends another pass there, unless
-    that was begun there. Later ones are answered at once: who sent the first waits already. There has
-    to be a context, the send function, and no end or successor of the pass."""
+def gradients_arrive(context: Context, number: int, pair: int) -> bool:
+    """There has to be a context, and the send function."""
     each = context.passes[number]
     if each.gradients.get(pair) is not Gradients.UNDER_WAY:
         return False
+    to = context.pairs[pair]
+    there = context.stage(to.at) is Stage.LIVE and to.attached
+    each.gradients[pair] = Gradients.TAKEN_UP if there else Gradients.REFUSED
+    return True
+
+
+def gradients_join(
+    context: Context, number: int, pair: int, counted: Counted | None = None
+) -> bool:
+    """The first gradients of a pass begin the part of a worker, which ends another pass there, unless
+    that was begun there. Later ones are answered at once: who sent the first waits already. Those of
+    a pass that is over on the worker, or that a later one has followed, are refused."""
+    each = context.passes[number]
+    if each.gradients.get(pair) is not Gradients.TAKEN_UP:
+        return False
     worker = context.pairs[pair].at
     part = each.parts.get(worker)
-    if context.stage(worker) is not Stage.LIVE or not context.pairs[pair].attached:
-        each.gradients[pair] = Gradients.REFUSED
-    elif part is None:
+    if part is None and context.pairs[pair].attached:
         _gradients_begin(context, number, pair, worker, counted)
-    elif part.runs and pair in part.counted:
+    elif part is not None and part.runs and pair in part.counted:
         each.gradients[pair] = Gradients.ANSWERED
         part.fed |= {pair}
     else:
@@ -182,6 +188,8 @@ def _gradients_begin(
         _end(context, running, worker, Progress.FAILED)
     _begin_part(context, number, worker, pair, counted)
     each.gradients[pair] = Gradients.WORKED_ON
+    if context.stage(worker) is not Stage.LIVE:  # it was, when they arrived
+        _give_up(context, number, worker)
 
 
 def answer_arrives(context: Context, number: int, pair: int) -> bool:
@@ -307,96 +315,13 @@ def _release(context: Context, worker: int) -> bool:
         context.cleanups[worker, known] = 1
     running = context.running(worker)
     if running is not None:
-        each = context.passes[running]
-        part = each.parts[worker]
-        if not _is_run(context, each, part):
-            fail_part(part)
+        _give_up(context, running, worker)
     return True
 
 
-# -- all of them ----------------------------------------------------------------------------------
-
-
-class Kind(Enum):
-    """Why a step is taken, and whether it is taken in the end."""
-
-    #: the program may or may not
-    CHOICE = "choice"
-    #: it happens in the end, unless another step makes it impossible
-    FAIR = "fair"
-    #: it takes one of the faults that may come
-    FAULT = "fault"
-
-
-class Shape(Enum):
-    """What a rule is about: its arguments after the context."""
-
-    #: (worker)
-    WORKER = "worker"
-    #: (at, to, leads)
-    SENDING = "sending"
-    #: (at, to)
-    WORKERS = "workers"
-    #: (worker, roots)
-    BEGINNING = "beginning"
-    #: ()
-    CONTEXT = "context"
-    #: (pair)
-    PAIR = "pair"
-    #: (pass, pair)
-    GRADIENTS = "gradients"
-    #: (pass, worker)
-    PART = "part"
-    #: (who tells, who is told)
-    CLEANUP = "cleanup"
-
-
-class Rule(NamedTuple):
-    apply: Callable[..., bool]
-    kind: Kind
-    shape: Shape
-
-
-Rules = Mapping[str, Rule]
-
-#: what each fault is about
-_FAULT_SHAPES = {
-    "lose_message": Shape.PAIR,
-    "call_is_late": Shape.PAIR,
-    "take_back": Shape.PAIR,
-    "lose_gradients": Shape.GRADIENTS,
-    "lose_answer": Shape.GRADIENTS,
-    "gradients_are_late": Shape.GRADIENTS,
-    "node_raises": Shape.PART,
-    "lose_cleanup": Shape.CLEANUP,
-    "double_cleanup": Shape.CLEANUP,
-}
-#: the protocol, by name
-RULES: Rules = {
-    "open_context": Rule(open_context, Kind.CHOICE, Shape.WORKER),
-    "call": Rule(call, Kind.CHOICE, Shape.SENDING),
-    "reply": Rule(reply, Kind.CHOICE, Shape.SENDING),
-    "call_without_tensors": Rule(call_without_tensors, Kind.CHOICE, Shape.WORKERS),
-    "begin": Rule(begin, Kind.CHOICE, Shape.BEGINNING),
-    "release": Rule(release, Kind.FAIR, Shape.CONTEXT),
-    "release_early": Rule(release_early, Kind.CHOICE, Shape.WORKER),
-    "arrives": Rule(arrives, Kind.FAIR, Shape.PAIR),
-    "call_fails": Rule(call_fails, Kind.FAIR, Shape.PAIR),
-    "gradients_leave": Rule(gradients_leave, Kind.FAIR, Shape.GRADIENTS),
-    "gradients_arrive": Rule(gradients_arrive, Kind.FAIR, Shape.GRADIENTS),
-    "answer_arrives": Rule(answer_arrives, Kind.FAIR, Shape.GRADIENTS),
-    "gradients_time_out": Rule(gradients_time_out, Kind.FAIR, Shape.GRADIENTS),
-    "part_ends": Rule(part_ends, Kind.FAIR, Shape.PART),
-    "part_gives_up": Rule(part_gives_up, Kind.FAIR, Shape.PART),
-    "cleanup_arrives": Rule(cleanup_arrives, Kind.FAIR, Shape.CLEANUP),
-    "repeat_cleanup": Rule(repeat_cleanup, Kind.FAIR, Shape.CLEANUP),
-    **{each.__name__: Rule(each, Kind.FAULT, _FAULT_SHAPES[each.__name__]) for each in FAULTS},
-}
-#: what SMART mode would do
-SMART: Rules = {
-    **RULES,
-    "begin": RULES["begin"]._replace(apply=partial(begin, counted=counted_smart)),
-    "gradients_arrive": RULES["gradients_arrive"]._replace(
-        apply=partial(gradients_arrive, counted=counted_smart)
-    ),
-}
+def _give_up(context: Context, number: int, worker: int) -> None:
+    """The context is gone: a part that has still to send or get gradients has failed."""
+    each = context.passes[number]
+    part = each.parts[worker]
+    if not _is_run(context, each, part):
+        fail_part(part)

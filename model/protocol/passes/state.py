@@ -12,8 +12,9 @@ which recv functions the gradients go on that come to a send function.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from operator import attrgetter
 from typing import NamedTuple
 
 #: the maker of a context that nobody has made yet
@@ -49,16 +50,18 @@ class Gradients(IntEnum):
     """Where the gradients of a pair have got to in a pass."""
 
     UNDER_WAY = 0
+    #: their receiver has found the context and the send function
+    TAKEN_UP = 1
     #: they began the part of a worker, and are answered when that is over
-    WORKED_ON = 1
+    WORKED_ON = 2
     #: the answer is on its way: all is well
-    ANSWERED = 2
+    ANSWERED = 3
     #: the answer is on its way: an error
-    REFUSED = 3
+    REFUSED = 4
     #: they, or the answer, will not come
-    LOST = 4
+    LOST = 5
     #: their sender has the answer
-    HEARD = 5
+    HEARD = 6
 
 
 class Progress(IntEnum):
@@ -81,6 +84,8 @@ class Pair:
     to: int
     #: pairs with a recv function on ``at``: gradients that come for this pair go on to them
     leads: Numbers = NONE
+    #: it carries tensors that require grad; without any it only tells its receiver of the context
+    joins: bool = True
     #: it answers a call. Of such a message the sender does not hear whether it came
     reply: bool = False
     way: Way = Way.UNDER_WAY
@@ -90,20 +95,13 @@ class Pair:
     received: bool = False
 
     def copy(self) -> Pair:
-        return Pair(
-            self.at, self.to, self.leads, self.reply, self.way, self.attached, self.received
-        )
+        return Pair(*_fields_of(self))
 
     def key(self) -> tuple[object, ...]:
-        return (
-            self.at,
-            self.to,
-            self.leads,
-            self.reply,
-            self.way,
-            self.attached,
-            self.received,
-        )
+        return _fields_of(self)
+
+
+_fields_of = attrgetter(*(each.name for each in fields(Pair)))
 
 
 @dataclass(slots=True, eq=False)

@@ -7,29 +7,29 @@ import pytest
 from squall.model.protocol import breadth
 from squall.model.protocol.passes.explore import explore, system
 from squall.model.protocol.passes.invariants import left
-from squall.model.protocol.passes.rules import SMART
 from squall.model.protocol.passes.state import World
+from squall.model.protocol.passes.table import SMART
 
 #: by workers, contexts, messages and passes of each, faults, and whether programs are careful: states,
 #: steps between them, and levels: the length of the longest way that has no shorter one, plus 1
 COUNTS = {
-    (2, 1, 1, 1, 0, True): (46, 55, 12),
-    (2, 1, 2, 1, 0, True): (550, 763, 18),
-    (2, 1, 2, 1, 1, True): (4_474, 8_394, 20),
-    (2, 1, 2, 1, 2, True): (16_607, 41_268, 21),
-    (2, 1, 2, 2, 0, True): (1_334, 1_804, 27),
-    (2, 1, 2, 2, 1, True): (18_716, 33_753, 29),
-    (2, 1, 3, 1, 0, True): (9_135, 14_813, 23),
-    (3, 1, 2, 1, 0, True): (1_006, 1_522, 19),
-    (3, 1, 2, 1, 1, True): (8_230, 16_844, 21),
-    (3, 1, 2, 2, 1, True): (30_456, 57_461, 31),
-    (3, 1, 3, 1, 0, True): (34_668, 63_512, 25),
-    (2, 2, 1, 1, 0, True): (2_116, 5_023, 23),
-    (2, 1, 1, 1, 1, False): (669, 1_755, 14),
-    (2, 1, 1, 2, 2, False): (13_356, 45_008, 21),
-    (2, 1, 2, 1, 0, False): (4_404, 11_071, 18),
-    (2, 1, 2, 1, 1, False): (33_211, 109_184, 20),
-    (2, 1, 2, 2, 0, False): (37_162, 101_034, 27),
+    (2, 1, 1, 1, 0, True): (47, 56, 13),
+    (2, 1, 2, 1, 0, True): (570, 791, 20),
+    (2, 1, 2, 1, 1, True): (5_135, 9_464, 22),
+    (2, 1, 2, 1, 2, True): (19_917, 48_684, 23),
+    (2, 1, 2, 2, 0, True): (1_415, 1_919, 31),
+    (2, 1, 2, 2, 1, True): (22_917, 42_330, 33),
+    (2, 1, 3, 1, 0, True): (9_624, 15_691, 26),
+    (3, 1, 2, 1, 0, True): (1_035, 1_562, 21),
+    (3, 1, 2, 1, 1, True): (9_461, 18_812, 23),
+    (3, 1, 2, 2, 1, True): (36_174, 68_626, 35),
+    (3, 1, 3, 1, 0, True): (35_711, 65_357, 28),
+    (2, 2, 1, 1, 0, True): (2_209, 5_226, 25),
+    (2, 1, 1, 1, 1, False): (709, 1_839, 15),
+    (2, 1, 1, 2, 2, False): (15_109, 51_721, 23),
+    (2, 1, 2, 1, 0, False): (4_902, 12_483, 20),
+    (2, 1, 2, 1, 1, False): (38_057, 125_252, 22),
+    (2, 1, 2, 2, 0, False): (47_999, 132_418, 31),
 }
 
 

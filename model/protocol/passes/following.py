@@ -1,0 +1,85 @@
+"""The contexts of a run, as states of the model: what steps are taken on, and what is not followed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from squall.model.protocol.passes.explore import Situation, situation
+from squall.model.protocol.passes.state import Context, Numbers, Stage
+from squall.model.protocol.passes.table import RULES, Rules
+from squall.model.protocol.refusal import NotAllowedError
+
+
+class Followed:
+    """Contexts by their ids, with the pairs of each by message."""
+
+    def __init__(self, rules: Rules = RULES) -> None:
+        self._apply = {name: rule.apply for name, rule in rules.items()}
+        self.contexts: dict[int, Context] = {}
+        #: by context and message: the number of the pair
+        self._pairs: dict[int, dict[int, int]] = {}
+        #: contexts that are not followed any more, and workers that are not there
+        self.lost: set[int] = set()
+        self.gone: set[int] = set()
+        #: some process ends in the run, of which others may hear before there is an event: whoever does
+        #: tells everybody of the releases that it may not have passed on
+        self.ends = False
+        #: how often each step was taken, and where
+        self.taken: Counter[Situation] | None = None
+
+    def end_of(self, worker: int) -> None:
+        """The process of a worker has ended, or has left its group."""
+        self.gone.add(worker)
+        for id, context in self.contexts.items():
+            if worker in context.stages or any(pair.to == worker for pair in context.pairs):
+                self.lost.add(id)
+
+    # -- taking steps -------------------------------------------------------------------------
+
+    def _try(self, name: str, context: Context, *arguments: int | Numbers) -> bool:
+        if self.taken is None:
+            return self._apply[name](context, *arguments)
+        before = situation(name, RULES[name].shape, context, arguments)
+        done = self._apply[name](context, *arguments)
+        self.taken[before] += done
+        return done
+
+    def _step(self, name: str, context: Context, *arguments: int | Numbers) -> None:
+        """Raises NotAllowedError if the model does not allow it."""
+        if not self._try(name, context, *arguments):
+            about = [sorted(each) if isinstance(each, frozenset) else each for each in arguments]
+            raise NotAllowedError(f"a state in which {name} {about} is a step", shown(context))
+
+    def _context(self, id: int) -> Context:
+        context = self.contexts.get(id)
+        if context is None:
+            raise NotAllowedError(f"context {id} made before", "no such context")
+        return context
+
+    def _pair(self, id: int, message: int) -> int:
+        number = self._pairs[id].get(message)
+        if number is None:
+            raise NotAllowedError(f"message {message} sent before", "no such message")
+        return number
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def tables(self, worker: int) -> tuple[int, int]:
+        """What the worker's tables hold, as TABLES_COUNTED has it: contexts, and passes."""
+        contexts = passes = 0
+        for context in self.contexts.values():
+            contexts += context.stage(worker) is Stage.LIVE
+            passes += context.running(worker) is not None
+        return contexts, passes
+
+
+def shown(context: Context) -> str:
+    """A context in words."""
+    stages = ", ".join(f"{stage.name} on {worker}" for worker, stage in context.stages.items())
+    parts = [
+        f"pass {number} {part.progress.name} on {worker}, fed {sorted(part.fed)} of "
+        f"{sorted(part.counted)}"
+        for number, each in enumerate(context.passes)
+        for worker, part in each.parts.items()
+    ]
+    return "; ".join([f"the context {stages}", *parts])
