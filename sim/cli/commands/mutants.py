@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
 
 from squall.sim.cli import parsers
-from squall.sim.cli.exits import INTERRUPTED, exit_code
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.exits import FAILED, INTERRUPTED, exit_code
 from squall.sim.cli.options import (
     AllowUnchecked,
     CoverOption,
@@ -33,6 +34,8 @@ squall mutants --list
 squall mutants --jobs 2                (every mutant that should be noticed)
 
 squall mutants dependency-not-counted --seeds 3:4
+
+squall mutants --explore --json        (those that an order or one fault shows, in small worlds)
 """
 
 
@@ -51,6 +54,13 @@ def mutants(
     everything: Annotated[
         bool, typer.Option("--all", help="Also those that nothing brings out yet.")
     ] = False,
+    explored: Annotated[
+        bool,
+        typer.Option(
+            "--explore",
+            help="Explore small worlds for the shortest order that shows each, instead.",
+        ),
+    ] = False,
     seconds: Annotated[float, seconds_option("Real seconds for each of them at most.")] = 60,
     jobs: Jobs = 1,
     seeds: Annotated[range | None, seeds_option("from 0 on")] = None,
@@ -67,7 +77,14 @@ def mutants(
 
     Each is tried in a process of its own, with the scenarios of `squall fuzz`, until one fails.
     What the stored scenarios of the corpus notice is told apart. Seconds are those of one core.
+
+    With --explore small worlds are tried, the shortest orders first, each with one fault or
+    without: for bugs that only an order or a fault brings out.
     """
+    if explored:
+        if seeds is not None or faults is not None:
+            raise BadInput("--explore", "", "expected no --seeds and no --faults with --explore")
+        _explore(names, seconds, jobs, json=json)
     from squall.sim.cli.reports.mutants import (
         Asked,
         alarming,
@@ -106,6 +123,37 @@ def mutants(
     good = not alarming(results, asked)
     unchecked = nothing_tried(results)
     raise typer.Exit(exit_code(good=good, unchecked=unchecked, allowed=allow_unchecked))
+
+
+def _explore(names: list[str] | None, seconds: float, jobs: int, *, json: bool) -> NoReturn:
+    """Explore small worlds with each bug planted, with a line for each that is done."""
+    from squall.sim.cli.reports.mutants_explored import (
+        alarming,
+        explored_json,
+        explored_line,
+        print_explored,
+    )
+    from squall.sim.search.mutants.exploring import Exploration, explorable, explore_mutants
+    from squall.sim.search.mutants.families import MUTANTS
+
+    chosen = [MUTANTS[name] for name in dict.fromkeys(names or ())]
+    chosen = chosen or explorable(MUTANTS.values())
+    progress = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    done = 0
+
+    def on_result(result: Exploration) -> None:
+        nonlocal done
+        done += 1
+        progress.print(f"[{done}/{len(chosen)}] {explored_line(result)}", markup=False)
+
+    results = explore_mutants(chosen, seconds, jobs=jobs, on_result=on_result)
+    if json:
+        typer.echo(explored_json(results, len(chosen), seconds))
+    else:
+        print_explored(results, len(chosen), Console())
+    if len(results) < len(chosen):
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(FAILED if alarming(results) else 0)
 
 
 def _play(asked: Asked) -> list[Result]:
