@@ -137,6 +137,8 @@ class Run:
     #: were there at the same time
     joined: list[tuple[int, int, int]] = field(default_factory=list)
     overlapping: bool = False
+    #: how many events there were when somebody began to choose the order
+    chosen_from: int = 0
     #: texts of errors that nobody but the script saw, by worker
     caught: list[tuple[int, str]] = field(default_factory=list)
     #: what it printed, if that went nowhere else

@@ -28,10 +28,10 @@ class Port:
         stderr: TextIO | None = None,
         chooser: Chooser | None = None,
     ) -> Run:
-        """As every engine. ``chooser`` chooses what happens next, of a program."""
+        """As every engine. ``chooser`` chooses what happens next."""
         program, world = scenario.program, scenario.world
         if program is None:
-            return run_script(scenario, stdout=stdout, stderr=stderr)
+            return run_script(scenario, stdout=stdout, stderr=stderr, chooser=chooser)
         options: dict[str, Any] = {
             "raises": False,
             "seed": scenario.seed,

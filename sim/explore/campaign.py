@@ -15,6 +15,7 @@ from squall.sim.explore.execution import How
 from squall.sim.explore.explored import Explored, Found
 from squall.sim.explore.faults import ends, faults_at, places
 from squall.sim.explore.programs import ProgramSubject
+from squall.sim.explore.scripts import ScriptSubject
 from squall.sim.explore.search import Budget, explore
 from squall.sim.faults.fault import Fault
 from squall.sim.scenario import Scenario
@@ -55,7 +56,7 @@ def parts(
     jobs: int = 1,
     on_execution: OnExecution = lambda _: None,
 ) -> Iterator[Part]:
-    """Explore the program of a scenario in its world, and then, with ``one_fault``, once more with
+    """Explore the program or script of a scenario in its world, and then, with ``one_fault``, once more with
     each fault that can happen to each of its messages; ``budget`` is that of each exploration.
     ``since``: go on with the first one. ``jobs`` processes share each.
 
@@ -78,7 +79,8 @@ def parts(
 def for_faults(scenario: Scenario) -> Scenario:
     """The scenario as it can run with a fault: without stories, which then come to nothing that
     could be told."""
-    assert scenario.program is not None
+    if scenario.program is None:
+        return scenario
     scenario = replace(scenario, work=under_faults(scenario.program))
     return scenario.in_world(shut_down_early=False, skip_handshakes=True)
 
@@ -89,11 +91,23 @@ def with_one_fault(scenario: Scenario, explored: Explored) -> Iterator[tuple[str
     faults: list[tuple[str, Fault]] = [
         each for place in places(explored.sent) for each in faults_at(place)
     ]
-    assert scenario.program is not None
-    faults += ends(scenario.program.workers)
+    faults += ends(_workers(scenario, explored))
     for words, fault in faults:
         items = [item for _, _, item in scenario.faults.items()]
         yield words, scenario.in_world(faults=scenario.faults.with_items([*items, fault]))
+
+
+def _workers(scenario: Scenario, explored: Explored) -> int:
+    """How many there are; of a script those between which messages were sent."""
+    if scenario.program is not None:
+        return scenario.program.workers
+    return 1 + max((max(src, dst) for _, src, dst in explored.sent), default=-1)
+
+
+def subject_of(scenario: Scenario) -> ProgramSubject | ScriptSubject:
+    """What runs the program or the script of a scenario. Raises ValueError for faults that cannot be
+    explored."""
+    return ScriptSubject(scenario) if scenario.program is None else ProgramSubject(scenario)
 
 
 def _explored(
@@ -105,7 +119,7 @@ def _explored(
     on_execution: OnExecution,
     since: Explored | None = None,
 ) -> Part:
-    subject = ProgramSubject(scenario)
+    subject = subject_of(scenario)
     with interrupts.heard(), campaign_settings(scenario.world.device):
         explored = explore(
             subject, how, budget=budget, since=since, jobs=jobs, on_execution=on_execution

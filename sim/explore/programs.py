@@ -23,7 +23,7 @@ class ProgramSubject:
 
     def __init__(self, scenario: Scenario) -> None:
         if scenario.program is None:
-            raise ValueError("a script cannot be explored yet, only a program")
+            raise ValueError("the scenario holds a script, and this is for programs")
         check_explorable(scenario.faults)
         self.scenario = scenario
         self._expected = interpret(scenario.program)

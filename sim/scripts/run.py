@@ -17,15 +17,20 @@ from squall.model.events.run import ProcessError, Run
 from squall.model.one_process.reference import OnPass
 from squall.real.rpc.store import Store
 from squall.sim.scenario import Scenario, Script, World
+from squall.sim.scripts.choice import GroupChoice
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
 from squall.sim.scripts.faults import ScriptHost
 from squall.sim.scripts.leaks import ScriptWorker
+from squall.sim.world.choosing import Chooser, ChosenTime
+from squall.sim.world.chosen_network import ChosenNetwork
 from squall.sim.world.device import quiet_torch
 from squall.sim.world.garbage import deterministic_garbage
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import parse_latency
+from squall.sim.world.listed_order import ListedOrder
 from squall.sim.world.network import Network
 from squall.sim.world.oracle import attach, joint_reference
+from squall.sim.world.schedule import FIFO
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.stuck import explain, waiting
 from squall.sim.world.trace import Trace
@@ -51,11 +56,14 @@ def run_script(
     stderr: TextIO | None = None,
     on_pass: OnPass | None = None,
     chance_seed: int | None = None,
+    chooser: Chooser | None = None,
 ) -> Run:
     """Run a script to its end. What the processes print goes to ``stdout`` and ``stderr``.
 
     ``on_pass``: see :class:`JointReference`; it needs the script's ``check``. ``chance_seed``: what
-    processes draw that set no seed, if not from that of the scenario. Raises ValueError or
+    processes draw that set no seed, if not from that of the scenario. ``chooser`` chooses what happens
+    next, from when the first group stands until the last of its members begins to leave it;
+    messages then take no time. Raises ValueError or
     OSError for a scenario that cannot be run (RankError for faults of workers that its group
     turns out not to have). An interrupt ends the run and gives what there is.
     """
@@ -63,7 +71,7 @@ def run_script(
     if script is None:
         raise ValueError("the scenario holds a program, and this is for scripts")
     with quiet_torch(scenario.world.device):
-        run = _ScriptRun(scenario, script, on_pass, chance_seed)
+        run = _ScriptRun(scenario, script, on_pass, chance_seed, chooser)
         return run.run(stdout or sys.stdout, stderr or sys.stderr)
 
 
@@ -76,6 +84,7 @@ class _ScriptRun:
         script: Script,
         on_pass: OnPass | None,
         chance_seed: int | None,
+        chooser: Chooser | None,
     ) -> None:
         self.chance_seed = chance_seed
         self.scenario = scenario
@@ -88,18 +97,28 @@ class _ScriptRun:
         self._all_joined: list[tuple[int, int, int]] = []
         self._overlapping = False
         world, schedule = scenario.world, scenario.world.faults.schedule
+        if chooser is None and schedule.grain is not None:
+            chooser = ListedOrder(schedule.chosen, grain=schedule.grain, ordered=schedule.ordered)
+        if chooser is not None:
+            schedule = FIFO
+        #: the clock and the queue, if somebody chooses the order
+        chosen = None if chooser is None else ChosenTime(chooser)
         reference = joint_reference() if script.check else None
         self.reference = reference
-        self.runtime = SimRuntime(seed=scenario.seed, order=schedule, isolation=TorchIsolation())
+        self.runtime = SimRuntime(
+            seed=scenario.seed, order=schedule, isolation=TorchIsolation(), time=chosen
+        )
         self.trace = Trace(observer=reference)
+        self.choice = None if chosen is None else GroupChoice(self.runtime, chosen, self.trace)
         self.runtime.tracer = self.trace.tracer(self.runtime)
         if reference is not None:
             reference.on_pass = on_pass
             attach(reference, self.runtime)
-        self.network = Network(
+        network = Network if chosen is None else ChosenNetwork
+        self.network = network(
             self.runtime,
-            latency=parse_latency(_latency(world)),
-            bandwidth_bytes_per_s=world.bandwidth_bytes_per_s,
+            latency=parse_latency("0" if chosen is not None else _latency(world)),
+            bandwidth_bytes_per_s=None if chosen is not None else world.bandwidth_bytes_per_s,
             tracer=self.runtime.tracer,
         )
 
@@ -142,6 +161,8 @@ class _ScriptRun:
             host = ScriptHost(plan, self.network) if len(plan) else None
             if host is not None:
                 host.serve(launcher)
+            if self.choice is not None:
+                self.choice.serve(launcher)
             with launcher:
                 launcher.start()
                 try:
@@ -168,6 +189,8 @@ class _ScriptRun:
         workers = self.workers
         results = launcher.results()
         run.workers = sum(worker.id >= 0 for worker in workers)
+        if self.choice is not None:
+            run.chosen_from = self.choice.events_before
         run.names = {worker.id: worker.name for worker in workers if worker.id >= 0}
         run.gradients = self.reference.summary() if self.reference is not None else None
         # A process that a fault restarts joins the group in which its rank was before.

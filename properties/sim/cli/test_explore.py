@@ -74,6 +74,14 @@ def test_an_exploration_goes_on_where_it_was_broken_off(tmp_path: Path) -> None:
     assert "cannot go on with" in squall("explore", *words).stderr
 
 
+def test_a_script_is_explored_as_it_is() -> None:
+    """Two workers and a pass of the example: too many orders for twenty executions."""
+    words = ("examples/pipeline.py", "--workers", "2", "--budget", "20")
+    told = explored(*words, code=4)
+    (whole,) = told["scenarios"][0]["explorations"]
+    assert whole["executions"] == 20 and not whole["failed"]
+
+
 def test_with_one_fault_each_message_is_lost_doubled_late_and_not_sent() -> None:
     told = explored(SMALL, "--faults", "one", "--budget", "3", code=4)
     _, *faulty = told["scenarios"][0]["explorations"]
@@ -95,6 +103,8 @@ def test_with_one_fault_each_message_is_lost_doubled_late_and_not_sent() -> None
         ((SMALL, "--budget", "none"), "expected a number of executions or seconds"),
         ((SMALL, "--budget", "0s"), "expected a number of executions or seconds"),
         (("no such file",), "is no seed, no file"),
+        (("no_such_file.py",), "cannot read 'no_such_file.py'"),
+        ((SMALL, "--workers", "2"), "says by itself how many there are"),
     ],
 )
 def test_bad_input_is_told_in_one_line(words: tuple[str, ...], said: str) -> None:

@@ -14,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.exits import FAILED, INTERRUPTED, UNCHECKED
-from squall.sim.cli.options import Jobs, Json, Mutant, OneFault, file_option
+from squall.sim.cli.options import Jobs, Json, Mutant, OneFault, Workers, file_option
 from squall.sim.cli.scenario import Changes, read_scenario
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ squall explore 31 44 --grain task            (every order of tasks, of two progr
 squall explore 44 --faults one               (and with each message lost, doubled, late, not sent)
 
 squall explore 20 --budget 60s --json
+
+squall explore train.py --workers 2 --grain task
 """
 
 
@@ -48,7 +50,8 @@ def explore(
         list[str],
         typer.Argument(
             metavar="SEED|FILE...",
-            help="Seeds of squall fuzz, programs, scenario files, or names of stored failures.",
+            help="Seeds of squall fuzz, programs, scenario files, Python scripts, or names of "
+            "stored failures.",
             show_default=False,
         ),
     ],
@@ -80,6 +83,7 @@ def explore(
         ),
     ] = parsers.Amount(executions=DEFAULT_EXECUTIONS),  # noqa: B008
     jobs: Jobs = 1,
+    workers: Workers = None,
     resume: Annotated[
         Path | None,
         file_option(
@@ -91,14 +95,14 @@ def explore(
     mutant: Mutant = None,
     json: Json = False,
 ) -> None:
-    """Run a small program in every order that can make a difference, and check all properties.
+    """Run a small program or script in every order that can make a difference, and check all properties.
 
     Exit code 1 if one does not hold in some execution, of which a scenario is kept; 4 if the
     budget was spent before all orders had been explored.
     """
     if resume is not None and (len(scenarios) > 1 or faults is not None):
         raise BadInput("--resume", str(resume), "expected one scenario, and no --faults, with it")
-    read = [(text, _program(text, mutant)) for text in scenarios]
+    read = [(text, _scenario(text, mutant, workers)) for text in scenarios]
     from squall.sim.cli.reports.explore import explored_json, print_explored
     from squall.sim.explore.execution import How
     from squall.sim.explore.search import Budget
@@ -129,10 +133,12 @@ def explore(
     raise typer.Exit(0 if all(each.exhausted for each in told) else UNCHECKED)
 
 
-def _program(text: str, mutant: str | None) -> Scenario:
+def _scenario(text: str, mutant: str | None, workers: int | None) -> Scenario:
+    if text.endswith(".py"):
+        return _script(text, mutant, workers)
+    if workers is not None:
+        raise BadInput("--workers", str(workers), f"{text!r} says by itself how many there are")
     scenario = read_scenario(text, Changes(mutant=mutant))
-    if scenario.program is None:
-        raise BadInput("SEED|FILE", text, f"{text!r} has a script, expected a program")
     from squall.sim.explore.faults import check_explorable
 
     try:
@@ -140,6 +146,19 @@ def _program(text: str, mutant: str | None) -> Scenario:
     except ValueError as error:
         raise BadInput("SEED|FILE", text, f"{text!r} cannot be explored: {error}") from None
     return scenario
+
+
+def _script(text: str, mutant: str | None, workers: int | None) -> Scenario:
+    from squall.sim.scenario import Expected, Scenario
+    from squall.sim.scripts.run import read_script
+
+    try:
+        script = read_script(Path(text), workers=workers)
+    except OSError as error:
+        raise BadInput("SEED|FILE", text, f"cannot read {text!r}: {error.strerror}") from None
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise BadInput("SEED|FILE", text, f"{text!r} is no Python script: {error}") from None
+    return Scenario(work=script, expected=Expected(mutant=mutant))
 
 
 def _before(file: Path, scenario: Scenario, how: How) -> Explored | None:

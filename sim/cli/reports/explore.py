@@ -21,7 +21,7 @@ from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.keeping import Keeper
 
-#: explorations that are shown one by one
+#: explorations, and failures, that are shown one by one
 _MOST_SHOWN = 12
 
 
@@ -144,11 +144,14 @@ def print_explored(told: list[Told], how: How, console: Console) -> None:
             _add(table, part)
         if len(each.parts) > 1:
             _add_sums(table, each.parts[1:])
-        for found, kept, fault in each.kept:
+        for found, kept, fault in each.kept[:_MOST_SHOWN]:
             where = f" (with {fault})" if fault else ""
             table.add_row("breaks", Text(f"{found.violation}{where}", style="red"))
             if kept is not None:
                 table.add_row("again", Text(kept.replay))
+        if len(each.kept) > _MOST_SHOWN:
+            more = len(each.kept) - _MOST_SHOWN
+            table.add_row("breaks", Text(f"and {more:,} more (--json has all of them)"))
         good = {"ok": True, "failed": False}.get(each.outcome)
         print_panel(console, table, f"squall explore {each.text}", good=good)
     for line in not_covered(how):

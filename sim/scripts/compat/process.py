@@ -351,6 +351,8 @@ class ProcessTable:
     on_join: Callable[[SimProcess, int, int], object] | None = None
     #: told of each process for which ``init_rpc`` is over, before it goes on
     on_joined: Callable[[SimProcess], object] | None = None
+    #: told of each process that begins to shut RPC down
+    on_leaving: Callable[[SimProcess], object] | None = None
     pid: int = FIRST_PID - 1
     #: what processes without a seed of their own draw from; None: the seed of the run
     chance_seed: int | None = None

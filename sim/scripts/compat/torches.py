@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,14 @@ def init_rpc(
     public.init_rpc(name, backend, rank, world_size, rpc_backend_options)
     if process.group.on_joined is not None:
         process.group.on_joined(process)
+
+
+@functools.wraps(public.shutdown)
+def shutdown(*args: Any, **kwargs: Any) -> None:
+    process = current_process()
+    if process.group.on_leaving is not None:
+        process.group.on_leaving(process)
+    public.shutdown(*args, **kwargs)
 
 
 def joining(rank: Any, world_size: Any) -> None:
@@ -107,7 +116,11 @@ def init_rpc_backend(backend: Any, store: Any = None, *args: Any, **kwargs: Any)
 
 
 def make_rpc(space: ModuleSpace) -> ModuleType:
-    replaced = {"_init_rpc_backend": init_rpc_backend, "init_rpc": init_rpc}
+    replaced = {
+        "_init_rpc_backend": init_rpc_backend,
+        "init_rpc": init_rpc,
+        "shutdown": shutdown,
+    }
     return _Rpc(space, public, replaced, name="torch.distributed.rpc")
 
 

@@ -1,0 +1,42 @@
+"""The script of a scenario as what is explored, with all properties checked on every execution."""
+
+from __future__ import annotations
+
+import io
+
+from squall.model.checks.registry import check
+from squall.sim.engines.port import ENGINE as PORT
+from squall.sim.explore.faults import check_explorable, sent_in
+from squall.sim.explore.state import shown
+from squall.sim.explore.subject import Ended
+from squall.sim.scenario import Scenario
+from squall.sim.world.choosing import Chooser, NotExplorableError
+
+
+class ScriptSubject:
+    """Runs the script of ``scenario`` on the port, from the beginning each time.
+
+    What it prints belongs to the final state, whoever prints first. Raises ValueError for a program,
+    and for faults that cannot be explored; :class:`NotExplorableError` when called, if no group of
+    workers ever stands, or one that workers join at any time.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        if scenario.script is None:
+            raise ValueError("the scenario holds a program, and this is for scripts")
+        check_explorable(scenario.faults)
+        self.scenario = scenario
+
+    def __call__(self, chooser: Chooser) -> Ended:
+        out = io.StringIO()
+        run = PORT.run(self.scenario, stdout=out, stderr=io.StringIO(), chooser=chooser)
+        if not (run.chosen_from or run.broken_off):
+            why = f": {run.errors[0].type}: {run.errors[0].message}" if run.errors else ""
+            raise NotExplorableError(f"no group of its processes stands{why}")
+        run.violations = check(run)
+        errors = sorted(f"{each.worker} {each.type}: {each.message}" for each in run.errors)
+        waits = sorted(shown(RuntimeError(line)) for line in run.waits)
+        left = run.leaked_rrefs, run.leaked_contexts
+        printed = sorted(out.getvalue().splitlines())
+        state = shown((printed, errors, waits, sorted(run.exit_codes.items()), left))
+        return Ended(state, tuple(run.violations), sent_in(run))
