@@ -42,6 +42,10 @@ def _of(context: Context, each: Pass) -> Iterator[str]:
             yield "a pass is given gradients that it has not sent"
         if part.progress is Progress.DONE and part.fed != part.counted:
             yield "a part ends before its gradients have come"
+    for number in each.gradients:
+        part = each.parts[context.pairs[number].to]
+        if any(number in context.pairs[n].leads for n in part.counted - part.fed):
+            yield "gradients leave before all has come that leads to them"
     if not each.succeeded:
         return
     if any(part.progress is not Progress.DONE for part in each.parts.values()):
