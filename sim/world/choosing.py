@@ -18,7 +18,7 @@ from squall.sim.world.delivery import Delivery
 from squall.sim.world.virtual_time import NORMAL, Callbacks, Due, Livelock, VirtualTime
 
 #: how much runs between two choices: see :class:`Chooser`
-Grain = Literal["message", "task"]
+Grain = Literal["message", "task", "fine"]
 GRAINS: tuple[Grain, ...] = get_args(Grain)
 #: what the arrival of a message touches: its whole worker, or its call; see sim/explore/touches.py
 Dependence = Literal["worker", "delivery"]
@@ -94,7 +94,8 @@ class Chooser(Protocol):
 
     ``grain``: with "message" a step is the arrival of a message and, first come, first served, all
     that the tasks of its worker then do; with "task" it is one run of one task, or an arrival, to
-    its next wait. ``ordered``: messages that share a connection arrive in the order in which they
+    its next wait; with "fine" a task also ends its step wherever threads could be interrupted: where
+    it takes a lock, starts a task, or looks at an event. ``ordered``: messages that share a connection arrive in the order in which they
     were sent; requests of one worker to another do, and so do the replies to them.
     """
 
@@ -134,6 +135,8 @@ class ChosenTime(VirtualTime):
     def __init__(self, chooser: Chooser) -> None:
         super().__init__()
         self.chooser = chooser
+        if chooser.grain == "fine":
+            self.ordering = _AtEachPoint(self)
         #: what the network of the simulation calls with each arrival
         self.arrivals: Callbacks | None = None
         self._choosing = False
@@ -303,6 +306,21 @@ class ChosenTime(VirtualTime):
         self._entries = [entry for entry in self._entries if not entry.event.cancelled]
         queue: list[Any] = self._queue
         queue[:] = [queued for queued in queue if not queued[3].cancelled]
+
+
+class _AtEachPoint:
+    """Lets the running task make way at each scheduling point, as long as somebody chooses."""
+
+    preemptive = True
+
+    def __init__(self, time: ChosenTime) -> None:
+        self._time = time
+
+    def priority(self, event: Any, due_s: float) -> float:
+        return 0.0
+
+    def yields(self) -> bool:
+        return self._time.choosing
 
 
 def _in_time(entry: Entry) -> tuple[float, int]:

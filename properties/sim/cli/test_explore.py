@@ -99,7 +99,7 @@ def test_with_one_fault_each_message_is_lost_doubled_late_and_not_sent() -> None
     ("words", "said"),
     [
         ((LEAVING,), "expected --grain task"),
-        ((SMALL, "--grain", "fine"), "expected message or task"),
+        ((SMALL, "--grain", "coarse"), "expected message or task or fine"),
         ((SMALL, "--budget", "none"), "expected a number of executions or seconds"),
         ((SMALL, "--budget", "0s"), "expected a number of executions or seconds"),
         (("no such file",), "is no seed, no file"),

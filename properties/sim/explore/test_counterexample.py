@@ -64,7 +64,7 @@ def test_a_counterexample_has_few_choices_and_what_to_expect() -> None:
     scenario = replace(saved("small"), expected=Expected(mutant="reply-before-clean-up"))
     with planted("reply-before-clean-up"):
         (part,) = parts(scenario, How("task"), Budget(executions=20))
-        ((found, small),) = part.counterexamples()
+        found, small = next(part.counterexamples())
         again = replay(small)
     assert small.expected.property == found.violation.property
     assert small.expected.digest == again.digest

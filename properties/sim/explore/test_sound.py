@@ -11,7 +11,7 @@ from squall.properties.sim.explore.test_worlds import WORLDS
 from squall.properties.support.explored import Recorded, saved, shuffled
 from squall.sim.explore.counterexample import plain
 from squall.sim.explore.execution import How
-from squall.sim.explore.faults import Places, faults_at
+from squall.sim.explore.faults import faults_at, places
 from squall.sim.explore.programs import ProgramSubject
 from squall.sim.explore.search import explore
 from squall.sim.explore.stories import Story
@@ -51,6 +51,11 @@ def commutes(subject: Subject, grain: Grain, dependence: Dependence, times: int)
 )
 def test_independent_steps_commute(world: str, grain: Grain, dependence: Dependence) -> None:
     commutes(story(world), grain, dependence, times=40)
+
+
+@pytest.mark.parametrize("world", SMALLEST)
+def test_independent_steps_between_scheduling_points_commute(world: str) -> None:
+    commutes(story(world), "fine", "delivery", times=60)
 
 
 @pytest.mark.parametrize("dependence", ["worker", "delivery"])
@@ -110,10 +115,8 @@ def test_independent_steps_commute_under_a_fault(name: str) -> None:
     program = saved(name).program
     assert program is not None
     scenario = plain(Scenario(work=under_faults(program))).in_world(skip_handshakes=True)
-    subject, places = ProgramSubject(scenario), Places()
-    subject.on_run = places.add
-    subject(Recorded("task", stream=random.Random(name)))
-    for place in list(places)[:3]:
+    ended = ProgramSubject(scenario)(Recorded("task", stream=random.Random(name)))
+    for place in list(places(ended.sent))[:3]:
         for _, fault in faults_at(place):
             plan = scenario.faults.with_items([fault])
             wrong = ProgramSubject(scenario.in_world(faults=plan))

@@ -94,6 +94,15 @@ def test_three_calls_at_once_have_78_orders_of_tasks() -> None:
     assert (explored.complete, explored.pruned, len(explored.states)) == (78, 0, 1)
 
 
+@pytest.mark.parametrize(("calls", "classes"), [(1, 2), (2, 620)])
+def test_tasks_make_way_at_each_scheduling_point(calls: int, classes: int) -> None:
+    """As threads may: where they take a lock, start a task, or look at an event."""
+    with campaign_settings():
+        explored = explore(Story(2, programs.calls(calls)), How("fine"))
+    assert explored.exhausted and not explored.found
+    assert (explored.complete, explored.pruned, len(explored.states)) == (classes, 0, 1)
+
+
 def test_a_search_that_is_not_over_says_about_how_much_is_left() -> None:
     with campaign_settings():
         explored = explore(story("a diamond"), UNORDERED, budget=Budget(executions=100))

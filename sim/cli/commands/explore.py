@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import Console
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from squall.sim.explore.explored import Explored
     from squall.sim.explore.search import Budget
     from squall.sim.scenario import Scenario
+    from squall.sim.world.choosing import Grain
 
 MAX_EXECUTIONS = 10**9
 DEFAULT_EXECUTIONS = 20_000
@@ -59,9 +60,10 @@ def explore(
         str,
         typer.Option(
             "--grain",
-            metavar="message|task",
-            help="What is ordered: the arrivals of messages, or each run of a task, too.",
-            parser=parsers.one_of("--grain", ("message", "task")),
+            metavar="message|task|fine",
+            help="What is ordered: the arrivals of messages; or each run of a task, too; or also what "
+            "tasks do between two scheduling points.",
+            parser=parsers.one_of("--grain", ("message", "task", "fine")),
         ),
     ] = "message",
     unordered: Annotated[
@@ -107,7 +109,7 @@ def explore(
     from squall.sim.explore.execution import How
     from squall.sim.explore.search import Budget
 
-    how = How("task" if grain == "task" else "message", not unordered)
+    how = How(cast("Grain", grain), not unordered)
     limits = Budget(budget.executions, budget.seconds)
     since = None if resume is None else _before(resume, read[0][1], how)
     with _Display() as display:
