@@ -1,4 +1,5 @@
-"""How fast all states of the RRef protocol are looked at: whole frontiers with numpy, and one by one.
+"""How fast all states of the protocols are looked at: of references whole frontiers with numpy, and one
+by one; of backward passes one by one.
 
 Every invariant is asked of every state, and every step has to lower the measure; the counts are those
 of docs/protocol.md. CPU time of one core, the best of three.
@@ -11,7 +12,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from squall.model.protocol.explore import Exploration, explore
+from squall.model.protocol.breadth import Exploration
+from squall.model.protocol.explore import explore
+from squall.model.protocol.passes import explore as passes
+from squall.model.protocol.passes.state import World as PassWorld
 from squall.model.protocol.search import search
 from squall.model.protocol.state import World
 
@@ -19,6 +23,7 @@ from squall.model.protocol.state import World
 WORLDS = (World(3, 1, 3, 1, 1), World(2, 1, 3, 2, 1), World(3, 2, 2, 0, 0), World(3, 1, 3, 2, 1))
 #: for one state at a time
 SMALL = World(2, 1, 3, 0, 0)
+PASSES = (PassWorld(3, 1, 2, 1, 1), PassWorld(2, 1, 2, 2, 1))
 
 
 def measure(
@@ -46,3 +51,8 @@ if __name__ == "__main__":
     for each in WORLDS:
         print(line(each, measure(each), "frontiers"), flush=True)
     print(line(SMALL, measure(SMALL, explore), "one by one"))
+    for world in PASSES:
+        started = time.process_time()
+        found = passes.explore(world)
+        seconds = time.process_time() - started
+        print(f"{world}, one by one: {found}, {found.states / seconds:,.0f} states a second")

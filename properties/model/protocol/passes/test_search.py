@@ -9,6 +9,7 @@ from squall.model.protocol.passes.explore import explore, system
 from squall.model.protocol.passes.invariants import left
 from squall.model.protocol.passes.state import World
 from squall.model.protocol.passes.table import SMART
+from squall.properties.support.paths import DOCS
 
 #: by workers, contexts, messages and passes of each, faults, and whether programs are careful: states,
 #: steps between them, and levels: the length of the longest way that has no shorter one, plus 1
@@ -32,6 +33,14 @@ COUNTS = {
     (2, 1, 2, 1, 1, False): (38_057, 125_252, 22),
     (2, 1, 2, 2, 0, False): (47_999, 132_418, 31),
 }
+
+
+def test_the_page_has_these_counts() -> None:
+    page = (DOCS / "protocol.md").read_text(encoding="utf-8")
+    for bounds, (states, steps, levels) in COUNTS.items():
+        cells = [*map(str, bounds[:5]), "yes" if bounds[5] else "no"]
+        cells += [f"{states:,}", f"{steps:,}", str(levels - 1)]
+        assert f"| {' | '.join(cells)} |" in page
 
 
 @pytest.mark.parametrize("bounds", COUNTS, ids=str)
