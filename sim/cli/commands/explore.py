@@ -13,6 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.every_program import explore_programs
 from squall.sim.cli.exits import FAILED, INTERRUPTED, UNCHECKED
 from squall.sim.cli.options import Jobs, Json, Mutant, OneFault, Workers, file_option
 from squall.sim.cli.scenario import Changes, read_scenario
@@ -42,20 +43,22 @@ squall explore 44 --faults one               (and with each message lost, double
 
 squall explore 20 --budget 60s --json
 
+squall explore --programs "workers<=3, calls<=2"      (all programs of that size)
+
 squall explore train.py --workers 2 --grain task
 """
 
 
 def explore(
     scenarios: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="SEED|FILE...",
             help="Seeds of squall fuzz, programs, scenario files, Python scripts, or names of "
             "stored failures.",
             show_default=False,
         ),
-    ],
+    ] = None,
     grain: Annotated[
         str,
         typer.Option(
@@ -86,6 +89,15 @@ def explore(
     ] = parsers.Amount(executions=DEFAULT_EXECUTIONS),  # noqa: B008
     jobs: Jobs = 1,
     workers: Workers = None,
+    programs: Annotated[
+        str | None,
+        typer.Option(
+            "--programs",
+            metavar="EXPRESSION",
+            help="Explore all programs of a size instead: 'workers<=3, calls<=2'. The budget is that "
+            "of each.",
+        ),
+    ] = None,
     resume: Annotated[
         Path | None,
         file_option(
@@ -102,15 +114,31 @@ def explore(
     Exit code 1 if one does not hold in some execution, of which a scenario is kept; 4 if the
     budget was spent before all orders had been explored.
     """
-    if resume is not None and (len(scenarios) > 1 or faults is not None):
-        raise BadInput("--resume", str(resume), "expected one scenario, and no --faults, with it")
-    read = [(text, _scenario(text, mutant, workers)) for text in scenarios]
-    from squall.sim.cli.reports.explore import explored_json, print_explored
     from squall.sim.explore.execution import How
     from squall.sim.explore.search import Budget
 
     how = How(cast("Grain", grain), not unordered)
     limits = Budget(budget.executions, budget.seconds)
+    if programs is not None:
+        if scenarios or resume is not None or workers is not None:
+            problem = "expected no scenarios, no --resume and no --workers with it"
+            raise BadInput("--programs", programs, problem)
+        explore_programs(
+            programs,
+            how,
+            limits,
+            one_fault=faults is not None,
+            mutant=mutant,
+            jobs=jobs,
+            json=json,
+        )
+    if not scenarios:
+        raise BadInput("SEED|FILE", "", "expected a scenario, or --programs")
+    if resume is not None and (len(scenarios) > 1 or faults is not None):
+        raise BadInput("--resume", str(resume), "expected one scenario, and no --faults, with it")
+    read = [(text, _scenario(text, mutant, workers)) for text in scenarios]
+    from squall.sim.cli.reports.explore import explored_json, print_explored
+
     since = None if resume is None else _before(resume, read[0][1], how)
     with _Display() as display:
         told = _all(

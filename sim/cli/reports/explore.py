@@ -91,13 +91,14 @@ def explored_json(told: list[Told], how: How) -> str:
             "grain": how.grain,
             "ordered": how.ordered,
             "not_covered": not_covered(how),
-            "scenarios": [_scenario(each) for each in told],
+            "scenarios": [scenario_json(each) for each in told],
         },
         allow_nan=False,
     )
 
 
-def _scenario(told: Told) -> dict[str, Any]:
+def scenario_json(told: Told) -> dict[str, Any]:
+    """What is said of one scenario."""
     return {
         "scenario": told.text,
         "outcome": told.outcome,

@@ -1,0 +1,79 @@
+"""``squall explore --programs``: all programs of a small size, each in every order."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.exits import FAILED, INTERRUPTED, UNCHECKED
+
+if TYPE_CHECKING:
+    from squall.sim.explore.execution import How
+    from squall.sim.explore.search import Budget
+
+
+def explore_programs(
+    expression: str,
+    how: How,
+    budget: Budget,
+    *,
+    one_fault: bool,
+    mutant: str | None,
+    jobs: int,
+    json: bool,
+) -> NoReturn:
+    """Explore all programs within the bounds that ``expression`` says, each for ``budget`` at most."""
+    from squall.sim.cli.reports.explore import Told, keep
+    from squall.sim.cli.reports.explored_programs import outcome, print_programs, programs_json
+    from squall.sim.explore.enumeration import BoundsError, read_bounds
+    from squall.sim.explore.every_program import Program, Totals, every_program, explore_every
+    from squall.sim.search.again import planted
+    from squall.sim.world.choosing import GrainError
+
+    try:
+        chosen = every_program(read_bounds(expression))
+    except BoundsError as error:
+        raise BadInput("--programs", expression, str(error)) from None
+    totals, told = Totals(), []
+    console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    progress = Progress(
+        TextColumn("explore"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("programs, {task.fields[said]}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    bar = progress.add_task("explore", total=len(chosen), said="")
+
+    def before(number: int, program: Program) -> None:
+        said = f"{totals.executions:,} executions: {program.text}"
+        progress.update(bar, completed=number, said=said)
+
+    with progress, planted(mutant):
+        try:
+            for program, explored in explore_every(
+                chosen, how, budget, one_fault=one_fault, jobs=jobs, before=before
+            ):
+                totals.add(program.text, explored)
+                this = Told(program.text, program.scenario, explored)
+                if this.outcome != "ok":
+                    told.append(this)
+                for part in explored:
+                    this.kept += keep(part, console.print)
+        except GrainError as error:
+            raise BadInput("--grain", how.grain, f"{error}: expected --grain task") from None
+    if json:
+        typer.echo(programs_json(expression, len(chosen), totals, told, how))
+    else:
+        to = Console(highlight=False, soft_wrap=True)
+        print_programs(expression, len(chosen), totals, told, how, to)
+    codes = {"ok": 0, "failed": FAILED, "interrupted": INTERRUPTED, "not exhausted": UNCHECKED}
+    raise typer.Exit(codes[outcome(totals)])

@@ -1,0 +1,107 @@
+"""What ``squall explore --programs`` says, for people and for machines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from squall.sim.cli.panels import print_panel, summary_table, verdict
+from squall.sim.cli.reports.explore import Told, not_covered, scenario_json
+from squall.sim.explore.every_program import Totals
+from squall.sim.explore.execution import How
+
+#: programs that are shown one by one
+_MOST_SHOWN = 8
+
+
+def outcome(totals: Totals) -> str:
+    """As of one scenario."""
+    if totals.interrupted:
+        return "interrupted"
+    if totals.failed:
+        return "failed"
+    return "ok" if totals.exhausted == totals.programs else "not exhausted"
+
+
+def programs_json(expression: str, count: int, totals: Totals, told: list[Told], how: How) -> str:
+    """The object of ``squall explore --programs --json``; its keys are in docs/json.md."""
+    return json.dumps(
+        {
+            "outcome": outcome(totals),
+            "grain": how.grain,
+            "ordered": how.ordered,
+            "not_covered": not_covered(how),
+            "programs": {
+                "expression": expression,
+                "count": count,
+                "explored": totals.programs,
+                "exhausted": totals.exhausted,
+                "failed": totals.failed,
+                "explorations": totals.explorations,
+                "executions": totals.executions,
+                "complete": totals.complete,
+                "pruned": totals.pruned,
+                "classes": totals.classes,
+                "states": totals.states,
+                "largest": totals.largest,
+                "several_states": [
+                    {"program": text, "states": states} for text, states in totals.several
+                ],
+                "wall_time_s": totals.seconds,
+            },
+            "scenarios": [scenario_json(each) for each in told],
+        },
+        allow_nan=False,
+    )
+
+
+def print_programs(
+    expression: str, count: int, totals: Totals, told: list[Told], how: How, console: Console
+) -> None:
+    """Totals, and each program of which something does not hold."""
+    table = summary_table()
+    said = outcome(totals)
+    table.add_row("outcome", verdict(_in_words(totals, said), good=said == "ok"))
+    done = "" if totals.programs == count else f" of {count:,}"
+    table.add_row("programs", f"{totals.programs:,}{done}, {totals.exhausted:,} in every order")
+    _add_totals(table, totals)
+    for text, states in totals.several[:_MOST_SHOWN]:
+        table.add_row("states", f"{states} of {text}")
+    if len(totals.several) > _MOST_SHOWN:
+        table.add_row("states", f"and {len(totals.several) - _MOST_SHOWN:,} more programs")
+    for each in told[:_MOST_SHOWN]:
+        for found, kept, fault in each.kept[:1]:
+            where = f", with {fault}" if fault else ""
+            table.add_row("breaks", Text(f"{each.text}{where}: {found.violation}", style="red"))
+            if kept is not None:
+                table.add_row("again", Text(kept.replay))
+    good = {"ok": True, "failed": False}.get(said)
+    print_panel(console, table, f"squall explore --programs {expression!r}", good=good)
+    for line in not_covered(how):
+        console.print(Text(f"not covered: {line}", style="dim"))
+
+
+def _in_words(totals: Totals, said: str) -> str:
+    if said == "ok":
+        return "every execution of every program satisfies every property"
+    if said == "failed":
+        return f"{totals.failed:,} programs in which something does not hold"
+    if said == "interrupted":
+        return said
+    left = totals.programs - totals.exhausted
+    return f"not exhausted: nothing found so far, and the budget of {left:,} programs is spent"
+
+
+def _add_totals(table: Any, totals: Totals) -> None:
+    rate = totals.executions / totals.seconds if totals.seconds else 0.0
+    behaviours = (
+        f"{totals.complete:,} executions of {totals.classes:,} classes, {totals.pruned:,} pruned, "
+        f"{totals.states:,} final states, {rate:,.0f}/s"
+    )
+    table.add_row("explored", behaviours)
+    table.add_row("largest", f"{totals.largest:,} executions")
+    if totals.explorations > totals.programs:
+        table.add_row("faults", f"{totals.explorations - totals.programs:,} explorations with one")
