@@ -1,6 +1,7 @@
 # make run    the parameter server example on a simulated cluster
 # make test   the whole test suite
 # make bench  what is measured, side by side with stock PyTorch
+# make explore   small worlds in every order, and every program of a size: an hour (JOBS=2)
 # make stress   many threads on ThreadRuntime, for a minute (SECONDS=600 for longer)
 # make notebooks   JupyterLab, opened on notebooks/
 # make test-browser   timelines in headless Chromium (apt-get install chromium chromium-driver)
@@ -27,13 +28,26 @@ SECONDS ?= 60
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: covers programs run test stress test-browser pictures architecture notebooks test-notebooks lint types layers findings bench install format clean matrix
+.PHONY: covers programs run test explore stress test-browser pictures architecture notebooks test-notebooks lint types layers findings bench install format clean matrix
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
+
+# Nothing is to fail (exit code 1); an exploration whose budget is spent (4) says how much is left.
+EXPLORED := squall/properties/sim/explore/scenarios
+EXPLORE = explored() { $(BIN)/squall explore "$$@" --jobs $(if $(filter auto,$(JOBS)),2,$(JOBS)) || [ $$? -eq 4 ]; }
+explore: $(INSTALLED)
+	$(EXPLORE); explored $(EXPLORED)/small.json $(EXPLORED)/plain.json --unordered --budget 300s
+	$(EXPLORE); explored $(EXPLORED)/small.json --faults one --budget 20s
+	$(EXPLORE); explored $(EXPLORED)/small.json $(EXPLORED)/other.json --grain task --budget 300s
+	$(EXPLORE); explored $(EXPLORED)/leaving.json --grain task --budget 600s
+	$(EXPLORE); explored --programs "workers<=3, calls<=2" --unordered --budget 20s
+	$(EXPLORE); explored --programs "workers<=2, calls<=2" --grain task --budget 20s
+	$(EXPLORE); explored --programs "workers<=2, calls<=1" --faults one --budget 5s
+	$(BIN)/python -m benchmarks.explore
 
 stress: $(INSTALLED)
 	$(BIN)/python -m squall.properties.support.stress --seconds $(SECONDS)

@@ -42,6 +42,8 @@ class Explored:
     seconds: float = 0.0
     #: how many messages of each type went from a worker to another in one execution, at most
     sent: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    #: rare situations that any execution has reached
+    situations: set[str] = field(default_factory=set)
     #: whether all threads of a worker were taken at some time
     crowded: bool = False
     #: the choices on the way to the next execution, if the search was not exhausted
@@ -68,6 +70,7 @@ class Explored:
             self.choices_of[ended.state] = choices_of(self.frontier)
         self.states[ended.state] = self.states.get(ended.state, 0) + 1
         self._note_sent(ended.sent)
+        self.situations |= ended.situations
         self.failed += bool(ended.violations)
         for violation in ended.violations:
             key_of = violation.property, violation.what
@@ -89,6 +92,7 @@ class Explored:
         self.failed += later.failed
         self.longest = max(self.longest, later.longest)
         self._note_sent(later.sent)
+        self.situations |= later.situations
 
     def with_all_ahead(self) -> Explored:
         """This, and what has been explored of the choices that come later; not to be gone on with."""

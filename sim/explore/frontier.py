@@ -21,7 +21,7 @@ from squall.sim.scenarios.file import name_of
 from squall.sim.scenarios.store import write_synced
 from squall.sim.world.choosing import Footprint
 
-_VERSION = 2
+_VERSION = 3
 _NUMBERS = ("complete", "pruned", "failed", "longest", "seconds", "crowded")
 
 
@@ -69,6 +69,7 @@ def _explored(explored: Explored) -> dict[str, Any]:
             [found.violation.to_json(), found.choices, found.executions]
             for found in explored.found.values()
         ],
+        "situations": sorted(explored.situations),
         "sent": [[*link, times] for link, times in explored.sent.items()],
         "frames": [_frame(frame) for frame in explored.frontier],
     }
@@ -84,6 +85,7 @@ def _read_explored(told: dict[str, Any]) -> Explored:
         violation = Violation(**{**said, "events": tuple(said["events"])})
         key = violation.property, violation.what
         explored.found[key] = Found(violation, tuple(choices), executions)
+    explored.situations = set(told["situations"])
     explored.sent = {(type, src, dst): times for type, src, dst, times in told["sent"]}
     explored.frontier = [_read_frame(frame) for frame in told["frames"]]
     return explored

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from squall.model.checks.registry import check
+from squall.model.coverage.sometimes import sometimes
 from squall.model.events.run import Run
 from squall.model.one_process.interpreter import interpret
 from squall.real.tracing import TABLES_COUNTED
@@ -36,7 +37,7 @@ class ProgramSubject:
         run.cluster = None
         run.violations = check(run)
         self.on_run(run)
-        return Ended(_state(run), tuple(run.violations), sent_in(run))
+        return Ended(_state(run), tuple(run.violations), sent_in(run), sometimes(run))
 
 
 def _nothing(run: Run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 from squall.model.checks.registry import check
+from squall.model.coverage.sometimes import sometimes
 from squall.sim.engines.port import ENGINE as PORT
 from squall.sim.explore.faults import check_explorable, sent_in
 from squall.sim.explore.state import shown
@@ -39,4 +40,4 @@ class ScriptSubject:
         left = run.leaked_rrefs, run.leaked_contexts
         printed = sorted(out.getvalue().splitlines())
         state = shown((printed, errors, waits, sorted(run.exit_codes.items()), left))
-        return Ended(state, tuple(run.violations), sent_in(run))
+        return Ended(state, tuple(run.violations), sent_in(run), sometimes(run))

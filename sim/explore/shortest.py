@@ -104,7 +104,7 @@ class Shortest:
 
     ``faults_first``: whether, of ways of one length, those with a fault come first. ``most``: the
     length up to which all are tried; longer ones are looked for by an exploration of each world for
-    ``seconds``, and made short.
+    ``seconds`` (0: not at all), and made short.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class Shortest:
         worlds: Iterable[SmallWorld],
         *,
         faults_first: bool = False,
-        most: int = 2,
-        seconds: float = 5.0,
+        most: int = 1,
+        seconds: float = 2.0,
     ) -> None:
         self._worlds = list(worlds)
         self._faults_first = faults_first
@@ -140,9 +140,8 @@ class Shortest:
                     if kind is plain_ones or length > 1:
                         new = lists.longer()
                     yield from self._try(lists, new, before)
-        for lists in plain_ones:
-            before(lists.case, ())
-            yield from self._explored(lists)
+        for lists in plain_ones if self._seconds else ():
+            yield from self._explored(lists, before)
 
     def _try(
         self, lists: _Lists, new: dict[Names, None], before: Callable[[Case, Names], object]
@@ -177,7 +176,7 @@ class Shortest:
             for words, faulty in with_one_fault(scenario, sent):
                 yield world, world.grains[0], words, faulty
 
-    def _explored(self, lists: _Lists) -> Iterator[Tried]:
+    def _explored(self, lists: _Lists, before: Callable[[Case, Names], object]) -> Iterator[Tried]:
         """What an exploration finds, made as short as can be done by leaving out."""
         case = lists.case
         try:
@@ -186,6 +185,7 @@ class Shortest:
                 How(case.grain, ordered=False),
                 budget=Budget(seconds=self._seconds),
                 stop_at_first=True,
+                on_execution=lambda _: before(case, ()),
             )
         except (GrainError, NotExplorableError, RuntimeError):
             return
@@ -193,6 +193,7 @@ class Shortest:
             key = found.violation.property, found.violation.what
 
             def shows(names: Names, key: tuple[str, str] = key) -> bool:
+                before(case, names)
                 ended = lists.subject(_Listed(names, grain=case.grain))
                 return any((each.property, each.what) == key for each in ended.violations)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -12,12 +12,14 @@ from squall.sim.world.choosing import Chooser
 
 class Ended(NamedTuple):
     """What came of one execution: its final state in words without ids, times and numbers that
-    the order decides, what did not hold, and how many messages of each type went from which worker
-    to which other one, by type and ranks."""
+    the order decides, what did not hold, how many messages of each type went from which worker
+    to which other one, by type and ranks, and which rare situations it has reached
+    (:mod:`squall.model.coverage.sometimes`)."""
 
     state: str
     violations: tuple[Violation, ...] = ()
     sent: Mapping[tuple[str, int, int], int] = MappingProxyType({})
+    situations: Set[str] = frozenset()
 
 
 class Subject(Protocol):

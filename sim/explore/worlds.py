@@ -86,6 +86,8 @@ def _of(
 
 _PASS = (_op("scale", 1, on=1, call="sync"), _op("total", 1))
 _BACK = (Backward(roots=(1,)),)
+#: a call to worker 1 that raises, and nobody asks
+_NOBODY_WAITS = _op("scale", 1, on=1, call="async", fails_first="raises", fails_by="async")
 _DIAMOND = (
     _op("scale", 1, on=1, call="async"),
     _op("scale", 2, on=2, call="async"),
@@ -220,6 +222,20 @@ def _worlds() -> tuple[SmallWorld, ...]:
             _op("scale", 1, on=1, call="helper_remote", keep="use"),
             _op("total", 1),
         ),
+        _world(
+            "a proxy of a slow value",
+            "a method of a value that takes a while, by way of its reference",
+            2,
+            _op("scale", 1, call="local"),
+            chains=(
+                Chain(
+                    worker=1,
+                    origin="slow",
+                    links=(Link(kind="proxy", worker=1),),
+                    ending="proxy_sync",
+                ),
+            ),
+        ),
         _world("a diamond", "a pass over two workers", 3, *_DIAMOND, backwards=_BACK),
         _world(
             "a diamond that fails",
@@ -305,6 +321,29 @@ def _worlds() -> tuple[SmallWorld, ...]:
                 ),
             ),
             endings=(Ending(graceful=False),),
+            grains=("task",),
+        ),
+        _of(
+            "a group that is left at work",
+            "a call that nobody waits for, and workers that leave at once",
+            2,
+            Trainer(
+                worker=0,
+                steps=(
+                    Step(ops=(_NOBODY_WAITS,)),
+                    Step(ops=(_op("scale", 1, on=1, call="sync"),), group=1),
+                ),
+            ),
+            endings=(Ending(graceful=False),),
+            grains=("task",),
+        ),
+        _world(
+            "an early end at work",
+            "workers leave as soon as they have done their part, while a call is under way for "
+            "which nobody waits",
+            2,
+            _NOBODY_WAITS,
+            early=True,
             grains=("task",),
         ),
         _world(

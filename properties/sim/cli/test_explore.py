@@ -34,6 +34,8 @@ def test_a_program_of_which_every_order_is_right_ends_well() -> None:
     assert whole["complete"] == whole["classes"] == ORDERS
     assert len(whole["states"]) == 1 and whole["states"][0]["executions"] == ORDERS
     assert told["not_covered"]
+    reached = [name for name, is_reached in scenario["sometimes"].items() if is_reached]
+    assert 0 < len(reached) < len(scenario["sometimes"])
 
 
 def test_a_spent_budget_is_not_well() -> None:

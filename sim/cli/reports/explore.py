@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from squall.model.coverage.sometimes import situations
 from squall.sim.cli.panels import print_panel, summary_table, verdict
 from squall.sim.explore.campaign import Part
 from squall.sim.explore.execution import How
@@ -45,6 +46,11 @@ class Told:
     @property
     def interrupted(self) -> bool:
         return any(part.explored.interrupted for part in self.parts)
+
+    @property
+    def situations(self) -> set[str]:
+        """Rare situations that any execution has reached."""
+        return {name for part in self.parts for name in part.explored.situations}
 
     @property
     def outcome(self) -> str:
@@ -105,6 +111,7 @@ def scenario_json(told: Told) -> dict[str, Any]:
         "explorations": [
             {"fault": part.fault or None, **_numbers(part.explored)} for part in told.parts
         ],
+        "sometimes": {name: name in told.situations for name in situations("port")},
         "violations": [
             {
                 **found.violation.to_json(),
@@ -145,6 +152,8 @@ def print_explored(told: list[Told], how: How, console: Console) -> None:
             _add(table, part)
         if len(each.parts) > 1:
             _add_sums(table, each.parts[1:])
+        reached, of = len(each.situations), len(situations("port"))
+        table.add_row("sometimes", f"{reached} of {of} rare situations (--json has their names)")
         for found, kept, fault in each.kept[:_MOST_SHOWN]:
             where = f" (with {fault})" if fault else ""
             table.add_row("breaks", Text(f"{found.violation}{where}", style="red"))

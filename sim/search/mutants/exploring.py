@@ -34,10 +34,12 @@ from squall.sim.world.contained import Contained
 #: letters of what a bug needs (:data:`~squall.sim.search.mutants.mutant.SCHEDULES`) that an order
 #: of a small world, or one fault in it, may bring about
 EXPLORED = frozenset("RTLEXGQ")
+#: those of them that orders bring about
+ORDERS = frozenset("RTGQ")
 #: real seconds that one run may take before it counts as a hang
 _HANG_S = 20.0
 #: seconds for which a world is explored after all short ways have been tried
-_WORLD_S = 5.0
+_WORLD_S = 2.0
 _LOOK_S = 0.25
 
 
@@ -254,7 +256,8 @@ def _try(
     clean_process: CleanProcess,
 ) -> None:
     until = time.monotonic() + seconds
-    searched = Shortest(WORLDS, faults_first=mutant.needs_faults, seconds=_WORLD_S)
+    explored_s = _WORLD_S if ORDERS & set(mutant.needs) else 0.0
+    searched = Shortest(WORLDS, faults_first=mutant.needs_faults, seconds=explored_s)
     last: Case | None = None
 
     def before(case: Case, names: Names) -> None:
