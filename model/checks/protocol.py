@@ -8,6 +8,7 @@ from squall.model.checks.excuses import ENDED_PROCESS, excused
 from squall.model.checks.protocol_passes import ENDS, replayed_passes
 from squall.model.events.fault_effects import faults_of
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
+from squall.model.events.torn_down import last_of
 from squall.model.protocol.passes import replay as passes
 from squall.model.protocol.refusal import NotAllowedError
 from squall.model.protocol.replay import READERS, Replay
@@ -32,19 +33,19 @@ def replayed(run: Run, replay: Replay) -> Iterator[Violation]:
     state then."""
     records = run.records
     counted = run.of(tracing.TABLES_COUNTED)
-    quiet = counted[0] if counted else len(records)
+    end = last_of(run)
     faulty = bool(faults_of(run)) or bool(run.of(tracing.GROUP_LEFT))
     n = -1
     try:
         if faulty:
             for n in run.of(*READERS, tracing.FAULT_INJECTED, tracing.GROUP_LEFT):
-                if n > quiet:
+                if n >= end:
                     break
                 _take_after_faults(run, replay, n)
         else:
             take = replay.take
             for n in run.of(*READERS):
-                if n > quiet:
+                if n >= end:
                     break
                 record = records[n]
                 take(record[1], record[3], record[4])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from squall.model.checks.excuses import ENDED_PROCESS, excused
 from squall.model.events.fault_effects import faults_of
 from squall.model.events.run import Run, Violation
+from squall.model.events.torn_down import last_of
 from squall.model.protocol.passes.carried import CARRIED
 from squall.model.protocol.passes.replay import ABOUT_CALLS, READERS, Replay
 from squall.model.protocol.refusal import NotAllowedError
@@ -26,7 +27,7 @@ def replayed_passes(run: Run, replay: Replay) -> Iterator[Violation]:
         return
     records = run.records
     counted = run.of(tracing.TABLES_COUNTED)
-    quiet = counted[0] if counted else len(records)
+    end = last_of(run)
     faulty = bool(faults_of(run)) or bool(run.of(tracing.GROUP_LEFT))
     injected = (records[n][4][0] for n in run.of(tracing.FAULT_INJECTED))
     replay.ends = faulty and any(kind in ENDS for kind in injected)
@@ -35,12 +36,12 @@ def replayed_passes(run: Run, replay: Replay) -> Iterator[Violation]:
         if faulty:
             others = run.of(tracing.FAULT_INJECTED, tracing.GROUP_LEFT)
             for n in sorted([*_told(run), *others]):
-                if n > quiet:
+                if n >= end:
                     break
                 _take_after_faults(run, replay, n)
         else:
             for n in _told(run):
-                if n > quiet:
+                if n >= end:
                     break
                 _, worker, task, type, values = records[n]
                 READERS[type](replay, worker, task, *values)

@@ -12,6 +12,15 @@ def fail_part(part: Part) -> None:
         part.progress = Progress.FAILING
 
 
+def hear_error(context: Context, number: int, pair: int) -> None:
+    """What a part sent on was refused, or not answered in time."""
+    each = context.passes[number]
+    part = each.parts[context.pairs[pair].to]
+    fail_part(part)
+    if part.progress is Progress.FOLLOWED and each.gradients[part.first] is Gradients.WORKED_ON:
+        each.gradients[part.first] = Gradients.REFUSED
+
+
 def lose_send_function(context: Context, number: int) -> None:
     """No gradients will come for a pair: a part that waits for them has failed."""
     pair = context.pairs[number]
@@ -81,9 +90,9 @@ def gradients_are_late(context: Context, number: int, pair: int) -> bool:
     ):
         return False
     part = each.parts[context.pairs[pair].to]
-    if part.progress is not Progress.RUNNING:
+    if part.progress is not Progress.RUNNING and part.progress is not Progress.FOLLOWED:
         return False
-    fail_part(part)
+    hear_error(context, number, pair)
     return True
 
 

@@ -16,6 +16,9 @@ from squall.model.protocol.passes.state import (
     World,
 )
 
+#: of a part that has done what there was to do
+_DONE = (Progress.DONE, Progress.FOLLOWED)
+
 
 def breaches(world: World, state: State) -> Iterator[str]:
     """The invariants that a state breaks, in words."""
@@ -40,7 +43,7 @@ def _of(context: Context, each: Pass) -> Iterator[str]:
     for part in each.parts.values():
         if not part.fed <= set(each.gradients):
             yield "a pass is given gradients that it has not sent"
-        if part.progress is Progress.DONE and part.fed != part.counted:
+        if part.progress in _DONE and part.fed != part.counted:
             yield "a part ends before its gradients have come"
     for number in each.gradients:
         part = each.parts[context.pairs[number].to]
@@ -48,7 +51,7 @@ def _of(context: Context, each: Pass) -> Iterator[str]:
             yield "gradients leave before all has come that leads to them"
     if not each.succeeded:
         return
-    if any(part.progress is not Progress.DONE for part in each.parts.values()):
+    if any(part.progress not in _DONE for part in each.parts.values()):
         yield "a pass ends while a worker is at it"
     if any(gradients is not Gradients.HEARD for gradients in each.gradients.values()):
         yield "a pass ends while its gradients are on their way"
@@ -114,7 +117,13 @@ def measure(world: World, state: State) -> int:
 
 _STAGES = {Stage.ABSENT: 200, Stage.LIVE: 100, Stage.RELEASED: 0}
 _WAYS = {Way.UNDER_WAY: 5, Way.ARRIVED: 1, Way.LOST: 1, Way.BACK: 0}
-_PROGRESS = {Progress.RUNNING: 10, Progress.FAILING: 5, Progress.DONE: 0, Progress.FAILED: 0}
+_PROGRESS = {
+    Progress.RUNNING: 10,
+    Progress.FAILING: 5,
+    Progress.DONE: 0,
+    Progress.FAILED: 0,
+    Progress.FOLLOWED: 0,
+}
 _GRADIENTS = {
     Gradients.UNDER_WAY: 10,
     Gradients.TAKEN_UP: 9,

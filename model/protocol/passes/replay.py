@@ -230,7 +230,7 @@ class Replay(Followed):
                 and context.pairs[by.pair].at == worker
             ):
                 self._step("gradients_join", context, by.number, by.pair)
-                if part.progress is not Progress.FAILED or error is None:
+                if part.runs or error is None:
                     raise NotAllowedError("a pass that the next one ends", shown(context))
                 return
         if error is None:
@@ -301,6 +301,10 @@ class Replay(Followed):
                 gradients[sent.pair] = Gradients.UNDER_WAY
         if gradients[sent.pair] is Gradients.UNDER_WAY:
             self._step("gradients_arrive", context, sent.number, sent.pair)
+        part = context.passes[sent.number].parts.get(worker)
+        if part is not None and part.progress is Progress.FOLLOWED and part.first == sent.pair:
+            rule = "part_answers" if error is None else "part_is_cut_off"
+            self._try(rule, context, sent.number, worker)
         expected = Gradients.ANSWERED if error is None else Gradients.REFUSED
         if gradients[sent.pair] not in (expected, Gradients.HEARD):
             words = f"gradients of pair {sent.pair} in pass {sent.number} {expected.name}"

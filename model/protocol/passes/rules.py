@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from squall.model.protocol.passes.faults import fail_part, lose_send_function
+from squall.model.protocol.passes.faults import fail_part, hear_error, lose_send_function
 from squall.model.protocol.passes.state import (
     BY_USER,
     NONE,
@@ -185,11 +185,20 @@ def _gradients_begin(
         each.gradients[pair] = Gradients.REFUSED
         return
     if running is not None:
-        _end(context, running, worker, Progress.FAILED)
+        _overtake(context, running, worker)
     _begin_part(context, number, worker, pair, counted)
     each.gradients[pair] = Gradients.WORKED_ON
     if context.stage(worker) is not Stage.LIVE:  # it was, when they arrived
         _give_up(context, number, worker)
+
+
+def _overtake(context: Context, number: int, worker: int) -> None:
+    each = context.passes[number]
+    part = each.parts[worker]
+    if part.progress is Progress.RUNNING and _is_run(context, each, part):
+        part.progress = Progress.FOLLOWED
+    else:
+        _end(context, number, worker, Progress.FAILED)
 
 
 def answer_arrives(context: Context, number: int, pair: int) -> bool:
@@ -200,7 +209,7 @@ def answer_arrives(context: Context, number: int, pair: int) -> bool:
         return False
     each.gradients[pair] = Gradients.HEARD
     if answer is Gradients.REFUSED:
-        fail_part(each.parts[context.pairs[pair].to])
+        hear_error(context, number, pair)
     return True
 
 
@@ -210,7 +219,7 @@ def gradients_time_out(context: Context, number: int, pair: int) -> bool:
     if each.gradients.get(pair) is not Gradients.LOST:
         return False
     each.gradients[pair] = Gradients.HEARD
-    fail_part(each.parts[context.pairs[pair].to])
+    hear_error(context, number, pair)
     return True
 
 
@@ -232,6 +241,32 @@ def part_gives_up(context: Context, number: int, worker: int) -> bool:
     """It has failed. Who began it hears of that; nobody else does."""
     part = context.passes[number].parts.get(worker)
     if part is None or part.progress is not Progress.FAILING:
+        return False
+    _end(context, number, worker, Progress.FAILED)
+    return True
+
+
+def part_answers(context: Context, number: int, worker: int) -> bool:
+    """A part that another pass ended as it waited for answers alone has all of them."""
+    each = context.passes[number]
+    part = each.parts.get(worker)
+    if part is None or part.progress is not Progress.FOLLOWED:
+        return False
+    recvs = _recv_functions(context, each, part)
+    waits = each.gradients[part.first] is Gradients.WORKED_ON
+    if not waits or any(each.gradients[pair] is not Gradients.HEARD for pair in recvs):
+        return False
+    each.gradients[part.first] = Gradients.ANSWERED
+    return True
+
+
+def part_is_cut_off(context: Context, number: int, worker: int) -> bool:
+    """Some node of a part was still at work when another pass ended it."""
+    each = context.passes[number]
+    part = each.parts.get(worker)
+    if part is None or part.progress is not Progress.FOLLOWED:
+        return False
+    if each.gradients[part.first] is not Gradients.WORKED_ON:
         return False
     _end(context, number, worker, Progress.FAILED)
     return True

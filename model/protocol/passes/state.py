@@ -72,6 +72,8 @@ class Progress(IntEnum):
     FAILING = 1
     DONE = 2
     FAILED = 3
+    #: the next pass ended it when all had come and was sent on: it may answer as that is answered
+    FOLLOWED = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -106,7 +108,7 @@ _fields_of = attrgetter(*(each.name for each in fields(Pair)))
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """What one worker does of a pass. It runs until it is ``DONE`` or ``FAILED``."""
+    """What one worker does of a pass."""
 
     #: pairs whose send functions it waits for: those that were there when it began
     counted: Numbers

@@ -57,14 +57,17 @@ def why_unreached(step: Situation) -> str | None:
     under_a_pass = part is Progress.RUNNING or rule not in ("cleanup_arrives", "part_gives_up")
     if stage is Stage.RELEASED and under_a_pass:
         return "a context is released under a pass: by another thread, or since the pass failed"
-    if other or (part is Progress.FAILED and at is not None):
+    over = part is Progress.FAILED or part is Progress.FOLLOWED
+    if other or (over and at is not None):
         return "a pass fails, and its gradients come late, perhaps to the next one"
     return _RARE.get(rule)
 
 
 _FORWARD = {"call", "call_without_tensors", "arrives", "take_back", "call_is_late", "release"}
 _RARE = {
-    "release_early": "a context is released by another thread, or by a worker that did not make it"
+    "part_answers": "a pass fails, and the next one comes to a worker while answers to the first come",
+    "part_is_cut_off": "a pass fails, and the next one comes to a worker at work on the first",
+    "release_early": "a context is released by another thread, or by a worker that did not make it",
 }
 
 
