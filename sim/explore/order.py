@@ -33,17 +33,10 @@ class _Thing:
 
     __slots__ = ("before", "how", "last")
 
-    def __init__(self) -> None:
-        self.how: Touch = "write"
-        self.last: list[int] = []
+    def __init__(self, step: int, how: Touch) -> None:
+        self.how = how
+        self.last = [step]
         self.before: list[int] = []
-
-    def touched(self, step: int, how: Touch) -> list[int]:
-        """The steps on which this one depends by what it touches here."""
-        if how != self.how or how == "write":
-            self.before, self.last, self.how = self.last, [], how
-        self.last.append(step)
-        return self.before
 
 
 class Order:
@@ -57,8 +50,8 @@ class Order:
         self.before: list[int] = []
         self._numbers: dict[int, int] = {}
         self._things: dict[object, _Thing] = {}
-        #: the steps before no other one
-        self._latest: list[int] = []
+        #: a bit for each step that is before no other one
+        self._latest = 0
         #: the last step that everything after it depends on
         self._wall = -1
         self._keys: list[int] = []
@@ -76,25 +69,40 @@ class Order:
         Gives the earlier steps that depend on it with nothing in between, ``parent`` left out:
         those that another order might have had later.
         """
-        number = len(self.names)
+        before = self.before
+        number = len(before)
         known = -1 if parent is None else self._numbers.get(parent, -1)
-        after = dict.fromkeys(self._latest) if EVERYTHING in footprint else {self._wall: None}
+        after: dict[int, None] = {}
+        if EVERYTHING in footprint:
+            latest = self._latest
+            while latest:
+                lowest = latest & -latest
+                after[lowest.bit_length() - 1] = None
+                latest ^= lowest
+        elif self._wall >= 0:
+            after[self._wall] = None
+        things = self._things
         for what, how in footprint.items():
-            thing = self._things.get(what)
+            thing = things.get(what)
             if thing is None:
-                thing = self._things[what] = _Thing()
-            after.update(dict.fromkeys(thing.touched(number, how)))
-        after[known] = None
-        after.pop(-1, None)
+                things[what] = _Thing(number, how)
+                continue
+            if how != thing.how or how == "write":
+                thing.before, thing.last, thing.how = thing.last, [number], how
+            else:
+                thing.last.append(number)
+            for each in thing.before:
+                after[each] = None
+        if known >= 0:
+            after[known] = None
         reached = behind = 0
         for each in after:
-            reached |= self.before[each]
+            reached |= before[each]
             behind |= 1 << each
         self.names.append(name)
-        self.before.append(behind | reached)
+        before.append(behind | reached)
         self._numbers[name] = number
-        self._latest = [each for each in self._latest if not behind >> each & 1]
-        self._latest.append(number)
+        self._latest = self._latest & ~behind | 1 << number
         if EVERYTHING in footprint:
             self._wall = number
         direct = [each for each in after if not reached >> each & 1]
@@ -102,7 +110,10 @@ class Order:
         return [each for each in direct if each != known]
 
     def _count(self, name: int, direct: list[int]) -> None:
-        mixed = sum(self._keys[each] for each in direct) ^ name
+        keys, mixed = self._keys, 0
+        for each in direct:
+            mixed += keys[each]
+        mixed ^= name
         mixed = (mixed * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB) & _MASK
         mixed ^= mixed >> 29
         self._keys.append(mixed)

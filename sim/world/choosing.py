@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from squall.real.rpc.message import RESPONSE_FLAG
 from squall.sim.world.delivery import Delivery
-from squall.sim.world.virtual_time import NORMAL, Callbacks, Due, Livelock, VirtualTime
+from squall.sim.world.virtual_time import NORMAL, Callbacks, D, Due, Livelock, VirtualTime
 
 #: how much runs between two choices: see :class:`Chooser`
 Grain = Literal["message", "task", "fine"]
@@ -189,15 +189,25 @@ class ChosenTime(VirtualTime):
             message = event.message
             entry.link = message.src, message.dst, bool(message.type & RESPONSE_FLAG)
         self._entries.append(entry)
-        # Who looks at what is under way looks there.
-        self._queue.append((due_s, NORMAL, number, event))  # type: ignore[arg-type]
 
     def cancel(self) -> None:
         self._is_swept = False
 
     def clear(self) -> None:
-        super().clear()
         self._entries.clear()
+
+    @property
+    def pending(self) -> int:
+        return len(self._entries)
+
+    def queued(self, kind: type[D]) -> list[tuple[float, D]]:
+        found = [entry for entry in self._entries if type(entry.event) is kind]
+        found.sort(key=_in_time)
+        return [(entry.due_s, entry.event) for entry in found]  # type: ignore[misc]
+
+    def next_priority(self) -> float | None:
+        entries = self._entries
+        return NORMAL if entries and entries[0].due_s <= self.now else None
 
     def steps(
         self, *, until_s: float | None = None, max_steps: int | None = None
@@ -230,18 +240,23 @@ class ChosenTime(VirtualTime):
         if not entries:
             return None
         if not self._choosing:
+            now = self.now
+            for entry in entries:
+                if entry.due_s <= now:
+                    return entry
             first = min(entries, key=_in_time)
             return None if until_s is not None and first.due_s > until_s else first
         chooser = self.chooser
+        if chooser.grain == "message":
+            for entry in entries:
+                # What belongs to the step that is under way; what is nobody's comes from outside.
+                if entry.link is None and not entry.is_timed:
+                    if entry.event.worker is not None:  # type: ignore[attr-defined]
+                        self._stay_with_worker(entry)
+                        return entry
         if chooser.ordered:
             entries = self._first_of_links()
         enabled = [entry for entry in entries if not entry.is_timed]
-        if chooser.grain == "message":
-            for entry in enabled:
-                # What belongs to the step that is under way; what is nobody's comes from outside.
-                if entry.link is None and entry.event.worker is not None:  # type: ignore[attr-defined]
-                    self._stay_with_worker(entry)
-                    return entry
         if enabled:
             self._finish()
             entry = chooser.choose(enabled)
@@ -292,20 +307,13 @@ class ChosenTime(VirtualTime):
     def _take(self, entry: Entry) -> None:
         """Take something out of the queue: its time has come."""
         self._entries.remove(entry)
-        number = entry.number
-        queue: list[Any] = self._queue
-        for at, queued in enumerate(queue):
-            if queued[2] == number:
-                del queue[at]
-                break
-        self.now = max(self.now, entry.due_s)
+        if entry.due_s > self.now:
+            self.now = entry.due_s
 
     def _sweep(self) -> None:
         """Forget what was cancelled."""
         self._is_swept = True
         self._entries = [entry for entry in self._entries if not entry.event.cancelled]
-        queue: list[Any] = self._queue
-        queue[:] = [queued for queued in queue if not queued[3].cancelled]
 
 
 class _AtEachPoint:
