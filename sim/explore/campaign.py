@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from squall.model.program.variants import under_faults
 from squall.sim.explore.counterexample import counterexample, plain
 from squall.sim.explore.execution import How
-from squall.sim.explore.explored import Explored, Found
 from squall.sim.explore.faults import ends, faults_at, places
 from squall.sim.explore.programs import ProgramSubject
 from squall.sim.explore.scripts import ScriptSubject
 from squall.sim.explore.search import Budget, explore
+from squall.sim.explore.tree import Explored, Found
 from squall.sim.faults.fault import Fault
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings

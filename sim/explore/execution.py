@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from squall.sim.explore.frames import Frame, UnsoundError
 from squall.sim.explore.order import Order
+from squall.sim.explore.tree import Frame, UnsoundError
 from squall.sim.world.choosing import Dependence, Entry, Footprint, Grain
 
 Link = tuple[int, int, bool]

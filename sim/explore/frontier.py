@@ -13,9 +13,7 @@ from typing import Any
 
 from squall.model.events.run import Violation
 from squall.sim.explore.execution import How
-from squall.sim.explore.explored import Explored, Found
-from squall.sim.explore.frames import Frame, Outer
-from squall.sim.explore.subtree import Subtree
+from squall.sim.explore.tree import Explored, Found, Frame, Outer, Subtree
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.file import name_of
 from squall.sim.scenarios.store import write_synced

@@ -7,9 +7,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from squall.sim.explore.explored import Explored
-from squall.sim.explore.frames import Frame
-from squall.sim.explore.subtree import Subtree, next_subtrees
+from squall.sim.explore.tree import Explored, Frame, Subtree, next_subtrees
 from squall.sim.world.contained import Contained
 from squall.sim.world.garbage import settle
 

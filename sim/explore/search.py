@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from squall.sim.explore.execution import Execution, How, Pruned
-from squall.sim.explore.explored import Explored, estimate_left
-from squall.sim.explore.frames import UnsoundError
 from squall.sim.explore.helpers import Helpers
 from squall.sim.explore.subject import Subject
-from squall.sim.explore.subtree import Subtree
 from squall.sim.explore.touches import told
+from squall.sim.explore.tree import Explored, Subtree, UnsoundError, estimate_left
 from squall.sim.world import interrupts
 from squall.sim.world.choosing import CrowdedError
 from squall.sim.world.garbage import settle

@@ -21,9 +21,9 @@ from squall.model.events.run import Violation
 from squall.sim.explore.campaign import for_faults, with_one_fault
 from squall.sim.explore.counterexample import fewest, plain
 from squall.sim.explore.execution import How
-from squall.sim.explore.explored import Explored
 from squall.sim.explore.programs import ProgramSubject
 from squall.sim.explore.search import Budget, explore
+from squall.sim.explore.tree import Explored
 from squall.sim.explore.worlds import SmallWorld
 from squall.sim.scenario import Scenario
 from squall.sim.world.choosing import Entry, Grain, GrainError, NotExplorableError

@@ -250,10 +250,11 @@ class ChosenTime(VirtualTime):
         if chooser.grain == "message":
             for entry in entries:
                 # What belongs to the step that is under way; what is nobody's comes from outside.
-                if entry.link is None and not entry.is_timed:
-                    if entry.event.worker is not None:  # type: ignore[attr-defined]
-                        self._stay_with_worker(entry)
-                        return entry
+                if entry.link is not None or entry.is_timed:
+                    continue
+                if entry.event.worker is not None:  # type: ignore[attr-defined]
+                    self._stay_with_worker(entry)
+                    return entry
         if chooser.ordered:
             entries = self._first_of_links()
         enabled = [entry for entry in entries if not entry.is_timed]

@@ -8,8 +8,8 @@ import pytest
 
 from squall.properties.support.explored import Tasks
 from squall.sim.explore.execution import How
-from squall.sim.explore.explored import Explored
 from squall.sim.explore.search import explore
+from squall.sim.explore.tree import Explored
 from squall.sim.world.choosing import ChosenTime
 from squall.sim.world.scheduler import SimRuntime
 

@@ -8,9 +8,9 @@ from squall.properties.support.explored import saved
 from squall.sim.explore.campaign import for_faults, parts, with_one_fault
 from squall.sim.explore.counterexample import plain
 from squall.sim.explore.execution import How
-from squall.sim.explore.explored import Explored
 from squall.sim.explore.faults import check_explorable, kind_of
 from squall.sim.explore.search import Budget
+from squall.sim.explore.tree import Explored
 from squall.sim.faults.moments import Moment
 from squall.sim.faults.plan import Crash, Plan
 

@@ -10,9 +10,9 @@ from squall.properties.support.explored import saved
 from squall.sim.explore.campaign import parts
 from squall.sim.explore.counterexample import plain
 from squall.sim.explore.execution import How
-from squall.sim.explore.explored import Explored
 from squall.sim.explore.frontier import FrontierError, read_frontier, write_frontier
 from squall.sim.explore.search import Budget
+from squall.sim.explore.tree import Explored
 
 UNORDERED = How("message", ordered=False)
 

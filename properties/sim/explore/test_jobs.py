@@ -16,10 +16,10 @@ from squall.properties.support.explored import saved
 from squall.sim.explore.campaign import parts
 from squall.sim.explore.counterexample import plain
 from squall.sim.explore.execution import How
-from squall.sim.explore.explored import Explored
 from squall.sim.explore.frontier import read_frontier, write_frontier
 from squall.sim.explore.search import Budget, explore
 from squall.sim.explore.subject import Subject
+from squall.sim.explore.tree import Explored
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.mutants.families import MUTANTS
 

@@ -21,8 +21,8 @@ from squall.sim.cli.scenario import Changes, read_scenario
 if TYPE_CHECKING:
     from squall.sim.cli.reports.explore import Told
     from squall.sim.explore.execution import How
-    from squall.sim.explore.explored import Explored
     from squall.sim.explore.search import Budget
+    from squall.sim.explore.tree import Explored
     from squall.sim.scenario import Scenario
     from squall.sim.world.choosing import Grain
 

@@ -15,9 +15,9 @@ from squall.model.coverage.sometimes import situations
 from squall.sim.cli.panels import print_panel, summary_table, verdict
 from squall.sim.explore.campaign import Part
 from squall.sim.explore.execution import How
-from squall.sim.explore.explored import Explored, Found
 from squall.sim.explore.faults import kind_of
 from squall.sim.explore.state import digest
+from squall.sim.explore.tree import Explored, Found
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.keeping import Keeper
