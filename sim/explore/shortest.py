@@ -103,8 +103,8 @@ class Shortest:
     """Tries worlds with a bug planted.
 
     ``faults_first``: whether, of ways of one length, those with a fault come first. ``most``: the
-    length up to which all are tried; longer ones are looked for by an exploration of each world for
-    ``seconds`` (0: not at all), and made short.
+    length up to which all are tried; longer ones are looked for by an exploration of each world
+    (unless not ``longer``) for as long as it says, those with the most time first, and made short.
     """
 
     def __init__(
@@ -113,12 +113,12 @@ class Shortest:
         *,
         faults_first: bool = False,
         most: int = 1,
-        seconds: float = 2.0,
+        longer: bool = True,
     ) -> None:
         self._worlds = list(worlds)
         self._faults_first = faults_first
         self._most = most
-        self._seconds = seconds
+        self._longer = longer
         #: by world: what was sent in the plain run of it
         self._sent: dict[str, Explored] = {}
 
@@ -140,8 +140,18 @@ class Shortest:
                     if kind is plain_ones or length > 1:
                         new = lists.longer()
                     yield from self._try(lists, new, before)
-        for lists in plain_ones if self._seconds else ():
-            yield from self._explored(lists, before)
+        if self._longer:
+            for seconds, lists in self._to_explore(plain_ones, faulty):
+                yield from self._explored(lists, seconds, before)
+
+    def _to_explore(
+        self, plain_ones: list[_Lists], faulty: list[_Lists]
+    ) -> list[tuple[float, _Lists]]:
+        worlds = {each.name: each for each in self._worlds}
+        found = [(worlds[each.case.world].seconds, each) for each in plain_ones]
+        found += [(worlds[each.case.world].faulty_seconds, each) for each in faulty]
+        # the longest first, which are those of one bug's own program
+        return sorted((each for each in found if each[0]), key=lambda each: -each[0])
 
     def _try(
         self, lists: _Lists, new: dict[Names, None], before: Callable[[Case, Names], object]
@@ -176,14 +186,16 @@ class Shortest:
             for words, faulty in with_one_fault(scenario, sent):
                 yield world, world.grains[0], words, faulty
 
-    def _explored(self, lists: _Lists, before: Callable[[Case, Names], object]) -> Iterator[Tried]:
+    def _explored(
+        self, lists: _Lists, seconds: float, before: Callable[[Case, Names], object]
+    ) -> Iterator[Tried]:
         """What an exploration finds, made as short as can be done by leaving out."""
         case = lists.case
         try:
             explored = explore(
                 lists.subject,
                 How(case.grain, ordered=False),
-                budget=Budget(seconds=self._seconds),
+                budget=Budget(seconds=seconds),
                 stop_at_first=True,
                 on_execution=lambda _: before(case, ()),
             )
@@ -198,7 +210,7 @@ class Shortest:
                 return any((each.property, each.what) == key for each in ended.violations)
 
             names = fewest(found.choices, shows)
-            shortest = len(names) <= self._most + 1
+            shortest = len(names) + bool(case.fault) <= self._most + 1
             yield Tried(case, names, (found.violation,), shortest)
             return
 

@@ -26,12 +26,18 @@ from squall.sim.world.choosing import Grain
 
 
 class SmallWorld(NamedTuple):
-    """A scenario, in words what it is, and the grains in which it can be explored."""
+    """A scenario, in words what it is, and the grains in which it can be explored.
+
+    ``seconds``: real time for which each grain of it is explored once all short ways to a failure
+    have been tried, in all worlds; ``faulty_seconds``: the same with each fault that it can have.
+    """
 
     name: str
     about: str
     scenario: Scenario
     grains: tuple[Grain, ...] = ("message", "task")
+    seconds: float = 2.0
+    faulty_seconds: float = 0.0
 
 
 _LEAVES = (Leaf(owner=0, seed=1),)

@@ -27,6 +27,7 @@ from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.mutants.bounds import BOUNDS
 from squall.sim.search.mutants.clean_process import CleanProcess
 from squall.sim.search.mutants.mutant import Mutant, MutantError
+from squall.sim.search.mutants.programs import own_program
 from squall.sim.search.mutants.result import CRASH, HANG
 from squall.sim.world import interrupts
 from squall.sim.world.contained import Contained
@@ -38,8 +39,6 @@ EXPLORED = frozenset("RTLEXGQ")
 ORDERS = frozenset("RTGQ")
 #: real seconds that one run may take before it counts as a hang
 _HANG_S = 20.0
-#: seconds for which a world is explored after all short ways have been tried
-_WORLD_S = 2.0
 _LOOK_S = 0.25
 
 
@@ -256,8 +255,9 @@ def _try(
     clean_process: CleanProcess,
 ) -> None:
     until = time.monotonic() + seconds
-    explored_s = _WORLD_S if ORDERS & set(mutant.needs) else 0.0
-    searched = Shortest(WORLDS, faults_first=mutant.needs_faults, seconds=explored_s)
+    worlds = [*WORLDS, *own_program(mutant.name)]
+    longer = bool(ORDERS & set(mutant.needs)) or len(worlds) > len(WORLDS)
+    searched = Shortest(worlds, faults_first=mutant.needs_faults, longer=longer)
     last: Case | None = None
 
     def before(case: Case, names: Names) -> None:
