@@ -121,7 +121,7 @@ class Excuses:
         if not value.set and any(self._of_fork(fork) is HELD_PARENT for fork in creators):
             return HELD_PARENT
         # The call that is to make it waits for the value of one of its arguments.
-        if not value.set and value.asked_early:
+        if not value.set:
             n = self._creation(value)
             if n is not None and self._waits_for_an_argument(n, value.worker, value.id):
                 return HELD_ARGUMENT

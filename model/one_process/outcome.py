@@ -48,6 +48,8 @@ class Outcome:
     leaves: list[Tensor] = field(default_factory=list)
     #: values of references kept until the end of a trainer, by (trainer, step, operation)
     kept: dict[tuple[int, int, int], tuple[Tensor, ...]] = field(default_factory=dict)
+    #: the errors that came instead of others
+    kept_errors: dict[tuple[int, int, int], str] = field(default_factory=dict)
     #: sums of all gradients that hooks behind a leaf have seen, by leaf
     seen: dict[int, float] = field(default_factory=dict)
     #: the sum of all gradients that were retained

@@ -53,10 +53,9 @@ def trace_end(tracer: tracing.Tracer, graph_task: GraphTask, error: str | None) 
 
 
 def describe_graph(graph_task: GraphTask) -> tuple[tuple[Any, ...], ...]:
-    """Every node under the root and the send functions of the context; see
+    """Every node under the root and the send functions that the context had; see
     ``DEPENDENCIES_COMPUTED``. A node that the engine did not find gets a number of its own."""
-    sends = graph_task.context.send_functions()
-    messages: dict[Node, int] = {send: message for message, send in sends.items()}
+    messages: dict[Node, int] = {send: message for message, send in graph_task.sends.items()}
     numbers = dict(graph_task.numbers)
     found: dict[Node, None] = {graph_task.graph_roots[0]: None, **dict.fromkeys(messages)}
     queue = list(found)

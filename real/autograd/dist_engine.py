@@ -262,7 +262,8 @@ class DistEngine:
         Breadth first from the root and from all send functions of the context. Raises
         RuntimeError if the graph ends in anything but AccumulateGrad and recv functions.
         """
-        send_functions = list(context.send_functions().values())
+        sends = context.send_functions()
+        send_functions = list(sends.values())
         roots = [graph_root, *send_functions]
         graph_task = GraphTask(
             self._runtime,
@@ -317,6 +318,7 @@ class DistEngine:
             graph_task.stash_current_streams()
         if self._tracer.enabled:
             graph_task.numbers = {node: i for i, node in enumerate((*roots, *dependencies))}
+            graph_task.sends = sends
         if output_edges:
             self._find_needed(context, graph_task, output_edges, recv_backward_edges, dead_ends)
         graph_task.owner = CPU_DEVICE

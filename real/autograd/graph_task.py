@@ -136,6 +136,8 @@ class GraphTask:
         self.final_callbacks: list[Callable[[], object]] = []
         #: breadth-first numbers of the nodes; only while somebody traces
         self.numbers: dict[Node, int] = {}
+        #: the send functions that the context had when the pass began; only while somebody traces
+        self.sends: dict[AutogradMessageId, SendRpcBackward] = {}
         #: the queue of a node's device, or None while all nodes are on the CPU
         self.device_queue: Callable[[Node], NodeQueue | None] | None = None
         #: of the task that started the pass, if it is being profiled

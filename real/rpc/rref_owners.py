@@ -146,14 +146,16 @@ class OwnerTables:
     def create_owner_of_remote(self, rref_id: RRefId, fork_id: ForkId, type_str: str) -> OwnerRRef:
         """The owner object for the result of a call; the creator's fork is registered.
 
-        If the creator is gone already and nobody else has a fork, the object is in no table.
+        If the creator is gone already and nobody else has a fork, the object is in no table; nor is
+        it if the call came to a group that is over, which had tables of its own.
         Raises RuntimeError if the creator's fork is known: the call came twice.
         """
         with self._lock:
+            begun = rref_id in self._creating
             self._creating.pop(rref_id, None)
             if fork_id in self.forks.get(rref_id, ()):
                 raise RuntimeError(f"Got fork notification twice on the same RRef {fork_id}")
-            ended = self._ended.get(rref_id)
+            ended = self._ended.get(rref_id) or (None if begun else OVER)
             waiting = None
             owner = self.owners.get(rref_id)
             if owner is None:

@@ -40,7 +40,8 @@ class TrainerRun(TrainerState):
         for key, rref in self.kept.items():
             try:
                 value = rref.to_here()
-            except RuntimeError:  # its operation raised, and nobody has fetched it before
+            except RuntimeError as error:  # its operation raised, and nobody fetched it before
+                self.outcome.kept_errors[key] = str(error)
                 continue
             outputs = value if isinstance(value, tuple) else (value,)
             self.outcome.kept[key] = tuple(output.detach().clone() for output in outputs)

@@ -30,6 +30,8 @@ class Calls:
         #: by task: gradients that it is about to send, and the request that it handles
         self._leaving: dict[int, Gradients] = {}
         self._at_work: dict[int, Call] = {}
+        #: by context and worker: calls that have brought its release there
+        self._brought: dict[tuple[int, int], list[Call]] = {}
 
     def leaves(self, task: int, gradients: Gradients) -> None:
         """The next call of a task carries these."""
@@ -45,9 +47,15 @@ class Calls:
     def release_called(self, call: Call, context: int) -> None:
         self._releases[call] = context
 
-    def handles(self, task: int, call: Call) -> None:
-        """A task is at the request of a call."""
+    def handles(self, worker: int, task: int, call: Call) -> None:
+        """A task of a worker is at the request of a call."""
         self._at_work[task] = call
+        if call in self._releases:
+            self._brought.setdefault((self._releases[call], worker), []).append(call)
+
+    def releases_at_work(self, context: int, worker: int) -> list[Call]:
+        """The calls that have brought the release of a context to a worker."""
+        return self._brought.get((context, worker), [])
 
     def gradients_of(self, call: Call) -> Gradients | None:
         return self._gradients.get(call)

@@ -40,6 +40,8 @@ from squall.real.tracing import EventType
 
 #: the low bits of a context's id count; above them stands the worker that made it
 _COUNTER_BITS = 48
+#: what is said to gradients whose context is not there any more
+_NO_CONTEXT = "Could not find autograd context"
 
 
 class Replay(Followed):
@@ -269,7 +271,7 @@ class Replay(Followed):
         return True
 
     def handler_started(self, worker: int, task: int, src: int, type: str, call: int) -> None:
-        self._calls.handles(task, (src, call))
+        self._calls.handles(worker, task, (src, call))
         sent = self._calls.gradients_of((src, call)) if type == GRADIENTS else None
         if sent is None or sent.context in self.lost:
             return
@@ -294,6 +296,8 @@ class Replay(Followed):
     def _answer(self, worker: int, sent: carried.Gradients, error: str | None) -> None:
         context = self.contexts[sent.context]
         gradients = context.passes[sent.number].gradients
+        if error is not None and _NO_CONTEXT in error and context.stage(worker) is Stage.LIVE:
+            self._release_ahead(worker, sent.context)
         if gradients[sent.pair] is Gradients.TAKEN_UP:
             if context.stage(worker) is Stage.LIVE and context.pairs[sent.pair].attached:
                 self._step("gradients_join", context, sent.number, sent.pair)
@@ -322,6 +326,18 @@ class Replay(Followed):
             self._step("answer_arrives", context, sent.number, sent.pair)
         else:
             self._try("gradients_are_late", context, sent.number, sent.pair)
+
+    def _release_ahead(self, worker: int, id: int) -> None:
+        """A context is gone from its worker: the event is to come, once what waits there has
+        ended."""
+        context = self.contexts[id]
+        self._due.add((id, worker))
+        for call in self._calls.releases_at_work(id, worker):
+            if call not in self._taken_up:
+                self._take_up(worker, call, id)
+                return
+        if worker != context.maker or not self._try("release", context):
+            self._step("release_early", context, worker)
 
     def context_released(self, worker: int, task: int, id: int) -> None:
         context = self._context(id)

@@ -435,6 +435,17 @@ MUTANTS = (
         "and by the whole end of the group; kept as creation-that-shutdown-overtook.json",
     ),
     Mutant(
+        name="creation-joins-the-next-group",
+        wrong="what a slow creation makes is entered in the tables of the group that its worker is in "
+        "by then",
+        place="rpc.rref_owners:OwnerTables.create_owner_of_remote",
+        old="self._ended.get(rref_id) or (None if begun else OVER)",
+        new="self._ended.get(rref_id)",
+        needs="PQ",
+        unseen="one scenario in 50,000 has it: the group has to end at once while a slow creation is "
+        "under way that nobody waits for; kept as creation-of-the-group-before.json",
+    ),
+    Mutant(
         name="settled-not-told",
         wrong="nobody is told when the last pending user or child is settled",
         place="rpc.rref_users:UserTables._notify_if_settled",
