@@ -3,7 +3,6 @@ while others call each other, with names and numbers of every length."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,14 +11,12 @@ from torch import Tensor
 
 from squall.model.program.stories import stories_of
 from squall.real.autograd import api as autograd
-from squall.real.future import Future
 from squall.real.rpc import api as rpc
-from squall.real.rpc.options import TensorPipeRpcBackendOptions
-from squall.real.rpc.state import rpc_state
 from squall.real.rpc.wire_names import label_module
-from squall.real.worker import Worker, current_worker
+from squall.real.worker import current_worker
 from squall.sim.programs.stories.api import told, whoami
 from squall.sim.programs.stories.calls import echo, error_of
+from squall.sim.programs.stories.visitor import Visitor
 from squall.sim.world.network import Network
 from squall.sim.world.scheduler import SimRuntime
 
@@ -32,47 +29,6 @@ _MOST, _LONGEST = 32767, 127
 
 def double(x: Tensor) -> Tensor:
     return x * 2
-
-
-class _Visitor:
-    """A process of its own."""
-
-    def __init__(self, network: Network, name: str, number: int) -> None:
-        self.name, self.number = name, number
-        self.worker = Worker(network.runtime, network, name=name)
-
-    def begin(self, function: Callable[[], Any]) -> Future[Any]:
-        """Call a function in a task of the visitor."""
-        end: Future[Any] = Future()
-
-        def run() -> None:
-            try:
-                value = function()
-            except Exception as error:
-                end.set_exception(error)
-            else:
-                end.set_result(value)
-
-        self.worker.runtime.spawn(run, name="visitor", worker=self.worker, daemon=False)
-        return end
-
-    def do(self, function: Callable[[], Any]) -> Any:
-        return self.begin(function).wait()
-
-    def enter(self, where: str) -> Future[Any]:
-        options = TensorPipeRpcBackendOptions(init_method=where)
-        return self.begin(
-            partial(rpc.init_rpc, self.name, rank=self.number, rpc_backend_options=options)
-        )
-
-    def sees(self) -> list[tuple[str, int]]:
-        """The names and numbers of those who are there, by number; the names only, where they are
-        not those of all who would take part in a gather."""
-        infos = self.do(lambda: rpc._get_current_rpc_agent().get_worker_infos())
-        names = rpc_state(self.worker).all_worker_names
-        if set(names) != {info.name for info in infos}:
-            return [(name, -1) for name in names]
-        return sorted((info.name, info.id) for info in infos)
 
 
 def _trains(to: str) -> list[Any]:
@@ -89,12 +45,22 @@ def _trains(to: str) -> list[Any]:
 
 @story(
     "visitors",
-    numbers={"count": (1, 4), "ids": (0, 2), "refused": (0, 3), "again": (0, 2), "at_once": (0, 1)},
+    numbers={
+        "count": (1, 4),
+        "ids": (0, 2),
+        "refused": (0, 3),
+        "again": (0, 2),
+        "at_once": (0, 1),
+        "crossing": (0, 2),
+    },
     port_only="the agent that carries the messages of PyTorch's engine knows its group beforehand",
 )
-def visitors(to: int, count: int, ids: int, refused: int, again: int, at_once: int) -> str:
+def visitors(
+    to: int, count: int, ids: int, refused: int, again: int, at_once: int, crossing: int
+) -> str:
     """Workers enter a group one after the other or all at once, call and train each other, and
-    leave; a name or number that is taken, or too large, is refused and changes nothing."""
+    leave, some while others enter; a name or number that is taken, or too large, is refused and
+    changes nothing."""
     # A network of their own, of which the run tells nothing: its checks know workers by numbers.
     runtime = current_worker().runtime
     assert isinstance(runtime, SimRuntime)
@@ -102,7 +68,7 @@ def visitors(to: int, count: int, ids: int, refused: int, again: int, at_once: i
     base = (0, _MOST - count + 1, 300)[ids]
     names = [f"v-{n}:_" for n in range(count - 1)]
     names.append("v" * (_LONGEST if ids == 1 else 1 + to))
-    there = [_Visitor(network, name, base + n) for n, name in enumerate(names)]
+    there = [Visitor(network, name, base + n) for n, name in enumerate(names)]
     facts: dict[str, bool] = {}
     entering = []
     for each in there:
@@ -130,19 +96,34 @@ def visitors(to: int, count: int, ids: int, refused: int, again: int, at_once: i
             said = error_of(lambda: each.do(partial(rpc.rpc_sync, leaves.name, whoami)))  # noqa: B023
             facts[f"gone_{time}"] = "could not find destination" in said
         if time < again:
-            there.append(_Visitor(network, leaves.name, leaves.number))
+            there.append(Visitor(network, leaves.name, leaves.number))
             there[-1].enter(where).wait()
             back = sorted((each.name, each.number) for each in there)
             facts[f"back_{time}"] = all(each.sees() == back for each in there)
             other = there[0]
             called = other.do(partial(rpc.rpc_sync, leaves.name, whoami))
             facts[f"called_{time}"] = called == leaves.number
+    if crossing and there:
+        facts["crossed"] = _crossed(network, there, where, crossing)
     for each in reversed(there):
         each.do(rpc.shutdown)
     return told(**facts)
 
 
-def _refused(network: Network, there: list[_Visitor], where: str, refused: int) -> dict[str, bool]:
+def _crossed(network: Network, there: list[Visitor], where: str, entering: int) -> bool:
+    """Whether those who are there see each other, after one has left while others entered."""
+    leaves = there.pop(0)
+    new = [Visitor(network, f"new-{n}", 2000 + n) for n in range(entering)]
+    ends = [new[0].enter(where), leaves.begin(rpc.shutdown)]
+    ends += [each.enter(where) for each in new[1:]]
+    for end in ends:
+        end.wait()
+    there += new
+    everybody = sorted((each.name, each.number) for each in there)
+    return all(each.sees() == everybody for each in there)
+
+
+def _refused(network: Network, there: list[Visitor], where: str, refused: int) -> dict[str, bool]:
     """Who may not enter, and what those who are there see afterwards."""
     if not refused:
         return {}
@@ -152,7 +133,7 @@ def _refused(network: Network, there: list[_Visitor], where: str, refused: int) 
         2: ("stranger", taken.number),
         3: ("stranger", _MOST + 1),
     }[refused]
-    stranger = _Visitor(network, name, number)
+    stranger = Visitor(network, name, number)
     wanted = {1: "is not unique", 2: "is taken by another worker", 3: "out of bound of int16_t"}
     said = error_of(lambda: stranger.enter(where).wait())
     everybody = sorted((each.name, each.number) for each in there)

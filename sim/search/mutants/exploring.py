@@ -234,6 +234,10 @@ def _explorations(
             copy.copy.end()
 
 
+class _OutOfTimeError(Exception):
+    """The seconds of a bug are spent."""
+
+
 def _attack(connection: Connection, mutant: Mutant, code: CodeType, seconds: float) -> None:
     """What the process does."""
     logging.disable(logging.CRITICAL)
@@ -262,15 +266,15 @@ def _try(
 
     def before(case: Case, names: Names) -> None:
         nonlocal last
+        if time.monotonic() > until:
+            raise _OutOfTimeError
         connection.send(_At(None if case is last else case, names))
         last = case
 
-    with mutant.apply(code):
+    with mutant.apply(code), contextlib.suppress(_OutOfTimeError):
         for tried in searched.tries(before):
             if tried.violations and clean_process.holds(tried.case.ordered(tried.names)):
                 connection.send(_Found(_counterexample(tried)))
-                return
-            if time.monotonic() > until:
                 return
 
 

@@ -210,4 +210,78 @@ MUTANTS = (
         old="    rpc_state(worker).all_worker_names = agent.members.names\n",
         new="",
     ),
+    # -- planted by somebody who had not seen this list ---------------------------------------
+    Mutant(
+        name="replies-through-the-pool",
+        wrong="replies wait behind the handlers that wait for them: with a full pool nested calls hang",
+        place="rpc.agent:RpcAgent.receive",
+        old="""            self._runtime.spawn(
+                self._calls.complete,
+                call,
+                message,
+                name="reply",
+                worker=self.worker,
+                cause=message.number,
+            )
+""",
+        new="""            self.pool.submit(message.number, "reply", self._calls.complete, call, message)
+""",
+        origin="blind",
+    ),
+    Mutant(
+        name="init-counted-when-done",
+        wrong="after an init_rpc that failed the next one meets in the same store",
+        place="rpc.init:init_rpc",
+        old="""    state.init_count += 1
+    _init_rpc_backend(backend, store, name, rank, world_size, options)""",
+        new="""    _init_rpc_backend(backend, store, name, rank, world_size, options)
+    state.init_count += 1""",
+        origin="blind",
+    ),
+    Mutant(
+        name="taken-rank-told-to-one",
+        wrong="of two workers of one rank the second gets an error, and all others wait for the group",
+        place="rpc.rendezvous:gather_group",
+        old='raise _reject(store, f"rank argument {rank} is taken by another worker of the group")',
+        new='raise RuntimeError(f"rank argument {rank} is taken by another worker of the group")',
+        origin="blind",
+    ),
+    Mutant(
+        name="gathers-of-the-last-group",
+        wrong="a new group goes on with the gathers of the last one, in which others were",
+        place="rpc.all_gather:_init_rpc_states",
+        old="        state.gather_counts.clear()\n",
+        new="",
+        origin="blind",
+    ),
+    Mutant(
+        name="names-in-order-of-ranks",
+        wrong="a gather of all by name and one of everybody do not meet where names do not sort as "
+        "ranks do",
+        place="rpc.worker_info:Membership.__init__",
+        old="self.names = tuple(sorted(self.by_name))",
+        new="self.names = tuple(self.by_name)",
+        origin="blind",
+    ),
+    Mutant(
+        name="remaining-read-before-turn",
+        wrong="a worker that enters while another one waits for its turn to leave is struck off",
+        place="rpc.dynamic_group:leave_group",
+        old="""    with _turn(store):
+        remaining = tuple(m for m in agent.get_worker_infos() if m != info)
+""",
+        new="""    remaining = tuple(m for m in agent.get_worker_infos() if m != info)
+    with _turn(store):
+""",
+        needs="PRT",
+        origin="blind",
+    ),
+    Mutant(
+        name="sparse-on-dense-refused",
+        wrong="a sparse gradient after a dense one of the same variable is an error",
+        place="autograd.accumulate:accumulate_grad",
+        old="if old.is_sparse and not new.is_sparse:",
+        new="if old.is_sparse != new.is_sparse:",
+        origin="blind",
+    ),
 )
