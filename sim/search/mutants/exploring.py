@@ -81,7 +81,7 @@ class Exploration:
         """What would be needed to find it, if it was not."""
         if self.found is not None:
             return None
-        return BOUNDS.get(self.mutant.name, "not known")
+        return BOUNDS.get(self.mutant.name) or self.mutant.unseen or "not known"
 
     def to_json(self) -> dict[str, Any]:
         """Its keys are in docs/json.md."""
