@@ -204,8 +204,16 @@ def _final(y: Tensor, seen: list[str]) -> None:
         seen.append("first")
         queue_callback(last)
 
-    y.register_hook(lambda grad: queue_callback(first))
+    def hook(grad: Tensor) -> None:
+        queue_callback(first)
+        queue_callback(lambda: seen.append("second"))
+
+    y.register_hook(hook)
     _node(y).register_hook(lambda *_: seen.append("node"))
+
+
+#: in the order in which they were queued, the last one by the first
+_CALLED_BACK = ("node", "first", "second", "last")
 
 
 def _failing(y: Tensor, seen: list[str]) -> None:
@@ -241,14 +249,15 @@ def _pass_number() -> int:
 
 @_there("after the pass")
 def after_the_pass() -> str:
-    """Callbacks that are queued in a pass are called at its end, once; each pass has a number."""
+    """Callbacks that are queued in a pass are called at its end, in their order and once; each pass
+    has a number."""
     seen, _ = _twice(_final)
     _, error = _twice(_failing)
     numbers, _ = _twice(_numbered)
     first, second = numbers[: numbers.index("|")], numbers[numbers.index("|") + 1 :]
     outside = error_of(lambda: queue_callback(lambda: None))
     return told(
-        callbacks=seen == ["node", "first", "last", "|", "node", "first", "last"],
+        callbacks=seen == [*_CALLED_BACK, "|", *_CALLED_BACK],
         errors=PLANTED in error,
         one_number=len(first) == len(second) == 2 and len({*first}) == len({*second}) == 1,
         another_number=first[0] != second[0] and "-1" not in numbers,
