@@ -92,21 +92,25 @@ def turn_of(
 
 
 def table(rows: list[dict[str, object]]) -> str:
-    """By bug: mean seconds to the failure by each way, and their ratio."""
-    lines = [f"{'bug':44} {'random':>9} {'cover':>9} {'ratio':>6}"]
+    """By bug: mean seconds to the failure by each way, and their ratio. A way that never met it has
+    needed more than all its seconds, with which the ratio is a bound; by neither way met: none."""
+    lines = [f"{'bug':44} {'random':>9} {'cover':>9} {'ratio':>7}"]
     logs = []
     for bug in dict.fromkeys(str(row["bug"]) for row in rows):
-        means = {}
+        means, bounds = {}, {"random": "", "cover": ""}
         for way in ("random", "cover"):
             mine = [row for row in rows if (row["bug"], row["way"]) == (bug, way)]
             met = sum(bool(row["killed"]) for row in mine)
-            total = sum(float(str(row["seconds"])) for row in mine)
-            means[way] = total / met if met else math.inf
-        random, cover = means["random"], means["cover"]
-        ratio = cover / random if math.isfinite(random) and math.isfinite(cover) else math.nan
-        lines.append(f"{bug:44} {random:8.2f}s {cover:8.2f}s {ratio:6.2f}")
-        if math.isfinite(ratio):
-            logs.append(math.log(ratio))
+            means[way] = sum(float(str(row["seconds"])) for row in mine) / (met or 1)
+            bounds[way] = "" if met else ">"
+        said = [f"{bounds[way] + format(mean, '.2f'):>8}s" for way, mean in means.items()]
+        if all(bounds.values()):
+            lines.append(f"{bug:44} {' '.join(said)}")
+            continue
+        ratio = means["cover"] / means["random"]
+        sign = "<" if bounds["random"] else bounds["cover"]
+        lines.append(f"{bug:44} {' '.join(said)} {sign + format(ratio, '.2f'):>7}")
+        logs.append(math.log(ratio))
     if logs:
         lines.append(f"geometric mean of {len(logs)}: {math.exp(sum(logs) / len(logs)):.3f}")
     return "\n".join(lines)

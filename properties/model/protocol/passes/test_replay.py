@@ -169,3 +169,26 @@ def test_a_release_that_an_answer_told_of_has_to_follow() -> None:
     with pytest.raises(NotAllowedError, match="released on worker 1"):
         told(early)
     told([*early, *RELEASED[3:5]])
+
+
+#: Tina's part fails and she releases the context as its gradients are on their way to Paul; there
+#: they find none, before he tells that he has released it
+GONE = "Error on Node 1: Could not find autograd context with id: 7"
+OTHER = 9
+RELEASED_AHEAD: list[Told] = [
+    *BEGUN[: BEGUN.index((PAUL, PAULS, tracing.HANDLER_STARTED, (TINA, GRADIENTS, 5)))],
+    ended(TINA, MAIN, "planted"),
+    *RELEASED[:3],
+    (PAUL, OTHER, tracing.HANDLER_STARTED, (TINA, GRADIENTS, 5)),
+    (PAUL, OTHER, tracing.HANDLER_ENDED, (TINA, GRADIENTS, 5, GONE)),
+]
+
+
+def test_a_context_may_be_gone_before_its_release_is_told() -> None:
+    over = told([*RELEASED_AHEAD, *RELEASED[3:]])
+    assert [over.tables(each) for each in (TINA, PAUL)] == [(0, 0), (0, 0)]
+
+
+def test_the_release_of_a_context_that_is_gone_has_to_be_told() -> None:
+    with pytest.raises(NotAllowedError, match="context 7 released on worker 1"):
+        told(RELEASED_AHEAD)
