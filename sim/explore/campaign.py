@@ -42,7 +42,13 @@ class Part:
         """Of each kind of thing that did not hold, the first, and a scenario that shows it."""
         for found in self.explored.found.values():
             with campaign_settings(self.scenario.world.device):
-                small = counterexample(self.scenario, self.how, found.violation, found.choices)
+                small = counterexample(
+                    self.scenario,
+                    self.how,
+                    found.violation,
+                    found.choices,
+                    subject_of(self.scenario),
+                )
             yield found, small
 
 

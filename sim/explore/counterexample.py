@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from squall.model.events.run import Run, Violation
 from squall.sim.explore.execution import How
+from squall.sim.explore.passed_over import PassedOver
+from squall.sim.explore.subject import Subject
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.failure import with_expectation
 from squall.sim.scenarios.replay import replay
@@ -27,12 +30,13 @@ def plain(scenario: Scenario) -> Scenario:
 
 
 def counterexample(
-    scenario: Scenario, how: How, violation: Violation, choices: tuple[int, ...]
+    scenario: Scenario, how: How, violation: Violation, choices: tuple[int, ...], subject: Subject
 ) -> Scenario:
     """``scenario`` with an order in which ``violation`` shows, made from the ``choices`` of an
-    execution that showed it: as few of them as were found to do, and what to expect of a replay.
+    execution that showed it: as few of them as were found to do, or another one alone if that does,
+    and what to expect of a replay. So an order with two names or fewer is the shortest.
 
-    A bug that the scenario names is for the caller to plant.
+    ``subject`` runs the scenario. A bug that this names is for the caller to plant.
     """
 
     def ordered(left: tuple[int, ...]) -> Scenario:
@@ -44,7 +48,10 @@ def counterexample(
     def shows(left: tuple[int, ...]) -> bool:
         return any((each.property, each.what) == key for each in _run(ordered(left)).violations)
 
-    best = ordered(fewest(choices, shows))
+    names = fewest(choices, shows)
+    if len(names) > 1:
+        names = next(filter(shows, single(subject, how)), names)
+    best = ordered(names)
     run = _run(best)
     return with_expectation(best, violation, outcome=run.outcome, digest=run.digest)
 
@@ -66,6 +73,14 @@ def fewest(choices: tuple[int, ...], shows: Callable[[tuple[int, ...]], bool]) -
                 at += size
         size //= 2
     return best
+
+
+def single(subject: Subject, how: How) -> Iterator[tuple[int, ...]]:
+    """The orders of one name that are not first come, first served."""
+    order = PassedOver((), grain=how.grain, ordered=how.ordered)
+    subject(order)
+    for name in islice(order.passed_over, _MOST_TRIED):
+        yield (name,)
 
 
 def _run(scenario: Scenario) -> Run:

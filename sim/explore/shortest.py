@@ -13,7 +13,7 @@ names that could have gone and did not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -21,13 +21,13 @@ from squall.model.events.run import Violation
 from squall.sim.explore.campaign import for_faults, with_one_fault
 from squall.sim.explore.counterexample import fewest, plain
 from squall.sim.explore.execution import How
+from squall.sim.explore.passed_over import PassedOver
 from squall.sim.explore.programs import ProgramSubject
 from squall.sim.explore.search import Budget, explore
 from squall.sim.explore.tree import Explored
 from squall.sim.explore.worlds import SmallWorld
 from squall.sim.scenario import Scenario
-from squall.sim.world.choosing import Entry, Grain, GrainError, NotExplorableError
-from squall.sim.world.listed_order import ListedOrder
+from squall.sim.world.choosing import Grain, GrainError, NotExplorableError
 from squall.sim.world.schedule import Schedule
 
 #: what stands for a property where the run broke off
@@ -62,22 +62,6 @@ class Tried(NamedTuple):
     @property
     def length(self) -> int:
         return len(self.names) + bool(self.case.fault)
-
-
-class _Listed(ListedOrder):
-    """Notes which names could have gone first and did not."""
-
-    def __init__(self, names: Names, *, grain: Grain) -> None:
-        super().__init__(names, grain=grain, ordered=False)
-        self.passed_over: dict[int, None] = {}
-
-    def choose(self, enabled: Sequence[Entry]) -> Entry:
-        chosen = super().choose(enabled)
-        if len(enabled) > 1:
-            for entry in enabled:
-                if entry is not chosen:
-                    self.passed_over[entry.name] = None
-        return chosen
 
 
 @dataclass
@@ -159,7 +143,7 @@ class Shortest:
         lists.lists = {}
         for names in new:
             before(lists.case, names)
-            order = _Listed(names, grain=lists.case.grain)
+            order = PassedOver(names, grain=lists.case.grain, ordered=False)
             try:
                 ended = lists.subject(order)
             except (GrainError, NotExplorableError):
@@ -206,7 +190,7 @@ class Shortest:
 
             def shows(names: Names, key: tuple[str, str] = key) -> bool:
                 before(case, names)
-                ended = lists.subject(_Listed(names, grain=case.grain))
+                ended = lists.subject(PassedOver(names, grain=case.grain, ordered=False))
                 return any((each.property, each.what) == key for each in ended.violations)
 
             names = fewest(found.choices, shows)

@@ -9,15 +9,17 @@ import pytest
 from squall.model.program.strict_json import MadeError
 from squall.properties.support.explored import saved
 from squall.sim.explore.campaign import parts
-from squall.sim.explore.counterexample import fewest
+from squall.sim.explore.counterexample import fewest, single
 from squall.sim.explore.execution import How
 from squall.sim.explore.programs import ProgramSubject
 from squall.sim.explore.search import Budget, explore
+from squall.sim.explore.subject import Ended
 from squall.sim.scenario import Expected
 from squall.sim.scenarios.file import dump_scenario, load_scenario
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.again import planted
+from squall.sim.world.choosing import Chooser, Entry
 from squall.sim.world.schedule import Schedule
 
 
@@ -57,6 +59,7 @@ def test_a_bug_that_few_orders_show_is_found_by_one_exploration() -> None:
         _, small = next(part.counterexamples())
         what = [(each.property, each.what) for each in replay(small).violations]
     assert (small.expected.property, small.expected.what) in what
+    assert len(small.faults.schedule.chosen) == 1, "one name that goes first is the shortest order"
     assert not replay(small).violations, "without the bug that order is right, too"
 
 
@@ -70,6 +73,22 @@ def test_a_counterexample_has_few_choices_and_what_to_expect() -> None:
     assert small.expected.digest == again.digest
     assert len(small.faults.schedule.chosen) < len(found.choices)
     assert found.violation.what in [each.what for each in again.violations]
+
+
+def test_one_name_that_does_alone_takes_the_place_of_several() -> None:
+    """What is found of many choices may need several of them, though another one does alone."""
+
+    def subject(order: Chooser) -> Ended:
+        first = order.choose([entry(0), entry(1), entry(2)])
+        second = order.choose([entry(name) for name in range(3) if name != first.name])
+        return Ended(str((first.name, second.name)))
+
+    how = How("task")
+    assert list(single(subject, how)) == [(1,), (2,)]
+
+
+def entry(name: int) -> Entry:
+    return Entry(None, 0.0, name, name, 0, False)  # type: ignore[arg-type]
 
 
 def test_the_fewest_choices_are_those_that_are_needed() -> None:
