@@ -310,6 +310,11 @@ class Replay(Followed):
             rule = "part_answers" if error is None else "part_is_cut_off"
             self._try(rule, context, sent.number, worker)
         expected = Gradients.ANSWERED if error is None else Gradients.REFUSED
+        sender = context.passes[sent.number].parts[context.pairs[sent.pair].to]
+        if error is None and sender.progress is Progress.FAILED:
+            gradients[sent.pair] = (
+                expected  # to a part that is over: whatever is said comes to nothing
+            )
         if gradients[sent.pair] not in (expected, Gradients.HEARD):
             words = f"gradients of pair {sent.pair} in pass {sent.number} {expected.name}"
             raise NotAllowedError(words, gradients[sent.pair].name)
