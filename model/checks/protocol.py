@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.model.checks.excuses import ENDED_PROCESS, excused
-from squall.model.checks.protocol_passes import ENDS, replayed_passes
+from squall.model.checks.protocol_ends import tables_differ, takes_end
+from squall.model.checks.protocol_passes import replayed_passes
 from squall.model.events.fault_effects import faults_of
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.events.torn_down import last_of
@@ -32,7 +32,6 @@ def replayed(run: Run, replay: Replay) -> Iterator[Violation]:
     """What is no step of the model in a run, and what differs at the end. ``replay`` has the model's
     state then."""
     records = run.records
-    counted = run.of(tracing.TABLES_COUNTED)
     end = last_of(run)
     faulty = bool(faults_of(run)) or bool(run.of(tracing.GROUP_LEFT))
     n = -1
@@ -54,30 +53,13 @@ def replayed(run: Run, replay: Replay) -> Iterator[Violation]:
         what = f"{records[n][3].name} is no step of the model"
         yield run.violation("protocol", what, error.expected, error.seen, n)
         return
-    if not run.settled or (replay.lost and excused(run, ENDED_PROCESS)):
-        return
-    for n in counted:
-        _, worker, _, _, values = records[n]
-        for name, expected, seen in zip(
-            tracing.TABLES_COUNTED.fields, replay.tables(worker), values, strict=False
-        ):
-            if expected != seen:
-                what = f"{name.replace('_', ' ')} in the tables at the end"
-                yield run.violation("protocol", what, f"{expected}, as the model has it", seen, n)
+    yield from tables_differ(run, replay, 0)
 
 
 def _take_after_faults(run: Run, replay: Replay, n: int) -> None:
+    if takes_end(run, replay, n):
+        return
     _, worker, _, type, values = run.records[n]
-    if type is tracing.FAULT_INJECTED:
-        kind, target = values[0], values[2]
-        if kind in ENDS:
-            replay.end_of(target)
-        elif kind == "restart":
-            replay.gone.discard(target)
-        return
-    if type is tracing.GROUP_LEFT:
-        replay.end_of(worker)
-        return
     if replay.gone or replay.lost:
         name = replay.reference_of(type, values)
         if worker in replay.gone:

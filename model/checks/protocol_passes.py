@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.model.checks.excuses import ENDED_PROCESS, excused
+from squall.model.checks.protocol_ends import ENDS, tables_differ, takes_end
 from squall.model.events.fault_effects import faults_of
 from squall.model.events.run import Run, Violation
 from squall.model.events.torn_down import last_of
@@ -13,8 +13,6 @@ from squall.model.protocol.passes.replay import ABOUT_CALLS, READERS, Replay
 from squall.model.protocol.refusal import NotAllowedError
 from squall.real import tracing
 
-#: faults after which what a process had is gone, in part or all of it
-ENDS = frozenset({"crash", "shutdown", "leave"})
 _ABOUT_CONTEXTS = tuple(type for type in READERS if type not in ABOUT_CALLS)
 #: where the tables of a worker that the model has begin in the values of TABLES_COUNTED
 _FIRST = tracing.TABLES_COUNTED.fields.index("contexts")
@@ -26,7 +24,6 @@ def replayed_passes(run: Run, replay: Replay) -> Iterator[Violation]:
     if not run.of(tracing.CONTEXT_CREATED):
         return
     records = run.records
-    counted = run.of(tracing.TABLES_COUNTED)
     end = last_of(run)
     faulty = bool(faults_of(run)) or bool(run.of(tracing.GROUP_LEFT))
     injected = (records[n][4][0] for n in run.of(tracing.FAULT_INJECTED))
@@ -50,19 +47,7 @@ def replayed_passes(run: Run, replay: Replay) -> Iterator[Violation]:
         what = f"{records[n][3].name} is no step of the model"
         yield run.violation("protocol", what, error.expected, error.seen, n)
         return
-    if not run.settled or (replay.lost and excused(run, ENDED_PROCESS)):
-        return
-    for n in counted:
-        _, worker, _, _, values = records[n]
-        for name, expected, seen in zip(
-            tracing.TABLES_COUNTED.fields[_FIRST:],
-            replay.tables(worker),
-            values[_FIRST:],
-            strict=True,
-        ):
-            if expected != seen:
-                what = f"{name} in the tables at the end"
-                yield run.violation("protocol", what, f"{expected}, as the model has it", seen, n)
+    yield from tables_differ(run, replay, _FIRST)
 
 
 def _told(run: Run) -> list[int]:
@@ -81,17 +66,9 @@ def _told(run: Run) -> list[int]:
 
 
 def _take_after_faults(run: Run, replay: Replay, n: int) -> None:
+    if takes_end(run, replay, n):
+        return
     _, worker, task, type, values = run.records[n]
-    if type is tracing.FAULT_INJECTED:
-        kind, target = values[0], values[2]
-        if kind in ENDS:
-            replay.end_of(target)
-        elif kind == "restart":
-            replay.gone.discard(target)
-        return
-    if type is tracing.GROUP_LEFT:
-        replay.end_of(worker)
-        return
     if type not in ABOUT_CALLS and worker in replay.gone:
         replay.lost.add(values[0])
     if type in ABOUT_CALLS or values[0] not in replay.lost:

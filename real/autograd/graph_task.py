@@ -72,8 +72,6 @@ class PassContext(Protocol):
     context_id: ContextId
     released: bool
 
-    def send_functions(self) -> dict[AutogradMessageId, SendRpcBackward]: ...
-
     def give_up_pass(self, graph_task: GraphTask) -> None: ...
 
 

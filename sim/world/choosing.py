@@ -94,9 +94,10 @@ class Chooser(Protocol):
 
     ``grain``: with "message" a step is the arrival of a message and, first come, first served, all
     that the tasks of its worker then do; with "task" it is one run of one task, or an arrival, to
-    its next wait; with "fine" a task also ends its step wherever threads could be interrupted: where
-    it takes a lock, starts a task, or looks at an event. ``ordered``: messages that share a connection arrive in the order in which they
-    were sent; requests of one worker to another do, and so do the replies to them.
+    its next wait; with "fine" a task also ends its step wherever threads could be interrupted:
+    where it takes a lock, starts a task, or looks at an event. ``ordered``: messages that share a
+    connection arrive in the order in which they were sent; requests of one worker to another do,
+    and so do the replies to them.
     """
 
     grain: Grain

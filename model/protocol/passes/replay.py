@@ -190,7 +190,12 @@ class Replay(Followed):
             raise NotAllowedError(f"a pass that runs on worker {worker}", shown(context))
         if context.pairs[pair].at != to or context.pairs[pair].to != worker:
             raise NotAllowedError(f"gradients to worker {context.pairs[pair].at}", f"to {to}")
+        part = context.passes[number].parts[worker]
+        heard = part.progress
+        if heard is Progress.FAILING:  # whoever sent what was refused has not told the pass yet
+            part.progress = Progress.RUNNING
         self._step("gradients_leave", context, number, pair)
+        part.progress = heard
         self._calls.leaves(task, carried.Gradients(id, number, pair))
 
     def gradients_received(

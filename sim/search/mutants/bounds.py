@@ -1,7 +1,8 @@
 """What exploring small worlds would need to show the planted bugs that it does not show today.
 
-By the name of the bug; docs/explore.md has it. Random search finds these, unless they are marked as
-unseen (:attr:`~squall.sim.search.mutants.mutant.Mutant.unseen`).
+By the name of the bug; docs/explored_mutants.md has it. A campaign is expected to find these. Why those
+that are not expected cannot be seen is said where they are planted
+(:attr:`~squall.sim.search.mutants.mutant.Mutant.unseen`).
 """
 
 from __future__ import annotations
