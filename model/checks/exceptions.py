@@ -57,8 +57,8 @@ ENDED_FORWARDER = Excuse(
 HELD_PARENT = Excuse("held parent", "a child that is excused itself keeps it")
 HELD_ARGUMENT = Excuse(
     "held argument",
-    "a call has it among its arguments and is not over: its function waits for the value of another "
-    "one of them, which is excused itself",
+    "a call has it among its arguments, or got it in answer to a call of its own, and is not over: "
+    "its function waits for the value of another one of them, which is excused itself",
 )
 HELD_VALUE = Excuse(
     "held by a value",
@@ -184,10 +184,34 @@ class Excuses:
         return found
 
     def _held_by_a_call(self, fork: Fork) -> bool:
-        """Whether the call that brought it is at work, and was given an RRef of its own worker
-        whose value will not come."""
+        """Whether the call that brought it, or that got it in answer to a call of its own, is at
+        work, and was given an RRef of its own worker whose value will not come."""
         n = self._carrier(fork)
-        return n is not None and self._waits_for_an_argument(n, fork.worker, fork.rref)
+        if n is None:
+            return False
+        calls = (n, *self._asked_by(n))
+        return any(self._waits_for_an_argument(call, fork.worker, fork.rref) for call in calls)
+
+    def _asked_by(self, n: int) -> list[int]:
+        """The event of sending the request whose handler made the call that message ``n`` answers;
+        nothing if that is no answer, or no handler has asked."""
+        records = self.run.records
+        _, src, dst, _, id, *_ = records[n][4]
+        asked = [
+            records[at][2]
+            for at in self.run.of(tracing.CALL_STARTED)
+            if at < n and records[at][1] == dst and records[at][4][:2] == (id, src)
+        ]
+        served = {
+            (records[at][4][0], records[at][4][2])
+            for at in self.run.of(tracing.HANDLER_STARTED)
+            if records[at][1] == dst and records[at][2] in asked
+        }
+        return [
+            at
+            for at in self.run.of(tracing.MESSAGE_SENT)
+            if records[at][4][2] == dst and (records[at][4][1], records[at][4][4]) in served
+        ]
 
     def _waits_for_an_argument(self, n: int, worker: int, rref: Id) -> bool:
         """Whether the call of this event of sending it is at work on ``worker``, and was given

@@ -1,4 +1,5 @@
-"""What is recorded at both ends of a message, and what may hold a thread of the RPC pool."""
+"""What is recorded at both ends of a message, what may hold a thread of the RPC pool, and whose
+tasks call."""
 
 from __future__ import annotations
 
@@ -59,9 +60,22 @@ def THREADS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A worker has few threads for RPC, so none is held back: only a call of a user's function
     and ``RRef.backward`` may keep theirs. Gradients, fetches, clean-ups and all that is said of
     RRefs are handled at one instant, and what they wait for goes on elsewhere; no thread that
-    brings gradients runs a node of the graph, whose hooks may block.
+    brings gradients runs a node of the graph, whose hooks may block. A worker calls others from
+    tasks of its own, whoever brings the news that makes it call: they have its clock and its locals.
     """
     records = run.records
+    at_home = {
+        records[n][2]: records[n][1]
+        for n in run.of(tracing.TASK_STARTED, tracing.TASK_ENDED)
+        if records[n][1] >= 0
+    }
+    for n in run.of(tracing.CALL_STARTED):
+        _, worker, task, _, (_, _, type, *_) = records[n]
+        home = at_home.get(task, worker)
+        if home != worker:
+            yield run.violation(
+                "threads", f"a {type} begun by a task of another worker", worker, home, n
+            )
     calls: dict[tuple[int, int], str] = {
         (values[1], values[4]): values[6][2]
         for values in [records[n][4] for n in run.of(tracing.MESSAGE_SENT)]

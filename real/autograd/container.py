@@ -227,13 +227,13 @@ class DistAutogradContainer:
         contexts = list(self._contexts.values())  # as they are now, whoever changes them meanwhile
         for context in contexts:
             context.worker_ended(worker_id)
-        for context_id in [id for id, unheard in list(self._unheard) if unheard == worker_id]:
-            self.tell_everybody(context_id, worker_id)
+        unheard = [id for id, receiver in list(self._unheard) if receiver == worker_id]
         ids = [context.context_id for context in contexts]
         orphans = [id for id in ids if first <= id < last]
-        if contexts:
+        if contexts or unheard:
+            # Whoever brings this news may be a task of another worker, with a clock of its own.
             self._worker.runtime.spawn(
-                self._do_without, worker_id, orphans, name="peer lost", worker=self._worker
+                self._do_without, worker_id, unheard, orphans, name="peer lost", worker=self._worker
             )
 
     def group_left(self) -> None:
@@ -244,7 +244,11 @@ class DistAutogradContainer:
             if context_id >> LOCAL_ID_BITS != self.worker_id:
                 self._release(context_id)
 
-    def _do_without(self, worker_id: WorkerId, orphans: list[ContextId]) -> None:
+    def _do_without(
+        self, worker_id: WorkerId, unheard: list[ContextId], orphans: list[ContextId]
+    ) -> None:
+        for context_id in unheard:
+            self.tell_everybody(context_id, worker_id)
         for context_id in orphans:
             self._release(context_id)
         for context in list(self._contexts.values()):
