@@ -57,7 +57,7 @@ def cover_of(turn: int, profile: str) -> Cover:
 def slow(jobs: int) -> list[str]:
     """The names of the bugs that random seeds from 0 on do not meet within :data:`SLOW_S`."""
     tried = [mutant for mutant in MUTANTS.values() if mutant.expected]
-    limits = Limits(seconds=SLOW_S, corpus=False, cover=False)
+    limits = Limits(seconds=SLOW_S, corpus=False)
     results = run_mutants(tried, limits, jobs=jobs, on_result=lambda _: _tick())
     return [result.mutant.name for result in results if not result.killed]
 
@@ -77,7 +77,7 @@ def turn_of(
     trial.SMALLER_S = 0.0  # what else fails, and is smaller, is not asked here
     for way, limits in (
         ("random", Limits(seconds=seconds, seeds=fresh)),
-        ("cover", Limits(seconds=seconds, seeds=fresh, covers=covers)),
+        ("cover", Limits(seconds=seconds, seeds=fresh, cover=True, covers=covers)),
     ):
         for result in run_mutants(bugs, limits, jobs=jobs):
             part = result.campaign

@@ -98,7 +98,8 @@ CoverOption = Annotated[
     bool,
     typer.Option(
         "--cover/--no-cover",
-        help="First play the programs of the distilled cover, on schedules of their own.",
+        help="First play the programs of the distilled cover, on schedules of their own: sooner where "
+        "few seeds have been, not sooner at planted bugs (docs/search.md).",
     ),
 ]
 CheckDeterminism = Annotated[

@@ -174,7 +174,7 @@ def run_campaign(
     """Judge what comes ``first``, then ``seeds`` (from 0 on, if there are none given), for
     ``minutes`` at most, and until there is ``enough``.
 
-    ``first`` None: the corpus, and the cover as :func:`before` has it.
+    ``first`` None: the corpus.
     ``on_verdict`` is called with each verdict, and with the failure if it is of a new kind. An
     interrupt, or a request to terminate, ends the campaign and keeps what it has found; a second
     one ends the process. For the main thread.
@@ -182,7 +182,7 @@ def run_campaign(
     campaign = Campaign(settings.engine)
     started = time.perf_counter()
     seeds = range(MAX_SEED) if seeds is None else seeds
-    sources = chain(before(seeds, settings) if first is None else first, seeds)
+    sources = chain(corpus_for(settings) if first is None else first, seeds)
     verdicts = judge_all(sources, settings, jobs=jobs)
 
     with interrupts.heard():

@@ -19,7 +19,7 @@ class Covering:
     """The part of covers in a campaign of ``seeds``."""
 
     def __init__(
-        self, settings: Settings, seeds: range, *, cover: bool = True, distil: bool = False
+        self, settings: Settings, seeds: range, *, cover: bool = False, distil: bool = False
     ) -> None:
         self._settings = settings
         self._seeds = seeds

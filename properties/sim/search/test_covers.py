@@ -87,11 +87,11 @@ def test_a_campaign_plays_a_part_of_the_cover_on_its_own_schedule() -> None:
 
 def test_a_trial_of_a_bug_plays_the_covers_of_all_its_profiles_in_turn() -> None:
     mutant = next(mutant for mutant in MUTANTS.values() if mutant.needs_faults)
-    scenarios = Limits().scenarios(mutant)
+    scenarios = Limits(cover=True).scenarios(mutant)
     first = [next(scenarios) for _ in range(6)]
     assert [each.profile for each in first] == [*PROFILES, *PROFILES]
     assert all(each.note.endswith("@0") for each in first)
-    fresh = Limits(cover=False).scenarios(mutant)
+    fresh = Limits().scenarios(mutant)
     assert [(each.seed, each.note) for each in (next(fresh), next(fresh))] == [(0, ""), (0, "")]
     assert not Limits().stored(mutant)
 
@@ -142,7 +142,8 @@ def test_covers_of_one_profile_are_merged() -> None:
 def test_a_long_campaign_adds_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SQUALL_STORE", str(tmp_path))
     settings = settings_of("storm")._replace(stats=True)
-    covering = Covering(settings, range(LONG))
+    assert not Covering(settings, range(LONG)).collects, "it is asked for"
+    covering = Covering(settings, range(LONG), cover=True)
     assert covering.collects
     known = shipped("storm")
     assert known is not None

@@ -83,14 +83,14 @@ def fuzz(
         bool,
         typer.Option("--require-sometimes", help="Fail if some rare situation was never reached."),
     ] = False,
-    cover: CoverOption = True,
+    cover: CoverOption = False,
     distil: Annotated[
         int | None,
         typer.Option(
             "--distil",
             metavar="N",
             help="Instead: find the seeds below N whose programs show all that the others show, and "
-            "keep them as the cover that campaigns in this folder play first.",
+            "keep them as the cover that campaigns in this folder play first with --cover.",
             parser=parsers.integer("--distil", 1, MAX_DISTILLED),
         ),
     ] = None,

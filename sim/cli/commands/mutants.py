@@ -69,7 +69,7 @@ def mutants(
         bool,
         typer.Option("--corpus/--no-corpus", help="Play the stored scenarios, too, before it."),
     ] = True,
-    cover: CoverOption = True,
+    cover: CoverOption = False,
     allow_unchecked: AllowUnchecked = False,
     json: Json = False,
 ) -> None:

@@ -46,7 +46,7 @@ class Asked:
     faults: Faults | None
     title: str = "fuzz"
     #: play the distilled cover first; or distil one of the seeds
-    cover: bool = True
+    cover: bool = False
     distil: bool = False
     #: keep what it has seen, for squall serve
     keep_history: bool = False

@@ -30,7 +30,7 @@ class Asked:
     seeds: range | None
     profile: Profile | None
     corpus: bool = True
-    cover: bool = True
+    cover: bool = False
 
 
 def alarming(results: list[Result], asked: Asked) -> list[Result]:

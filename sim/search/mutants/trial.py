@@ -41,7 +41,7 @@ class Limits:
     seeds: Sequence[int] | None = None
     profile: str | None = None
     corpus: bool = True
-    cover: bool = True
+    cover: bool = False
     covers: Mapping[str, Cover] | None = None
 
     def profiles(self, mutant: Mutant) -> tuple[str, ...]:
@@ -55,7 +55,8 @@ class Limits:
         return corpus_for(Settings()) if wanted else []
 
     def scenarios(self, mutant: Mutant) -> Iterator[Scenario]:
-        """One scenario of the campaign after the other: the covers first, unless seeds are named."""
+        """One scenario of the campaign after the other: the covers first, if asked for and unless
+        seeds are named."""
         all_settings = [settings_of(profile) for profile in self.profiles(mutant)]
         if self.cover and (self.seeds is None or self.covers is not None):
             for sources in zip_longest(*map(self._covering, all_settings)):
