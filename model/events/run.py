@@ -143,6 +143,8 @@ class Run:
     caught: list[tuple[int, str]] = field(default_factory=list)
     #: what it printed, if that went nowhere else
     printed: str = ""
+    #: by rank, what its processes gave back (sim/scripts/returned.py)
+    returned: dict[int, bytes] = field(default_factory=dict)
 
     # -- of worker processes (engine torch) ------------------------------------------------
     deaths: list[Death] = field(default_factory=list)

@@ -19,8 +19,10 @@ from squall.real.rpc.store import Store
 from squall.sim.scenario import Scenario, Script, World
 from squall.sim.scripts.choice import GroupChoice
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
+from squall.sim.scripts.compat.process import current_process
 from squall.sim.scripts.faults import ScriptHost
 from squall.sim.scripts.leaks import ScriptWorker
+from squall.sim.scripts.returned import give_to
 from squall.sim.world.choosing import Chooser, ChosenTime
 from squall.sim.world.chosen_network import ChosenNetwork
 from squall.sim.world.device import quiet_torch
@@ -34,6 +36,9 @@ from squall.sim.world.schedule import FIFO
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.stuck import explain, waiting
 from squall.sim.world.trace import Trace
+
+#: key in ``SimProcess.locals`` of what it gave back
+_RETURNED = "returned"
 
 
 def read_script(
@@ -200,6 +205,11 @@ class _ScriptRun:
         run.leaked_rrefs = sum(worker.leaked_rrefs for worker in workers)
         run.leaked_contexts = sum(worker.leaked_contexts() for worker in workers)
         run.errors = [_error(result) for result in launcher.errors()]
+        run.returned = {
+            process.rank: value
+            for process in launcher.table.processes
+            if process.rank is not None and (value := process.locals.get(_RETURNED)) is not None
+        }
         run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}
         # The exit code of a child is for its parent to judge: a pool, for instance, terminates its
         # workers.
@@ -225,3 +235,10 @@ def _error(result: ProcessResult) -> ProcessError:
         message=error.text + hint,
         traceback=error.traceback,
     )
+
+
+def _receive(value: bytes) -> None:
+    current_process().locals[_RETURNED] = value
+
+
+give_to(_receive)

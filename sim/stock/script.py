@@ -59,6 +59,8 @@ class ScriptProcesses:
         self.entry = entry
         self.errors: list[ProcessError] = []
         self.exit_codes: dict[str, int] = {}
+        #: as Run.returned
+        self.returned: dict[int, bytes] = {}
         self.leaked_rrefs = 0
         self.leaked_contexts = 0
         #: by rank: counters when its groups ended, added up
@@ -78,7 +80,7 @@ class ScriptProcesses:
         #: who waits for processes that it has started, and how many those are
         self._spawner: tuple[NativeWorker, int, list[NativeWorker]] | None = None
         self._shown: dict[NativeWorker, list[int]] = {}
-        for name in ("role", "join", "spawn", "exit", "pass"):
+        for name in ("role", "join", "spawn", "exit", "pass", "returned"):
             cluster.answers[name] = getattr(self, f"_{name}")
         self._children = Children(cluster, self._start_child)
         cluster.on_leave = self._count
@@ -172,6 +174,11 @@ class ScriptProcesses:
         elif not any(child.alive for child in children):
             self.cluster.answer(spawner, question, None)
             self._spawner = None
+
+    def _returned(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        rank, value = rest
+        self.returned[rank] = value
+        self.cluster.answer(worker, question, None)
 
     # -- groups ---------------------------------------------------------------------------
 
@@ -328,6 +335,7 @@ def run_script(
     run.caught = processes.caught
     run.left_well = len(processes.joined) == processes.left_well
     run.joined = processes.joined
+    run.returned = dict(sorted(processes.returned.items()))
     run.errors, run.exit_codes = processes.errors, processes.exit_codes
     run.failed_processes = [name for name, code in run.exit_codes.items() if code]
     run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts

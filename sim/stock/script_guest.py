@@ -23,7 +23,7 @@ import torch.multiprocessing
 
 from squall.real.native import turns
 from squall.real.native.here import FIRST_LANE, Here, debug_info
-from squall.sim.scripts import generators
+from squall.sim.scripts import generators, returned
 from squall.sim.stock import script_children
 
 _EPOCH_S = 1_700_000_000.0
@@ -96,6 +96,7 @@ class ScriptGuest:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         generators.install(role["seed"], role["pid"])
+        returned.give_to(lambda value: here.ask("returned", int(os.environ["RANK"]), value))
         os.register_at_fork(after_in_child=self._forked)
         _registry.init_backend = here.init_backend
         handlers = sys.modules["torch.distributed.rendezvous"].__dict__["_rendezvous_handlers"]

@@ -80,6 +80,11 @@ def tells(teller: Teller) -> Teller:
     return teller
 
 
+def is_library(file: str) -> bool:
+    """Whether code of that file is squall's own, or somebody else's who was installed."""
+    return file.startswith((*OWN_FILES, *_LIBRARIES, "<"))
+
+
 def place_of(frame: FrameType | None) -> str:
     """The user's line that a stack of frames (the innermost first) goes through last, and which
     function of PyTorch it called; "" if there is none."""
@@ -90,7 +95,7 @@ def place_of(frame: FrameType | None) -> str:
             if told is not None:
                 return told
         file = frame.f_code.co_filename
-        if not file.startswith((*OWN_FILES, *_LIBRARIES, "<")):
+        if not is_library(file):
             line = linecache.getline(file, frame.f_lineno).strip()
             called = called_function(inner) or _in_line(line)
             text = f"{file.rpartition('/')[2]}:{frame.f_lineno}"

@@ -1,0 +1,125 @@
+"""Errors of ranks, for whoever called ``squall.run``: where they were raised, and which count."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from squall.model.events.run import ProcessError, Run
+from squall.real.own_files import OWN_FILES
+from squall.sim.world.places import is_library
+
+_FRAME = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_CHAINED = re.compile(
+    r"\n\nThe above exception was the direct cause of the following exception:\n\n"
+    r"|\n\nDuring handling of the above exception, another exception occurred:\n\n"
+)
+#: types of what a call, a join or a wait raises when a fault has hit it
+OF_FAULTS = frozenset(
+    [
+        "BrokenPipeError",
+        "ConnectionError",
+        "ConnectionRefusedError",
+        "ConnectionResetError",
+        "DistBackendError",
+        "DistError",
+        "DistNetworkError",
+        "DistStoreError",
+        "OSError",
+        "RemoteException",
+        "RuntimeError",
+        "TimeoutError",
+    ]
+)
+#: properties whose violations say what stands elsewhere in a run
+_TOLD_ELSEWHERE = ("script", "progress", "gradients")
+
+
+class RankError(NamedTuple):
+    """An exception that left the function of a rank.
+
+    ``file`` and ``line`` are the last place in code of the user's before it was raised; empty and 0
+    if there is none.
+    """
+
+    rank: int | None
+    worker: str
+    type: str
+    message: str
+    traceback: str
+    file: str
+    line: int
+
+    @property
+    def where(self) -> str:
+        """``file:line``, or nothing."""
+        return f"{self.file}:{self.line}" if self.file else ""
+
+    def __str__(self) -> str:
+        who = self.worker if self.rank is None else f"rank {self.rank}"
+        where = f" at {self.where}" if self.file else ""
+        first = self.message.strip().split("\n", 1)[0]
+        return f"{who}: {self.type}: {first}{where}"
+
+
+def rank_error(error: ProcessError, script: str) -> RankError:
+    """``error`` of a process of ``script``, which squall may have written."""
+    text = _without_own(error.traceback, script)
+    file, line = _last_place(text)
+    return RankError(error.rank, error.worker, error.type, error.message, text, file, line)
+
+
+def _without_own(text: str, script: str) -> str:
+    """The traceback without frames of squall's, of which the script of a function is one."""
+    kept: list[str] = []
+    skipping = False
+    for line in text.splitlines(keepends=True):
+        frame = _FRAME.match(line)
+        if frame is not None:
+            file = frame["file"]
+            skipping = file.startswith(OWN_FILES) or (file == script and not file.endswith(".py"))
+        elif not line.startswith("    "):
+            skipping = False
+        if not skipping:
+            kept.append(line)
+    return "".join(kept)
+
+
+def _last_place(text: str) -> tuple[str, int]:
+    place = "", 0
+    for line in _CHAINED.split(text)[-1].splitlines()[1:]:
+        if not line.startswith("  "):
+            break  # what follows is the message, which may quote a traceback of another rank
+        frame = _FRAME.match(line)
+        if frame is not None and not is_library(frame["file"]):
+            place = frame["file"], int(frame["line"])
+    return place
+
+
+def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
+    """What is wrong with a run, a line each, the most telling first.
+
+    Unless ``strict``, an error that a fault may have caused is none: under faults a call may fail. A
+    failed assertion counts in any case, and so does a wrong gradient, or a rank that waits for
+    ever.
+    """
+    excused = run.disturbed and not strict
+    counted = [error for error in errors if not (excused and error.type in OF_FAULTS)]
+    found = [str(error) for error in counted]
+    if run.crash is not None:
+        found.append(run.crash)
+    if not errors:
+        codes = run.exit_codes
+        found += [f"{name} ended with exit code {codes[name]}" for name in run.failed_processes]
+    if run.waits:
+        found.append("nothing can happen any more, and ranks still wait")
+        found += [f"  {line}" for line in run.why() or run.waits]
+    if run.gradients is not None and not run.gradients.equal:
+        found.append("gradients differ from those of a single process")
+        found += [f"  {line}" for line in run.gradients.mismatches[:5]]
+    if (run.leaked_rrefs or run.leaked_contexts) and not run.disturbed and not errors:
+        found.append(f"left behind: {run.leaked_rrefs} RRefs, {run.leaked_contexts} contexts")
+    found += [str(each) for each in run.violations if each.property not in _TOLD_ELSEWHERE]
+    if run.broken_off:
+        found.append(f"the run was {run.broken_off}")
+    return found
