@@ -18,9 +18,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-import squall
 from squall.model.program.strict_json import read_text
 from squall.real.native.build import directory
+from squall.real.own_files import PACKAGE
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.file import ScenarioError, dump_scenario, load_scenario
 
@@ -59,7 +59,7 @@ def _digest(text: str) -> str:
 
 
 def _is_part_of_squall(path: Path) -> bool:
-    ours = Path(squall.__file__).parent / "properties"
+    ours = PACKAGE / "properties"
     return any(path.resolve().is_relative_to((ours / name).resolve()) for name in _FOLDERS)
 
 

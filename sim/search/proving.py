@@ -19,7 +19,7 @@ from typing import Annotated
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-import squall
+from squall.real.own_files import PACKAGE
 from squall.sim.scenarios.store import default_place, write_synced
 from squall.sim.search.campaign import Campaign
 from squall.sim.search.covers import cover_for
@@ -189,9 +189,8 @@ def proof_of(source: int | Rescheduled, settings: Settings, given: Sample | None
 def code_stamp() -> str:
     """What tells one state of the code from another: squall's sources, and PyTorch's version."""
     seen = blake2b(torch.__version__.encode(), digest_size=8)
-    package = Path(squall.__file__).parent
     for room in ("real", "model", "sim"):
-        for file in sorted((package / room).resolve().rglob("*")):
+        for file in sorted((PACKAGE / room).resolve().rglob("*")):
             if file.suffix in (".py", ".cpp", ".h"):
                 seen.update(str(file.name).encode())
                 seen.update(file.read_bytes())
