@@ -25,9 +25,9 @@ class Here:
 
     _process: ClassVar[Here | None] = None
 
-    def __init__(self, fd: int, serve: Callable[[Any], Any]) -> None:
+    def __init__(self, fd: int, serve: Callable[[Any], Any], processor: int = -1) -> None:
         """``serve`` answers the coordinator's calls, on a thread of its own: any picklable
-        value in and out."""
+        value in and out. ``processor``: of all threads that are started from now on; -1 is any."""
         squall_agent = importlib.import_module("squall_agent")  # which the zygote has loaded
         self._agent_module: Any = squall_agent
         self.link: Any = squall_agent.Link(fd)
@@ -37,7 +37,7 @@ class Here:
         self.link.on_call(self._answer)
         Here._process = self
         waits.install(self.link, self.now)
-        self.link.start()
+        self.link.start(processor)
 
     def _answer(self, what: bytes) -> bytes:
         try:

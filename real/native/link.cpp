@@ -1,5 +1,6 @@
 #include "link.h"
 
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -20,6 +21,9 @@ constexpr int kFirstUnnamed = 1000;
 // How long to wait between two looks at the threads: at first, and at most.
 constexpr long kLeastPauseNs = 10'000;
 constexpr long kMostPauseNs = 1'000'000;
+// How often to let the others go on instead, where all threads share a processor: as a rule they
+// are blocked when this one is next.
+constexpr int kYields = 4;
 
 std::atomic<int> unnamed{kFirstUnnamed};
 thread_local int lane_of_thread = -1;
@@ -119,7 +123,13 @@ void Link::set_lane(int lane) {
   lane_of_thread = lane;
 }
 
-void Link::start() {
+void Link::start(int processor) {
+  if (processor >= 0) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(processor, &one);
+    alone_ = ::sched_setaffinity(0, sizeof one, &one) == 0;
+  }
   caller_ = std::make_unique<Lane>(kCaller, [] {});
   std::thread([this] { serve(); }).detach();
 }
@@ -238,7 +248,13 @@ void Link::serve() {
   std::string command;
   while (true) {
     long pause_ns = kLeastPauseNs;
+    int yields = alone_ ? kYields : 0;
     while (!quiet.check() || (on_quiet && on_quiet())) {
+      if (yields > 0) {
+        --yields;
+        ::sched_yield();
+        continue;
+      }
       const timespec pause{0, pause_ns};
       ::nanosleep(&pause, nullptr);
       pause_ns = std::min(pause_ns + pause_ns / 2, kMostPauseNs);

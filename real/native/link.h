@@ -79,8 +79,9 @@ class Link {
  public:
   explicit Link(int fd);
 
-  // Starts the thread that serves the coordinator. Once, and not before a fork.
-  void start();
+  // Starts the thread that serves the coordinator. Once, and not before a fork. All threads that are
+  // started from then on stay on `processor`, if it is not negative.
+  void start(int processor);
 
   // Tells the coordinator something and blocks until it answers.
   std::string ask(char kind, const std::string& what);
@@ -132,6 +133,8 @@ class Link {
   void next_handler();
 
   const int fd_;
+  // Whether all threads share one processor.
+  bool alone_ = false;
   std::mutex mutex_;
   std::vector<Item> said_;
   uint64_t count_ = 0;

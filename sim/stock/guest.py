@@ -5,8 +5,10 @@ Imported by the process that is copied for every worker, before it is copied.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gc
+import importlib
 import io
 import logging
 import warnings
@@ -21,6 +23,7 @@ from torch.distributed import rpc  # noqa: E402
 
 import squall.sim.programs.places  # noqa: E402, F401  tells where a thread is in a program
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome  # noqa: E402
+from squall.model.program.acts.kind import kinds  # noqa: E402
 from squall.model.program.hooks import retained  # noqa: E402
 from squall.model.program.program import exchanged  # noqa: E402
 from squall.real.native.here import Here, debug_info  # noqa: E402
@@ -29,7 +32,11 @@ from squall.sim.programs.threads import threads_of  # noqa: E402
 from squall.sim.programs.trainer import TrainerRun  # noqa: E402
 from squall.sim.stock.stacks import stacks  # noqa: E402
 
-# Once for all copies: it clears the caches of every logger that there is, which takes 2 ms.
+# Once for all copies, what each would otherwise do for itself: imports in the middle of a run,
+kinds()
+importlib.import_module("torch.distributed.rpc.rref_proxy")
+codecs.lookup("unicode_escape")
+# and this, which takes 2 ms to clear the caches of every logger that there is.
 logging.disable(logging.CRITICAL)
 
 #: the number of a gradient that belongs to no leaf of the program
@@ -37,12 +44,16 @@ STRAY = -1
 
 
 class Guest:
-    """A worker's share of a program, and what the coordinator may ask of it."""
+    """A worker's share of a program, and what the coordinator may ask of it.
 
-    def __init__(self, fd: int) -> None:
+    ``processor``: the one on which all its threads stay; a change of one page's mapping then
+    interrupts no other.
+    """
+
+    def __init__(self, fd: int, processor: int) -> None:
         self.host: Host | None = None
         self.outcome = Outcome()
-        self.here = Here(fd, self.serve)
+        self.here = Here(fd, self.serve, processor)
 
     def serve(self, question: tuple[Any, ...]) -> Any:
         what, *args = question
@@ -132,4 +143,4 @@ class Guest:
 
 def main(fd: int, request: dict[str, Any]) -> None:
     """The entry of a copied process."""
-    Guest(fd).run()
+    Guest(fd, request["processor"]).run()

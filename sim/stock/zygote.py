@@ -9,6 +9,7 @@ No process outlives the coordinator: the kernel kills each when its parent ends.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -29,6 +30,8 @@ from squall.sim.stock.patience import wait_readable
 _START_S = 120.0
 #: bytes of what a worker wrote to standard error that are kept, its last
 _STDERR_BYTES = 20_000
+
+_C = ctypes.CDLL(None)
 
 _MALLOC = (
     # A heap of huge pages is copied, and freed, in half the time.
@@ -131,7 +134,7 @@ class Zygote:
         #: what to do with the replies that are still to come, in their order
         self._awaited: deque[Callable[[dict[str, Any]], object]] = deque()
         #: by what it was asked for: a process that nobody has yet; None if it was asked for once
-        self._spare: dict[bytes, Process | None] = {}
+        self._spare: dict[str, Process | None] = {}
         ready = self._read()
         if "missing" in ready:
             self.close()
@@ -156,25 +159,27 @@ class Zygote:
 
     def fork(self, entry: str, *, again: bool = False, **spec: Any) -> Process:
         """A new worker process, which calls ``entry`` (``module:function``) with its end of a
-        link and ``spec``.
+        link and ``spec``, and with ``processor``: the number of the one that this process is on.
 
         ``again``: more of the same will be asked for. From the second one on, the next is begun
         while the caller is at work with this one, and gets as far as its first question.
         """
-        request = json.dumps({"do": "fork", "entry": entry, **spec}).encode()
-        process = self._spare.get(request) or self._begin(request)
+        request = {"do": "fork", "entry": entry, **spec}
+        key = json.dumps(request)
+        process = self._spare.get(key) or self._begin(request)
         if again:
-            self._spare[request] = self._begin(request) if request in self._spare else None
+            self._spare[key] = self._begin(request) if key in self._spare else None
         self._await(lambda: process.pid != 0)
         return process
 
-    def _begin(self, request: bytes) -> Process:
+    def _begin(self, request: dict[str, Any]) -> Process:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         process = Process(0, ours, os.memfd_create("stdout"), os.memfd_create("stderr"))
         self.live.append(process)
         with theirs:
             fds = [theirs.fileno(), process.out, process.err]
-            socket.send_fds(self._control, [request], fds)
+            asked = {**request, "processor": _C.sched_getcpu()}
+            socket.send_fds(self._control, [json.dumps(asked).encode()], fds)
 
         def known(reply: dict[str, Any]) -> None:
             process.pid = reply["pid"]
