@@ -77,6 +77,14 @@ def compiled_engine() -> None:
     _available(build.library)
 
 
+@pytest.fixture(params=["port", "torch"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Each engine in turn, for what has to be the same on both."""
+    if request.param == "torch":
+        request.getfixturevalue("compiled_engine")
+    return str(request.param)
+
+
 @pytest.fixture(scope="session")
 def compiler() -> str:
     """The C++ compiler."""

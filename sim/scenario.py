@@ -40,11 +40,11 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Script(Checked):
-    """A script written for stock PyTorch: its path, its text, and its arguments.
+class CommandLine(Checked):
+    """A file with Python code, its text, its arguments, and variables of its environment.
 
-    ``workers`` None leaves their number to the script. ``check``: compare every gradient with
-    the single-process reference.
+    ``{rank}`` and ``{workers}`` in an argument or a value of a variable stand for the rank of the
+    process and the number of them; ``{world_size}`` is that number, too.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -52,8 +52,30 @@ class Script(Checked):
     path: str
     text: str
     args: tuple[str, ...] = ()
+    environ: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script(CommandLine):
+    """A script written for stock PyTorch: what is run for it, as a shell or ``torchrun`` would.
+
+    ``others``: the command lines of ranks 1 and up, where each rank has one of its own; the script's
+    fields are then those of rank 0. ``workers`` None leaves their number to the script. ``check``:
+    compare every gradient with the single-process reference.
+    """
+
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
     check: bool = True
+    others: tuple[CommandLine, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        lines = 1 + len(self.others)
+        if self.others and self.workers != lines:
+            raise MadeError(
+                f"Script.workers: {self.workers} is wrong: should be {lines}, since so many command "
+                "lines are given"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,6 +123,8 @@ class Run:
     # -- of a script -----------------------------------------------------------------------
     script: str | None = None
     errors: list[ProcessError] = field(default_factory=list)
+    #: how else to start the script, where that may be what is wrong
+    hints: list[str] = field(default_factory=list)
     #: what each process ended with, by name
     exit_codes: dict[str, int] = field(default_factory=dict)
     #: those that say of the whole script that it failed

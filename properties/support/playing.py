@@ -13,6 +13,7 @@ from textwrap import dedent
 from squall.real.worker import Worker
 from squall.sim.faults.plan import Order
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
+from squall.sim.scripts.run import read_script
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.network import Network
 from squall.sim.world.scheduler import SimRuntime
@@ -53,10 +54,8 @@ def play(
     out, err = io.StringIO(), io.StringIO()
     launcher = Launcher(
         runtime,
-        Path(script),
-        args,
+        read_script(Path(script), args, workers=workers),
         new_worker=lambda name: Worker(runtime, network, name=name),
-        workers=workers,
         stdout=out,
         stderr=err,
         environ=environ,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pickle
 import traceback
 from collections.abc import Callable
@@ -105,7 +106,7 @@ class Here:
         if not world_size:
             raise RuntimeError("the engine torch runs groups of a given world_size only")
         options = rpc_backend_options
-        names = self.ask("join", name, rank, world_size)
+        names = self.ask("join", name, rank, world_size, "RANK" in os.environ)
         if isinstance(names, Exception):
             raise names
         threads = getattr(options, "num_worker_threads", 16)

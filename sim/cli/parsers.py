@@ -202,6 +202,11 @@ def folder(field: str) -> Callable[[str], Path]:
     return parse
 
 
+def script_or_ranks(text: str) -> Path:
+    """A file that Python can compile, or one that says what each rank runs."""
+    return Path(text) if text.endswith(".toml") and Path(text).is_file() else script(text)
+
+
 def script(text: str) -> Path:
     """A file that Python can compile."""
     field = "SCRIPT"

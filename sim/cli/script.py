@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.faults import Faults
 from squall.sim.names import Device, EngineName
@@ -14,15 +15,18 @@ from squall.sim.world.latency import DEFAULT_LATENCY
 
 if TYPE_CHECKING:
     from squall.sim.faults.plan import Plan
-    from squall.sim.scenario import Scenario
+    from squall.sim.scenario import Scenario, Script
 
-#: in an argument of the script: what each rank finds there is its own
-PLACEHOLDERS = ("{rank}", "{world_size}")
+#: what the name of a file with the command lines of all ranks ends with
+RANKS_SUFFIX = ".toml"
+#: stands between the command lines of ranks
+NEXT = ":"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptRun:
-    """What was asked for, checked. ``workers`` None leaves it to the script."""
+    """What was asked for. ``workers`` None leaves it to the script. ``script`` is its file, or one that
+    says what each rank runs; ``args`` may hold the command lines of further ranks."""
 
     script: Path
     args: tuple[str, ...] = ()
@@ -37,19 +41,54 @@ class ScriptRun:
     def scenario(self) -> Scenario:
         """The script as it is now, in this world. Raises :class:`BadInput`."""
         from squall.sim.scenario import Scenario, World
+
+        script = self._read()
+        world = World(latency=self.latency, faults=self._plan(script), device=self.device)
+        return Scenario(work=script, seed=self.seed, world=world, engine=self.engine)
+
+    def _read(self) -> Script:
+        from squall.sim.scripts.ranks import lines_of, placeholder_in
         from squall.sim.scripts.run import read_script
 
-        placeholder = next((n for n in PLACEHOLDERS for word in self.args if n in word), None)
-        if self.workers is None and placeholder is not None:
+        if self.script.suffix == RANKS_SUFFIX:
+            script = self._read_ranks()
+        else:
+            args, *others = _parts(self.args)
+            rest = [(parsers.script(words[0]), tuple(words[1:])) for words in others]
+            self._check_number(1 + len(rest) if rest else None)
+            script = read_script(
+                self.script, tuple(args), workers=self.workers, check=self.check, others=rest
+            )
+        placeholder = placeholder_in(lines_of(script))
+        if script.workers is None and placeholder is not None:
             problem = (
                 f"expected their number, since {placeholder} in the script's arguments needs it"
             )
             raise BadInput("--workers", "", problem)
-        script = read_script(self.script, self.args, workers=self.workers, check=self.check)
-        world = World(latency=self.latency, faults=self.plan(), device=self.device)
-        return Scenario(work=script, seed=self.seed, world=world, engine=self.engine)
+        return script
 
-    def plan(self) -> Plan:
+    def _read_ranks(self) -> Script:
+        from squall.sim.scripts.ranks_file import RanksError, read_ranks
+
+        name = str(self.script)
+        if self.args:
+            problem = f"{name!r} says what the arguments are, expected none besides"
+            raise BadInput("ARGS", self.args[0], problem)
+        try:
+            script = read_ranks(self.script, check=self.check)
+        except OSError as error:
+            raise BadInput("SCRIPT", name, f"cannot read {name!r}: {error.strerror}") from None
+        except RanksError as error:
+            raise BadInput("SCRIPT", name, f"{name}: {error}") from None
+        self._check_number(script.workers)
+        return script
+
+    def _check_number(self, lines: int | None) -> None:
+        if lines is not None and self.workers not in (None, lines):
+            problem = f"{lines} command lines are given, expected {lines} or no --workers"
+            raise BadInput("--workers", str(self.workers), problem)
+
+    def _plan(self, script: Script) -> Plan:
         """What is to go wrong.
 
         Raises :class:`BadInput` for a plan with other workers, and for a profile without a number
@@ -60,14 +99,14 @@ class ScriptRun:
         if self.faults is None:
             return NO_FAULTS
         if self.faults.profile is None:
-            return self.faults.plan_for(self.workers)
+            return self.faults.plan_for(script.workers)
         text = self.faults.text
-        if self.workers is None:
+        if script.workers is None:
             raise BadInput("--faults", text, f"{text} needs the number of workers: give --workers")
         from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
         from squall.sim.search.draw import draw_faults
 
-        return draw_faults(self.faults.profile, self.seed, self.workers, DEFAULT_RPC_TIMEOUT_S)
+        return draw_faults(self.faults.profile, self.seed, script.workers, DEFAULT_RPC_TIMEOUT_S)
 
     def command(self) -> str:
         """The command line that repeats this run, for a shell."""
@@ -88,3 +127,17 @@ class ScriptRun:
         if self.args:
             words += ["--", *self.args]
         return shlex.join(words)
+
+
+def _parts(words: tuple[str, ...]) -> list[list[str]]:
+    """The arguments of the first script, then file and arguments of each other one."""
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == NEXT:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    if not all(parts[1:]):
+        problem = "expected a Python script and its arguments after each ':' that stands alone"
+        raise BadInput("ARGS", NEXT, problem)
+    return parts

@@ -110,10 +110,12 @@ def _made(**fields: Any) -> Scenario:
 
 
 def _check_script(script: Script) -> None:
-    try:
-        compile(script.text, script.path, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
-        raise ScenarioError(f"scenario.script.text: is no Python script: {error}") from None
+    for number, line in enumerate((script, *script.others)):
+        try:
+            compile(line.text, line.path, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as error:
+            place = "scenario.script" + (f".others[{number - 1}]" if number else "")
+            raise ScenarioError(f"{place}.text: is no Python script: {error}") from None
 
 
 #: fields of version 1 that belong to ``world`` now: old name, new name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-import tokenize
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -22,6 +22,7 @@ from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
 from squall.sim.scripts.compat.process import current_process
 from squall.sim.scripts.faults import ScriptHost
 from squall.sim.scripts.leaks import ScriptWorker
+from squall.sim.scripts.ranks_file import read_line
 from squall.sim.scripts.returned import give_to
 from squall.sim.world.choosing import Chooser, ChosenTime
 from squall.sim.world.chosen_network import ChosenNetwork
@@ -42,16 +43,24 @@ _RETURNED = "returned"
 
 
 def read_script(
-    path: Path, args: tuple[str, ...] = (), *, workers: int | None = None, check: bool = True
+    path: Path,
+    args: tuple[str, ...] = (),
+    *,
+    workers: int | None = None,
+    check: bool = True,
+    others: Sequence[tuple[Path, tuple[str, ...]]] = (),
 ) -> Script:
-    """The script in a file, as it is now; see :class:`Script`.
-
-    Its path is absolute: tracebacks that cross the network show it. Raises OSError, or SyntaxError
-    for a file in no encoding that Python reads.
+    """The script in a file, as it is now; see :class:`Script`. ``others``: file and arguments of each
+    rank from 1 on, if each has its own. Raises as :func:`read_line` does, and ValueError for another
+    number of ``workers`` than there are command lines.
     """
-    with tokenize.open(path) as file:
-        text = file.read()
-    return Script(path=str(path.resolve()), text=text, args=args, workers=workers, check=check)
+    first = read_line(path, args)
+    more = tuple(read_line(*each) for each in others)
+    if workers is None and more:
+        workers = 1 + len(more)
+    return Script(
+        path=first.path, text=first.text, args=args, workers=workers, check=check, others=more
+    )
 
 
 def run_script(
@@ -154,13 +163,10 @@ class _ScriptRun:
         with deterministic_garbage():
             launcher = Launcher(
                 runtime,
-                Path(self.script.path),
-                self.script.args,
+                self.script,
                 new_worker=self._new_worker,
-                workers=self.script.workers,
                 stdout=stdout,
                 stderr=stderr,
-                text=self.script.text,
                 chance_seed=self.chance_seed,
             )
             host = ScriptHost(plan, self.network) if len(plan) else None
@@ -210,6 +216,7 @@ class _ScriptRun:
             for process in launcher.table.processes
             if process.rank is not None and (value := process.locals.get(_RETURNED)) is not None
         }
+        run.hints = list(dict.fromkeys(result.hint for result in results if result.hint))
         run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}
         # The exit code of a child is for its parent to judge: a pool, for instance, terminates its
         # workers.
@@ -227,12 +234,11 @@ def _latency(world: World) -> str:
 def _error(result: ProcessResult) -> ProcessError:
     error = result.error
     assert error is not None, "a process without an error is not among the failed"
-    hint = f" ({result.hint})" if result.hint else ""
     return ProcessError(
         worker=result.worker or result.name,
         rank=result.rank,
         type=error.type,
-        message=error.text + hint,
+        message=error.text,
         traceback=error.traceback,
     )
 

@@ -17,18 +17,24 @@ from collections import Counter
 from contextlib import nullcontext
 from typing import Any, TextIO
 
+from torch.distributed import DistStoreError
+
 from squall.model.checks.compiled import TORN
 from squall.model.events.run import ProcessError, Run
+from squall.real.rpc.rendezvous import JOIN_TIMEOUT_S
 from squall.sim.faults.file import check_group
 from squall.sim.faults.plan import NO_FAULTS, Plan
-from squall.sim.scenario import Scenario, Script
+from squall.sim.scenario import CommandLine, Scenario, Script
+from squall.sim.scripts import ranks
 from squall.sim.scripts.compat.process import FIRST_PID
+from squall.sim.scripts.hints import hint, hint_for_usage
 from squall.sim.stock.children import Children
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.gradients import PassLog, summarise
 from squall.sim.stock.plan import script_left_out
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import Zygote
+from squall.sim.world.primitives import SimTimer
 from squall.sim.world.virtual_time import Livelock
 
 #: what the process that is copied imports
@@ -58,6 +64,7 @@ class ScriptProcesses:
         self.stderr = stderr if stderr is not None else sys.stderr
         self.entry = entry
         self.errors: list[ProcessError] = []
+        self.hints: list[str] = []
         self.exit_codes: dict[str, int] = {}
         #: as Run.returned
         self.returned: dict[int, bytes] = {}
@@ -74,11 +81,14 @@ class ScriptProcesses:
         self.caught: list[tuple[int, str]] = []
         self.log = PassLog()
         self._roles: dict[NativeWorker, dict[str, Any]] = {}
+        self._lines: dict[NativeWorker, CommandLine] = {}
+        self._workers = script.workers
         #: who has asked to join, with the rank; and the names by rank
         self._joining: dict[NativeWorker, int] = {}
+        self._too_late: SimTimer | None = None
         self._names: dict[int, str] = {}
-        #: who waits for processes that it has started, and how many those are
-        self._spawner: tuple[NativeWorker, int, list[NativeWorker]] | None = None
+        #: by process that was spawned: who waits for it, the question, and all that it waits for
+        self._spawners: dict[NativeWorker, tuple[NativeWorker, int, list[NativeWorker]]] = {}
         self._shown: dict[NativeWorker, list[int]] = {}
         for name in ("role", "join", "spawn", "exit", "pass", "returned"):
             cluster.answers[name] = getattr(self, f"_{name}")
@@ -87,39 +97,48 @@ class ScriptProcesses:
 
     # -- processes ------------------------------------------------------------------------
 
-    def start(
+    def launch(self) -> None:
+        """Start the first process, or one for each rank, as the script asks for."""
+        if ranks.has_ranks(self.script):
+            for rank in range(self.script.workers or 0):
+                self.start(rank, rank=rank)
+        else:
+            self.start(0)
+
+    def start(self, number: int, *, rank: int = 0) -> NativeWorker:
+        """Start the process of a rank."""
+        line = ranks.command_line(self.script, rank)
+        environ = ranks.environment(os.environ, rank, self._workers, line)
+        return self._start(number, line, environ)
+
+    def _start(
         self,
         number: int,
+        line: CommandLine,
+        environ: dict[str, str],
         *,
-        rank: int | None = None,
         call: bytes | None = None,
-        inherited: dict[str, str] | None = None,
+        child: bool = False,
     ) -> NativeWorker:
-        """``call``: what it was spawned for, with its ``inherited`` environment if it is a
+        """``call``: what another process has started it for; ``child``: as a
         ``multiprocessing.Process``."""
-        environ: dict[str, str] = dict(inherited or {})
-        if self.script.workers is not None:
-            environ["WORLD_SIZE"] = str(self.script.workers)
-        if call is None:
-            environ["RANK"] = environ["LOCAL_RANK"] = str(rank or 0)
-        environ.setdefault("MASTER_ADDR", "localhost")
-        environ.setdefault("MASTER_PORT", "29500")
         worker = self.cluster.add(self.entry, -1)
         worker.name = f"process {number}"
-        args = [
-            word.replace("{rank}", str(rank or 0)).replace("{world_size}", str(self.script.workers))
-            for word in self.script.args
-        ]
+        self._lines[worker] = line
+        own: dict[str, str] = {}
+        if call is None and self._workers is not None:
+            own = {name: environ[name] for name in ranks.OWN}
         self._roles[worker] = {
-            "script": os.path.abspath(self.script.path),
-            "text": self.script.text,
-            "args": args,
+            "script": os.path.abspath(line.path),
+            "text": line.text,
+            "args": list(line.args),
             "environ": environ,
+            "own": own,
             "seed": self.seed,
             "number": number,
             "pid": FIRST_PID + len(self.cluster.workers) - 1,
             "call": call,
-            "child": inherited is not None,
+            "child": child,
             "check": self.script.check,
             "watch": True,
             **self.role(number),
@@ -135,45 +154,53 @@ class ScriptProcesses:
         self.cluster.answer(worker, question, self._roles[worker])
 
     def _spawn(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        call, count = rest
+        call, count, environ = rest
 
         def start() -> None:
             first = len(self.cluster.workers)
             for number in range(count):
-                self.start(number, call=call)
-            self._spawner = (worker, question, self.cluster.workers[first:])
+                self._start(number, self._lines[worker], environ, call=call)
+            children = self.cluster.workers[first:]
+            self._spawners.update(dict.fromkeys(children, (worker, question, children)))
 
         self.cluster.runtime.call_later(0.0, start)
 
-    def _start_child(self, call: bytes, environ: dict[str, str]) -> NativeWorker:
-        return self.start(len(self.cluster.workers), call=call, inherited=environ)
+    def _start_child(
+        self, parent: NativeWorker, call: bytes, environ: dict[str, str]
+    ) -> NativeWorker:
+        number = len(self.cluster.workers)
+        return self._start(number, self._lines[parent], environ, call=call, child=True)
 
     def _exit(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        code, error = rest
+        code, error, usage = rest
         self.exit_codes[worker.name] = code
+        told = None if usage is None else hint_for_usage(self.script, usage)
         if error is not None:
             number = worker.rank if worker.rank >= 0 else None
             self.errors.append(ProcessError(worker.name, number, **error))
+            told = hint(self.script, error["type"], error["message"])
+        if told is not None and told not in self.hints:
+            self.hints.append(told)
         self.cluster.runtime.call_later(0.0, lambda: self._ended(worker, code, error))
 
     def _ended(self, worker: NativeWorker, code: int, error: dict[str, str] | None) -> None:
         self.show()
         self._children.codes[worker] = code
         self.cluster.end(worker)
-        if self._spawner is None:
+        if code and self._roles[worker]["call"] is None:  # a rank takes all others with it
+            for other in self.cluster.workers:
+                self.cluster.end(other)
+        if worker not in self._spawners:
             return
-        spawner, question, children = self._spawner
-        if worker not in children:
-            return
+        spawner, question, children = self._spawners[worker]
         if code != 0:  # as torch.multiprocessing has it: the others are terminated
             for child in children:
+                del self._spawners[child]
                 self.cluster.end(child)
             text = error["traceback"] if error is not None else f"exit code {code}"
             self.cluster.answer(spawner, question, (children.index(worker), text))
-            self._spawner = None
         elif not any(child.alive for child in children):
             self.cluster.answer(spawner, question, None)
-            self._spawner = None
 
     def _returned(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         rank, value = rest
@@ -183,7 +210,7 @@ class ScriptProcesses:
     # -- groups ---------------------------------------------------------------------------
 
     def _join(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        name, rank, world_size = rest
+        name, rank, world_size, by_rank = rest
         if not self._group:
             check_group(self._plan, world_size)
         if rank in self._names and rank in self.cluster.ranks:
@@ -196,18 +223,37 @@ class ScriptProcesses:
         self.cluster.size = world_size
         self._names[rank] = name
         self._joining[worker] = question
-        role = self._roles[worker]
-        if role["call"] is None and self._spawner is None and len(self.cluster.workers) == 1:
+        if self._too_late is None:
+            self._too_late = self.cluster.runtime.call_later(
+                JOIN_TIMEOUT_S, lambda: self._join_too_late(world_size)
+            )
+        first = self._roles[worker]["call"] is None and len(self.cluster.workers) == 1
+        if first and by_rank and not ranks.has_ranks(self.script):
             self.cluster.runtime.call_later(0.0, lambda: self._start_ranks(rank, world_size))
         if len(self._joining) == world_size:
             joining, self._joining = self._joining, {}
+            if self._too_late is not None:
+                self._too_late.cancel()
+                self._too_late = None
             names = [self._names[number] for number in range(world_size)]
             self._names = {}
             self._group += 1
             for each, asked in joining.items():
                 self.cluster.answer(each, asked, names)
 
+    def _join_too_late(self, world_size: int) -> None:
+        """As the store of real processes, which waits for half an hour."""
+        problem = DistStoreError(
+            f"Timed out after {int(JOIN_TIMEOUT_S) + 1} seconds waiting for clients. "
+            f"{len(self._joining)}/{world_size} clients joined."
+        )
+        joining, self._joining, self._too_late = self._joining, {}, None
+        for each, asked in joining.items():
+            self.cluster.answer(each, asked, problem)
+
     def _start_ranks(self, rank: int, world_size: int) -> None:
+        if self._workers is None:
+            self._workers = world_size
         for other in range(world_size):
             if other != rank:
                 self.start(other, rank=other)
@@ -311,7 +357,7 @@ def run_script(
         )
         cluster.on_heard = processes.show
         try:
-            processes.start(0)
+            processes.launch()
             cluster.run()
             if any(worker.alive for worker in cluster.workers):
                 run.waits = cluster.waits()
@@ -337,6 +383,7 @@ def run_script(
     run.joined = processes.joined
     run.returned = dict(sorted(processes.returned.items()))
     run.errors, run.exit_codes = processes.errors, processes.exit_codes
+    run.hints = processes.hints
     run.failed_processes = [name for name, code in run.exit_codes.items() if code]
     run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts
     run.workers = len(cluster.ranks)

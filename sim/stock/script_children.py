@@ -11,15 +11,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from multiprocessing import context, process, reduction, spawn
 from typing import Any, NoReturn
 
 from squall.real.native.here import Here
+from squall.sim.scripts.compat.errors import report
 
-#: what the coordinator, not the script, has given a process
-OWN = ("RANK", "LOCAL_RANK")
 _context: Any = context
 _spawn: Any = spawn
 _process: Any = process
@@ -41,8 +39,7 @@ class Popen:
             call = bytes(reduction.ForkingPickler.dumps(obj))
         finally:
             _context.set_spawning_popen(None)
-        environ = {key: value for key, value in os.environ.items() if own.get(key) != value}
-        self.pid: int = here.ask("child", call, environ)
+        self.pid: int = here.ask("child", call, inherited(own))
 
     def duplicate_for_child(self, fd: int) -> NoReturn:
         raise RuntimeError(
@@ -78,10 +75,14 @@ class Popen:
         """Nothing is open."""
 
 
-def install(here: Here, look: Callable[[], object], environ: dict[str, str]) -> None:
+def inherited(own: dict[str, str]) -> dict[str, str]:
+    """What a process that this one starts finds in its environment: not its ``own`` rank."""
+    return {key: value for key, value in os.environ.items() if own.get(key) != value}
+
+
+def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None:
     """Let the processes that the script makes from now on be the coordinator's. ``look``: called by
-    who asks whether one has ended; ``environ``: what this process itself was given."""
-    own = {key: value for key, value in environ.items() if key in OWN}
+    who asks whether one has ended; ``own``: what this process alone was given of its environment."""
 
     def start(obj: Any) -> Popen:
         return Popen(here, look, own, obj)
@@ -108,9 +109,8 @@ def run_child(call: bytes) -> tuple[int, dict[str, str] | None]:
         try:
             run()
         except Exception as error:
-            text = "".join(traceback.format_exception(error))
-            told = {"type": type(error).__name__, "message": str(error), "traceback": text}
-            raised.append(told)
+            told = report(error)
+            raised.append({"type": told.type, "message": told.text, "traceback": told.traceback})
             raise
 
     vars(obj)["run"] = told

@@ -13,9 +13,9 @@ import pickle
 import sys
 import threading
 import time
-import traceback
 import types
 from typing import Any, NoReturn
+from urllib.parse import parse_qsl, urlparse
 
 import torch.distributed.autograd
 import torch.distributed.rpc
@@ -23,7 +23,9 @@ import torch.multiprocessing
 
 from squall.real.native import turns
 from squall.real.native.here import FIRST_LANE, Here, debug_info
+from squall.real.rpc.rendezvous import store_key
 from squall.sim.scripts import generators, returned
+from squall.sim.scripts.compat.errors import report, usage_of
 from squall.sim.stock import script_children
 
 _EPOCH_S = 1_700_000_000.0
@@ -43,6 +45,7 @@ _registry: Any = torch.distributed.rpc.backend_registry
 class ScriptGuest:
     def __init__(self, fd: int) -> None:
         self.here = Here(fd, self.serve)
+        self._own: dict[str, str] = {}
 
     def serve(self, question: tuple[Any, ...]) -> Any:
         what, *args = question
@@ -76,20 +79,22 @@ class ScriptGuest:
             self._run(role)
         except SystemExit as leaving:
             code = leaving.code
-            self._end(code if isinstance(code, int) else 0 if code is None else 1, None)
+            number = code if isinstance(code, int) else 0 if code is None else 1
+            self._end(number, None, usage_of(leaving))
         except BaseException as error:
             self._end(1, _told(error))
         script_children.end_children()
         self._end(0, None)
 
-    def _end(self, code: int, error: dict[str, str] | None) -> NoReturn:
+    def _end(self, code: int, error: dict[str, str] | None, usage: str | None = None) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
-        self.here.ask("exit", code, error)
+        self.here.ask("exit", code, error, usage)
         os._exit(code)
 
     def _settle_in(self, role: dict[str, Any]) -> None:
         here = self.here
+        os.environ.clear()
         os.environ.update(role["environ"])
         sys.argv[:] = [role["script"], *role["args"]]
         sys.path.insert(0, os.path.dirname(os.path.abspath(role["script"])))
@@ -107,7 +112,8 @@ class ScriptGuest:
             _autograd.backward = self._told_of(_autograd.backward, all=role["check"])
         clock = _Clock(here)
         vars(time).update(_of_time(here, clock))
-        script_children.install(here, clock.read, role["environ"])
+        script_children.install(here, clock.read, role["own"])
+        self._own = role["own"]
         _thread.join = _joining(_thread.join, here)
         _thread.start = _starting(_thread.start, here)
         turns.install(lambda: here.ask("start"))
@@ -177,7 +183,8 @@ class ScriptGuest:
         if not join:
             raise RuntimeError("the engine torch starts processes with join=True only")
         call = pickle.dumps((fn, tuple(args)))
-        failed = self.here.ask("spawn", call, nprocs)
+        environ = script_children.inherited(self._own)
+        failed = self.here.ask("spawn", call, nprocs, environ)
         if failed is not None:
             number, text = failed
             raise _multiprocessing.ProcessRaisedException(
@@ -265,14 +272,23 @@ def _starting(start: Any, here: Here) -> Any:
 
 
 def _meet(url: str, *args: Any, **kwargs: Any) -> Any:
-    """Replaces the rendezvous of a group, which the coordinator does: it knows the members."""
+    """Replaces the rendezvous of a group, which the coordinator does: it knows the members.
+
+    Raises ValueError as PyTorch does for a URL, and variables of the environment, that say too little.
+    """
+    asked = dict(parse_qsl(urlparse(url).query))
+    rank, world_size = (int(asked.pop(name, -1)) for name in ("rank", "world_size"))
+    store_key(url.partition("?")[0], rank, world_size)
     yield _distributed.HashStore(), -1, -1
 
 
 def _told(error: BaseException) -> dict[str, str]:
-    text = "".join(traceback.format_exception(error))
-    sys.stderr.write(text)
-    return {"type": type(error).__name__, "message": str(error), "traceback": text}
+    told = report(error)
+    if sys.excepthook is sys.__excepthook__:
+        sys.stderr.write(told.traceback)
+    else:  # the script has set a hook of its own
+        sys.excepthook(type(error), error, error.__traceback__)
+    return {"type": told.type, "message": told.text, "traceback": told.traceback}
 
 
 def main(fd: int, request: dict[str, Any]) -> None:

@@ -155,8 +155,8 @@ def asked(script: Path, faults: str, workers: int | None = 3) -> ScriptRun:
 
 @pytest.mark.parametrize("profile", ["mild", "rough", "storm"])
 def test_a_profile_draws_a_plan_from_the_seed(script: Path, profile: str) -> None:
-    plan = asked(script, profile).plan()
-    assert plan == asked(script, profile).plan()
+    plan = asked(script, profile).scenario().faults
+    assert plan == asked(script, profile).scenario().faults
     check_plan(plan, workers=3)
     assert plan.heal_s is not None
     assert "--faults " + profile in asked(script, profile).command()
@@ -179,7 +179,7 @@ def test_what_is_wrong_with_the_option_is_told(
         path.write_text(text)
         text = str(path)
     with pytest.raises(BadInput) as caught:
-        asked(script, text, workers).plan()
+        asked(script, text, workers).scenario()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -164,7 +165,7 @@ def explore(
 
 
 def _scenario(text: str, mutant: str | None, workers: int | None) -> Scenario:
-    if text.endswith(".py"):
+    if text.endswith((".py", ".toml")):
         return _script(text, mutant, workers)
     if workers is not None:
         raise BadInput("--workers", str(workers), f"{text!r} says by itself how many there are")
@@ -179,16 +180,11 @@ def _scenario(text: str, mutant: str | None, workers: int | None) -> Scenario:
 
 
 def _script(text: str, mutant: str | None, workers: int | None) -> Scenario:
-    from squall.sim.scenario import Expected, Scenario
-    from squall.sim.scripts.run import read_script
+    from squall.sim.cli.script import ScriptRun
+    from squall.sim.scenario import Expected
 
-    try:
-        script = read_script(Path(text), workers=workers)
-    except OSError as error:
-        raise BadInput("SEED|FILE", text, f"cannot read {text!r}: {error.strerror}") from None
-    except (SyntaxError, UnicodeDecodeError) as error:
-        raise BadInput("SEED|FILE", text, f"{text!r} is no Python script: {error}") from None
-    return Scenario(work=script, expected=Expected(mutant=mutant))
+    asked = ScriptRun(script=parsers.script_or_ranks(text), workers=workers)
+    return replace(asked.scenario(), expected=Expected(mutant=mutant))
 
 
 def _before(file: Path, scenario: Scenario, how: How) -> Explored | None:

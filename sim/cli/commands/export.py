@@ -53,6 +53,12 @@ def export(
     """
     changes = Changes(faults=faults, mutant=mutant, engine=engine, device=device)
     meant = read_scenario(scenario, changes, scripts=True)  # it is shown, and does not run
+    if meant.script is not None and meant.script.others:
+        problem = (
+            f"{scenario!r} has {meant.workers} command lines, of which no script for stock PyTorch can "
+            "be made, expected a scenario of one (squall replay runs it)"
+        )
+        raise BadInput("SEED|FILE", scenario, problem)
     path = None if output == STANDARD_OUTPUT else output
     if path is not None and path.exists() and not force:
         problem = f"there is a file {str(path)!r} already; --force overwrites it"

@@ -43,6 +43,12 @@ squall run examples/parameter_server.py --workers 4 --seed 7
 squall run train.py --latency uniform:0.001:0.005 --epochs 2
 
 squall run train.py --json -- --seed 1     (after -- every option is the script's)
+
+squall run --workers 4 train.py --rank {rank} --world-size {workers}
+
+squall run ps.py --role server : trainer.py --id 1 : trainer.py --id 2     (a command line per rank)
+
+squall run ranks.toml                      (the same from a file, see docs/scripts.md)
 """
 
 
@@ -51,14 +57,18 @@ def run(
         Path,
         typer.Argument(
             metavar="SCRIPT",
-            help="A script written for stock PyTorch.",
+            help="A script written for stock PyTorch, or a .toml file that says what each rank runs.",
             show_default=False,
-            parser=parsers.script,
+            parser=parsers.script_or_ranks,
         ),
     ],
     args: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ARGS", help="What the script gets in sys.argv."),
+        typer.Argument(
+            metavar="ARGS",
+            help="What the script gets in sys.argv; {rank} and {workers} stand for the rank and the "
+            "number of workers. After a : that stands alone, script and arguments of the next rank.",
+        ),
     ] = None,
     workers: Workers = None,
     seed: Seed = 0,
@@ -106,7 +116,8 @@ def run(
     ran.violations = check_run(ran)
     kept = keep_script(scenario, ran)
     if json:
-        typer.echo(run_json(ran, asked, kept, divergence))
+        assert scenario.script is not None, "that is what was asked for"
+        typer.echo(run_json(ran, asked, scenario.script, kept, divergence))
     else:
         print_report(ran, asked, Console(), kept)
         if check_determinism:

@@ -28,7 +28,7 @@ from squall.sim.cli.options import (
 )
 from squall.sim.cli.pictured import Bar, Spread, picture_scenario, picture_script
 from squall.sim.cli.scenario import Changes, read_scenario
-from squall.sim.cli.script import ScriptRun
+from squall.sim.cli.script import RANKS_SUFFIX, ScriptRun
 from squall.sim.world.latency import DEFAULT_LATENCY
 
 DEFAULT_FILE = "timeline.html"
@@ -182,7 +182,7 @@ def timeline(
 
 def _script(what: str, for_a_scenario: dict[str, bool], mutant: str | None) -> Path | None:
     """The script, or None for a scenario. Raises :class:`BadInput` for what scripts do not have."""
-    if Path(what).suffix != ".py":
+    if Path(what).suffix not in (".py", RANKS_SUFFIX):
         return None
     for name, on in for_a_scenario.items():
         if on:
@@ -190,7 +190,7 @@ def _script(what: str, for_a_scenario: dict[str, bool], mutant: str | None) -> P
     if mutant is not None:
         problem = f"is for a seed or a scenario file, and {what!r} is a script"
         raise BadInput("--mutant", mutant, problem)
-    return parsers.script(what)
+    return parsers.script_or_ranks(what)
 
 
 def _refuse(what: str, for_a_script: Mapping[str, object], args: list[str]) -> None:

@@ -13,10 +13,12 @@ from rich.text import Text
 from squall.model.events.waiting import to_json as graph_json
 from squall.model.one_process.reference import GradientSummary
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
+from squall.sim.scripts.ranks import command_line, has_ranks
 
 if TYPE_CHECKING:
     from squall.model.events.run import ProcessError, Run, Violation
     from squall.sim.cli.script import ScriptRun
+    from squall.sim.scenario import Script
     from squall.sim.scenarios.failure import Failure
     from squall.sim.world.watch import Divergence
 
@@ -29,6 +31,7 @@ NOT_COMPARABLE_SHOWN = 3
 def run_json(
     run: Run,
     asked: ScriptRun,
+    script: Script,
     kept: Failure | None = None,
     divergence: Divergence | None = None,
 ) -> str:
@@ -38,6 +41,7 @@ def run_json(
             **script_json(run, asked.seed),
             "script": str(asked.script),
             "args": list(asked.args),
+            "ranks": _ranks_json(script),
             "latency": asked.latency,
             "device": asked.device,
             "command": asked.command(),
@@ -46,6 +50,17 @@ def run_json(
         },
         allow_nan=False,
     )
+
+
+def _ranks_json(script: Script) -> list[dict[str, Any]] | None:
+    """What each rank runs, where the ranks have command lines of their own."""
+    if not has_ranks(script):
+        return None
+    lines = [command_line(script, rank) for rank in range(script.workers or 0)]
+    return [
+        {"script": line.path, "args": list(line.args), "environ": dict(line.environ)}
+        for line in lines
+    ]
 
 
 def script_json(run: Run, seed: int) -> dict[str, Any]:
@@ -70,6 +85,7 @@ def script_json(run: Run, seed: int) -> dict[str, Any]:
         "events": len(run.records),
         "gradients": None if gradients is None else _gradients_json(gradients),
         "errors": [error._asdict() for error in run.errors],
+        "hints": run.hints,
         "waits": run.waits,
         "wait_graph": None if graph is None else graph_json(graph),
         "exit_codes": run.exit_codes,
@@ -157,6 +173,7 @@ def _failures(run: Run) -> list[RenderableType]:
     parts: list[RenderableType] = [_error(error) for error in run.errors]
     if run.outcome == "error" and not run.errors:
         parts.extend(Text(line, style="bold red") for line in _exits(run.exit_codes))
+    parts.extend(Text(f"hint: {line}", style="bold") for line in run.hints)
     if run.waits:
         parts.append(Text("nothing can happen any more, and these wait:", style="bold red"))
         parts.append(_indented(run.waits))

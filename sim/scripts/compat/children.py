@@ -291,7 +291,7 @@ def _carry(
 
 
 def _import_main(process: SimProcess, memory: Memory | None) -> None:
-    if process.group.program.script is None:
+    if process.script is None:
         return
     if memory is None:
         process.run_script(CHILD_MAIN)

@@ -22,6 +22,20 @@ def report(error: BaseException) -> ProcessError:
     return ProcessError(type(error).__name__, str(error), "".join(described(error).format()))
 
 
+def usage_of(error: BaseException) -> str | None:
+    """What ``argparse`` says of the arguments of a script that it ends by this exception."""
+    if not isinstance(error, SystemExit):
+        return None
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_code.co_name == "error" and frame.f_globals.get("__name__") == "argparse":
+            message = frame.f_locals.get("message")
+            return message if isinstance(message, str) else None
+        trace = trace.tb_next
+    return None
+
+
 def exit_code_of(error: BaseException) -> int | None:
     """The exit code that an exception stands for, if it is a SystemExit; prints its text."""
     if not isinstance(error, SystemExit):

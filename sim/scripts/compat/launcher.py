@@ -4,7 +4,8 @@
 * A script that is written to be started once a rank, and learns its rank from the environment,
   is run once at first; when it joins a group (``init_rpc``, ``init_process_group``) without having
   started processes itself, the other ranks are started.
-* Arguments may contain ``{rank}`` and ``{world_size}``: then each rank is a process from the start.
+* Where arguments have the placeholder ``{rank}``, or each rank a command line of its own, each
+  rank is a process from the start (sim/scripts/ranks.py).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,11 +21,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import torch
 
+from squall.sim.scenario import Script
+from squall.sim.scripts import ranks
 from squall.sim.scripts.compat.children import OWN_RANK
 from squall.sim.scripts.compat.errors import ProcessError
 from squall.sim.scripts.compat.process import ProcessTable, SimProcess
 from squall.sim.scripts.compat.program import Program
 from squall.sim.scripts.compat.torches import PRIVATE, SUBSTITUTES
+from squall.sim.scripts.hints import hint, hint_for_usage
 from squall.sim.world.isolation import TorchIsolation
 
 if TYPE_CHECKING:
@@ -33,10 +37,7 @@ if TYPE_CHECKING:
 
 _REAL_ENVIRON: Any = os.environ
 _STREAMS = ("argv", "path", "stdout", "stderr", "excepthook")
-MASTER_ADDR = "localhost"
-MASTER_PORT = "29500"
 _GENERATED = "_remote_module_"
-_RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 
 
 @dataclass(frozen=True)
@@ -63,37 +64,34 @@ class ProcessResult:
 class Launcher:
     """The processes of one script. A context manager; inside, :meth:`start` and :meth:`run`.
 
-    ``new_worker(name)`` makes the worker that a process runs as. ``workers`` is the number of
-    ranks, None if the script is to decide. ``text``: see :class:`Program`; ``chance_seed``: see
+    ``new_worker(name)`` makes the worker that a process runs as. ``chance_seed``: see
     :class:`ProcessTable`. Script output goes to ``stdout`` and ``stderr``. The
-    runtime should have a :class:`~squall.sim.world.isolation.TorchIsolation`. Raises ValueError for arguments
-    with a placeholder when ``workers`` is None.
+    runtime should have a :class:`~squall.sim.world.isolation.TorchIsolation`. Raises ValueError for a
+    script whose command lines have a placeholder and that leaves the number of workers open.
     """
 
     def __init__(
         self,
         runtime: SimRuntime,
-        script: Path,
-        args: Sequence[str] = (),
+        script: Script,
         *,
         new_worker: Callable[[str], Worker],
-        workers: int | None = None,
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
         environ: Mapping[str, str] | None = None,
-        text: str | None = None,
         chance_seed: int | None = None,
     ) -> None:
         self.runtime = runtime
         self.script = script
-        self.args = tuple(args)
-        self.workers = workers
+        self.workers = script.workers
         self._environ = dict(os.environ if environ is None else environ)
-        if workers is None and any("{rank}" in a or "{world_size}" in a for a in self.args):
-            raise ValueError("arguments with {rank} or {world_size} need a number of workers")
+        lines = ranks.lines_of(script)
+        placeholder = ranks.placeholder_in(lines)
+        if self.workers is None and placeholder is not None:
+            raise ValueError(f"arguments with {placeholder} need a number of workers")
         self.table = ProcessTable(
             runtime=runtime,
-            program=Program(script, args, text=text),
+            program=Program({Path(line.path): line.text for line in lines}),
             new_worker=new_worker,
             substitutes=SUBSTITUTES,
             private=PRIVATE,
@@ -114,7 +112,7 @@ class Launcher:
 
     def start(self) -> None:
         """Start the first process, or one for each rank if the arguments ask for that."""
-        if any("{rank}" in argument for argument in self.args):
+        if ranks.has_ranks(self.script):
             self._per_rank = True
             for rank in range(self.workers or 0):
                 self._start(rank)
@@ -180,29 +178,27 @@ class Launcher:
     # -- inside -----------------------------------------------------------------------------
 
     def _start(self, rank: int) -> None:
-        workers = self.workers
-        environ = dict(self._environ)
-        own_rank: dict[str, str] = {}
-        if workers is not None or self._per_rank:
-            own_rank = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            environ.update(own_rank)
-            if workers is not None:
-                environ["WORLD_SIZE"] = str(workers)
-            environ.setdefault("MASTER_ADDR", MASTER_ADDR)
-            environ.setdefault("MASTER_PORT", MASTER_PORT)
-        values = {"{rank}": str(rank), "{world_size}": str(workers)}
+        line = ranks.command_line(self.script, rank)
+        environ = ranks.environment(self._environ, rank, self.workers, line)
         process = self.table.create(
             name=f"rank {rank}" if self._per_rank else "main",
             parent=None,
             rank=rank if self._per_rank else None,
-            argv=[str(self.script), *(_fill(argument, values) for argument in self.args)],
+            script=Path(line.path),
+            argv=[line.path, *line.args],
             environ=environ,
         )
-        process.locals[OWN_RANK] = own_rank
+        process.locals[OWN_RANK] = self._own(environ)
         self._ranks[rank] = process
         if self.on_start is not None:
             self.on_start(rank, process)
         process.start(process.run_script)
+
+    def _own(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Of an environment, what the launcher has set for this process alone."""
+        if self.workers is None:
+            return {}
+        return {name: environ[name] for name in ranks.OWN}
 
     def _joining(self, process: SimProcess, rank: int, world_size: int) -> None:
         """``process`` is about to join a group: start the other ranks if it runs once a rank."""
@@ -242,31 +238,18 @@ class Launcher:
             parent=process.parent.pid if process.parent is not None else None,
             exit_code=process.exit_code,
             error=process.error,
-            hint=self._hint(process.error),
+            hint=self._hint(process),
             crashed=process.crashed,
         )
 
-    def _hint(self, error: ProcessError | None) -> str | None:
-        if error is None or self.workers is not None:
-            return None
-        missing = error.type == "KeyError" and error.text.strip("'\"") in _RANK_VARIABLES
-        if missing or any(f"variable {name} expected" in error.text for name in _RANK_VARIABLES):
-            return "the script is started once a rank: say how many ranks there are with --workers"
-        if error.type == "DistStoreError" and "clients joined" in error.text:
-            return (
-                "nobody started the other ranks: give --workers, and arguments with {rank} if the "
-                "script takes its rank from one"
-            )
-        return None
+    def _hint(self, process: SimProcess) -> str | None:
+        if process.usage is not None:
+            return hint_for_usage(self.script, process.usage)
+        error = process.error
+        return None if error is None else hint(self.script, error.type, error.text)
 
 
 def _forget_generated() -> None:
     """torch.distributed.nn generates modules that call the RPC module which was imported first."""
     for name in [name for name in sys.modules if name.startswith(_GENERATED)]:
         del sys.modules[name]
-
-
-def _fill(argument: str, values: Mapping[str, str]) -> str:
-    for placeholder, value in values.items():
-        argument = argument.replace(placeholder, value)
-    return argument

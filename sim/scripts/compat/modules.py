@@ -53,7 +53,7 @@ class ModuleSpace:
         self.runtime = runtime
         #: the simulated process this belongs to, for substitutes
         self.process = process
-        self.path = list(program.search_path)
+        self.path = program.path_of(None)
         self._substitutes = substitutes
         self._private = private
         self._private_prefixes = tuple(f"{name}." for name in private)

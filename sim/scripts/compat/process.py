@@ -12,13 +12,14 @@ from greenlet import GreenletExit
 
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat.environ import Environ
-from squall.sim.scripts.compat.errors import ProcessError, exit_code_of, report
+from squall.sim.scripts.compat.errors import ProcessError, exit_code_of, report, usage_of
 from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN, ModuleSpace
 from squall.sim.scripts.generators import streams, torch_seed
 from squall.sim.world.isolation import STATE
 from squall.sim.world.torch_settings import ProcessSettings
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from random import Random
 
     from squall.real.runtime import Event
@@ -87,6 +88,7 @@ class SimProcess:
         rank: int | None,
         argv: Sequence[str],
         environ: Mapping[str, str],
+        script: Path | None = None,
         path: Sequence[str] | None = None,
         daemon: bool = False,
     ) -> None:
@@ -95,6 +97,8 @@ class SimProcess:
         self.name = name
         self.parent = parent
         self.rank = rank
+        #: the file of its main module; a child has that of its parent
+        self.script: Path | None = parent.script if parent is not None else script
         self.daemon = daemon
         self.argv = list(argv)
         self.environ = Environ(environ)
@@ -112,6 +116,8 @@ class SimProcess:
         #: whether a fault ended it
         self.crashed = False
         self.error: ProcessError | None = None
+        #: what it did not like of its arguments, if it said so by argparse
+        self.usage: str | None = None
         #: ids handed out by substitutes (process names and the like), by what they count
         self.counts: dict[str, int] = {}
         #: anything else that a substitute keeps for the process
@@ -131,8 +137,7 @@ class SimProcess:
             private=group.private,
             process=self,
         )
-        if path is not None:
-            self.space.path = list(path)
+        self.space.path = group.program.path_of(self.script) if path is None else list(path)
         self.worker.modules = self.space
 
     def stream(self, name: str) -> Random:
@@ -160,9 +165,8 @@ class SimProcess:
 
     def run_script(self, name: str = MAIN) -> None:
         """Execute the script as the main module, under ``name``."""
-        program = self.group.program
-        assert program.script is not None
-        path = str(program.script.resolve())
+        assert self.script is not None
+        path = str(self.script.resolve())
         from importlib.machinery import ModuleSpec, SourceFileLoader
 
         spec = ModuleSpec(name, SourceFileLoader(name, path), origin=path)
@@ -175,7 +179,7 @@ class SimProcess:
         self.space.add(MAIN, module)
         if name == CHILD_MAIN:
             self.space.add(CHILD_MAIN, module)
-        exec(program.code(path), own)
+        exec(self.group.program.code(path), own)
 
     def _main(self, body: Callable[[], object]) -> None:
         code = 0
@@ -196,6 +200,7 @@ class SimProcess:
             self.group.runtime.fail(error)
             return 130
         code = exit_code_of(error)
+        self.usage = usage_of(error)
         if code is None:
             self.error = report(error)
             if self.parent is not None:

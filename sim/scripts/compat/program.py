@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,32 +25,27 @@ _LIBRARY = tuple(
 
 
 class Program:
-    """A script, its arguments, and where its modules are looked for.
+    """The scripts that processes run, and where modules are looked for.
 
-    ``search_path`` is what ``sys.path`` would be: the script's directory first. ``text`` takes
-    the place of what the script's file says, which need not be there then.
+    ``scripts``: the text of each, by its file, which need not be there. ``search_path`` is what
+    ``sys.path`` would be without the directory of a script.
     """
 
     def __init__(
         self,
-        script: Path | None = None,
-        args: Sequence[str] = (),
+        scripts: Mapping[Path, str] | None = None,
         *,
         search_path: Sequence[str] | None = None,
-        text: str | None = None,
     ) -> None:
-        self.script = script
-        self.args = tuple(args)
-        here = [str(script.resolve().parent)] if script is not None else []
-        self._script_dirs = frozenset(here)
+        self._script_dirs = frozenset(_folder(script) for script in scripts or {})
         if search_path is None:
             # The first entry belongs to the command that runs the simulation, not to the script.
             search_path = [entry for entry in sys.path[1:] if entry]
-        self.search_path = [*here, *search_path]
+        self.search_path = list(search_path)
         #: ``sys.modules`` outside the simulation
         self.outside = dict(sys.modules)
         self._codes: dict[str, CodeType] = {}
-        if script is not None and text is not None:
+        for script, text in (scripts or {}).items():
             path = str(script.resolve())
             self._codes[path] = compile(text, path, "exec", dont_inherit=True)
             # Tracebacks quote it, and travel in messages.
@@ -65,6 +60,10 @@ class Program:
         program = cls()
         program.search_path = [p for p in program.search_path if not program.is_user_entry(p)]
         return program
+
+    def path_of(self, script: Path | None) -> list[str]:
+        """What ``sys.path`` is in a process that runs this script: its directory comes first."""
+        return [*([] if script is None else [_folder(script)]), *self.search_path]
 
     def code(self, path: str) -> CodeType:
         """The compiled source file. Raises what ``open`` or ``compile`` raise."""
@@ -126,6 +125,10 @@ class Program:
         if path.suffix == ".zip":
             return False
         return not any(path == Path(place) or Path(place) in path.parents for place in _LIBRARY)
+
+
+def _folder(script: Path) -> str:
+    return str(script.resolve().parent)
 
 
 def _loader_code(spec: ModuleSpec) -> CodeType:
