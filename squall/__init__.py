@@ -13,33 +13,60 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from squall.sim.library import faults as faults
+    from squall.sim.library import network as network
     from squall.sim.library.run import Failed as Failed
     from squall.sim.library.run import Run as Run
     from squall.sim.library.run import run as run
+    from squall.sim.library.search import diff as diff
+    from squall.sim.library.search import explore as explore
+    from squall.sim.library.search import fuzz as fuzz
+    from squall.sim.library.search import replay as replay
+    from squall.sim.library.search import shrink as shrink
+    from squall.sim.library.testing import test as test
 
 try:
     __version__ = version("squall")
 except PackageNotFoundError:  # a checkout that nobody has installed
     __version__ = "0"
 
-#: public names, and the modules that they stand in
+__all__ = [
+    "Failed",
+    "Run",
+    "__version__",
+    "diff",
+    "explore",
+    "faults",
+    "fuzz",
+    "network",
+    "replay",
+    "run",
+    "shrink",
+    "test",
+]
+
+#: in which module of sim/library/ each name stands; those that are not here are modules
 _PLACES = {
     "Failed": "run",
     "Run": "run",
+    "diff": "search",
+    "explore": "search",
+    "fuzz": "search",
+    "replay": "search",
     "run": "run",
+    "shrink": "search",
+    "test": "testing",
 }
-
-__all__ = ["Failed", "Run", "__version__", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in __all__:
         raise AttributeError(f"module 'squall' has no attribute {name!r}")
-    module = import_module(f"squall.sim.library.{_PLACES[name]}")
-    value = getattr(module, name, module)
+    module = import_module(f"squall.sim.library.{_PLACES.get(name, name)}")
+    value = getattr(module, name) if name in _PLACES else module
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PLACES})
+    return sorted({*globals(), *__all__})

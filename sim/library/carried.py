@@ -179,21 +179,21 @@ def _reduced_function(function: FunctionType) -> Any:
     contents = []
     for cell in cells:
         try:
-            contents.append((cell, _tried(cell.cell_contents)))
+            contents.append((cell, or_shared(cell.cell_contents)))
         except ValueError:  # the variable has no value yet
             continue
     used: dict[str, Any] = {}
     if module == MAIN:
         every = function.__globals__
-        used = {name: _tried(every[name]) for name in _names(code) if name in every}
+        used = {name: or_shared(every[name]) for name in _names(code) if name in every}
     made = (marshal.dumps(code), _Namespace(module), function.__name__, cells)
     attributes = {
         "__qualname__": function.__qualname__,
         "__module__": function.__module__,
-        "__defaults__": _tried_each(function.__defaults__),
+        "__defaults__": _each_or_shared(function.__defaults__),
         "__kwdefaults__": function.__kwdefaults__,
         "__doc__": function.__doc__,
-        **{name: _tried(value) for name, value in vars(function).items()},
+        **{name: or_shared(value) for name, value in vars(function).items()},
     }
     state = (attributes, contents, _Namespace(module), used)
     return _make_function, made, state, None, None, _finish_function
@@ -203,7 +203,7 @@ def _reduced_class(cls: type) -> Any:
     if issubclass(cls, enum.Enum):
         raise pickle.PicklingError(f"{cls.__qualname__} is an enumeration")
     attributes = {
-        name: _tried(value)
+        name: or_shared(value)
         for name, value in vars(cls).items()
         if name not in _MADE_ANEW
         and not isinstance(value, MemberDescriptorType | GetSetDescriptorType)
@@ -221,12 +221,12 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(const)
 
 
-def _tried_each(values: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    return None if values is None else tuple(_tried(value) for value in values)
+def _each_or_shared(values: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    return None if values is None else tuple(or_shared(value) for value in values)
 
 
-def _tried(value: Any) -> Any:
-    """The value, or what stands for it if it cannot be pickled."""
+def or_shared(value: Any) -> Any:
+    """The value, or what stands for it in :func:`carried` if it cannot be pickled."""
     if id(value) in _trying or isinstance(value, FunctionType | ModuleType):
         return value
     _trying.add(id(value))

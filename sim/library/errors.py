@@ -31,6 +31,8 @@ OF_FAULTS = frozenset(
         "TimeoutError",
     ]
 )
+#: what the text of an error begins with that a fault raises inside a worker
+INJECTED = "injected: "
 #: properties whose violations say what stands elsewhere in a run
 _TOLD_ELSEWHERE = ("script", "progress", "gradients")
 
@@ -96,6 +98,11 @@ def _last_place(text: str) -> tuple[str, int]:
     return place
 
 
+def of_a_fault(type: str, message: str) -> bool:
+    """Whether a fault may have caused an error of that type and text."""
+    return type in OF_FAULTS or INJECTED in message
+
+
 def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
     """What is wrong with a run, a line each, the most telling first.
 
@@ -104,7 +111,7 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
     ever.
     """
     excused = run.disturbed and not strict
-    counted = [error for error in errors if not (excused and error.type in OF_FAULTS)]
+    counted = [each for each in errors if not (excused and of_a_fault(each.type, each.message))]
     found = [str(error) for error in counted]
     if run.crash is not None:
         found.append(run.crash)

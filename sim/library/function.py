@@ -16,7 +16,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from squall.real.own_files import PACKAGE
-from squall.sim.library.carried import MAIN, carried, named
+from squall.sim.library.carried import MAIN, carried, named, or_shared
 from squall.sim.library.rank import MARK, Asked
 from squall.sim.library.rewritten import REWRITTEN
 from squall.sim.scenario import Script
@@ -63,6 +63,8 @@ def script_of(
         function = function.func
     function = getattr(function, MARK, function)
     name = _name(function)
+    positional = tuple(or_shared(value) for value in positional)
+    options = {key: or_shared(value) for key, value in options.items()}
     data = carried((function if name is None else None, positional, options))
     module = _module_of(function)
     root, file = _place(module)

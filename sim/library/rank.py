@@ -11,16 +11,21 @@ import importlib.util
 import inspect
 import sys
 import unittest
+from contextlib import suppress
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from squall.sim.library.carried import ImportModule, named, opened
 from squall.sim.library.results import packed
 from squall.sim.library.rewritten import rewritten_code, source_code
 from squall.sim.scripts.returned import give_back
+from squall.sim.world.places import tells
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
 
+#: seconds of virtual time that a rank waits for the others to leave their group
+_LEAVE_S = 500
 #: attribute of what a decorator of squall's has made of a function: the function
 MARK = "__squall_function__"
 
@@ -56,14 +61,31 @@ def call(import_module: ImportModule, main: dict[str, Any], **asked: Any) -> Non
     _load(what, import_module, space)
     carried, args, kwargs = opened(base64.b85decode(what.carried), import_module, main)
     function = carried if what.function is None else _function(what.function, import_module)
-    if what.join is None:
-        result = function(rank, *args, **kwargs)
-    else:
-        rpc: Any = import_module("torch.distributed.rpc")
-        rpc.init_rpc(what.join.format(rank=rank), rank=rank, world_size=size)
-        result = function(rank, *args, **kwargs)
-        rpc.shutdown()
+    rpc: Any = None if what.join is None else import_module("torch.distributed.rpc")
+    if what.join is not None:
+        _join(rpc, what.join.format(rank=rank), rank, size)
+    result = function(rank, *args, **kwargs)
+    if rpc is not None:
+        _leave(rpc)
     give_back(packed(result, space))
+
+
+def _join(rpc: Any, name: str, rank: int, size: int) -> None:
+    rpc.init_rpc(name, rank=rank, world_size=size)
+
+
+def _leave(rpc: Any) -> None:
+    """Leave the group when all others do; without them if they do not come: a fault may have ended
+    one, and who waits for ever says so itself."""
+    with suppress(RuntimeError):
+        rpc.shutdown(timeout=_LEAVE_S)
+
+
+@tells
+def _at_the_ends(frame: FrameType, called: FrameType | None) -> str | None:
+    """Where a rank is before and after its function."""
+    words = {_join.__code__: "joining its group", _leave.__code__: "leaving its group"}
+    return words.get(frame.f_code)
 
 
 def _function(where: str, import_module: ImportModule) -> Any:

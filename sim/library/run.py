@@ -16,12 +16,14 @@ from squall.model.events.run import NOT_CHECKED
 from squall.model.events.run import Run as FinishedRun
 from squall.model.one_process.reference import GradientSummary
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
+from squall.real.tracing import FAULT_INJECTED
 from squall.real.worker import current_worker_or_none
 from squall.sim.faults.draw import PROFILES, Profile
 from squall.sim.faults.file import load_plan
 from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.library.errors import RankError, problems, rank_error
 from squall.sim.library.function import script_of
+from squall.sim.library.hypotheses import outside
 from squall.sim.library.results import unpacked
 from squall.sim.names import EngineName
 from squall.sim.scenario import Scenario, World
@@ -38,7 +40,7 @@ Function = Callable[..., object]
 FaultsGiven = Plan | str | os.PathLike[str] | None
 
 #: one run at a time: each has ``sys.modules``, ``sys.path`` and torch's settings for itself
-_turn = threading.Lock()
+turn = threading.Lock()
 
 
 class Failed(AssertionError):  # noqa: N818 - what it is, as in unittest
@@ -74,7 +76,8 @@ class Run:
     def errors(self) -> list[RankError]:
         """Exceptions that left the function, the first first."""
         script = self.scenario.script
-        assert script is not None, "a program's errors are events"
+        if script is None:
+            return []  # what a program's steps raise is part of what they come to
         return [rank_error(error, script.path) for error in self.inner.errors]
 
     @property
@@ -320,14 +323,21 @@ def run(
 
 def run_scenario(scenario: Scenario, *, stdout: TextIO | None = None) -> Run:
     """Run it and check it. Raises as :func:`run` does."""
-    if current_worker_or_none() is not None:
-        raise RuntimeError(
-            "squall was called in a rank of its own: if a script calls it, guard that with "
-            'if __name__ == "__main__":'
-        )
+    must_be_outside()
     engine = ENGINES[scenario.engine]
     engine.ready(lambda line: print(line, file=sys.stderr))
-    with _turn:
+    with turn, outside():
         inner = engine.run(scenario, stdout=stdout, stderr=stdout)
+    if inner.of(FAULT_INJECTED):
+        inner.faulty = True  # also by hand
     inner.violations = check_run(inner)
     return Run(scenario, inner)
+
+
+def must_be_outside() -> None:
+    """Raises RuntimeError in a rank: a run within a run has no meaning."""
+    if current_worker_or_none() is not None:
+        raise RuntimeError(
+            "squall was called in a rank of its own: if a module calls it as it is imported, guard "
+            'that with if __name__ == "__main__":'
+        )

@@ -31,6 +31,7 @@ from squall.model.generate.profiles import Limits
 from squall.model.program.program import Program, beside, source
 from squall.model.program.stories import ALONE, port_only
 from squall.model.program.variants import in_one_group, under_faults
+from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.sim.faults.draw import MILD, PROFILES, Drawing, Profile
 from squall.sim.faults.file import fitting
 from squall.sim.faults.kinds.raising import Raise
@@ -232,6 +233,23 @@ def draw_faults(
     return choices.group("faults", plan)
 
 
+def draw_world_of_script(
+    seed: int, workers: int, profile: Profile | None, plan: Plan = NO_FAULTS
+) -> World:
+    """The world in which a campaign runs a script with a seed: latencies, the order of tasks, and
+    the faults of a profile; or those of ``plan``, whose order it keeps if it has one."""
+    choices = KeyedChoices((profile, seed))
+    if profile is None:
+        world = choices.group("world", partial(_draw_world, choices, _LATENCIES))
+        if plan.schedule == Schedule():
+            plan = replace(plan, schedule=world.faults.schedule)
+        return World(latency=world.latency, faults=plan)
+    timeouts_s = (DEFAULT_RPC_TIMEOUT_S,)  # a script says itself how long its calls may take
+    world = choices.group("world", partial(_draw_faulty_world, choices, timeouts_s))
+    faults = draw_faults(profile, choices, workers, DEFAULT_RPC_TIMEOUT_S)
+    return World(latency=world.latency, faults=faults)
+
+
 def _waits_in_threads(program: Program) -> bool:
     """Whether a function may wait, without a limit, for a value of the worker that it runs on."""
     if any(trainer.optimizer is not None for trainer in program.trainers):
@@ -301,11 +319,16 @@ def expanded(scenario: Scenario) -> list[tuple[str, str]]:
         ("latency", world.latency),
         ("call timeout", f"{world.rpc_timeout_s:g} s"),
     ]
+    return rows + expanded_plan(plan)
+
+
+def expanded_plan(plan: Plan) -> list[tuple[str, str]]:
+    """The order of a plan and its items, as names and values."""
     schedule = plan.schedule
     order: str = schedule.order
     if order == "pct":
         order += f", depth {schedule.depth} within {schedule.steps} steps"
-    rows.append(("order", order))
+    rows = [("order", order)]
     if not len(plan):
         return rows
     heal = "never" if plan.heal_s is None else f"after {plan.heal_s:g} s"

@@ -101,7 +101,9 @@ class ScriptGuest:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         generators.install(role["seed"], role["pid"])
-        returned.give_to(lambda value: here.ask("returned", int(os.environ["RANK"]), value))
+        returned.give_to(
+            lambda value: here.ask("returned", int(os.environ["RANK"]), value), first=True
+        )
         os.register_at_fork(after_in_child=self._forked)
         _registry.init_backend = here.init_backend
         handlers = sys.modules["torch.distributed.rendezvous"].__dict__["_rendezvous_handlers"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -58,7 +59,11 @@ def check() -> None:
 
 @contextmanager
 def heard() -> Iterator[None]:
-    """Interrupts, and requests to terminate, are noted in this block. For the main thread."""
+    """Interrupts, and requests to terminate, are noted in this block. In another thread than the
+    main one, which gets none, nothing is."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     outermost = not _state.hearing
     if outermost:

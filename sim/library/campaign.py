@@ -1,0 +1,204 @@
+"""A script under many seeds: each has latencies, an order and faults of its own; and what the first
+failure comes down to."""
+
+from __future__ import annotations
+
+import io
+import shlex
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from squall.model.events.run import Violation
+from squall.sim.faults.draw import Profile
+from squall.sim.faults.plan import NO_FAULTS, Plan
+from squall.sim.library.errors import of_a_fault, problems
+from squall.sim.library.hypotheses import outside
+from squall.sim.library.run import Failed, Run, run_scenario, turn
+from squall.sim.names import EngineName
+from squall.sim.scenario import Expected, Scenario, Script
+from squall.sim.scenarios.failure import with_expectation
+from squall.sim.scenarios.keeping import Keeper
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.draw import draw_world_of_script, expanded_plan
+from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
+
+#: real seconds that shrinking may take, unless somebody says otherwise
+SHRINK_S = 20.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around:
+    """What all runs of a campaign have in common.
+
+    ``profile`` draws the faults of each seed, or they are those of ``plan``; ``latency`` None: drawn
+    for each seed. ``strict``: an error that a fault may have caused is a failure as well.
+    """
+
+    engine: EngineName = "port"
+    profile: Profile | None = None
+    plan: Plan = NO_FAULTS
+    latency: str | None = None
+    strict: bool = False
+
+    def scenario(self, script: Script, seed: int) -> Scenario:
+        """What a seed stands for."""
+        world = draw_world_of_script(seed, script.workers or 0, self.profile, self.plan)
+        if self.latency is not None:
+            world = replace(world, latency=self.latency)
+        return Scenario(
+            work=script, seed=seed, world=world, engine=self.engine, profile=self.profile
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A run that failed, after ``tried`` others had not, and the smallest that fails alike.
+
+    ``file``: where the small one is kept, if it could be.
+    """
+
+    run: Run
+    tried: int
+    small: Run
+    shrink_runs: int
+    strict: bool
+    file: str = ""
+
+    @cached_property
+    def problems(self) -> list[str]:
+        """What is wrong with the small run, a line each."""
+        return problems(self.small.inner, self.small.errors, strict=self.strict)
+
+    @property
+    def replay(self) -> str:
+        """A command that shows it again."""
+        return shlex.join(["squall", "replay", self.file]) if self.file else ""
+
+    @property
+    def timeline(self) -> str:
+        """A command that makes a page of pictures of it."""
+        return shlex.join(["squall", "timeline", self.file]) if self.file else ""
+
+    def lines(self) -> list[str]:
+        """All of it, for people."""
+        found, small = self.run.scenario, self.small.scenario
+        profile = f", faults {found.profile}" if found.profile else ""
+        lines = [*self.problems, ""]
+        lines.append(f"seed {found.seed}{profile}, {found.workers} workers, engine {found.engine}")
+        if self.tried:
+            lines.append(f"{self.tried:,} {'run' if self.tried == 1 else 'runs'} before it held")
+        if self.shrink_runs:
+            lines.append(f"shrunk in {self.shrink_runs:,} runs to")
+        rows = [("seed", str(small.seed)), ("latency", small.world.latency)]
+        width = max(len(name) for name, _ in [*rows, *expanded_plan(small.faults)])
+        rows += expanded_plan(small.faults)
+        lines += [f"  {name:<{width}}  {value}" for name, value in rows]
+        errors = self.small.errors
+        counted = [e for e in errors if self.strict or not of_a_fault(e.type, e.message)]
+        for error in (counted or errors)[:1]:
+            lines += ["", error.traceback.rstrip()]
+        if self.file:
+            lines += ["", f"replay:    {self.replay}", f"timeline:  {self.timeline}"]
+        return lines
+
+    def failed(self, notes: Iterable[str] = ()) -> Failed:
+        """It as an exception, with further ``notes``."""
+        return Failed("\n".join([*self.lines(), *notes]), self.small)
+
+
+class _OfFunction(Shrinker):
+    """Leaves the number of workers alone, which the function may rely on."""
+
+    def _scripts(self) -> Iterable[Scenario]:  # type: ignore[override]
+        return iter(())
+
+
+def judged(scenario: Scenario, *, strict: bool) -> tuple[Run, list[str]]:
+    """Run it, showing nothing of what it prints; and what is wrong."""
+    with campaign_settings(scenario.world.device):
+        run = run_scenario(scenario, stdout=io.StringIO())
+    if run.inner.broken_off:
+        raise KeyboardInterrupt
+    return run, problems(run.inner, run.errors, strict=strict)
+
+
+def search(
+    scenarios: Iterable[Scenario],
+    *,
+    strict: bool = False,
+    shrink_s: float = SHRINK_S,
+    found_by: str = "fuzz",
+    on_run: Callable[[int], object] = lambda _: None,
+) -> tuple[int, Finding | None]:
+    """Run one scenario after the other up to the first in which something is wrong; how many held,
+    and that failure, shrunk and kept. ``on_run`` is told how many have run."""
+    tried = 0
+    for scenario in scenarios:
+        run, wrong = judged(scenario, strict=strict)
+        on_run(tried + 1)
+        if wrong:
+            return tried, finding(run, tried, strict=strict, shrink_s=shrink_s, found_by=found_by)
+        tried += 1
+    return tried, None
+
+
+def finding(
+    run: Run, tried: int = 0, *, strict: bool, shrink_s: float, found_by: str = "fuzz"
+) -> Finding:
+    """What a failed run comes down to, kept in the store."""
+    small, runs = shrunk(run, strict=strict, seconds=shrink_s)
+    again, wrong = judged(replace(small, expected=Expected()), strict=strict)
+    if not wrong:  # an engine whose runs are not all alike
+        small, again = run.scenario, run
+    text = "\n".join(problems(again.inner, again.errors, strict=strict))
+    small = _expecting(again, strict=strict)
+    kept = Keeper(lambda _: None).keep(small, found_by=found_by, text=text)
+    return Finding(
+        run=run,
+        tried=tried,
+        small=Run(small, again.inner),
+        shrink_runs=runs,
+        strict=strict,
+        file="" if kept is None else kept.file,
+    )
+
+
+def shrunk(run: Run, *, strict: bool, seconds: float) -> tuple[Scenario, int]:
+    """The smallest scenario found in which the same goes wrong, and how many were tried."""
+    if seconds <= 0:
+        return run.scenario, 0
+    shrinker = _OfFunction(_expecting(run, strict=strict), seconds=seconds)
+    with turn, outside():
+        try:
+            shrinker.run()
+        except NotFailingError:
+            return run.scenario, shrinker.tried
+    if shrinker.interrupted:
+        raise KeyboardInterrupt
+    return shrinker.best, shrinker.tried
+
+
+def _expecting(run: Run, *, strict: bool) -> Scenario:
+    """The scenario, with the violation that counts as what is expected of a replay."""
+    return with_expectation(
+        run.scenario,
+        _first_that_counts(run, strict=strict),
+        outcome=run.outcome,
+        digest=run.digest or None,
+    )
+
+
+def _first_that_counts(run: Run, *, strict: bool) -> Violation | None:
+    found: list[Violation] = run.violations
+    if run.inner.disturbed and not strict:
+        raised = "a process raised "
+        found = [
+            each
+            for each in found
+            if not (
+                each.what.startswith(raised)
+                and of_a_fault(each.what.removeprefix(raised), each.seen)
+            )
+        ]
+    return next(iter([*found, *run.violations]), None)
