@@ -25,6 +25,8 @@ _SOURCES = ("squall", "real", "model", "sim", "properties")
 _FILES = ("pyproject.toml", "README.md", "LICENSE")
 #: of the folder of the tests, what others may use
 _SHARED = {"squall/properties/__init__.py", "squall/properties/strategies.py"}
+#: says that what is public has types
+_TYPED = {"squall/py.typed"}
 
 TRAINING = """
 import os
@@ -62,6 +64,40 @@ BESIDE = {
         "    def forward(self, x):\n        return x * self.width\n"
     ),
 }
+
+#: somebody's tests, beside those modules
+TESTS = """
+import torch
+import torch.distributed.rpc as rpc
+
+import model, real, sim.layers
+import squall
+
+@squall.test(workers=2, seeds=10, faults="mild", join="worker{rank}")
+def test_a_call(rank):
+    assert real.NAME == "real of the user"
+    net = rpc.remote("worker1", sim.layers.Net, args=(3,))
+    doubled = rpc.rpc_sync("worker1", model.double, args=(torch.ones(2),))
+    assert net.rpc_sync().forward(doubled).tolist() == [6, 6]
+
+@squall.test(workers=2, seeds=2)
+def test_unequal(rank):
+    assert rank == 0
+
+def test_by_hand(squall_cluster):
+    def step(rank):
+        return rpc.rpc_sync("worker0", model.double, args=(rank,))
+    assert squall_cluster.run(step, workers=2).results == [0, 2]
+"""
+#: what mypy says of what is public
+TYPED = """
+import squall
+
+run = squall.run(lambda rank: rank, workers=2)
+reveal_type(run)
+reveal_type(squall.fuzz(seeds=1).ok)
+squall.run(3)
+"""
 
 
 @dataclass(frozen=True)
@@ -164,7 +200,7 @@ def test_the_wheel_holds_the_package_alone(installed: Installed) -> None:
             for path in (ROOT / folder).rglob("*")
             if path.is_file() and "__pycache__" not in path.parts
         }
-    assert names == wanted | _SHARED
+    assert names == wanted | _SHARED | _TYPED
 
 
 def test_nothing_but_squall_becomes_importable(installed: Installed) -> None:
@@ -227,3 +263,21 @@ def test_pytorchs_own_tests(installed: Installed) -> None:
     tests = report["tests"]
     assert isinstance(tests, dict)
     assert tests["RpcTest.test_add"] == "passed"
+
+
+def test_somebodys_tests_need_no_configuration(installed: Installed) -> None:
+    (installed.folder / "test_theirs.py").write_text(TESTS)
+    words = (installed.python, "-m", "pytest", "-v", "-p", "no:cacheprovider", "test_theirs.py")
+    said = installed.run(*words, code=1)
+    assert "test_theirs.py::test_a_call PASSED (10 runs)" in said
+    assert "test_theirs.py::test_by_hand PASSED" in said
+    assert "rank 1: AssertionError: assert 1 == 0" in said
+    assert "1 failed, 2 passed" in said
+
+
+def test_the_public_names_have_types(installed: Installed) -> None:
+    (installed.folder / "typed.py").write_text(TYPED)
+    said = installed.run(installed.python, "-m", "mypy", "--no-error-summary", "typed.py", code=1)
+    assert 'Revealed type is "squall.sim.library.run.Run"' in said
+    assert 'Revealed type is "builtins.bool' in said or 'Revealed type is "bool"' in said
+    assert 'typed.py:7: error: Argument 1 to "run"' in said

@@ -12,7 +12,7 @@ from functools import cached_property
 from squall.model.events.run import Violation
 from squall.sim.faults.draw import Profile
 from squall.sim.faults.plan import NO_FAULTS, Plan
-from squall.sim.library.errors import of_a_fault, problems
+from squall.sim.library.errors import TOLD_ELSEWHERE, of_a_fault, problems
 from squall.sim.library.hypotheses import outside
 from squall.sim.library.run import Failed, Run, run_scenario, turn
 from squall.sim.names import EngineName
@@ -192,13 +192,13 @@ def _expecting(run: Run, *, strict: bool) -> Scenario:
 def _first_that_counts(run: Run, *, strict: bool) -> Violation | None:
     found: list[Violation] = run.violations
     if run.inner.disturbed and not strict:
-        raised = "a process raised "
-        found = [
-            each
-            for each in found
-            if not (
-                each.what.startswith(raised)
-                and of_a_fault(each.what.removeprefix(raised), each.seen)
-            )
-        ]
+        found = [each for each in found if each.property in TOLD_ELSEWHERE]
+        found = [each for each in found if not _is_excused(each)]
     return next(iter([*found, *run.violations]), None)
+
+
+def _is_excused(violation: Violation) -> bool:
+    """Whether it is an error that a fault may have caused."""
+    raised = "a process raised "
+    what = violation.what
+    return what.startswith(raised) and of_a_fault(what.removeprefix(raised), violation.seen)

@@ -34,7 +34,7 @@ OF_FAULTS = frozenset(
 #: what the text of an error begins with that a fault raises inside a worker
 INJECTED = "injected: "
 #: properties whose violations say what stands elsewhere in a run
-_TOLD_ELSEWHERE = ("script", "progress", "gradients")
+TOLD_ELSEWHERE = ("script", "progress", "gradients")
 
 
 class RankError(NamedTuple):
@@ -108,7 +108,8 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
 
     Unless ``strict``, an error that a fault may have caused is none: under faults a call may fail. A
     failed assertion counts in any case, and so does a wrong gradient, or a rank that waits for
-    ever.
+    ever. The properties of the protocols do not then: of ranks that leave their group early, because
+    a fault has kept the others, they do not know.
     """
     excused = run.disturbed and not strict
     counted = [each for each in errors if not (excused and of_a_fault(each.type, each.message))]
@@ -126,7 +127,8 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
         found += [f"  {line}" for line in run.gradients.mismatches[:5]]
     if (run.leaked_rrefs or run.leaked_contexts) and not run.disturbed and not errors:
         found.append(f"left behind: {run.leaked_rrefs} RRefs, {run.leaked_contexts} contexts")
-    found += [str(each) for each in run.violations if each.property not in _TOLD_ELSEWHERE]
+    if not excused:
+        found += [str(each) for each in run.violations if each.property not in TOLD_ELSEWHERE]
     if run.broken_off:
         found.append(f"the run was {run.broken_off}")
     return found

@@ -328,8 +328,7 @@ def run_scenario(scenario: Scenario, *, stdout: TextIO | None = None) -> Run:
     engine.ready(lambda line: print(line, file=sys.stderr))
     with turn, outside():
         inner = engine.run(scenario, stdout=stdout, stderr=stdout)
-    if inner.of(FAULT_INJECTED):
-        inner.faulty = True  # also by hand
+    inner.faulty = inner.faulty or bool(inner.of(FAULT_INJECTED))  # by hand
     inner.violations = check_run(inner)
     return Run(scenario, inner)
 

@@ -98,8 +98,8 @@ def test(
     fails if a rank raises, if ranks wait for ever, if a gradient is not that of a single process, or
     if a property of the protocols does not hold; the first failure is made small, which takes
     ``shrink_s`` seconds at most, and remembered: the next time it is tried first. Where a fault has
-    happened a call may fail, so errors of its kind (RuntimeError, TimeoutError, ConnectionError) do
-    not count, unless ``strict``; failed assertions always do.
+    happened a call may fail, so errors of its kind (RuntimeError, TimeoutError, ConnectionError) and the
+    properties do not count, unless ``strict``; failed assertions always do.
 
     Other parameters of the function than its rank are pytest's: fixtures, parametrized values; or
     Hypothesis's, with ``@given`` above or below this decorator. Of a test class each rank has

@@ -284,6 +284,19 @@ def test_cells_of_ipython(tmp_path: Path) -> None:
     assert PRINTED in printed(tmp_path, sys.executable, "-c", code)
 
 
+def test_digests_are_the_same_in_every_process(tmp_path: Path) -> None:
+    script = tmp_path / "trial.py"
+    text = UNGUARDED.replace("ENGINE", "'port'").replace(
+        "print(run", "print(run.digest); print(run"
+    )
+    script.write_text(text)
+    digests = {
+        printed(tmp_path, "env", f"PYTHONHASHSEED={seed}", sys.executable, script).split()[0]
+        for seed in (1, 2)
+    }
+    assert len(digests) == 1
+
+
 def printed(folder: Path, *words: str | Path) -> str:
     done = subprocess.run(
         words, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
