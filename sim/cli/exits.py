@@ -11,6 +11,8 @@ DEFECT = 3
 #: nothing was found, since there was nothing to find it in
 UNCHECKED = 4
 INTERRUPTED = 130
+#: whoever read standard output has left, as a shell has it of a process that SIGPIPE ends
+NOT_READ = 141
 
 
 def exit_code(*, good: bool, unchecked: str | None = None, allowed: bool = False) -> int:

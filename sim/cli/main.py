@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
@@ -14,7 +15,8 @@ from typer.core import TyperGroup
 
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.commands import command_modules
-from squall.sim.cli.exits import BAD_INPUT, DEFECT, FAILED, INTERRUPTED
+from squall.sim.cli.exits import BAD_INPUT, DEFECT, INTERRUPTED, NOT_READ
+from squall.sim.cli.streams import Outlet
 
 
 class _InterruptedError(Exception):
@@ -73,6 +75,29 @@ def _version() -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the command. Never lets a traceback of squall's own out."""
     words = list(sys.argv[1:] if argv is None else argv)
+    outlet = Outlet(sys.stdout)
+    sys.stdout = outlet
+    try:
+        code = _code(words)
+        with suppress(KeyboardInterrupt):
+            outlet.flush()
+    finally:
+        sys.stdout = outlet._stream
+    if outlet.problem is not None:
+        code = _lost(outlet.problem)
+    sys.exit(code)
+
+
+def _lost(problem: OSError) -> int:
+    """Standard output could not be written."""
+    if isinstance(problem, BrokenPipeError):
+        return NOT_READ  # whoever read it has left, and needs no explanation
+    print(f"squall: standard output: cannot write: {problem.strerror}", file=sys.stderr)
+    return BAD_INPUT
+
+
+def _code(words: list[str]) -> Any:
+    """Run the command. Its exit code."""
     try:
         code = app(args=words, prog_name="squall", standalone_mode=False)
     except BadInput as error:
@@ -83,21 +108,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         message = "interrupted before there was a report"
         _print_json(words, {"outcome": "interrupted", "message": message})
         code = INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has left; keep Python from noticing again as it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = FAILED
     except Exception as error:
         wrong = _found_late(error, words)
         if wrong is not None:
-            sys.exit(_bad_input(wrong, words))
+            return _bad_input(wrong, words)
         if os.environ.get("SQUALL_DEBUG"):
             raise
         problem = f"a defect of squall itself: {type(error).__name__}: {error}"
         _print_json(words, {"outcome": "defect", "message": problem})
         print(f"squall: {problem} (SQUALL_DEBUG=1 shows where)", file=sys.stderr)
         code = DEFECT
-    sys.exit(code)
+    return code
 
 
 def _found_late(error: Exception, words: list[str]) -> BadInput | None:

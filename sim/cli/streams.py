@@ -2,14 +2,55 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any, TextIO
 
 from squall.real.own_files import OWN_FILES
+from squall.sim.world import interrupts
+
+
+class Outlet:
+    """Standard output, until it cannot be written: what was under way is then interrupted, once, and
+    the rest of what is written goes nowhere. ``problem`` says why."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.problem: OSError | None = None
+
+    def write(self, text: str) -> int:
+        if self.problem is None:
+            try:
+                return self._stream.write(text)
+            except OSError as error:
+                self._lose(error)
+        return len(text)
+
+    def flush(self) -> None:
+        if self.problem is None:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._lose(error)
+
+    def _lose(self, error: OSError) -> None:
+        self.problem = error
+        # What is still to be written would fail again as Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        # What is interrupted on the way would complain of what it leaves behind.
+        logging.disable(logging.CRITICAL)
+        interrupts.stop()
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ _distributed: Any = torch.distributed
 class TestGuest(ScriptGuest):
     __test__ = False  # pytest
 
-    def _run(self, role: dict[str, Any]) -> None:
+    def _run(self, role: dict[str, Any]) -> tuple[int, dict[str, str] | None] | None:
         self._have_a_group()
         test = role["test"]
         common: Any = importlib.import_module("torch.testing._internal.common_distributed")
@@ -56,6 +56,7 @@ class TestGuest(ScriptGuest):
             if leaving.code not in skips:
                 raise
             self.here.ask("skip", skips[leaving.code])
+        return None
 
     def _have_a_group(self) -> None:
         group = _Group(self.here)

@@ -14,14 +14,15 @@ from squall.sim.world.primitives import SimTimer
 class Children:
     """Answers what sim/stock/script_children.py asks: a child is known by its number as a process.
 
-    ``start``: makes one, given its parent, the pickled ``Process`` and its environment. ``codes``: exit codes
+    ``start``: makes one, given its parent, the pickled ``Process``, its environment, and
+    whether a fork would make it. ``codes``: exit codes
     of processes that have ended by themselves, or by a signal of the script's.
     """
 
     def __init__(
         self,
         cluster: NativeCluster,
-        start: Callable[[NativeWorker, bytes, dict[str, str]], NativeWorker],
+        start: Callable[[NativeWorker, bytes, dict[str, str], bool], NativeWorker],
     ) -> None:
         self._cluster = cluster
         self._start = start
@@ -34,11 +35,11 @@ class Children:
         cluster.on_gone = self._gone
 
     def _child(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        call, environ = rest
+        call, environ, forked = rest
 
         def start() -> None:
             pid = FIRST_PID + len(self._cluster.workers)
-            self._by_pid[pid] = self._start(worker, call, environ)
+            self._by_pid[pid] = self._start(worker, call, environ, forked)
             self._cluster.answer(worker, question, pid)
 
         self._cluster.runtime.call_later(0.0, start)

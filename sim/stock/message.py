@@ -76,14 +76,14 @@ class Batch(NamedTuple):
     items: list[Item]
 
 
-def read_batch(data: bytes) -> Batch:
+def read_batch(data: bytes | memoryview) -> Batch:
     count, calls, requests = _BATCH.unpack_from(data)
     at = _BATCH.size
     items = []
     for _ in range(count):
         kind, lane, size = _ITEM.unpack_from(data, at)
         at += _ITEM.size
-        items.append(Item(kind, lane, data[at : at + size]))
+        items.append(Item(kind, lane, bytes(data[at : at + size])))
         at += size
     return Batch(calls, requests, items)
 

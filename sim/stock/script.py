@@ -119,9 +119,10 @@ class ScriptProcesses:
         *,
         call: bytes | None = None,
         child: bool = False,
+        forked: bool = False,
     ) -> NativeWorker:
         """``call``: what another process has started it for; ``child``: as a
-        ``multiprocessing.Process``."""
+        ``multiprocessing.Process``, which a fork would make if ``forked``."""
         worker = self.cluster.add(self.entry, -1)
         worker.name = f"process {number}"
         self._lines[worker] = line
@@ -139,6 +140,7 @@ class ScriptProcesses:
             "pid": FIRST_PID + len(self.cluster.workers) - 1,
             "call": call,
             "child": child,
+            "runs_exit_handlers": not forked,
             "check": self.script.check,
             "watch": True,
             **self.role(number),
@@ -166,10 +168,10 @@ class ScriptProcesses:
         self.cluster.runtime.call_later(0.0, start)
 
     def _start_child(
-        self, parent: NativeWorker, call: bytes, environ: dict[str, str]
+        self, parent: NativeWorker, call: bytes, environ: dict[str, str], forked: bool
     ) -> NativeWorker:
-        number = len(self.cluster.workers)
-        return self._start(number, self._lines[parent], environ, call=call, child=True)
+        number, line = len(self.cluster.workers), self._lines[parent]
+        return self._start(number, line, environ, call=call, child=True, forked=forked)
 
     def _exit(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         code, error, usage = rest

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from multiprocessing import context, process, reduction, spawn
 from typing import Any, NoReturn
 
@@ -29,7 +30,9 @@ class Popen:
     #: nobody can wait for it with others (multiprocessing.connection.wait)
     sentinel = -1
 
-    def __init__(self, here: Here, look: Callable[[], object], own: dict[str, str], obj: Any):
+    def __init__(
+        self, here: Here, look: Callable[[], object], own: dict[str, str], forked: bool, obj: Any
+    ) -> None:
         self._here = here
         self._look = look
         self.returncode: int | None = None
@@ -39,7 +42,7 @@ class Popen:
             call = bytes(reduction.ForkingPickler.dumps(obj))
         finally:
             _context.set_spawning_popen(None)
-        self.pid: int = here.ask("child", call, inherited(own))
+        self.pid: int = here.ask("child", call, inherited(own), forked)
 
     def duplicate_for_child(self, fd: int) -> NoReturn:
         raise RuntimeError(
@@ -84,11 +87,9 @@ def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None
     """Let the processes that the script makes from now on be the coordinator's. ``look``: called by
     who asks whether one has ended; ``own``: what this process alone was given of its environment."""
 
-    def start(obj: Any) -> Popen:
-        return Popen(here, look, own, obj)
-
     for kind in (_context.ForkProcess, _context.SpawnProcess, _context.ForkServerProcess):
-        kind._Popen = staticmethod(start)
+        forked = kind is _context.ForkProcess  # it ends without the handlers of atexit
+        kind._Popen = staticmethod(partial(Popen, here, look, own, forked))
 
 
 def importing(on: bool) -> None:
@@ -116,6 +117,12 @@ def run_child(call: bytes) -> tuple[int, dict[str, str] | None]:
     vars(obj)["run"] = told
     code: int = obj._bootstrap()
     return code, raised[0] if raised else None
+
+
+def terminate_children() -> None:
+    """As a process does that an exception has ended."""
+    for child in multiprocessing.active_children():
+        child.terminate()
 
 
 def end_children() -> None:

@@ -6,6 +6,7 @@ coordinator: rendezvous, the start of processes, and the time.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import itertools
 import os
@@ -25,7 +26,7 @@ from squall.real.native import turns
 from squall.real.native.here import FIRST_LANE, Here, debug_info
 from squall.real.rpc.rendezvous import store_key
 from squall.sim.scripts import generators, returned
-from squall.sim.scripts.compat.errors import report, usage_of
+from squall.sim.scripts.compat.errors import exit_code_of, report, usage_of
 from squall.sim.stock import script_children
 
 _EPOCH_S = 1_700_000_000.0
@@ -39,6 +40,8 @@ _autograd: Any = torch.distributed.autograd
 _distributed: Any = torch.distributed
 _multiprocessing: Any = torch.multiprocessing
 _thread: Any = threading.Thread
+_thread_module: Any = threading
+_run_exit_handlers: Any = vars(atexit)["_run_exitfuncs"]
 _registry: Any = torch.distributed.rpc.backend_registry
 
 
@@ -75,16 +78,20 @@ class ScriptGuest:
     def run(self) -> None:
         role = self.here.ask("role")
         self._settle_in(role)
+        code, error, usage = 0, None, None
         try:
-            self._run(role)
-        except SystemExit as leaving:
-            code = leaving.code
-            number = code if isinstance(code, int) else 0 if code is None else 1
-            self._end(number, None, usage_of(leaving))
-        except BaseException as error:
-            self._end(1, _told(error))
+            ended = self._run(role)
+            if ended is not None:
+                code, error = ended
+        except BaseException as raised:
+            code, error, usage = _uncaught(raised)
+        if error is not None:
+            script_children.terminate_children()
+        if role["runs_exit_handlers"]:
+            _thread_module._shutdown()  # waits for threads that are no daemons
+            _run_exit_handlers()
         script_children.end_children()
-        self._end(0, None)
+        self._end(code, error, usage)
 
     def _end(self, code: int, error: dict[str, str] | None, usage: str | None = None) -> NoReturn:
         sys.stdout.flush()
@@ -148,7 +155,8 @@ class ScriptGuest:
 
         return told
 
-    def _run(self, role: dict[str, Any]) -> None:
+    def _run(self, role: dict[str, Any]) -> tuple[int, dict[str, str] | None] | None:
+        """Run what the process is for. Of a ``Process``: its exit code, and what it raised."""
         spawned = role["call"] is not None
         module = types.ModuleType("__main__")
         module.__dict__.update(__file__=role["script"], __builtins__=__builtins__)
@@ -166,10 +174,11 @@ class ScriptGuest:
         exec(code, module.__dict__)
         script_children.importing(False)
         if role["child"]:
-            self._end(*script_children.run_child(role["call"]))
+            return script_children.run_child(role["call"])
         if spawned:
             function, args = pickle.loads(role["call"])
             function(role["number"], *args)
+        return None
 
     def _spawn(
         self,
@@ -284,13 +293,18 @@ def _meet(url: str, *args: Any, **kwargs: Any) -> Any:
     yield _distributed.HashStore(), -1, -1
 
 
-def _told(error: BaseException) -> dict[str, str]:
+def _uncaught(error: BaseException) -> tuple[int, dict[str, str] | None, str | None]:
+    """What ends the process: its exit code, an error that is printed now, and what the script did
+    not like of its arguments."""
+    code = exit_code_of(error)
+    if code is not None:
+        return code, None, usage_of(error)
     told = report(error)
     if sys.excepthook is sys.__excepthook__:
         sys.stderr.write(told.traceback)
     else:  # the script has set a hook of its own
         sys.excepthook(type(error), error, error.__traceback__)
-    return {"type": told.type, "message": told.text, "traceback": told.traceback}
+    return 1, {"type": told.type, "message": told.text, "traceback": told.traceback}, None
 
 
 def main(fd: int, request: dict[str, Any]) -> None:

@@ -72,18 +72,32 @@ class NativeWorker:
         self.calls, self.requests = batch.calls, batch.requests
         return batch
 
-    def _read(self) -> bytes:
-        data = self._rest
-        link = self.process.link
-        while len(data) < _SIZE.size or len(data) - _SIZE.size < _SIZE.unpack_from(data)[0]:
+    def _read(self) -> memoryview:
+        """The next message, its length taken off; whatever its size, it is copied here once."""
+        (size,) = _SIZE.unpack(self._fill(_SIZE.size))
+        return self._fill(size)
+
+    def _fill(self, size: int) -> memoryview:
+        """The next ``size`` bytes."""
+        data = memoryview(bytearray(size))
+        link, at = self.process.link, 0
+        if self._rest:
+            at = min(size, len(self._rest))
+            data[:at], self._rest = self._rest[:at], self._rest[at:]
+        while at < size:
             wait_readable(link, self.process.pid, PATIENCE_S)
-            more = link.recv(_CHUNK)
-            if not more:
+            if size - at >= _CHUNK:
+                count = link.recv_into(data[at:])
+                at += count
+            else:  # with what may have come behind it
+                more = link.recv(_CHUNK)
+                count = len(more)
+                wanted = min(count, size - at)
+                data[at : at + wanted], self._rest = more[:wanted], more[wanted:]
+                at += wanted
+            if not count:
                 raise EOFError
-            data += more
-        end = _SIZE.size + _SIZE.unpack_from(data)[0]
-        self._rest = data[end:]
-        return data[_SIZE.size : end]
+        return data
 
     def death(self, time_s: float) -> Death:
         """What it died of."""

@@ -51,6 +51,15 @@ def interrupt(signum: int, frame: FrameType | None = None) -> None:
         raise KeyboardInterrupt
 
 
+def stop() -> None:
+    """Let the simulation that runs end as an interrupt does, after what happens just now: its code
+    sees nothing of it. Raises KeyboardInterrupt where none runs."""
+    _state.requested = True
+    if _state.running is None:
+        raise KeyboardInterrupt
+    _state.running.fail(KeyboardInterrupt())
+
+
 def check() -> None:
     """Raises KeyboardInterrupt if there was an interrupt, whoever may have caught it."""
     if _state.requested:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
@@ -26,6 +28,8 @@ MISMATCHES_SHOWN = 10
 #: properties whose violations have a part of their own in the report
 _SHOWN_ELSEWHERE = ("script", "progress", "gradients")
 NOT_COMPARABLE_SHOWN = 3
+#: in a traceback
+_PLACE = re.compile(r'^  File "(.+)", line (\d+)', re.MULTILINE)
 
 
 def run_json(
@@ -207,13 +211,14 @@ def _indented(lines: list[str]) -> Text:
 
 
 def _error(error: ProcessError) -> RenderableType:
+    """What was raised and where: the process itself has printed the whole of it."""
     rank = "" if error.rank is None else f" (rank {error.rank})"
-    first_line = error.message.partition("\n")[0]  # the traceback ends with all of it
+    first_line = error.message.strip().partition("\n")[0]
     text = Text()
     text.append(f"worker {error.worker}{rank} raised {error.type}: ", style="bold red")
-    text.append(f"{first_line}\n")
-    if error.traceback:
-        text.append(error.traceback.rstrip() + "\n", style="dim")
+    places = _PLACE.findall(error.traceback)
+    where = f" ({Path(places[-1][0]).name}, line {places[-1][1]})" if places else ""
+    text.append(f"{first_line}{where}\n")
     return text
 
 
