@@ -238,8 +238,8 @@ def test_an_exception_names_the_worker_and_shows_the_scripts_own_frames(tmp_path
     ended = squall("run", write(tmp_path / "broken.py", TWO_WORKERS, body))
     assert ended.returncode == 1
     assert re.search(r"worker worker0 \(rank 0\) raised TypeError: ", ended.stdout)
-    assert "in double" in ended.stdout
-    assert "return x * 2" in ended.stdout
+    assert "in double" in ended.stderr
+    assert "return x * 2" in ended.stderr
     assert f"{ROOT}/sim" not in ended.stdout + ended.stderr
     assert "outcome" in ended.stdout
 
