@@ -34,7 +34,7 @@ class _Group(TyperGroup):
 app = typer.Typer(
     name="squall",
     cls=_Group,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )

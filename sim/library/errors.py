@@ -10,6 +10,7 @@ from squall.real.own_files import OWN_FILES
 from squall.sim.world.places import is_library
 
 _FRAME = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_NUMBERED = re.compile(r"(?:process|rank) (\d+)$")
 _CHAINED = re.compile(
     r"\n\nThe above exception was the direct cause of the following exception:\n\n"
     r"|\n\nDuring handling of the above exception, another exception occurred:\n\n"
@@ -68,7 +69,10 @@ def rank_error(error: ProcessError, script: str) -> RankError:
     """``error`` of a process of ``script``, which squall may have written."""
     text = _without_own(error.traceback, script)
     file, line = _last_place(text)
-    return RankError(error.rank, error.worker, error.type, error.message, text, file, line)
+    rank = error.rank
+    if rank is None and (number := _NUMBERED.match(error.worker)):
+        rank = int(number[1])  # it has not joined a group, but each process of a function has one
+    return RankError(rank, error.worker, error.type, error.message, text, file, line)
 
 
 def _without_own(text: str, script: str) -> str:

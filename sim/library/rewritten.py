@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import os
+from importlib.util import find_spec
 from types import CodeType
 from typing import Any
 
@@ -18,8 +19,9 @@ def source_code(file: str) -> CodeType:
 
 
 def rewritten_code(file: str) -> CodeType:
-    """The same with assertions that tell both sides. Raises OSError or SyntaxError."""
-    return _compiled(file, _stamp(file), True)
+    """The same with assertions that tell both sides, where there is pytest. Raises OSError or
+    SyntaxError."""
+    return _compiled(file, _stamp(file), find_spec("_pytest") is not None)
 
 
 def _stamp(file: str) -> tuple[int, int]:

@@ -304,7 +304,7 @@ def run(
     What ranks print goes to ``stdout``.
 
     Raises ValueError or TypeError for what makes no sense, OSError for a script that cannot be read,
-    RuntimeError in a rank; what goes wrong in a rank is in :attr:`Run.errors`.
+    RuntimeError in a rank, KeyboardInterrupt; what goes wrong in a rank is in :attr:`Run.errors`.
     """
     scenario = scenario_of(
         function,
@@ -328,6 +328,8 @@ def run_scenario(scenario: Scenario, *, stdout: TextIO | None = None) -> Run:
     engine.ready(lambda line: print(line, file=sys.stderr))
     with turn, outside():
         inner = engine.run(scenario, stdout=stdout, stderr=stdout)
+    if inner.broken_off == "interrupted":
+        raise KeyboardInterrupt  # as of any function: a suite of tests is to end, too
     inner.faulty = inner.faulty or bool(inner.of(FAULT_INJECTED))  # by hand
     inner.violations = check_run(inner)
     return Run(scenario, inner)

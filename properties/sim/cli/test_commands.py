@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -98,3 +99,24 @@ def test_one_more_command_is_one_more_file(tmp_path: Path) -> None:
     assert "Say hello to a seed." in listed
     assert listed.index("│ fuzz ") < listed.index("│ greet ") < listed.index("│ properties ")
     assert "squall greet --seed 7" in greet("greet", "--help").stdout
+
+
+def test_a_shell_can_complete_commands_and_options() -> None:
+    for words, number, completed in (
+        ("squall re", 1, "replay"),
+        ("squall fuzz --see", 2, "--seeds"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", "from squall.sim.cli.entry import main; main()"],
+            env={
+                **os.environ,
+                "_SQUALL_COMPLETE": "complete_bash",
+                "COMP_WORDS": words,
+                "COMP_CWORD": str(number),
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert done.stdout.split() == [completed]

@@ -284,6 +284,19 @@ def test_cells_of_ipython(tmp_path: Path) -> None:
     assert PRINTED in printed(tmp_path, sys.executable, "-c", code)
 
 
+def test_cells_of_a_notebook(tmp_path: Path) -> None:
+    nbformat = pytest.importorskip("nbformat")  # they come with the notebooks
+    nbclient = pytest.importorskip("nbclient")
+    notebook = nbformat.v4.new_notebook()
+    cells = [*UNGUARDED.replace("ENGINE", "'port'").split("\n\n"), "run", "run.timeline()"]
+    notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbclient.NotebookClient(notebook, timeout=TIMEOUT_S, kernel_name="python3").execute()
+    shown = [output for cell in notebook.cells for output in cell.outputs]
+    assert PRINTED in shown[0]["text"]
+    assert "<table>" in shown[-2]["data"]["text/html"]
+    assert shown[-1]["data"]["text/html"].startswith("<iframe srcdoc=")
+
+
 def test_digests_are_the_same_in_every_process(tmp_path: Path) -> None:
     script = tmp_path / "trial.py"
     text = UNGUARDED.replace("ENGINE", "'port'").replace(
