@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall.real import tracing
 from squall.real.autograd.engine import ACCUMULATE, KINDS, OURS, RECV
+from squall.real.autograd.graph_task import NEEDED
 
 if TYPE_CHECKING:
     from squall.real.autograd.graph_task import GraphTask
@@ -26,7 +27,7 @@ def trace_beginning(tracer: tracing.Tracer, graph_task: GraphTask) -> None:
     nodes = []
     for node, number in graph_task.numbers.items():
         info = exec_info.get(node)
-        needed = not exec_info or (info is not None and info.should_execute())
+        needed = info is NEEDED or not exec_info or (info is not None and info.should_execute())
         nodes.append((number, node.name(), counts.get(node, 0), needed))
     graph = describe_graph(graph_task)  # now: what comes after an event may find another one
     tracer.emit(
@@ -63,7 +64,7 @@ def describe_graph(graph_task: GraphTask) -> tuple[tuple[Any, ...], ...]:
     for node in queue:  # grows while it is walked
         kind = KINDS[type(node)]
         edges: list[tuple[int, int] | None] = []
-        message = messages.get(node, _NO_MESSAGE)
+        message = _NO_MESSAGE
         if kind < RECV:
             for following, position in node.next_functions:
                 if following is None:
@@ -72,7 +73,12 @@ def describe_graph(graph_task: GraphTask) -> tuple[tuple[Any, ...], ...]:
                 if following not in found:
                     found[following] = None
                     queue.append(following)
-                edges.append((numbers.setdefault(following, len(numbers)), position))
+                number = numbers.get(following)
+                if number is None:
+                    number = numbers[following] = len(numbers)
+                edges.append((number, position))
+            if kind == OURS:
+                message = messages.get(node, _NO_MESSAGE)
         elif kind == RECV:
             message = node.recv.metadata.message_id
         number = numbers.setdefault(node, len(numbers))

@@ -426,8 +426,7 @@ class DistEngine:
         torch._C._set_grad_enabled(False)
         try:
             with GraphTaskGuard(graph_task):
-                while not queue.empty():
-                    task = queue.pop()
+                while (task := queue.take()) is not None:
                     if not graph_task.has_error:
                         try:
                             evaluate_function(graph_task, task.fn, task.inputs, queue)

@@ -22,7 +22,7 @@ from squall.real.autograd.hooks import (
     call_tensor_pre_hooks,
 )
 from squall.real.autograd.input_buffer import InputBuffer
-from squall.real.autograd.node import Node
+from squall.real.autograd.node import Edge, Node
 from squall.real.autograd.node_abi import MEMORY, node_abi, read_word
 from squall.real.autograd.python_node import apply_python_node
 from squall.real.autograd.recv_function import RecvNode
@@ -93,11 +93,14 @@ class Engine:
                     return
         if self._interceptor is not None:
             self._interceptor.at(self._worker, "node")
-        outputs, sizes = self.call_function(graph_task, func, inputs)
+        edges = func.next_functions
+        outputs, sizes = self.call_function(graph_task, func, edges, inputs)
         if graph_task.has_error:
             return
-        if self._tracer.enabled:
-            self._trace(graph_task, func)
+        tracer = self._tracer
+        if tracer.enabled:
+            number = graph_task.numbers.get(func, -1)
+            tracer.emit(tracing.NODE_EXECUTED, graph_task.context.context_id, number)
         if not outputs:
             return
         dependencies = graph_task.dependencies
@@ -105,7 +108,7 @@ class Engine:
         device_queue = graph_task.device_queue
         i = -1
         with graph_task.lock:
-            for following, input_nr in func.next_functions:
+            for following, input_nr in edges:
                 i += 1
                 if following is None:
                     continue
@@ -169,12 +172,16 @@ class Engine:
                 graph_task.captured_vars[capture.output_idx] = captured
 
     def call_function(
-        self, graph_task: GraphTask, func: Node, input_buffer: InputBuffer
+        self,
+        graph_task: GraphTask,
+        func: Node,
+        next_edges: tuple[Edge, ...],
+        input_buffer: InputBuffer,
     ) -> tuple[list[Tensor | None], list[int]]:
         """Run a node with its hooks, check what it returns, and free what it saved.
 
-        Returns the gradients for ``func.next_functions``, none for a node that ends there, and
-        how many inputs each of the nodes has that they go to (see ``validate_outputs``).
+        Returns the gradients for ``next_edges``, which are the node's, none for a node that ends
+        there, and how many inputs each of the nodes has that they go to (see ``validate_outputs``).
         """
         inputs = input_buffer.buffer
         outputs: list[Tensor | None]
@@ -183,7 +190,7 @@ class Engine:
             pointer = read_word(MEMORY, id(func) + self._cpp_offset)[0]
         elif kind == OURS:
             outputs = func.apply()
-            return outputs, validate_outputs(func.next_functions, outputs, func)
+            return outputs, validate_outputs(next_edges, outputs, func)
         else:
             pointer = read_word(MEMORY, id(func) + self._python_offset)[0]
 
@@ -205,7 +212,7 @@ class Engine:
             outputs = apply_python_node(func, inputs)
             torch._C._set_grad_enabled(False)  # whatever the user's code left behind
 
-        sizes = validate_outputs(func.next_functions, outputs, func) if kind != RECV else []
+        sizes = validate_outputs(next_edges, outputs, func) if kind != RECV else []
         if hooked:
             outputs = call_post_hooks(pointer, outputs, inputs)
             torch._C._set_grad_enabled(False)

@@ -19,6 +19,8 @@ class ReadyQueue:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, NodeTask]] = []
+        #: a node task that waits alone, which needs no order
+        self._only: NodeTask | None = None
         self._insertions = itertools.count()
 
     def push(self, item: NodeTask, increment_outstanding_tasks: bool = True) -> None:
@@ -26,6 +28,22 @@ class ReadyQueue:
         assert graph_task is not None
         if increment_outstanding_tasks:
             graph_task.outstanding.append(None)
+        if self._heap:
+            self._insert(item)
+        elif self._only is None:
+            self._only = item
+        else:
+            self._insert_only()
+            self._insert(item)
+
+    def _insert_only(self) -> None:
+        if self._only is not None:
+            item, self._only = self._only, None
+            self._insert(item)
+
+    def _insert(self, item: NodeTask) -> None:
+        graph_task = item.base
+        assert graph_task is not None
         sequence_nr = item.fn._sequence_nr()
         heappush(
             self._heap,
@@ -34,18 +52,16 @@ class ReadyQueue:
 
     def push_shutdown_task(self) -> None:
         """Tell whoever pops to end; it comes before everything else."""
+        self._insert_only()
         task = NodeTask(None, None, InputBuffer(0), is_shutdown_task=True)
         heappush(self._heap, (-_SHUTDOWN_DEPTH, 0, next(self._insertions), task))
 
-    def pop(self) -> NodeTask:
-        """The first node task. Raises IndexError if there is none."""
-        return heappop(self._heap)[3]
-
-    def empty(self) -> bool:
-        return not self._heap
-
-    def size(self) -> int:
-        return len(self._heap)
+    def take(self) -> NodeTask | None:
+        """The first node task, or None if there is none."""
+        if self._heap:
+            return heappop(self._heap)[3]
+        item, self._only = self._only, None
+        return item
 
 
 class SharedReadyQueue(ReadyQueue):
@@ -69,6 +85,6 @@ class SharedReadyQueue(ReadyQueue):
     def pop(self) -> NodeTask:
         """Wait for a node task and take it."""
         with self._lock:
-            while not self._heap:
+            while (item := self.take()) is None:
                 self._not_empty.wait()
-            return super().pop()
+            return item
