@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from squall.real import tracing
 from squall.real.autograd.engine import ACCUMULATE, KINDS, OURS, RECV
 from squall.real.autograd.graph_task import NEEDED
+from squall.real.autograd.input_abi import input_abi
 
 if TYPE_CHECKING:
     from squall.real.autograd.graph_task import GraphTask
@@ -91,5 +92,8 @@ def _shapes(node: Node, kind: int) -> tuple[tuple[int, ...], ...]:
         return ()
     if kind == ACCUMULATE:
         return (tuple(node.variable.shape),)
+    abi = input_abi()
+    if abi is not None and (shapes := abi.shapes(node)) is not None:
+        return shapes
     # A list first: a generator would be resumed for each of the few there are.
     return tuple([tuple(metadata.shape) for metadata in node._input_metadata])

@@ -122,8 +122,8 @@ class NodeAbi:
             raise UnknownNodeLayoutError("the vtable")
 
     def _first_hook(self, node: Any, vector: int, words: int) -> tuple[int, ...]:
-        hook = _safe_words(self._words(node)[vector], 1)[0]
-        return _safe_words(hook, words)
+        hook = safe_words(self._words(node)[vector], 1)[0]
+        return safe_words(hook, words)
 
     def _find_function_fields(self, scratch: torch.Tensor) -> None:
         """materialize_grads and is_variable_input of a custom Function's node."""
@@ -167,7 +167,7 @@ class NodeAbi:
             ).value
         except (OSError, ValueError, AttributeError) as error:
             raise UnknownNodeLayoutError("release_variables") from error
-        entries = _safe_words(table + 2 * _WORD, 32)
+        entries = safe_words(table + 2 * _WORD, 32)
         if method not in entries:
             raise UnknownNodeLayoutError("release_variables")
         self.release = _Release(entries.index(method))
@@ -196,7 +196,7 @@ class NodeAbi:
         return cast(int, read_word(MEMORY, id(node) + offset)[0])
 
     def _words(self, node: Any) -> tuple[int, ...]:
-        return _safe_words(self.pointer(node), _NODE_WORDS)
+        return safe_words(self.pointer(node), _NODE_WORDS)
 
     def release_variables(self, node: Any) -> None:
         """Free what the node saved in the forward pass. Using it again is torch's own error."""
@@ -322,9 +322,9 @@ def _common_targets(results: list[Any]) -> list[tuple[int, int]]:
         magic = 0x5EC5_EED5_0000 + number
         owner._set_sequence_nr(magic)
         base = _FunctionBase if isinstance(owner, _FunctionBase) else type(owner)
-        for i, address in enumerate(_safe_words(id(owner), base.__basicsize__ // _WORD)):
+        for i, address in enumerate(safe_words(id(owner), base.__basicsize__ // _WORD)):
             try:
-                target = _safe_words(address, _NODE_WORDS)
+                target = safe_words(address, _NODE_WORDS)
             except OSError:
                 continue
             for j, word in enumerate(target):
@@ -333,7 +333,7 @@ def _common_targets(results: list[Any]) -> list[tuple[int, int]]:
     return [place for place, count in common.items() if count == len(results)]
 
 
-def _safe_words(address: int, count: int) -> tuple[int, ...]:
+def safe_words(address: int, count: int) -> tuple[int, ...]:
     return struct.unpack(f"{count}Q", _safe_bytes(address, count * _WORD))
 
 

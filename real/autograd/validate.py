@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
+from squall.real.autograd.input_abi import input_abi
+
 if TYPE_CHECKING:
     from squall.real.autograd.node import Edge, Node
 
@@ -40,9 +42,13 @@ def validate_outputs(
             f"expected {len(next_edges)}, but got {len(grads)}"
         )
     sizes = [0] * len(grads)
+    abi = input_abi()
     for i, (following, input_nr) in enumerate(next_edges):
         grad = grads[i]
         if grad is not None and following is not None:
+            if abi is not None and (size := abi.expects(following, input_nr, grad)):
+                sizes[i] = size
+                continue
             # Not kept: a metadata object is cheap only while the last one is free to be reused.
             inputs = following._input_metadata
             sizes[i] = len(inputs)
