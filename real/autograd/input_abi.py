@@ -78,6 +78,8 @@ class InputAbi:
         """How many inputs the node has, if ``grad`` is just what input ``input_nr`` expects; 0 if
         it is not, or if that is not known."""
         pointer = read_word(MEMORY, id(node) + self._offsets[type(node)])[0]
+        begin: int
+        count: int
         begin, count = self._read_vector(MEMORY, pointer)
         at = begin + input_nr * self._stride
         options, sizes, dimensions = self._read_input(MEMORY, at)
