@@ -118,6 +118,15 @@ Workers = Annotated[
         parser=parsers.integer("--workers", 1, MAX_WORKERS),
     ),
 ]
+WallLimit = Annotated[
+    float,
+    typer.Option(
+        "--wall-limit",
+        metavar="S",
+        help="Seconds for which the script may compute without waiting for anything; 0: for ever.",
+        parser=parsers.seconds("--wall-limit", MAX_SECONDS),
+    ),
+]
 Mutant = Annotated[
     str | None,
     typer.Option(

@@ -53,6 +53,15 @@ def positive(field: str, most: float) -> Callable[[str], float]:
     return parse
 
 
+def seconds(field: str, most: float) -> Callable[[str], float]:
+    """A number of seconds, 0 among them."""
+
+    def parse(text: str) -> float:
+        return 0.0 if text in ("0", "0.0") else positive(field, most)(text)
+
+    return parse
+
+
 def one_of(field: str, known: tuple[T, ...]) -> Callable[[str], T]:
     """One of these words."""
 

@@ -12,6 +12,7 @@ from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.faults import Faults
 from squall.sim.names import Device, EngineName
 from squall.sim.world.latency import DEFAULT_LATENCY
+from squall.sim.world.spinning import DEFAULT_LIMIT_S
 
 if TYPE_CHECKING:
     from squall.sim.faults.plan import Plan
@@ -37,6 +38,7 @@ class ScriptRun:
     engine: EngineName = "port"
     faults: Faults | None = None
     check: bool = True
+    wall_limit: float = DEFAULT_LIMIT_S
 
     def scenario(self) -> Scenario:
         """The script as it is now, in this world. Raises :class:`BadInput`."""
@@ -124,6 +126,8 @@ class ScriptRun:
             words += ["--engine", self.engine]
         if not self.check:
             words.append("--no-check")
+        if self.wall_limit != DEFAULT_LIMIT_S:
+            words += ["--wall-limit", f"{self.wall_limit:g}"]
         if self.args:
             words += ["--", *self.args]
         return shlex.join(words)

@@ -24,6 +24,7 @@ from squall.sim.scripts.faults import ScriptHost
 from squall.sim.scripts.leaks import ScriptWorker
 from squall.sim.scripts.ranks_file import read_line
 from squall.sim.scripts.returned import give_to
+from squall.sim.world import spinning
 from squall.sim.world.choosing import Chooser, ChosenTime
 from squall.sim.world.chosen_network import ChosenNetwork
 from squall.sim.world.device import quiet_torch
@@ -35,6 +36,7 @@ from squall.sim.world.network import Network
 from squall.sim.world.oracle import attach, joint_reference
 from squall.sim.world.schedule import FIFO
 from squall.sim.world.scheduler import SimRuntime
+from squall.sim.world.spinning import SpinningError
 from squall.sim.world.stuck import explain, waiting
 from squall.sim.world.trace import Trace
 
@@ -110,6 +112,7 @@ class _ScriptRun:
         self._numbers: dict[tuple[Store, int], int] = {}
         self._all_joined: list[tuple[int, int, int]] = []
         self._overlapping = False
+        self._spun: ProcessError | None = None
         world, schedule = scenario.world, scenario.world.faults.schedule
         if chooser is None and schedule.grain is not None:
             chooser = ListedOrder(schedule.chosen, grain=schedule.grain, ordered=schedule.ordered)
@@ -177,15 +180,18 @@ class _ScriptRun:
             with launcher:
                 launcher.start()
                 try:
-                    runtime.run(until_idle=False)
-                    # The last process has ended; what its end causes at this instant still belongs
-                    # to the run.
-                    runtime.run(max_time_s=runtime.now())
+                    with spinning.ended(self._progress, self._spins):
+                        runtime.run(until_idle=False)
+                        # The last process has ended; what its end causes at this instant still
+                        # belongs to the run.
+                        runtime.run(max_time_s=runtime.now())
                 except KeyboardInterrupt:
                     run.broken_off = "interrupted"
+                except SpinningError:
+                    assert self._spun is not None, "it is told before it is raised"
                 if host is not None and host.refused is not None:
                     raise host.refused
-                if runtime.foreground and not run.broken_off:
+                if runtime.foreground and not run.broken_off and self._spun is None:
                     # FAST mode: a pass may wait for gradients that nothing will send.
                     run.waits = [*explain(runtime), *explain_passes(Run(trace.records))]
                     run.waiting = waiting(runtime)
@@ -194,6 +200,18 @@ class _ScriptRun:
         self._look(run, launcher)
         run.wall_time_s = time.perf_counter() - started
         return run
+
+    def _progress(self) -> object:
+        return self.runtime.now(), len(self.trace.records)
+
+    def _spins(self, error: SpinningError) -> None:
+        """Something computes on and on: end the run. Called by another thread."""
+        if self._spun is None:
+            worker = self.runtime.running.worker
+            name, rank = ("script", None) if worker is None else (worker.name, worker.id)
+            rank = None if rank is not None and rank < 0 else rank
+            self._spun = ProcessError(name, rank, "TimeLimitExceeded", str(error), error.where)
+        self.runtime.fail(error)
 
     def _look(self, run: Run, launcher: Launcher) -> None:
         """What the processes and workers came to."""
@@ -216,6 +234,8 @@ class _ScriptRun:
             for process in launcher.table.processes
             if process.rank is not None and (value := process.locals.get(_RETURNED)) is not None
         }
+        if self._spun is not None:
+            run.errors.append(self._spun)
         run.hints = list(dict.fromkeys(result.hint for result in results if result.hint))
         run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}
         # The exit code of a child is for its parent to judge: a pool, for instance, terminates its

@@ -19,16 +19,22 @@ _LOOKING = 0.1
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-def wait_readable(link: socket.socket, pid: int, patience_s: float) -> None:
+class ComputingError(TimeoutError):
+    """A process has computed for longer than is waited for."""
+
+
+def wait_readable(
+    link: socket.socket, pid: int, patience_s: float, computing_s: float | None = None
+) -> None:
     """Wait until there is something to read from ``link``, or its other end is closed.
 
-    Raises TimeoutError after the process has computed for ``patience_s`` seconds, or has for that
-    long neither computed nor been ready to.
+    Raises ComputingError after the process has computed for ``computing_s`` seconds (None: for
+    ``patience_s``), TimeoutError if it has for ``patience_s`` neither computed nor been ready to.
     """
     if select.select([link], [], [], _SLICE_S)[0]:
         return  # as a rule: what it has computed need not be asked
     spent, at_rest = processor_s(pid), 0.0
-    limit = spent + patience_s
+    limit = spent + (patience_s if computing_s is None else computing_s)
     while not select.select([link], [], [], _SLICE_S)[0]:
         before, spent = spent, processor_s(pid)
         if spent - before > _LOOKING * _SLICE_S:
@@ -38,7 +44,8 @@ def wait_readable(link: socket.socket, pid: int, patience_s: float) -> None:
         else:
             at_rest += _SLICE_S
         if spent > limit:
-            raise TimeoutError(f"it computed for {patience_s:g} s without coming to rest")
+            took_s = patience_s if computing_s is None else computing_s
+            raise ComputingError(f"it computed for {took_s:g} s without coming to rest")
         if at_rest >= patience_s:
             raise TimeoutError(f"it did nothing for {patience_s:g} s, and did not come to rest")
 

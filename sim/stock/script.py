@@ -31,9 +31,12 @@ from squall.sim.scripts.hints import hint, hint_for_usage
 from squall.sim.stock.children import Children
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.gradients import PassLog, summarise
+from squall.sim.stock.patience import ComputingError
 from squall.sim.stock.plan import script_left_out
+from squall.sim.stock.stacks_from_outside import stack_from_outside
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import Zygote
+from squall.sim.world import spinning
 from squall.sim.world.primitives import SimTimer
 from squall.sim.world.virtual_time import Livelock
 
@@ -125,6 +128,7 @@ class ScriptProcesses:
         ``multiprocessing.Process``, which a fork would make if ``forked``."""
         worker = self.cluster.add(self.entry, -1)
         worker.name = f"process {number}"
+        worker.computing_s = spinning.limit_s()
         self._lines[worker] = line
         own: dict[str, str] = {}
         if call is None and self._workers is not None:
@@ -365,6 +369,8 @@ def run_script(
                 run.waits = cluster.waits()
         except KeyboardInterrupt:
             run.broken_off = "interrupted"
+        except ComputingError:
+            processes.errors += [_spun(each) for each in cluster.workers if each.is_computing]
         except (TimeoutError, Livelock) as error:
             run.waits = [str(error)]
         processes.show()
@@ -395,3 +401,10 @@ def run_script(
         run.gradients = summarise(scenario, processes.log)
     run.wall_time_s = time.perf_counter() - started
     return run
+
+
+def _spun(worker: NativeWorker) -> ProcessError:
+    rank = worker.rank if worker.rank >= 0 else None
+    text = spinning.said(worker.computing_s or 0.0)
+    where = stack_from_outside(worker.process.pid)
+    return ProcessError(worker.name, rank, "TimeLimitExceeded", text, where)

@@ -6,6 +6,7 @@ coordinator: rendezvous, the start of processes, and the time.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import functools
 import itertools
@@ -25,9 +26,9 @@ import torch.multiprocessing
 from squall.real.native import turns
 from squall.real.native.here import FIRST_LANE, Here, debug_info
 from squall.real.rpc.rendezvous import store_key
-from squall.sim.scripts import generators, returned
+from squall.sim.scripts import event_loop, generators, returned
 from squall.sim.scripts.compat.errors import exit_code_of, report, usage_of
-from squall.sim.stock import script_children
+from squall.sim.stock import script_children, stacks_from_outside
 
 _EPOCH_S = 1_700_000_000.0
 #: how often the clock may be read at one instant, and how far it then goes on
@@ -107,6 +108,7 @@ class ScriptGuest:
         sys.path.insert(0, os.path.dirname(os.path.abspath(role["script"])))
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        stacks_from_outside.offer()
         generators.install(role["seed"], role["pid"])
         returned.give_to(
             lambda value: here.ask("returned", int(os.environ["RANK"]), value), first=True
@@ -121,6 +123,7 @@ class ScriptGuest:
             _autograd.backward = self._told_of(_autograd.backward, all=role["check"])
         clock = _Clock(here)
         vars(time).update(_of_time(here, clock))
+        event_loop.install(asyncio, threading, clock.read)
         script_children.install(here, clock.read, role["own"])
         self._own = role["own"]
         _thread.join = _joining(_thread.join, here)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from squall.model.events.run import Death
 from squall.real import tracing
 from squall.sim.stock.message import Batch, read_batch
-from squall.sim.stock.patience import wait_readable
+from squall.sim.stock.patience import ComputingError, wait_readable
 from squall.sim.stock.zygote import Process, Zygote
 from squall.sim.world.primitives import SimTimer
 
@@ -56,6 +56,10 @@ class NativeWorker:
         self.shown: dict[int, int] = {}
         self.numbers = 0
         self._rest = b""
+        #: seconds for which it may compute; None: as many as it is waited for
+        self.computing_s: float | None = None
+        #: whether it was given up since it computed for longer
+        self.is_computing = False
 
     def exchange(self, command: bytes | None) -> Batch | None:
         """Give a command (None: it has just started), and read the batch. None: it has died.
@@ -66,6 +70,9 @@ class NativeWorker:
             if command is not None:
                 self.process.link.sendall(command)
             batch = read_batch(self._read())
+        except ComputingError:
+            self.is_computing = True
+            raise
         except (ConnectionError, EOFError):
             self.alive = False
             return None
@@ -85,7 +92,7 @@ class NativeWorker:
             at = min(size, len(self._rest))
             data[:at], self._rest = self._rest[:at], self._rest[at:]
         while at < size:
-            wait_readable(link, self.process.pid, PATIENCE_S)
+            wait_readable(link, self.process.pid, PATIENCE_S, self.computing_s)
             if size - at >= _CHUNK:
                 count = link.recv_into(data[at:])
                 at += count

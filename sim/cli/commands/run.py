@@ -22,11 +22,13 @@ from squall.sim.cli.options import (
     Json,
     Latency,
     Seed,
+    WallLimit,
     Workers,
 )
 from squall.sim.cli.script import ScriptRun
 from squall.sim.cli.streams import each_warning_once, stdout_to_stderr
 from squall.sim.world.latency import DEFAULT_LATENCY
+from squall.sim.world.spinning import DEFAULT_LIMIT_S, limited
 
 if TYPE_CHECKING:
     from squall.model.events.run import Run
@@ -82,6 +84,7 @@ def run(
             "--check/--no-check", help="Compare every gradient with the single-process reference."
         ),
     ] = True,
+    wall_limit: WallLimit = DEFAULT_LIMIT_S,
     allow_unchecked: AllowUnchecked = False,
     check_determinism: CheckDeterminism = False,
     json: Json = False,
@@ -102,6 +105,7 @@ def run(
         engine=engine,
         faults=faults,
         check=check,
+        wall_limit=wall_limit,
     )
     from squall.model.checks.registry import check as check_run
     from squall.model.events.run import NOT_CHECKED
@@ -112,7 +116,8 @@ def run(
     scenario = asked.scenario()
     ready(engine)
     tell_left_out(engine, left_out(scenario))
-    ran, divergence = _play(scenario, twice=check_determinism, json=json)
+    with limited(wall_limit):
+        ran, divergence = _play(scenario, twice=check_determinism, json=json)
     ran.violations = check_run(ran)
     kept = keep_script(scenario, ran)
     if json:

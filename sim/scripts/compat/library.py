@@ -6,11 +6,14 @@ they do in virtual time what they always do. Imports no torch.
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from squall.sim.scripts.compat.facades import Facade
 from squall.sim.scripts.compat.owner import current_owner
 from squall.sim.scripts.compat.threads import ThreadTable
+from squall.sim.scripts.event_loop import install as install_event_loop
 from squall.sim.world.places import tell_as
 
 tell_as(ThreadTable.__module__, "threading")
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 #: executed per process as they are
 PRIVATE = (
+    "asyncio",
     "concurrent.futures",
     "logging",
     "queue",
@@ -64,6 +68,28 @@ def make_queue_core(space: ModuleSpace) -> ModuleType:
     module = ModuleType("_queue")
     module.Empty = _queue.Empty  # type: ignore[attr-defined]
     return module
+
+
+def make_asyncio(space: ModuleSpace) -> ModuleType:
+    """``asyncio`` on this process's threads and time."""
+    module = space.execute_library("asyncio")
+    base: Any = space.load("asyncio.base_events")
+    # A thread of the interpreter has one pair of hooks, and here all tasks share that thread.
+    base.sys = Facade(
+        space, sys, {"set_asyncgen_hooks": _no_hooks, "get_asyncgen_hooks": _no_hooks}
+    )
+    install_event_loop(module, space.load("threading"), space.load("time").monotonic)
+    return module
+
+
+def _no_hooks(*_: object, **__: object) -> tuple[None, None]:
+    return None, None
+
+
+def make_asyncio_core(space: ModuleSpace) -> ModuleType:
+    """Raises ImportError: compiled, it keeps the running loop by thread of the interpreter, which all
+    tasks share. Without it ``asyncio`` uses its own Python code."""
+    raise ImportError("no compiled asyncio in a simulated process", name="_asyncio")
 
 
 def make_logging(space: ModuleSpace) -> ModuleType:

@@ -16,6 +16,7 @@ from squall.sim.scripts.compat.errors import ProcessError, exit_code_of, report,
 from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN, ModuleSpace
 from squall.sim.scripts.generators import streams, torch_seed
 from squall.sim.world.isolation import STATE
+from squall.sim.world.spinning import SpinningError
 from squall.sim.world.torch_settings import ProcessSettings
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class SimProcess:
 
     def _uncaught(self, error: BaseException) -> int:
         """Record and print an error that ends the process; its exit code."""
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt | SpinningError):
             self.group.runtime.fail(error)
             return 130
         code = exit_code_of(error)

@@ -27,8 +27,10 @@ def front(name: str) -> Substitute:
 
 #: replacements within the standard library and NumPy, by full name
 STANDARD: dict[str, Substitute] = {
+    "_asyncio": library.make_asyncio_core,
     "_queue": library.make_queue_core,
     "_thread": library.make_thread,
+    "asyncio": library.make_asyncio,
     "atexit": systems.make_atexit,
     "concurrent": front("concurrent"),
     "concurrent.futures.process": library.make_process_pool,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from greenlet import GreenletExit
 
 from squall.sim.scripts.compat.thread_local import local
+from squall.sim.world.spinning import SpinningError
 
 if TYPE_CHECKING:
     from squall.sim.world.primitives import SimTask
@@ -223,7 +224,7 @@ class ThreadTable:
     ) -> None:
         try:
             function(*args, **kwargs)
-        except (SystemExit, GreenletExit):
+        except (SystemExit, GreenletExit, SpinningError):
             pass
         except BaseException:
             _report_ignored(function)
@@ -325,7 +326,7 @@ def _interrupt_main(signum: int = 2, /) -> None:
 
 def _excepthook(args: Any, /) -> None:
     """``threading.excepthook``. A thread that ends with its process says nothing."""
-    if not issubclass(args.exc_type, GreenletExit):
+    if not issubclass(args.exc_type, GreenletExit | SpinningError):
         real_thread._excepthook(args)
 
 

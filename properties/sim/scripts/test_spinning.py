@@ -1,0 +1,51 @@
+"""Code that computes and never waits is ended by a limit of real time, with the line where it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from squall.properties.sim.scripts.test_processes import run
+from squall.sim.names import EngineName
+from squall.sim.world.spinning import limited
+
+LIMIT_S = 1.5
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def spin():\n    while True:\n        pass\nspin()",
+        "import threading\n\ndef spin():\n    while True: pass\nthreading.Thread(target=spin).start()",
+        "def spin():\n  while True:\n    try:\n      while True: pass\n    except BaseException: pass\nspin()",
+    ],
+)  # fmt: skip
+def test_a_loop_that_never_yields_is_ended(tmp_path: Path, engine: EngineName, source: str) -> None:
+    with limited(LIMIT_S):
+        found, _ = run(tmp_path, engine, source)
+    assert (found.outcome, found.waits) == ("error", [])
+    (error,) = found.errors
+    assert error.type == "TimeLimitExceeded" and "computed for 1.5 s" in error.message
+    assert "script.py" in error.traceback.splitlines()[-1] + error.traceback.splitlines()[-2]
+    assert "in spin" in error.traceback and "/sim/" not in error.traceback
+
+
+def test_the_next_run_is_not_disturbed(tmp_path: Path, engine: EngineName) -> None:
+    with limited(LIMIT_S):
+        run(tmp_path, engine, "while True: pass")
+        found, said = run(tmp_path, engine, "print(sum(range(10)))")
+    assert (found.errors, said) == ([], "45\n")
+
+
+def test_who_waits_now_and_then_may_compute_for_long(tmp_path: Path, engine: EngineName) -> None:
+    source = """
+        import time
+        for _ in range(8):
+            for _ in range(3_000_000): pass
+            time.sleep(0.001)
+        print("over")
+    """
+    with limited(0.6):
+        found, said = run(tmp_path, engine, source)
+    assert (found.errors, said) == ([], "over\n")
