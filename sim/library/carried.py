@@ -21,6 +21,7 @@ import io
 import marshal
 import pickle
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ _HOMES = (
 )
 #: what a class gets anew where it is made again
 _MADE_ANEW = ("__dict__", "__weakref__", "__abstractmethods__", "_abc_impl")
+#: one is made anew in each process, as its module has it there
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
 #: what dataclasses tell apart by identity
 _SENTINELS = {
     id(value): name
@@ -110,16 +113,17 @@ def has_a_name(obj: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Namespace:
-    """Stands for the globals of a module."""
+    """Stands for the globals of a module; None: of none that can be imported."""
 
-    module: str
+    module: str | None
 
 
 @dataclass(frozen=True)
 class _Shared:
-    """Stands for an object that is not copied."""
+    """Stands for an object that is not copied: its number, and what it is."""
 
     number: int
+    what: str
 
 
 class _Carrier(pickle.Pickler):
@@ -129,7 +133,7 @@ class _Carrier(pickle.Pickler):
         if isinstance(obj, _Namespace):
             return "namespace", obj.module
         if isinstance(obj, _Shared):
-            return "shared", obj.number
+            return "shared", (obj.number, obj.what)
         return None
 
     def reducer_override(self, obj: Any) -> Any:
@@ -143,6 +147,10 @@ class _Carrier(pickle.Pickler):
             return _make_cell, ()  # its contents are set with the state of a function that has it
         if isinstance(obj, BuiltinFunctionType | MethodType):
             return _at_home(obj)
+        if isinstance(obj, CodeType):
+            return marshal.loads, (marshal.dumps(obj),)
+        if isinstance(obj, _LOCKS):
+            return _called, (threading, "Lock" if isinstance(obj, _LOCKS[0]) else "RLock")
         if isinstance(obj, staticmethod | classmethod):
             return type(obj), (obj.__func__,)
         if isinstance(obj, property):
@@ -174,7 +182,10 @@ def _of_types(cls: type) -> Any:
 
 def _reduced_function(function: FunctionType) -> Any:
     code = function.__code__
-    module = str(function.__globals__.get("__name__", MAIN))
+    every = function.__globals__
+    module: str | None = str(every.get("__name__", MAIN))
+    if module != MAIN and vars(sys.modules.get(str(module), types)) is not every:
+        module = None  # made by exec, as methods of named tuples are
     cells = function.__closure__ or ()
     contents = []
     for cell in cells:
@@ -183,10 +194,10 @@ def _reduced_function(function: FunctionType) -> Any:
         except ValueError:  # the variable has no value yet
             continue
     used: dict[str, Any] = {}
-    if module == MAIN:
-        every = function.__globals__
+    if module in (MAIN, None):
         used = {name: or_shared(every[name]) for name in _names(code) if name in every}
-    made = (marshal.dumps(code), _Namespace(module), function.__name__, cells)
+    namespace: Any = {} if module is None else _Namespace(module)
+    made = (marshal.dumps(code), namespace, function.__name__, cells)
     attributes = {
         "__qualname__": function.__qualname__,
         "__module__": function.__module__,
@@ -195,13 +206,13 @@ def _reduced_function(function: FunctionType) -> Any:
         "__doc__": function.__doc__,
         **{name: or_shared(value) for name, value in vars(function).items()},
     }
-    state = (attributes, contents, _Namespace(module), used)
+    state = (attributes, contents, namespace, used)
     return _make_function, made, state, None, None, _finish_function
 
 
 def _reduced_class(cls: type) -> Any:
     if issubclass(cls, enum.Enum):
-        raise pickle.PicklingError(f"{cls.__qualname__} is an enumeration")
+        return _reduced_enumeration(cls)
     attributes = {
         name: or_shared(value)
         for name, value in vars(cls).items()
@@ -211,6 +222,20 @@ def _reduced_class(cls: type) -> Any:
     first = {name: vars(cls)[name] for name in ("__slots__", "__module__") if name in vars(cls)}
     made = (type(cls), cls.__name__, cls.__bases__, first)
     return _make_class, made, attributes, None, None, _finish_class
+
+
+def _reduced_enumeration(cls: type[enum.Enum]) -> Any:
+    members = [(name, member.value) for name, member in cls.__members__.items()]
+    attributes: dict[str, Any] = {
+        name: value
+        for name, value in vars(cls).items()
+        if isinstance(value, FunctionType | staticmethod | classmethod | property)
+        and name not in vars(enum.Enum)
+        and not name.startswith("_generate_")
+    }
+    attributes |= {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    made = (cls.__bases__, cls.__name__, members)
+    return _make_enumeration, made, attributes, None, None, _finish_class
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -236,7 +261,7 @@ def or_shared(value: Any) -> Any:
         number = next((n for n, other in enumerate(_shared) if other is value), len(_shared))
         if number == len(_shared):
             _shared.append(value)
-        return _Shared(number)
+        return _Shared(number, f"{type(value).__module__}.{type(value).__qualname__}")
     finally:
         _trying.discard(id(value))
     return value
@@ -260,16 +285,21 @@ class _Opener(pickle.Unpickler):
             return self._import_module(name)
         if kind == "namespace":
             return self._main if name == MAIN else vars(self._import_module(name))
-        if name >= len(_shared):
+        number, what = name
+        if number >= len(_shared):
             raise NotCarriedError(
-                "the function needs an object of the process that has called squall, which cannot "
-                "be pickled and so is not here: make it in the function, or at the top of a module"
+                f"the function uses a {what} of the process that has called squall, which cannot be "
+                "pickled and so is not here: make it in the function, or at the top of a module"
             )
-        return _shared[name]
+        return _shared[number]
 
 
 def _make_cell() -> CellType:
     return CellType()
+
+
+def _called(module: ModuleType, name: str) -> Any:
+    return getattr(module, name)()
 
 
 def _make_function(
@@ -290,6 +320,15 @@ def _finish_function(function: FunctionType, state: Any) -> None:
 
 def _make_class(meta: type, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> type:
     made: type = meta(name, bases, dict(attributes))
+    return made
+
+
+def _make_enumeration(
+    bases: tuple[type, ...], name: str, members: list[tuple[str, Any]]
+) -> type[enum.Enum]:
+    *mixins, base = bases
+    make: Any = base
+    made: type[enum.Enum] = make(name, members, type=mixins[0] if mixins else None)
     return made
 
 

@@ -5,6 +5,7 @@ It is loaded into every run of pytest where squall is installed, so it imports n
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -36,16 +37,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--squall-replay",
         metavar="SEED|FILE|last",
+        nargs="?",
+        const="last",
+        type=_scenario,
         help="run each test of squall's in one scenario alone: that of a seed, of a file that a "
-        "failure has named, or of its last failure",
+        "failure has named, or, by itself or as 'last', of its last failure",
+    )
+
+
+def _scenario(text: str) -> str:
+    if text == "last" or text.isdigit() or text.endswith(".json"):
+        return text
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is no seed and no scenario file (.json): if it is a test, write --squall-replay=last"
     )
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(f"{text} is less than 1")
-    return number
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a number of seeds, 1 or more, got {text!r}")
+    return int(text)
 
 
 def pytest_configure(config: pytest.Config) -> None:

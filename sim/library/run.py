@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from squall.model.checks.registry import check as check_run
-from squall.model.events.run import NOT_CHECKED
+from squall.model.events.run import NOT_CHECKED, Violation
 from squall.model.events.run import Run as FinishedRun
 from squall.model.one_process.reference import GradientSummary
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
@@ -106,7 +106,7 @@ class Run:
         return self.inner.gradients
 
     @property
-    def violations(self) -> list[Any]:
+    def violations(self) -> list[Violation]:
         """Properties that do not hold (``squall properties`` lists them)."""
         return self.inner.violations
 

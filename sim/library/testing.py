@@ -6,6 +6,7 @@ import functools
 import inspect
 import pickle
 import shlex
+import unittest
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -17,7 +18,7 @@ from squall.sim.library.function import script_of
 from squall.sim.library.hypotheses import inside
 from squall.sim.library.options import OPTIONS
 from squall.sim.library.rank import MARK
-from squall.sim.library.remembered import file_of, forget, remember, remembered
+from squall.sim.library.remembered import forget, remember, remembered
 from squall.sim.library.run import Failed, FaultsGiven, plan_of, profile_of
 from squall.sim.names import ENGINE_NAMES, EngineName
 from squall.sim.scenario import Expected, Scenario, Script
@@ -214,13 +215,17 @@ def _before(script: Script, around: Around) -> list[Scenario]:
 
 
 def _replay(script: Script, around: Around, what: str, asked: Asked) -> None:
-    """Run one scenario alone. Raises :class:`Failed`."""
+    """Run one scenario alone. Raises :class:`Failed`, OSError or ValueError for a file that cannot be
+    read, and SkipTest for one that is of another test."""
     __tracebackhide__ = True
     if what.isdigit():
         scenario = around.scenario(script, int(what))
     else:
-        file = file_of(script) if what == "last" else Path(what)
-        saved = load_scenario(file)
+        saved = remembered(script) if what == "last" else load_scenario(Path(what))
+        if saved is None:
+            raise unittest.SkipTest("it has not failed the last time")
+        if saved.script is None or Path(saved.script.path).name != Path(script.path).name:
+            raise unittest.SkipTest(f"{what} is of another test")
         scenario = replace(saved, work=script, engine=around.engine, expected=Expected())
     run, wrong = judged(scenario, strict=around.strict)
     if wrong:
