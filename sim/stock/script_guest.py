@@ -12,6 +12,7 @@ import functools
 import itertools
 import os
 import pickle
+import subprocess
 import sys
 import threading
 import time
@@ -26,7 +27,7 @@ import torch.multiprocessing
 from squall.real.native import turns
 from squall.real.native.here import FIRST_LANE, Here, debug_info
 from squall.real.rpc.rendezvous import store_key
-from squall.sim.scripts import event_loop, generators, returned
+from squall.sim.scripts import event_loop, generators, outside, returned
 from squall.sim.scripts.compat.errors import exit_code_of, report, usage_of
 from squall.sim.stock import script_children, stacks_from_outside
 
@@ -43,6 +44,7 @@ _multiprocessing: Any = torch.multiprocessing
 _thread: Any = threading.Thread
 _thread_module: Any = threading
 _run_exit_handlers: Any = vars(atexit)["_run_exitfuncs"]
+_subprocess: Any = subprocess
 _registry: Any = torch.distributed.rpc.backend_registry
 
 
@@ -123,6 +125,11 @@ class ScriptGuest:
             _autograd.backward = self._told_of(_autograd.backward, all=role["check"])
         clock = _Clock(here)
         vars(time).update(_of_time(here, clock))
+        vars(os).update(outside.functions_of_os())
+        # A class that others have derived from, and functions that call it by its name.
+        _subprocess.Popen.__init__ = outside.guarded(
+            _subprocess.Popen.__init__, "subprocess.Popen", 1
+        )
         event_loop.install(asyncio, threading, clock.read)
         script_children.install(here, clock.read, role["own"])
         self._own = role["own"]

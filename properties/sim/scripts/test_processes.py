@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
+
 from squall.model.events.run import Run
 from squall.properties.support.playing import write
 from squall.properties.support.scripts import run_file
@@ -68,3 +70,120 @@ def test_a_folder_may_have_names_that_squall_has_too(tmp_path: Path, engine: Eng
     """
     found, said = run(tmp_path, engine, source)
     assert (found.errors, said) == ([], "my real my model my properties my sim\n")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "subprocess.Popen([sys.executable, '-c', 'print(1)'])",
+        "subprocess.run('python rank.py', shell=True)",
+        "subprocess.check_output(['torchrun', 'rank.py'])",
+        "os.system('python3 rank.py')",
+        "os.execv(sys.executable, [sys.executable, __file__])",
+        "os.execlp('true', 'true')",
+    ],
+)
+def test_python_outside_of_the_simulation_is_refused(
+    tmp_path: Path, engine: EngineName, call: str
+) -> None:
+    found, said = run(tmp_path, engine, f"import os, subprocess, sys\n{call}\nprint('never')")
+    (error,) = found.errors
+    assert error.type == "RuntimeError" and "never" not in said
+    assert "outside of the simulation" in error.message or "would replace" in error.message
+
+
+def test_other_programs_run(tmp_path: Path, engine: EngineName) -> None:
+    source = "import subprocess\nprint(subprocess.run(['echo', '7'], capture_output=True).stdout)"
+    assert run(tmp_path, engine, source)[1] == "b'7\\n'\n"
+
+
+def test_a_signal_that_a_process_sends_itself_reaches_its_handler(
+    tmp_path: Path, engine: EngineName
+) -> None:
+    source = """
+        import os, signal
+        signal.signal(signal.SIGUSR1, lambda number, frame: print("got", number))
+        os.kill(os.getpid(), signal.SIGUSR1)
+        print("went on")
+    """
+    found, said = run(tmp_path, engine, source)
+    assert (found.errors, said) == ([], "got 10\nwent on\n")
+
+
+def test_an_alarm_rings_in_virtual_time(tmp_path: Path) -> None:
+    source = """
+        import signal, time
+        signal.signal(signal.SIGALRM, lambda number, frame: print("alarm", round(time.time() - began)))
+        began = time.time()
+        signal.alarm(3600)
+        time.sleep(7200)
+        print("end")
+    """
+    assert run(tmp_path, "port", source)[1] == "alarm 3600\nend\n"
+
+
+def test_log_entries_go_through_a_queue(tmp_path: Path, engine: EngineName) -> None:
+    source = """
+        import logging, logging.handlers, queue, sys
+        entries = queue.Queue()
+        logger = logging.getLogger("mine")
+        logger.setLevel(logging.INFO)
+        logger.addHandler(logging.handlers.QueueHandler(entries))
+        listener = logging.handlers.QueueListener(entries, logging.StreamHandler(sys.stdout))
+        listener.start()
+        logger.info("hello")
+        listener.stop()
+    """
+    assert run(tmp_path, engine, source)[1] == "hello\n"
+
+
+LOADER = """
+    import sys
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Numbers(Dataset):
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            return torch.full((2,), float(index))
+
+    if __name__ == "__main__":
+        loader = DataLoader(Numbers(), batch_size=4, num_workers=int(sys.argv[1]))
+        print([batch.sum().item() for batch in loader])
+"""
+
+
+def test_a_data_loader_gives_what_it_gives_on_stock_pytorch(
+    tmp_path: Path, engine: EngineName
+) -> None:
+    """With processes on the port; those of a script share no queues on PyTorch's engine."""
+    assert run(tmp_path, engine, LOADER, "0")[1] == "[12.0, 44.0]\n"
+    found, said = run(tmp_path, engine, LOADER, "2")
+    if engine == "port":
+        assert said == "[12.0, 44.0]\n"
+    else:
+        assert "share no queues" in found.errors[0].message
+
+
+def test_a_function_of_torchscript_is_called_on_another_worker(
+    tmp_path: Path, engine: EngineName
+) -> None:
+    source = """
+        import os, sys, torch
+        import torch.distributed.rpc as rpc
+
+        @torch.jit.script
+        def more(x: torch.Tensor) -> torch.Tensor:
+            return x * 2 + 1
+
+        rank = int(os.environ["RANK"])
+        rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
+        if rank == 0:
+            print(rpc.rpc_sync("w1", more, args=(torch.ones(1),)).item(),
+                  rpc.remote("w1", more, args=(torch.ones(1),)).to_here().item())
+        rpc.shutdown()
+    """
+    found, said = run(tmp_path, engine, source, workers=2)
+    assert found.errors == [] and said.splitlines()[-1] == "3.0 3.0"

@@ -110,6 +110,8 @@ class SimProcess:
         #: False for a forked child, which ends without them
         self.runs_exit_handlers = True
         self.exit_handlers: list[tuple[Callable[..., object], Any, Any]] = []
+        #: of signals, by number
+        self.signal_handlers: dict[int, Any] = {}
         self.children: list[SimProcess] = []
         self.threads: ThreadTable | None = None
         self.main_task: SimTask | None = None

@@ -42,6 +42,7 @@ STANDARD: dict[str, Substitute] = {
     "os": systems.make_os,
     "random": chance.make_random,
     "signal": systems.make_signal,
+    "subprocess": systems.make_subprocess,
     "sys": systems.make_sys,
     "threading": library.make_threading,
     "time": clock.make_time,

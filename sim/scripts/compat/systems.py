@@ -10,6 +10,7 @@ import importlib
 import importlib.util as real_util
 import os as real_os
 import signal as real_signal
+import subprocess
 import sys as real_sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from squall.sim.scripts.compat.chance import urandom
 from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade, builtin
 from squall.sim.scripts.compat.loaded_modules import LoadedModules
+from squall.sim.scripts.outside import functions_of_os, functions_of_subprocess
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
@@ -51,7 +53,7 @@ def make_os(space: ModuleSpace) -> ModuleType:
         if target is None or target.has_ended:
             raise ProcessLookupError(3, "No such process")
         if signum != 0:
-            target.terminate(-int(signum))
+            deliver(target, int(signum))
 
     @builtin
     def fork() -> int:
@@ -65,6 +67,7 @@ def make_os(space: ModuleSpace) -> ModuleType:
         space,
         real_os,
         {
+            **functions_of_os(),
             "_exit": process.exit_now,
             "abort": abort,
             "environ": environ,
@@ -79,6 +82,10 @@ def make_os(space: ModuleSpace) -> ModuleType:
             "urandom": urandom,
         },
     )
+
+
+def make_subprocess(space: ModuleSpace) -> ModuleType:
+    return Facade(space, subprocess, functions_of_subprocess())
 
 
 def _ignore_fork(**_: Any) -> None:
@@ -115,8 +122,11 @@ def make_atexit(space: ModuleSpace) -> ModuleType:
 
 
 def make_signal(space: ModuleSpace) -> ModuleType:
-    """Handlers are kept and can be read back; no signal is ever delivered to one."""
-    handlers: dict[int, Any] = {}
+    """Handlers are called for what ``os.kill``, ``raise_signal`` and ``alarm`` of simulated processes
+    send; nothing that comes from outside is delivered to one."""
+    process: SimProcess = space.process
+    handlers: dict[int, Any] = process.signal_handlers
+    alarms: list[Any] = []
 
     def signal(signalnum: int, handler: Any, /) -> Any:
         if not callable(handler) and handler not in (real_signal.SIG_DFL, real_signal.SIG_IGN):
@@ -133,13 +143,42 @@ def make_signal(space: ModuleSpace) -> ModuleType:
         return handlers.get(int(signalnum), real_signal.SIG_DFL)
 
     def alarm(seconds: int, /) -> int:
+        for timer in alarms:
+            timer.cancel()
+        alarms.clear()
+        if seconds:
+            due = lambda: deliver(process, int(real_signal.SIGALRM))  # noqa: E731
+            alarms.append(process.group.runtime.call_later(float(seconds), due))
         return 0
+
+    def raise_signal(signalnum: int, /) -> None:
+        deliver(process, int(signalnum))
 
     return Facade(
         space,
         real_signal,
-        {"alarm": alarm, "getsignal": getsignal, "signal": signal},
+        {"alarm": alarm, "getsignal": getsignal, "raise_signal": raise_signal, "signal": signal},
     )
+
+
+#: signals that a process survives that has no handler for them
+_HARMLESS = (real_signal.SIGCHLD, real_signal.SIGCONT, real_signal.SIGURG, real_signal.SIGWINCH)
+
+
+def deliver(process: SimProcess, signum: int) -> None:
+    """Let a process get a signal: call its handler, or end it. Its own comes at once, another's as a task
+    of its own beside what the process does."""
+    handler = process.signal_handlers.get(signum, real_signal.SIG_DFL)
+    if handler == real_signal.SIG_IGN or (signum in _HARMLESS and not callable(handler)):
+        return
+    runtime = process.group.runtime
+    if not callable(handler) or signum == real_signal.SIGKILL:
+        process.terminate(-signum)
+    elif runtime.running.worker is process.worker and runtime.running is not runtime.hub_task:
+        handler(signum, None)
+    else:
+        name = f"handler of signal {signum}"
+        runtime.spawn(lambda: handler(signum, None), name=name, worker=process.worker)
 
 
 def make_importlib(space: ModuleSpace) -> ModuleType:
