@@ -13,8 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from squall.sim.library import faults as faults
-    from squall.sim.library import network as network
+    from squall import faults as faults
+    from squall import network as network
     from squall.sim.library.run import Failed as Failed
     from squall.sim.library.run import Run as Run
     from squall.sim.library.run import run as run
@@ -45,7 +45,7 @@ __all__ = [
     "test",
 ]
 
-#: in which module of sim/library/ each name stands; those that are not here are modules
+#: in which module of sim/library/ each name stands; those that are not here are modules of this package
 _PLACES = {
     "Failed": "run",
     "Run": "run",
@@ -62,9 +62,10 @@ _PLACES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'squall' has no attribute {name!r}")
-    module = import_module(f"squall.sim.library.{_PLACES.get(name, name)}")
-    value = getattr(module, name) if name in _PLACES else module
-    globals()[name] = value
+    place = _PLACES.get(name)
+    if place is None:
+        return import_module(f"squall.{name}")
+    value = globals()[name] = getattr(import_module(f"squall.sim.library.{place}"), name)
     return value
 
 

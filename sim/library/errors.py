@@ -11,6 +11,8 @@ from squall.sim.world.places import is_library
 
 _FRAME = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _NUMBERED = re.compile(r"(?:process|rank) (\d+)$")
+#: where somebody waits who leaves a group, by the end of a line of ``Run.waits``
+_LEAVING = re.compile(r"\(in (?:[\w.]*\.)?shutdown\)$")
 _CHAINED = re.compile(
     r"\n\nThe above exception was the direct cause of the following exception:\n\n"
     r"|\n\nDuring handling of the above exception, another exception occurred:\n\n"
@@ -112,7 +114,8 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
 
     Unless ``strict``, an error that a fault may have caused is none: under faults a call may fail. A
     failed assertion counts in any case, and so does a wrong gradient, or a rank that waits for
-    ever. The properties of the protocols do not then: of ranks that leave their group early, because
+    ever, unless all that are left do so in a graceful ``rpc.shutdown`` without a time limit, as they
+    would with PyTorch. The properties of the protocols do not then: of ranks that leave their group early, because
     a fault has kept the others, they do not know.
     """
     excused = run.disturbed and not strict
@@ -123,9 +126,9 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
     if not errors:
         codes = run.exit_codes
         found += [f"{name} ended with exit code {codes[name]}" for name in run.failed_processes]
-    if run.waits:
+    if run.waits and not (excused and all(map(_LEAVING.search, run.waits))):
         found.append("nothing can happen any more, and ranks still wait")
-        found += [f"  {line}" for line in run.why() or run.waits]
+        found += [f"  {line}" for line in [*run.waits, *run.why()]]
     if run.gradients is not None and not run.gradients.equal:
         found.append("gradients differ from those of a single process")
         found += [f"  {line}" for line in run.gradients.mismatches[:5]]

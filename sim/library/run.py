@@ -31,6 +31,7 @@ from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scripts.run import read_script
 from squall.sim.search.draw import draw_faults
 from squall.sim.world.latency import DEFAULT_LATENCY
+from squall.sim.world.spinning import DEFAULT_LIMIT_S, limited
 
 if TYPE_CHECKING:
     import pandas
@@ -273,6 +274,7 @@ def run(
     kwargs: Mapping[str, Any] | None = None,
     check: bool = True,
     join: str | None = None,
+    wall_limit_s: float = DEFAULT_LIMIT_S,
     stdout: TextIO | None = None,
 ) -> Run:
     """Run a function on every rank of a simulated cluster, or a script, in virtual time.
@@ -301,6 +303,7 @@ def run(
     (``squall.faults``) or the file of one. ``check``: compare gradients with those of a single
     process. ``join``: the name under which each rank joins an RPC group before the function and
     leaves it afterwards, such as ``"worker{rank}"``; without it the function does that itself.
+    A rank that computes for ``wall_limit_s`` seconds of real time and never waits is ended, 0: never.
     What ranks print goes to ``stdout``.
 
     Raises ValueError or TypeError for what makes no sense, OSError for a script that cannot be read,
@@ -318,7 +321,8 @@ def run(
         check=check,
         join=join,
     )
-    return run_scenario(scenario, stdout=stdout)
+    with limited(wall_limit_s):
+        return run_scenario(scenario, stdout=stdout)
 
 
 def run_scenario(scenario: Scenario, *, stdout: TextIO | None = None) -> Run:

@@ -31,7 +31,7 @@ _EXAMPLES = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Request:
     """What a test asks for; see :func:`test`."""
 
     workers: int
@@ -115,7 +115,7 @@ def test(
         raise ValueError(f"seeds is {seeds} and workers {workers}, expected at least 1 of each")
     profile = profile_of(faults)
     plan = plan_of(None if profile is not None else faults)
-    asked = Asked(
+    asked = Request(
         workers=workers,
         seeds=seeds,
         around=Around(engine=engine, profile=profile, plan=plan, latency=latency, strict=strict),
@@ -130,7 +130,7 @@ def test(
 test.__test__ = False  # type: ignore[attr-defined]
 
 
-def _decorated(function: Callable[..., Any], asked: Asked) -> Callable[..., None]:
+def _decorated(function: Callable[..., Any], asked: Request) -> Callable[..., None]:
     given = getattr(function, "hypothesis", None)
     inner: Callable[..., Any] = function if given is None else given.inner_test
     parameters = list(inspect.signature(function).parameters.values())
@@ -172,7 +172,7 @@ def _decorated(function: Callable[..., Any], asked: Asked) -> Callable[..., None
     return wrapper
 
 
-def _campaign(function: Callable[..., Any], arguments: Mapping[str, Any], asked: Asked) -> None:
+def _campaign(function: Callable[..., Any], arguments: Mapping[str, Any], asked: Request) -> None:
     """Run all seeds. Raises :class:`Failed`."""
     __tracebackhide__ = True
     script = asked.script(function, arguments)
@@ -214,7 +214,7 @@ def _before(script: Script, around: Around) -> list[Scenario]:
     return [replace(last, work=script, engine=around.engine, expected=Expected())]
 
 
-def _replay(script: Script, around: Around, what: str, asked: Asked) -> None:
+def _replay(script: Script, around: Around, what: str, asked: Request) -> None:
     """Run one scenario alone. Raises :class:`Failed`, OSError or ValueError for a file that cannot be
     read, and SkipTest for one that is of another test."""
     __tracebackhide__ = True
@@ -237,7 +237,7 @@ def _replay(script: Script, around: Around, what: str, asked: Asked) -> None:
 # -- with Hypothesis ------------------------------------------------------------------------------
 
 
-def _example(function: Callable[..., Any], arguments: Mapping[str, Any], asked: Asked) -> None:
+def _example(function: Callable[..., Any], arguments: Mapping[str, Any], asked: Request) -> None:
     """One example of Hypothesis's. Raises :class:`Failed`.
 
     The seeds are drawn from the data, so that the same data do the same again: Hypothesis makes the
@@ -266,7 +266,7 @@ def _example(function: Callable[..., Any], arguments: Mapping[str, Any], asked: 
 _failed_with: dict[str, Scenario] = {}
 
 
-def _small(failed: Failed, asked: Asked) -> Finding:
+def _small(failed: Failed, asked: Request) -> Finding:
     script = failed.run.scenario.script
     assert script is not None
     _failed_with.pop(script.path, None)

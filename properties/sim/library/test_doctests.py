@@ -33,3 +33,11 @@ def test_every_public_name_says_what_it_is(name: str) -> None:
     thing = getattr(squall, name)
     assert name == "__version__" or thing.__doc__
     assert name in dir(squall)
+
+
+def test_modules_of_the_package_can_be_imported_by_their_names() -> None:
+    from squall.faults import drop, plan
+    from squall.network import hold
+
+    assert len(plan(drop(nth=(1,)))) == 1
+    assert squall.network.hold is hold and squall.faults.plan is plan

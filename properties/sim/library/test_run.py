@@ -63,6 +63,11 @@ def wait_for_nobody(rank: int) -> None:
         threading.Event().wait()
 
 
+def spin(rank: int) -> None:
+    while True:
+        rank += 1
+
+
 def test_each_rank_calls_the_function_and_gives_its_result_back() -> None:
     run = squall.run(train, workers=2, seed=7)
     assert run.results == [(Seen(0, [2.0, 2.0, 2.0]), 0), (Seen(1, []), 1)]
@@ -107,6 +112,14 @@ def test_ranks_that_wait_for_ever_are_a_deadlock() -> None:
     run = squall.run(wait_for_nobody, workers=2)
     assert run.outcome == "deadlock" and not run.ok
     assert "ranks still wait" in run.report()
+
+
+def test_a_rank_that_never_waits_is_ended_and_its_line_told() -> None:
+    run = squall.run(spin, workers=2, wall_limit_s=0.5)
+    error = run.errors[0]
+    assert (error.type, run.outcome) == ("TimeLimitExceeded", "error")
+    first = spin.__code__.co_firstlineno
+    assert Path(error.file).name == Path(__file__).name and first < error.line <= first + 2
 
 
 def test_a_function_within_another_keeps_its_closure() -> None:

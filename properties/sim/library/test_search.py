@@ -80,6 +80,24 @@ def test_errors_that_faults_cause_count_only_if_asked_to() -> None:
     assert "faults storm" in repr(found)
 
 
+def test_ranks_that_a_fault_keeps_in_a_shutdown_without_a_limit_have_done_their_work() -> None:
+    def step(rank: int) -> None:
+        rpc.init_rpc(f"worker{rank}", rank=rank, world_size=3)
+        rpc.shutdown()
+
+    def stuck(rank: int) -> None:
+        step(rank)
+        if rank == 0:
+            threading.Event().wait()
+
+    away = faults.plan(faults.drop(types=("PYTHON_CALL",), dst=0))
+    run = squall.run(step, workers=3, faults=away)
+    assert run.outcome == "deadlock" and "in rpc.shutdown" in run.report()
+    assert squall.fuzz(step, workers=3, seeds=5, faults=away).ok
+    assert not squall.fuzz(step, workers=3, seeds=5, faults=away, strict=True).ok
+    assert not squall.fuzz(stuck, workers=3, seeds=5).ok
+
+
 def test_random_programs_stand_for_seeds_where_there_is_no_function() -> None:
     found = squall.fuzz(seeds=range(3, 6))
     assert (found.runs, found.ok) == (3, True)
