@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import types
+from collections.abc import Callable
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl, urlparse
 
@@ -27,11 +28,11 @@ import torch.multiprocessing
 from squall.real.native import turns
 from squall.real.native.here import FIRST_LANE, Here, debug_info
 from squall.real.rpc.rendezvous import store_key
-from squall.sim.scripts import event_loop, generators, outside, returned
+from squall.sim.scripts import dates, event_loop, generators, outside, returned
+from squall.sim.scripts.compat.clock import BOOT_S, EPOCH_S
 from squall.sim.scripts.compat.errors import exit_code_of, report, usage_of
 from squall.sim.stock import script_children, stacks_from_outside
 
-_EPOCH_S = 1_700_000_000.0
 #: how often the clock may be read at one instant, and how far it then goes on
 _LOOKS = 1000
 _TICK_S = 0.001
@@ -125,6 +126,7 @@ class ScriptGuest:
             _autograd.backward = self._told_of(_autograd.backward, all=role["check"])
         clock = _Clock(here)
         vars(time).update(_of_time(here, clock))
+        dates.install(lambda: EPOCH_S + clock.read())
         vars(os).update(outside.functions_of_os())
         # A class that others have derived from, and functions that call it by its name.
         _subprocess.Popen.__init__ = outside.guarded(
@@ -235,25 +237,49 @@ class _Clock:
 
 
 def _of_time(here: Here, clock: _Clock) -> dict[str, Any]:
-    """The functions of ``time`` that are virtual; known by their names, as calls of them go to other
-    workers."""
+    """The functions of ``time`` that are virtual, as on the port; known by their names, as calls of them
+    go to other workers."""
 
     def sleep(seconds: float) -> None:
         here.sleep(seconds)
 
-    def real() -> float:
-        return _EPOCH_S + clock.read()
+    def wall() -> float:
+        return EPOCH_S + clock.read()
 
-    def monotonic() -> float:
-        return clock.read()
+    def since_boot() -> float:
+        return BOOT_S + clock.read()
 
-    def perf_counter() -> float:
-        return clock.read()
+    def in_ns(read: Callable[[], float]) -> Callable[[], int]:
+        return lambda: round(read() * 1e9)
 
-    found = {"sleep": sleep, "time": real, "monotonic": monotonic, "perf_counter": perf_counter}
+    def broken_down(real: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda seconds=None, /: real(wall() if seconds is None else seconds)
+
+    localtime = broken_down(time.localtime)
+    strftime, asctime = time.strftime, time.asctime
+    found: dict[str, Any] = {
+        "sleep": sleep,
+        "time": wall,
+        "monotonic": since_boot,
+        "perf_counter": lambda: since_boot(),
+        "process_time": lambda: clock.read(),
+        "thread_time": lambda: clock.read(),
+        "time_ns": in_ns(wall),
+        "monotonic_ns": in_ns(since_boot),
+        "perf_counter_ns": in_ns(since_boot),
+        "process_time_ns": in_ns(clock.read),
+        "thread_time_ns": in_ns(clock.read),
+        "localtime": localtime,
+        "gmtime": broken_down(time.gmtime),
+        "ctime": broken_down(time.ctime),
+        "asctime": lambda when=None, /: asctime(localtime() if when is None else when),
+        "strftime": lambda form, when=None, /: strftime(
+            form, localtime() if when is None else when
+        ),
+    }
     for name, function in found.items():
         function.__module__, function.__name__, function.__qualname__ = "time", name, name
-    return dict(found)
+    return found
 
 
 def _joining(join: Any, here: Here) -> Any:

@@ -11,7 +11,7 @@ import time as real_time
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from squall.real.runtime import current_task
+from squall.real.runtime import current_task, current_task_or_none
 from squall.sim.scripts.compat.facades import Facade, builtin
 
 if TYPE_CHECKING:
@@ -44,6 +44,14 @@ def _read() -> float:
         doublings = min(reads // _PATIENCE, _DOUBLINGS)
         runtime.tick(min(_STEP_S * 2**doublings, _STEP_MAX_S))
     return runtime.now()
+
+
+def wall_time_s() -> float | None:
+    """What ``time.time()`` says to the process of the running task; None outside every process."""
+    task = current_task_or_none()
+    if task is None or task.worker is None:
+        return None
+    return EPOCH_S + _read()
 
 
 @builtin

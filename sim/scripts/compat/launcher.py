@@ -14,6 +14,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +23,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import torch
 
 from squall.sim.scenario import Script
-from squall.sim.scripts import ranks
+from squall.sim.scripts import dates, ranks
+from squall.sim.scripts.compat import clock
 from squall.sim.scripts.compat.children import OWN_RANK
 from squall.sim.scripts.compat.errors import ProcessError
 from squall.sim.scripts.compat.process import ProcessTable, SimProcess
@@ -107,6 +109,7 @@ class Launcher:
         self.on_start: Callable[[int, SimProcess], object] | None = None
         self._per_rank = False
         self._outside: dict[str, Any] = {}
+        self._undo = ExitStack()
 
     # -- for whoever runs it ----------------------------------------------------------------
 
@@ -151,6 +154,7 @@ class Launcher:
         self._outside["threads"] = torch.get_num_threads()
         self._outside["modules"] = self.table.program.outside
         _forget_generated()
+        self._undo.enter_context(dates.simulated(clock.wall_time_s))
         # Library code that draws from Python's own shared state should do so repeatably.
         random.seed(self.runtime.random("shared random state").getrandbits(64))
         return self
@@ -162,6 +166,7 @@ class Launcher:
         tb: TracebackType | None,
     ) -> None:
         self.runtime.close()
+        self._undo.close()
         isolation = self.runtime.isolation
         if isinstance(isolation, TorchIsolation):
             isolation.close()
