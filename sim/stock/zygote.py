@@ -32,7 +32,6 @@ _START_S = 120.0
 _STDERR_BYTES = 20_000
 
 _C = ctypes.CDLL(None)
-
 _MALLOC = (
     # A heap of huge pages is copied, and freed, in half the time.
     "glibc.malloc.hugetlb=1",
@@ -108,6 +107,8 @@ class Zygote:
             "OMP_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
+            # Symbols are found once, and not by each copy when it first calls a function.
+            "LD_BIND_NOW": "1",
             # The stock modules iterate over sets of names.
             "PYTHONHASHSEED": "0",
             "PYTHONMALLOC": "malloc",
