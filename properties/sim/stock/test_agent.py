@@ -41,8 +41,11 @@ def stock() -> Iterator[StockGroup]:
 
 @pytest.fixture(scope="module")
 def zygote(compiled_engine: None) -> Iterator[Zygote]:
-    with Zygote(MODULES) as zygote:
-        yield zygote
+    with pytest.MonkeyPatch.context() as environ:  # as of_stock has it
+        environ.setenv("MASTER_ADDR", "127.0.0.1")
+        environ.setenv("MASTER_PORT", "29500")
+        with Zygote(MODULES) as zygote:
+            yield zygote
 
 
 def said(text: str) -> dict[str, list[str]]:
