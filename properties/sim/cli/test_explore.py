@@ -105,7 +105,7 @@ def test_with_one_fault_each_message_is_lost_doubled_late_and_not_sent() -> None
         ((SMALL, "--budget", "none"), "expected a number of executions or seconds"),
         ((SMALL, "--budget", "0s"), "expected a number of executions or seconds"),
         (("no such file",), "is no seed, no file"),
-        (("no_such_file.py",), "cannot read 'no_such_file.py'"),
+        (("no_such_file.py",), "there is no file 'no_such_file.py'"),
         ((SMALL, "--workers", "2"), "says by itself how many there are"),
     ],
 )
