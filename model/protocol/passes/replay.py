@@ -301,7 +301,8 @@ class Replay(Followed):
     def _answer(self, worker: int, sent: carried.Gradients, error: str | None) -> None:
         context = self.contexts[sent.context]
         gradients = context.passes[sent.number].gradients
-        if error is not None and _NO_CONTEXT in error and context.stage(worker) is Stage.LIVE:
+        gone = f"Error on Node {worker}: {_NO_CONTEXT}"  # and not on one that it had asked
+        if error is not None and gone in error and context.stage(worker) is Stage.LIVE:
             self._release_ahead(worker, sent.context)
         if gradients[sent.pair] is Gradients.TAKEN_UP:
             if context.stage(worker) is Stage.LIVE and context.pairs[sent.pair].attached:

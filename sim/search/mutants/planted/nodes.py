@@ -330,7 +330,21 @@ MUTANTS = (
         place="autograd.input_buffer:InputBuffer.add",
         old="self._owned |= 1 << index",
         new="self._owned |= 1",
-        unseen="a node has to be given two gradients for another input, and then three for the first, "
-        "of which somebody has the first: programs as they are drawn do not in 30 s",
+    ),
+    Mutant(
+        name="buffer-as-long-as-first-index",
+        wrong="an undefined gradient that comes first to a node of several results makes its buffer too short",
+        place="autograd.engine:Engine.evaluate_function",
+        old="InputBuffer(sizes[i] or len(following._input_metadata))",
+        new="InputBuffer(sizes[i] or input_nr + 1)",
+        origin="blind",
+    ),
+    Mutant(
+        name="layout-of-a-strided-leaf",
+        wrong="the gradient of a leaf that does not fill its memory keeps the layout that it came in",
+        place="autograd.accumulate:clone_obey_contract",
+        old="memory_format=torch.contiguous_format",
+        new="",
+        origin="blind",
     ),
 )
