@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from squall.real import tracing
 from squall.sim.pictures.canvas import clock_of
 from squall.sim.pictures.causality import causes_of
+from squall.sim.pictures.critical import steps_of
 from squall.sim.pictures.flows import flows_of
 from squall.sim.pictures.recording import Recording
 from squall.sim.pictures.words import context_name
 
+#: events of a run that a page shows as a whole at first, and what it shows of a longer one
+WHOLE_MOST, OPENED_MOST = 600, 400
 #: characters of an event's details that the table shows at most
 _DETAILS_MOST = 400
 
@@ -32,6 +35,7 @@ def core(run: Recording, views: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "views": views,
         "clock": clock_of(run),
+        "window": opening(run),
         "times": _binary(run.times),
         "workers": {worker: run.name(worker) for worker in run.workers},
         "order": run.workers,
@@ -45,6 +49,22 @@ def core(run: Recording, views: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "end": column(flow.end for flow in flows),
         },
     }
+
+
+def opening(run: Recording) -> list[int]:
+    """The first and last event of what a page shows at first: a short run as a whole; of a longer one
+    what led to where it went wrong, or else the step of its first backward pass."""
+    if len(run) <= WHOLE_MOST:
+        return [0, run.last]
+    cited = [n for violation in run.violations for n in violation.events if n < len(run)]
+    if cited:
+        last = min(cited)
+        return [max(0, last - OPENED_MOST * 3 // 4), min(run.last, last + OPENED_MOST // 4)]
+    if run.waits:
+        return [max(0, run.last - OPENED_MOST), run.last]
+    for _, first, last in sorted(steps_of(run), key=lambda step: step[1]):
+        return [first, min(last, first + OPENED_MOST)]
+    return [0, OPENED_MOST]
 
 
 def events(run: Recording) -> dict[str, Any]:

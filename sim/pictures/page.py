@@ -48,7 +48,8 @@ def styles() -> tuple[str, ...]:
 
 def scripts() -> tuple[str, ...]:
     """The text of each script in a page: the same in all, since what they draw is data."""
-    return (get_plotlyjs(), TEMPLATES.get_template("page.js").render())
+    own = (TEMPLATES.get_template(name).render() for name in ("strip.js", "page.js"))
+    return (get_plotlyjs(), *own)
 
 
 def page(

@@ -80,7 +80,8 @@ def stops(
         steps.append(
             {
                 "method": "animate",
-                "label": f"+{seconds(since)}",
+                # The event, too: many things may happen at one instant.
+                "label": f"#{event} +{seconds(since)}",
                 "args": [[name], {**how, "transition": {"duration": 0}}],
                 "value": str(event),
             }
@@ -105,7 +106,7 @@ def slider(steps: list[dict[str, Any]]) -> dict[str, Any]:
         "yanchor": "top",
         "pad": {"t": 14, "b": 4},
         "currentvalue": {
-            "prefix": "since the pass began: ",
+            "prefix": "up to event, and since the pass began: ",
             "font": {"size": 12.5, "color": INK},
             "xanchor": "left",
         },

@@ -49,6 +49,30 @@
   // -- where events are -------------------------------------------------------------------------
 
   const place = (event) => page.clock === "time" ? page.times[event] : event;
+  // The other way: the last event that is there by then; between two events in their order.
+  function eventAt(where) {
+    const last = page.times.length - 1;
+    if (page.clock !== "time") return Math.min(last, Math.max(0, where));
+    let low = 0, high = last;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (page.times[middle] <= where) low = middle; else high = middle - 1;
+    }
+    return low;
+  }
+  // The part of the run that all pictures along it show, as events: they open on one step of a long run.
+  function shownRange() {
+    const last = page.times.length - 1, [a, b] = page.window;
+    const from = place(Math.floor(a)), to = place(Math.ceil(b)), room = (to - from) * 0.01 || (page.clock === "time" ? 1e-6 : 1);
+    return a <= 0 && b >= last ? null : [from - room, to + room];
+  }
+  function showPart(a, b) {
+    page.window = [a, b];
+    const range = shownRange();
+    if (page.across && figure.dataset.state === "drawn")
+      Plotly.relayout(figure, range ? { "xaxis.range": range, "xaxis.autorange": false } : { "xaxis.autorange": true });
+    page.strip();
+  }
   const ends = (a, b) => page.clock === "time" ? page.times[b] - page.times[a] : Math.max(b - a, 0.9);
 
   function clocked(source) {
@@ -69,6 +93,8 @@
     if (across) {
       layout.xaxis = { ...layout.xaxis, title: { ...layout.xaxis.title, text: page.clock === "time" ? "virtual time" : "events in their order" } };
       layout.xaxis.ticksuffix = page.clock === "time" ? "s" : "";
+      const range = shownRange();
+      if (range) { layout.xaxis.range = range; layout.xaxis.autorange = false; }
       layout.xaxis.exponentformat = page.clock === "time" ? "SI" : "none";
       layout.shapes = (layout.shapes || []).map((shape) => shape.xref === "paper" ? shape : { ...shape, x0: place(shape.x0), x1: place(shape.x1) });
     }
@@ -107,6 +133,8 @@
     }
     page.shapes = layout.shapes || [];
     page.across = across;
+    byId("strip").hidden = !across || page.times.length < 2;
+    if (across) page.strip();
     const notes = (layout.meta || {}).notes || [];
     byId("notes").textContent = notes.join(" · ");
     // The page says in words what a figure on its own says in its title.
@@ -120,6 +148,12 @@
     await Plotly.newPlot(figure, { data, layout, frames: frames || [], config: { responsive: true, displaylogo: false, scrollZoom: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] } });
     if (turn !== drawing) return;
     figure.on("plotly_click", (event) => clicked(event.points[0]));
+    figure.on("plotly_relayout", (change) => {
+      if (!page.across || !Object.keys(change).some((key) => key.startsWith("xaxis"))) return;
+      const [a, b] = figure._fullLayout.xaxis.range;
+      page.window = change["xaxis.autorange"] ? [0, page.times.length - 1] : [eventAt(a), eventAt(b)];
+      page.strip();
+    });
     figure.on("plotly_relayout", (change) => { if (Object.keys(change).some((key) => key.startsWith("yaxis"))) label(); });
     label();
     page.base = data.length;
@@ -169,6 +203,8 @@
     page.message = message >= 0 ? message : page.messageAt.get(event) ?? -1;
     history.replaceState(null, "", "#event=" + event);
     byId("clear").hidden = false;
+    const [a, b] = page.window;
+    if (event < a || event > b) showPart(Math.max(0, event - (b - a) / 2), Math.min(page.times.length - 1, event + (b - a) / 2));
     const text = byId("chosen");
     text.innerHTML = "";
     const name = document.createElement("b");
@@ -351,6 +387,11 @@
     page.cited = new Set(page.core.cited);
     page.rowOf = new Map(page.core.order.map((worker, row) => [worker, row]));
     page.clock = location.hash.endsWith("&from") ? "order" : page.core.clock;
+    page.window = page.core.window;
+    page.strip = squallStrip(byId("strip"), {
+      length: page.times.length, sent: page.core.flows.sent, cited: page.core.cited, place, event: eventAt,
+      shown: () => page.window, show: showPart,
+    });
     for (const tab of document.querySelectorAll(".tabs button")) tab.addEventListener("click", () => open(tab.dataset.view));
     for (const button of document.querySelectorAll("[data-clock]")) button.addEventListener("click", () => { page.clock = button.dataset.clock; draw(); });
     byId("which").addEventListener("change", draw);

@@ -1,0 +1,132 @@
+"""The strip above a picture: the whole run, and the part of it that is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from squall.properties.browser.conftest import HEIGHT, WIDTH, Page
+from squall.properties.support.timeline_runs import training
+from squall.sim import pictures
+from squall.sim.pictures.critical import steps_of
+from squall.sim.pictures.packed import WHOLE_MOST, opening
+from squall.sim.pictures.recording import Recording
+
+Visit = Callable[..., Page]
+
+
+@cache
+def long() -> Recording:
+    return training(steps=6, latency="lognormal:0.002:0.4")
+
+
+@cache
+def html() -> str:
+    return pictures.page(long())
+
+
+def shown(page: Page) -> tuple[float, float]:
+    """The events between which the picture shows the run."""
+    first, last = page.js("return squall.window")
+    return float(first), float(last)
+
+
+def axis(page: Page) -> tuple[float, float]:
+    low, high = page.js("return document.getElementById('figure')._fullLayout.xaxis.range")
+    return float(low), float(high)
+
+
+def test_a_long_run_opens_on_its_first_step(visit: Visit) -> None:
+    run = long()
+    assert len(run) > WHOLE_MOST
+    page = visit(html())
+    _, first, last = min(steps_of(run), key=lambda step: step[1])
+    assert shown(page) == tuple(opening(run)) == (first, last)
+    low, high = axis(page)
+    if page.js("return squall.clock") == "time":
+        assert low <= run.time_s(first) and run.time_s(last) <= high < run.ended_s
+    else:
+        assert low <= first and last <= high < run.last
+    strip = page.browser.find_element(By.ID, "strip")
+    assert strip.is_displayed()
+    assert f"events {first} to {last}" in str(strip.get_attribute("aria-valuetext"))
+    assert page.errors() == []
+
+
+def test_a_short_run_opens_whole(visit: Visit) -> None:
+    run = training()
+    assert len(run) <= WHOLE_MOST
+    assert shown(visit(pictures.page(run))) == (0, run.last)
+
+
+@pytest.mark.parametrize("clock", ["time", "order"])
+def test_the_part_that_is_shown_moves_by_keys_and_by_the_mouse(visit: Visit, clock: str) -> None:
+    page = visit(html())
+    drawn = page.js("return squall.drawn")
+    page.browser.find_element(By.CSS_SELECTOR, f'[data-clock="{clock}"]').click()
+    page.settle(drawn, "space_time")
+    strip = page.browser.find_element(By.ID, "strip")
+    before = shown(page)
+    strip.send_keys(Keys.ARROW_RIGHT)
+    page.wait("squall.window[0] > arguments[0]", before[0])
+    strip.send_keys(Keys.END)
+    page.wait("squall.window[1] >= arguments[0]", long().last - 1)
+    strip.send_keys(Keys.HOME)
+    page.wait("squall.window[0] <= 1")
+    # Another part, drawn with the mouse: the right half of the strip.
+    width = strip.size["width"]
+    ActionChains(page.browser).move_to_element_with_offset(strip, 5, 0).click_and_hold().move_by_offset(
+        width // 2 - 8, 0
+    ).release().perform()
+    page.wait("squall.window[0] > 1")
+    assert shown(page)[1] > 0.9 * long().last
+    ActionChains(page.browser).double_click(strip).perform()
+    page.wait("squall.window[0] === 0 && squall.window[1] === arguments[0]", long().last)
+    low, high = axis(page)
+    assert (low, high) != (0, 1) and high >= (long().ended_s if clock == "time" else long().last)
+    assert page.errors() == []
+
+
+def test_an_event_outside_the_part_that_is_shown_is_brought_in(visit: Visit) -> None:
+    page = visit(html(), f"#event={long().last}")
+    first, last = shown(page)
+    assert first < long().last <= last and first > 0
+
+
+def test_the_part_that_is_shown_stays_from_view_to_view(visit: Visit) -> None:
+    page = visit(html())
+    before = shown(page)
+    page.open("work")
+    assert shown(page) == before
+    page.open("graph")
+    assert not page.browser.find_element(By.ID, "strip").is_displayed(), "it has no axis of time"
+    page.open("contexts")
+    assert shown(page) == before
+    assert page.browser.find_element(By.ID, "strip").is_displayed()
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (3840, 2160)])
+def test_a_phone_and_a_wide_screen_show_the_page(visit: Visit, width: int, height: int) -> None:
+    page = visit(html())
+
+    def resize(width: int, height: int) -> None:
+        page.browser.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+        )
+
+    resize(width, height)
+    try:
+        page.wait("document.querySelector('#figure .main-svg').clientWidth <= arguments[0]", width)
+        assert page.js("return document.documentElement.scrollWidth") <= width
+        strip = page.js("return document.querySelector('#strip canvas').clientWidth")
+        assert width * 0.85 < strip <= width
+        assert page.js("return document.getElementById('figure').clientHeight") >= 400
+        assert page.errors() == []
+    finally:
+        resize(WIDTH, HEIGHT)
