@@ -11,6 +11,7 @@ everything else that is left is a violation. A test makes each exception happen
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import NamedTuple
 
 from squall.model.events.fault_effects import RETRIES, Faults, faults_of
@@ -60,6 +61,11 @@ HELD_ARGUMENT = Excuse(
     "a call has it among its arguments, or got it in answer to a call of its own, and is not over: "
     "its function waits for the value of another one of them, which is excused itself",
 )
+HELD_CONTEXT = Excuse(
+    "held context",
+    "the call whose function made it is not over: it waits for the value of one of its arguments, "
+    "which is excused itself",
+)
 HELD_VALUE = Excuse(
     "held by a value",
     "the call that brought it made a value of the same worker, or was given a reference to one, that "
@@ -75,6 +81,7 @@ EXCEPTIONS: tuple[Excuse, ...] = (
     ENDED_FORWARDER,
     HELD_PARENT,
     HELD_ARGUMENT,
+    HELD_CONTEXT,
     HELD_VALUE,
 )
 
@@ -213,7 +220,26 @@ class Excuses:
             if records[at][4][2] == dst and (records[at][4][1], records[at][4][4]) in served
         ]
 
-    def _waits_for_an_argument(self, n: int, worker: int, rref: Id) -> bool:
+    def of_context(self, context: int) -> bool:
+        """Whether the call in whose function a context was made waits for the value of an
+        argument, which will not come."""
+        records = self.run.records
+        made = next(n for n in self.run.of(tracing.CONTEXT_CREATED) if records[n][4][0] == context)
+        _, worker, task, _, _ = records[made]
+        served = [
+            (records[n][4][0], records[n][4][2])
+            for n in self.run.of(tracing.HANDLER_STARTED)
+            if n < made and records[n][1:3] == (worker, task)
+        ]
+        return any(
+            self._waits_for_an_argument(n, worker, None)
+            for n in self.run.of(tracing.MESSAGE_SENT)
+            if n < made
+            and records[n][4][2] == worker
+            and (records[n][4][1], records[n][4][4]) in served
+        )
+
+    def _waits_for_an_argument(self, n: int, worker: int, rref: Id | None) -> bool:
         """Whether the call of this event of sending it is at work on ``worker``, and was given
         another RRef than ``rref`` of which the worker has no value to expect."""
         if not self._at_work(n):
@@ -279,8 +305,11 @@ class Excuses:
         return n is not None and self.run.records[n][4][0] in self.faults.dropped
 
 
-def excuse_of_context(run: Run, worker: int, context: int) -> Excuse | None:
-    """Why a worker may still have a context at the end of a run; None: it may not."""
+def excuse_of_context(
+    run: Run, worker: int, context: int, excuses: Callable[[], Excuses]
+) -> Excuse | None:
+    """Why a worker may still have a context at the end of a run; None: it may not. ``excuses`` makes
+    those of the run's references."""
     records = run.records
     faults = faults_of(run)
     told = {
@@ -292,4 +321,4 @@ def excuse_of_context(run: Run, worker: int, context: int) -> Excuse | None:
         _, other, _, _, (released,) = records[n]
         if released == context and other in told and faults.gone_after(other, n):
             return ENDED_FORWARDER
-    return None
+    return HELD_CONTEXT if excuses().of_context(context) else None

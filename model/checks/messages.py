@@ -242,6 +242,8 @@ def _requests(run: Run) -> Iterator[Violation]:
     records = run.records
     if any(records[n][4][1] is not None for n in run.of(tracing.UDF_ENDED)):
         return  # a function that nobody waits for was cut short, by a release for instance
+    if any(records[n][4][2] == "timeout" for n in run.of(tracing.CALL_ENDED)):
+        return  # who waited for it does not go on as if it had come to its end
     due = requests_of(program, leader=leader, handshakes=run.handshakes)
     made: Counter[tuple[int, int, str]] = Counter()
     for n in run.of(tracing.CALL_STARTED):

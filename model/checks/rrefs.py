@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -227,10 +228,11 @@ def _left_contexts(
     """Contexts that are there at the end. ``live``: the events that made them, by worker and
     context; counts in ``may_be_left`` those for which there is an exception, by worker."""
     faults = faults_of(run)
+    excuses = cache(partial(_excuses_of, run))
     for (worker, context), n in live.items():
         if faults.gone_after(worker, n) and excused(run, ENDED_PROCESS):
             continue
-        excuse = excuse_of_context(run, worker, context) if faults.hit() else None
+        excuse = excuse_of_context(run, worker, context, excuses) if faults.hit() else None
         if excuse is not None:
             may_be_left[worker] += 1
             run.excuses += (excuse.name,)
@@ -242,6 +244,21 @@ def _left_contexts(
             "it is there",
             n,
         )
+
+
+def _excuses_of(run: Run) -> Excuses:
+    """Of the references of a run, as they are when nothing is under way."""
+    protocol = Protocol()
+    quiet = next(iter(run.of(tracing.TABLES_COUNTED)), len(run.records))
+    of_earlier_groups = _of_earlier_groups(run)
+    for n in _events(run):
+        if n > quiet:
+            break
+        if n not in of_earlier_groups:
+            _, worker, task, type, values = run.records[n]
+            protocol.now = n
+            list(protocol.take(worker, task, type, values))
+    return Excuses(run, faults_of(run), protocol)
 
 
 def _left_passes(run: Run) -> Iterator[Violation]:

@@ -80,9 +80,9 @@ def test_the_part_that_is_shown_moves_by_keys_and_by_the_mouse(visit: Visit, clo
     page.wait("squall.window[0] <= 1")
     # Another part, drawn with the mouse: the right half of the strip.
     width = strip.size["width"]
-    ActionChains(page.browser).move_to_element_with_offset(strip, 5, 0).click_and_hold().move_by_offset(
-        width // 2 - 8, 0
-    ).release().perform()
+    ActionChains(page.browser).move_to_element_with_offset(
+        strip, 5, 0
+    ).click_and_hold().move_by_offset(width // 2 - 8, 0).release().perform()
     page.wait("squall.window[0] > 1")
     assert shown(page)[1] > 0.9 * long().last
     ActionChains(page.browser).double_click(strip).perform()

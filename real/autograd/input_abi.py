@@ -68,9 +68,9 @@ class InputAbi:
         self._read_input = struct.Struct(f"=Q{layout.sizes - _WORD}xQI").unpack_from
         #: where sizes are that the object holds itself
         self._inline = layout.sizes + 2 * _WORD
-        self._read_sizes: list[Callable[..., tuple[int, ...]]] = [
+        self._read_sizes: tuple[Callable[..., tuple[int, ...]], ...] = tuple(
             struct.Struct(f"={n}q").unpack_from for n in range(_DIMENSIONS + 1)
-        ]
+        )
         #: dtype and device, by the word of options that says so
         self._kinds: dict[int, tuple[torch.dtype, torch.device]] = {}
 

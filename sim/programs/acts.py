@@ -139,11 +139,22 @@ class _Here(At):
             try:
                 self.do(acts)
                 gradient = autograd.get_gradients(context_id).get(leaf)
+            except BaseException:
+                self._lines_of_hooks(context_id)  # Nobody reads them, and nobody else takes them.
+                raise
             finally:
                 self._tensor = self._context_id = None
         self.tell(f"gradient {'none' if gradient is None else int(gradient[0])}")
-        for worker in sorted(info.id for info in rpc._get_current_rpc_agent().get_worker_infos()):
-            self.lines += rpc.rpc_sync(worker, told_by_hooks, args=(context_id,))
+        self.lines += self._lines_of_hooks(context_id)
+
+    def _lines_of_hooks(self, context_id: int) -> list[str]:
+        """What hooks of a context have told, worker by worker, which they are taken from."""
+        workers = sorted(info.id for info in rpc._get_current_rpc_agent().get_worker_infos())
+        return [
+            line
+            for worker in workers
+            for line in rpc.rpc_sync(worker, told_by_hooks, args=(context_id,))
+        ]
 
     def multiply(self, factor: int) -> None:
         self._tensor = self._here() * factor

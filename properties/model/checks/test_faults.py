@@ -72,6 +72,11 @@ def both(one: Any, other: Any) -> tuple[Any, Any]:
     return one.local_value(), other.to_here()
 
 
+def both_in_a_context(one: Any, other: Any) -> tuple[Any, Any]:
+    with dist_autograd.context():
+        return both(one, other)
+
+
 def double(tensor: torch.Tensor) -> torch.Tensor:
     return tensor * 2
 
@@ -172,6 +177,25 @@ def held_argument() -> Run:
     return play(plan, {0: main})
 
 
+def held_context() -> Run:
+    """As :func:`held_argument`, and the function has begun a context."""
+    plan = Plan(
+        messages=(Delay(types=("PYTHON_RET",), src=1, dst=0, nth=(1,), seconds=1.5),),
+        workers=(Crash(worker=1, at_s=0.5, restart_after_s=0.0),),
+    )
+
+    def main() -> None:
+        rref = rpc.remote("worker1", make)
+        assert rref.to_here() == "a value"
+        late = rpc.rpc_async("worker1", make)
+        sleep(1.0)
+        arguments = (rref, rpc.RRef("another"))
+        assert "closed" in failing(rpc.rpc_sync, "worker1", both_in_a_context, args=arguments)
+        assert late.wait() == "a value"
+
+    return play(plan, {0: main})
+
+
 def held_by_a_value() -> Run:
     """A value refers to another one, and no deletion of it arrives."""
     plan = Plan(messages=(Drop(types=("RREF_USER_DELETE",), dst=1),))
@@ -206,6 +230,7 @@ SCENARIOS: dict[str, Callable[[], Run]] = {
     "ended owner": ended_owner,
     "ended forwarder": ended_forwarder,
     "held argument": held_argument,
+    "held context": held_context,
     "held by a value": held_by_a_value,
 }
 

@@ -47,10 +47,11 @@ print("woken", round(time.monotonic() - began, 3))
 """
 
 THREADS = """
-import subprocess, sys, threading
+import os, subprocess, sys, threading
 import torch, torch.distributed.rpc as rpc, torch.multiprocessing as mp
 
 def train(rank):
+    os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="29500")
     rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
     if rank == 0:
         subprocess.run(["sleep", "0.05"], check=True)

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.usefixtures("compiled_engine")
 
 #: one event wakes several threads, again and again
 WOKEN_TOGETHER = """
+import os
 import threading
 import torch
 import torch.distributed.autograd as dist_autograd
@@ -26,6 +27,7 @@ def slow(number):
         return torch.full((2,), float(number))
 
 def run(rank):
+    os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="29500")
     rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
     if rank == 0:
         barrier, never = threading.Barrier(6), threading.Event()
