@@ -21,6 +21,8 @@ from squall.real.own_files import OWN_FILES
 DEFAULT_LIMIT_S = 120.0
 #: how often it is looked at, in seconds
 _LOOK_S = 0.5
+#: rounds of a loop in which what was raised from another thread comes for certain
+_INSTRUCTIONS = 100
 _limit_s = DEFAULT_LIMIT_S
 
 
@@ -79,14 +81,29 @@ def ended(progress: Callable[[], object], end: Callable[[SpinningError], object]
     try:
         yield
     finally:
-        over.set()
-        watcher.join()
-        _raise_in(ident, None)
+        _join(watcher, over)
 
 
-def _raise_in(ident: int, error: type[BaseException] | None) -> None:
-    what = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), what)
+def _join(watcher: threading.Thread, over: threading.Event) -> None:
+    """End the watcher, and take what it may have raised in this thread at the last moment.
+
+    That is not taken back with PyThreadState_SetAsyncExc(ident, NULL), which CPython 3.11 keeps as
+    something to look at for ever: the first function that is called under a tracer (a debugger, a
+    coverage tool, Hypothesis) then never begins.
+    """
+    while True:
+        try:
+            over.set()
+            watcher.join()
+            for _ in range(_INSTRUCTIONS):
+                pass
+            return
+        except SpinningError:
+            continue
+
+
+def _raise_in(ident: int, error: type[BaseException]) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(error))
 
 
 def _stack(frame: FrameType | None) -> str:

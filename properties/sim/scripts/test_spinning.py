@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,18 @@ from squall.sim.names import EngineName
 from squall.sim.world.spinning import limited
 
 LIMIT_S = 1.5
+
+TRACED = """
+import sys
+import squall
+from pathlib import Path
+
+Path("script.py").write_text({source!r})
+squall.run("script.py", workers=1, wall_limit_s=0.5)
+sys.settrace(lambda *_: None)
+total = lambda: [sum(range(10))]
+print(total())
+"""
 
 
 @pytest.mark.parametrize(
@@ -36,6 +50,16 @@ def test_the_next_run_is_not_disturbed(tmp_path: Path, engine: EngineName) -> No
         run(tmp_path, engine, "while True: pass")
         found, said = run(tmp_path, engine, "print(sum(range(10)))")
     assert (found.errors, said) == ([], "45\n")
+
+
+@pytest.mark.parametrize("spins", [False, True])
+def test_a_tracer_works_after_a_run(tmp_path: Path, spins: bool) -> None:
+    """What was to be raised and is not may keep CPython 3.11 at the first line under a tracer."""
+    (tmp_path / "traced.py").write_text(TRACED.format(source="while True: pass" if spins else ""))
+    done = subprocess.run(
+        [sys.executable, "traced.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "[45]\n"), done.stderr
 
 
 def test_who_waits_now_and_then_may_compute_for_long(tmp_path: Path, engine: EngineName) -> None:
