@@ -9,6 +9,7 @@
 # make pictures   the pictures of the documentation, made anew
 # make architecture   the picture of the rooms in docs/architecture.md, made from the source
 # make programs   docs/programs.md, made anew from what programs can have
+# make docs   the documentation as a site, in build/site; make docs-serve shows it as it is written
 # make matrix   the suite and digests under other processors, Pythons and torches: hours
 # make lint types layers   what else .ci/run asks of a change
 
@@ -18,6 +19,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
 NOTEBOOKS := $(VENV)/.notebooks
+SITE := $(VENV)/.site
 # what everything else here runs on
 PINNED := torch==2.13.0
 
@@ -28,7 +30,7 @@ SECONDS ?= 60
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: covers programs run test explore stress test-browser pictures architecture notebooks test-notebooks lint types layers findings bench install format clean matrix
+.PHONY: covers programs run test explore stress test-browser pictures architecture docs docs-serve notebooks test-notebooks lint types layers findings bench install format clean matrix
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
@@ -76,6 +78,14 @@ programs: $(INSTALLED)
 	$(BIN)/python -m squall.sim.programs.page > docs/programs.md.new
 	mv docs/programs.md.new docs/programs.md
 
+# Once its tools are installed, nothing of it needs a network. Material says at each start what else
+# there is; that is no warning of ours.
+docs: $(SITE)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(SITE)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -120,6 +130,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 $(NOTEBOOKS): $(INSTALLED)
 	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,notebooks]'
+	touch $@
+
+$(SITE): $(INSTALLED)
+	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,docs]'
 	touch $@
 
 clean:

@@ -1,0 +1,1 @@
+"""The site of the documentation: what MkDocs is told beyond ``mkdocs.yml`` (``make docs``)."""
