@@ -9,6 +9,7 @@
 # make pictures   the pictures of the documentation, made anew
 # make architecture   the picture of the rooms in docs/architecture.md, made from the source
 # make programs   docs/programs.md, made anew from what programs can have
+# make commands   docs/commands.md, made anew from the help of every command
 # make docs   the documentation as a site, in build/site; make docs-serve shows it as it is written
 # make matrix   the suite and digests under other processors, Pythons and torches: hours
 # make lint types layers   what else .ci/run asks of a change
@@ -30,7 +31,7 @@ SECONDS ?= 60
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: covers programs run test explore stress test-browser pictures architecture docs docs-serve notebooks test-notebooks lint types layers findings bench install format clean matrix
+.PHONY: covers programs run test explore stress test-browser pictures architecture commands docs docs-serve notebooks test-notebooks lint types layers findings bench install format clean matrix
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
@@ -77,6 +78,10 @@ architecture: $(INSTALLED)
 programs: $(INSTALLED)
 	$(BIN)/python -m squall.sim.programs.page > docs/programs.md.new
 	mv docs/programs.md.new docs/programs.md
+
+commands: $(INSTALLED)
+	$(BIN)/python -m squall.sim.cli.page > docs/commands.md.new
+	mv docs/commands.md.new docs/commands.md
 
 # Once its tools are installed, nothing of it needs a network. Material says at each start what else
 # there is; that is no warning of ours.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import importlib
 import io
 import sys
 import tempfile
@@ -17,7 +18,9 @@ from pathlib import Path
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
+import squall
 from squall.properties.browser.conftest import Page, chromium
+from squall.properties.support.markdown import blocks
 from squall.properties.support.paths import ROOT
 from squall.properties.support.scripts import run_file
 from squall.sim import pictures
@@ -52,6 +55,24 @@ def failing() -> pictures.Recording:
     raise SystemExit("no seed crashes and restarts a worker")
 
 
+def own_test() -> pictures.Recording:
+    """The failing test of the tutorial, as small as it was made there."""
+    page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+    (source,) = (block.text for block in blocks(page) if block.title == "test_weights.py")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "test_weights.py"
+        path.write_text(source, encoding="utf-8")
+        sys.path.insert(0, folder)
+        step = importlib.import_module("test_weights").step
+        world = {"seed": 2, "latency": "lognormal:0.001:1.5"}
+        run = squall.run(step, workers=3, join="worker{rank}", **world)
+        sys.path.remove(folder)
+    assert not run.ok
+    return pictures.recording(
+        run.inner, title="test_weights.py", replay="squall replay .squall/scenarios/3e35ed73.json"
+    )
+
+
 def click_message(page: Page, kind: str, nth: int) -> None:
     trace = page.js(
         "return document.getElementById('figure').data.findIndex(t => t.mode === 'markers' && "
@@ -61,6 +82,12 @@ def click_message(page: Page, kind: str, nth: int) -> None:
     page.click(*page.pixel(trace, nth))
     page.wait("squall.chosen >= 0 && squall.cone")
     page.move(4, 4)
+
+
+def overtaken(page: Page) -> None:
+    """The call that comes too late is chosen."""
+    clock("order")(page)
+    click_message(page, "call", 8)
 
 
 def half_way(page: Page) -> None:
@@ -124,6 +151,7 @@ def main() -> None:
         )
         take(browser, pictures.page(script("rref_sharing.py", workers=4)),
              [("timeline-rrefs", "rrefs", nothing)])  # fmt: skip
+        take(browser, pictures.page(own_test()), [("failing-run", "space_time", overtaken)])
         take(browser, pictures.page(failing()), [("timeline-faults", "space_time", clock("order"))])
 
 

@@ -51,7 +51,7 @@ def test_each_begins_with_a_title_and_leads_to_others_that_exist(path):
         assert (ROOT / name).exists(), name
 
 
-def test_the_readme_leads_to_each():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_documentation_leads_to_each():
+    text = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
     for path in NOTEBOOKS:
         assert f"notebooks/{path.name}" in text

@@ -26,9 +26,9 @@ RANK = 75
 EPILOG = """\
 [bold]Examples[/bold]
 
-squall export 1234 -o out.py                (then: python out.py)
+squall export 204 -o out.py                 (then: python out.py)
 
-squall export 1234 --faults rough           (to standard output)
+squall export 204 --faults rough            (to standard output)
 
 squall export .squall/scenarios/0a1b2c3d.json -o out.py --force
 """

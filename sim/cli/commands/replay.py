@@ -26,6 +26,7 @@ from squall.sim.cli.options import (
     file_option,
 )
 from squall.sim.cli.scenario import Changes, read_scenario
+from squall.sim.cli.streams import each_warning_once
 
 if TYPE_CHECKING:
     from squall.model.events.run import Run
@@ -38,9 +39,9 @@ RANK = 70
 EPILOG = """\
 [bold]Examples[/bold]
 
-squall replay 1234                          (the scenario of seed 1234)
+squall replay 204                           (the scenario of seed 204)
 
-squall replay 1234 --faults rough --log
+squall replay 204 --faults rough --log
 
 squall replay .squall/scenarios/0a1b2c3d.json --until BACKWARD_AUTOGRAD_REQ:2
 
@@ -152,11 +153,12 @@ def _play(scenario: Scenario, stop: Until | None) -> tuple[Scenario, Run]:
     from squall.sim.search.again import again
 
     try:
-        if stop is not None:
-            return scenario, again(scenario, until=stop)
-        if scenario.expected.digest is None:
-            scenario = expecting(scenario, again(scenario))
-        return scenario, again(scenario)
+        with each_warning_once():
+            if stop is not None:
+                return scenario, again(scenario, until=stop)
+            if scenario.expected.digest is None:
+                scenario = expecting(scenario, again(scenario))
+            return scenario, again(scenario)
     except ScenarioError as error:
         raise BadInput("SCENARIO", "", str(error)) from None
 
@@ -181,7 +183,8 @@ def _diff(
     from squall.sim.scenarios.replay import first_difference
     from squall.sim.search.again import again
 
-    mine, yours = again(one), again(other)
+    with each_warning_once():
+        mine, yours = again(one), again(other)
     found = first_difference(mine.records, yours.records)
     if json:
         typer.echo(difference_json(found, mine, yours))

@@ -36,7 +36,7 @@ EPILOG = """\
 
 squall shrink .squall/scenarios/0a1b2c3d.json -o small.json
 
-squall shrink 1234 --faults rough --seconds 300
+squall shrink 204 --faults rough --seconds 300
 
 squall shrink 5 --mutant dependency-not-counted --json
 """

@@ -39,9 +39,9 @@ CONTEXT_SETTINGS = {"ignore_unknown_options": True}
 EPILOG = """\
 [bold]Examples[/bold]
 
-squall timeline 1234                        (writes timeline.html)
+squall timeline 204                         (writes timeline.html)
 
-squall timeline 1234 --faults rough -o run.html
+squall timeline 204 --faults rough -o run.html
 
 squall timeline .squall/scenarios/0a1b2c3d.json --odds
 
