@@ -47,7 +47,7 @@ class Popen:
     def duplicate_for_child(self, fd: int) -> NoReturn:
         raise RuntimeError(
             "on the engine torch processes of a script share no queues and no pipes: the simulated "
-            "network is between them, and nothing else"
+            "network is between them, and nothing else (a DataLoader runs with num_workers=0)"
         )
 
     DupFd = duplicate_for_child  # a start method has the one or the other

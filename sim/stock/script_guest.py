@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import functools
+import inspect
 import itertools
 import os
 import pickle
@@ -121,6 +122,9 @@ class ScriptGuest:
         handlers = sys.modules["torch.distributed.rendezvous"].__dict__["_rendezvous_handlers"]
         for scheme in ("env", "tcp", "file"):
             handlers[scheme] = _meet
+        for module in ("torch.distributed", "torch.distributed.distributed_c10d"):
+            place = vars(sys.modules[module])
+            place["init_process_group"] = _refusing(place["init_process_group"])
         _multiprocessing.spawn = self._spawn
         if role["watch"]:
             _autograd.backward = self._told_of(_autograd.backward, all=role["check"])
@@ -316,6 +320,23 @@ def _starting(start: Any, here: Here) -> Any:
         start(self)
 
     return started
+
+
+def _refusing(init_process_group: Callable[..., Any]) -> Callable[..., Any]:
+    """Process groups, whose members would wait for each other on real sockets: those that meet by
+    a rendezvous are refused by name, where their constructor would complain about ranks."""
+    signature = inspect.signature(init_process_group)
+
+    @functools.wraps(init_process_group)
+    def refused(*args: Any, **kwargs: Any) -> Any:
+        if signature.bind(*args, **kwargs).arguments.get("store") is None:
+            raise NotImplementedError(
+                "torch.distributed.init_process_group is not simulated on the engine torch: a script "
+                "has its RPC group there, and no collectives; run it with --engine port"
+            )
+        return init_process_group(*args, **kwargs)
+
+    return refused
 
 
 def _meet(url: str, *args: Any, **kwargs: Any) -> Any:
