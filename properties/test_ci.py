@@ -48,7 +48,7 @@ def test_it_runs_everything_with_the_profile_ci(tmp_path: Path, env: dict[str, s
         program(tmp_path, name)
     done = run(tmp_path, **env)
     assert done.returncode == 0, done.stderr
-    targets = ["lint", "types", "layers", "test", "test-browser", "test-notebooks"]
+    targets = ["lint", "types", "layers", "test", "test-browser", "test-notebooks", "docs"]
     ran = [line for line in done.stdout.splitlines() if not line.startswith("==")]
     assert ran == [f"{target} ci no" for target in targets]
 

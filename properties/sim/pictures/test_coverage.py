@@ -9,12 +9,13 @@ from squall.model.coverage.growth import Seen
 from squall.model.coverage.history import History, history_of
 from squall.model.coverage.sometimes import SITUATIONS
 from squall.sim import pictures
-from squall.sim.search.campaign import run_campaign
+from squall.sim.search.campaign import before, run_campaign
 from squall.sim.search.draw import Settings
 
 
 def campaign() -> History:
-    found = run_campaign(range(40), Settings("rough", stats=True))
+    seeds, settings = range(40), Settings("rough", stats=True)
+    found = run_campaign(seeds, settings, first=before(seeds, settings))
     parts = {"cover": found.cover, "seeds": found.scenarios}
     return history_of(found.seen, found.sometimes_counts(), parts, "rough")
 

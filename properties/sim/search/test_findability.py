@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from squall.properties.support.commands import ROOT, python, squall
-from squall.sim.search.campaign import run_campaign
+from squall.sim.search.campaign import before, run_campaign
 from squall.sim.search.draw import Settings
 from squall.sim.search.evidence import COVER, SCHEDULES, SEEDS, Evidence, Judged, Kept, keep
 from squall.sim.search.findability import BELIEVED, Confidence, Sample
@@ -156,9 +156,10 @@ def test_a_campaign_that_fails_keeps_how_often(store: Path) -> None:
     assert last.played >= last.again > 0, "its program fails on other schedules too"
     assert Evidence.of(Settings("rough")) == []
 
-    clean = run_campaign(range(200, 400))
+    later = range(200, 400)
+    clean = run_campaign(later, first=before(later, Settings()))
     assert clean.ok
-    after = evidence.after(clean, range(200, 400))
+    after = evidence.after(clean, later)
     assert after.clean[SEEDS] == 100, "the others were judged when the bug was there"
     assert after.clean[COVER] == clean.cover > 0
     assert 0 < after.chance < 1
@@ -282,7 +283,8 @@ def test_the_command_finds_a_bug_and_proves_that_it_is_mended(store: Path) -> No
     assert other.returncode == 2 and "it was found with no faults)" in other.stderr
     proven = squall("fuzz", "--until-proven", source, "--jobs", "2")
     assert proven.returncode == 0, proven.stderr
-    assert f"seed {source} (gradients: " in proven.stdout
+    (what,) = [each["what"] for each in judged["failures"] if each["scenario"] == seed]
+    assert f"seed {source} (" in proven.stdout and what in proven.stdout
     again = squall("fuzz", "--until-proven", source, "--json")
     assert "goes on where it was" in again.stderr
     (mine,) = json.loads(again.stdout)["confidence"]
