@@ -9,6 +9,12 @@ FUNCTIONS = {
     "it has come so far",
     "_broadcast_to_followers": "PyTorch's own, in rpc.shutdown() and _all_gather: the leader tells a worker that "
     "all have come so far",
+    "_receive_broadcast": "in rpc.shutdown() and _all_gather: the leader tells a worker that all have come "
+    "so far (PyTorch's _broadcast_to_followers)",
+    "local_invoke": "a method of an RRef's value, called by rref.rpc_sync() and the like (PyTorch's "
+    "_local_invoke)",
+    "local_invoke_async_execution": "a method of an RRef's value, called by rref.rpc_sync() and the "
+    "like (PyTorch's _local_invoke_async_execution)",
     "_new_local_optimizer": "PyTorch's own: DistributedOptimizer makes its part on a worker",
     "_new_script_local_optimizer": "PyTorch's own: DistributedOptimizer makes its part on a worker",
     "_local_optimizer_step": "PyTorch's own: DistributedOptimizer.step() on a worker",
@@ -49,7 +55,7 @@ WORDS = (
      "sends, recvs and leaves."),
     ("RRef 0:3", "A remote reference: worker 0 asked for it, and gave it number 3. Its owner has the value."),
     ("fork 2:10", "One worker's handle on an RRef: worker 2 gave it number 10. The owner keeps the value while there are forks."),
-    ("_gather_to_leader, _broadcast_to_followers", "Functions of PyTorch's own: how workers wait for each other in rpc.shutdown()."),
+    ("_gather_to_leader, _receive_broadcast", "Functions of the RPC library's own: how workers wait for each other in rpc.shutdown()."),
     ("send, recv", "The two ends of a message in the autograd graph. Gradients go from the recv back to the send."),
     ("critical path", "The chain of events that decided when the step ended: had one of them been earlier, "
      "the end could have been."),
