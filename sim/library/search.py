@@ -143,10 +143,7 @@ def read(what: Named, *, allow_scripts: bool = False) -> Scenario:
         return what.scenario
     if isinstance(what, int):
         return draw(what)
-    if not isinstance(what, str | os.PathLike):
-        expected = "a seed, the path of a scenario file, the name of a stored failure, or a run"
-        raise TypeError(f"{what!r} is a {type(what).__name__}, expected {expected}")
-    path = Path(what)
+    path = _path(what)
     if not path.exists():
         kept = Store().find(str(what))
         if kept is None:
@@ -159,6 +156,13 @@ def read(what: Named, *, allow_scripts: bool = False) -> Scenario:
             "you trust it"
         )
     return found.scenario
+
+
+def _path(what: object) -> Path:
+    if isinstance(what, str | os.PathLike):
+        return Path(what)
+    expected = "a seed, the path of a scenario file, the name of a stored failure, or a run"
+    raise TypeError(f"{what!r} is a {type(what).__name__}, expected {expected}")
 
 
 def replay(what: Named, *, engine: EngineName | None = None, allow_scripts: bool = False) -> Run:

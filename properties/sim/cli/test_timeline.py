@@ -91,10 +91,16 @@ def test_a_script_has_its_own_names_on_the_lanes(tmp_path: Path) -> None:
     assert "worker1" in out.read_text()
 
 
+def code_of(words: list[str]) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    return int(ended.value.code or 0)
+
+
 @pytest.mark.parametrize(("plotly", "files"), [("cdn", 1), ("file", 2)])
 def test_a_page_without_plotly_is_small(plotly: str, files: int, tmp_path: Path) -> None:
     page = tmp_path / "run.html"
-    assert main(["timeline", "204", "--plotly", plotly, "-o", str(page)]) == 0
+    assert code_of(["timeline", "204", "--plotly", plotly, "-o", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
     assert len(text) < 2_000_000
     written = {path.name for path in tmp_path.iterdir()} - {page.name}
@@ -109,14 +115,14 @@ def test_a_page_without_plotly_is_small(plotly: str, files: int, tmp_path: Path)
 
 
 def test_the_log_has_a_legend(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", "--legend"]) == 0
+    assert code_of(["replay", "--legend"]) == 0
     alone = capsys.readouterr().out
     for mark, said in LEGEND.values():
         assert f"{mark}  {said}" in alone
-    assert main(["replay", "5", "--legend"]) == 0
+    assert code_of(["replay", "5", "--legend"]) == 0
     both = capsys.readouterr().out
     assert both.startswith(alone) and "task_started" in both
-    assert main(["replay", "5", "--log"]) == 0
+    assert code_of(["replay", "5", "--log"]) == 0
     assert "The mark is in the column" not in capsys.readouterr().out, "it is no terminal"
-    assert main(["replay"]) == 2
+    assert code_of(["replay"]) == 2
     assert "SCENARIO: expected a seed" in capsys.readouterr().err

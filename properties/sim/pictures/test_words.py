@@ -13,6 +13,8 @@ from squall.sim.pictures import glossary, slider
 from squall.sim.pictures.critical import LATENCY, critical_path, shares, told
 from squall.sim.pictures.packed import WHOLE_MOST, opening
 from squall.sim.pictures.passes import joint_graph, nodes_of, passes
+from squall.sim.scenarios.replay import replay
+from squall.sim.search.draw import draw
 
 
 def test_shares_are_all_of_the_critical_path() -> None:
@@ -65,7 +67,7 @@ def test_hovering_tells_what_ids_are() -> None:
     def texts(figure: object) -> str:
         return " ".join(str(text) for t in figure.data for text in (t.hovertext or ()))  # type: ignore[attr-defined]
 
-    said = texts(pictures.rrefs(run))
+    said = texts(pictures.rrefs(replay(draw(204))))
     assert re.search(r"fork \d+:(\d+): number \1 that worker\d gave, one worker's handle", said)
     said = texts(pictures.contexts(run))
     assert "the gradients of one step" in said and "a user called backward() here" in said
