@@ -22,3 +22,7 @@ DEVICES: tuple[Device, ...] = get_args(Device)
 #: how much goes wrong, as drawn from a seed (sim/search/draw.py)
 Profile = Literal["mild", "rough", "storm"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
+#: where a page has plotly.js from: ``inline``: in the page, which needs nothing else; ``cdn``:
+#: https://cdn.plot.ly, so that it needs a network; ``file``: a file beside it, which many pages share
+PlotlyFrom = Literal["inline", "cdn", "file"]
+PLOTLY_FROM: tuple[PlotlyFrom, ...] = get_args(PlotlyFrom)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from squall.properties.browser.conftest import HEIGHT, WIDTH, Page
+from squall.properties.browser.conftest import HEIGHT, PATIENCE_S, WIDTH, Page
 from squall.properties.support.timeline_runs import training
 from squall.sim import pictures
 from squall.sim.pictures.critical import steps_of
 from squall.sim.pictures.packed import WHOLE_MOST, opening
+from squall.sim.pictures.plotly_js import write_plotly
 from squall.sim.pictures.recording import Recording
 
 Visit = Callable[..., Page]
@@ -108,6 +112,46 @@ def test_the_part_that_is_shown_stays_from_view_to_view(visit: Visit) -> None:
     page.open("contexts")
     assert shown(page) == before
     assert page.browser.find_element(By.ID, "strip").is_displayed()
+
+
+def test_a_long_command_is_seen_whole(visit: Visit) -> None:
+    words = "squall run " + " ".join(f"--option-{n} value-{n}" for n in range(30))
+    page = visit(pictures.page(pictures.recording(training().records, replay=words)))
+    box = page.browser.find_element(By.ID, "replay")
+    assert box.text == words
+    sizes = page.js(
+        "const c = document.getElementById('replay');"
+        "return [c.scrollWidth - c.clientWidth, document.documentElement.scrollWidth]"
+    )
+    assert sizes[0] <= 1 and sizes[1] <= WIDTH
+    assert page.js("return getComputedStyle(document.getElementById('replay')).overflowY") == "auto"
+
+
+def test_a_page_says_what_its_words_mean(visit: Visit) -> None:
+    page = visit(pictures.page(training()))
+    summary = page.browser.find_elements(By.CSS_SELECTOR, "summary")[-1]
+    assert summary.text == "what the words mean"
+    summary.click()
+    assert "fork 2:10" in page.browser.find_element(By.CSS_SELECTOR, ".words").text
+    page.open("work")
+    assert "waiting for messages" in page.browser.find_element(By.ID, "notes").text
+
+
+def test_a_page_takes_plotly_from_a_file_beside_it(browser: Chrome, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(pictures.page(training(), plotly="file"), encoding="utf-8")
+    browser.get(file.as_uri())
+    page = Page(browser)
+    end = time.monotonic() + PATIENCE_S
+    while not (told := browser.find_element(By.ID, "problem").text):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert "plotly.js did not load" in told and "in the folder of this page" in told
+    write_plotly(tmp_path)
+    browser.get_log("browser")
+    browser.refresh()
+    page.wait("window.squall && squall.ready")
+    assert page.errors() == []
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (3840, 2160)])

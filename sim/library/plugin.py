@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,7 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _scenario(text: str) -> str:
-    if text == "last" or text.isdigit() or text.endswith(".json"):
+    if text == "last" or text.isdigit():
+        return text
+    if text.endswith(".json"):
+        if not Path(text).is_file():
+            raise argparse.ArgumentTypeError(f"there is no file {text!r}, expected a scenario file")
         return text
     raise argparse.ArgumentTypeError(
         f"{text!r} is no seed and no scenario file (.json): if it is a test, write --squall-replay=last"

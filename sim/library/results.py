@@ -63,9 +63,14 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         modules = self._modules
-        if modules is None or not isinstance(obj, FunctionType | type):
+        if not isinstance(obj, FunctionType | type):
             return NotImplemented
         module = getattr(obj, "__module__", None)
+        if modules is None:
+            # What came from the caller's main module is not in that of a process of its own.
+            if module == "__main__" and "<locals>" not in obj.__qualname__:
+                return found, (module, obj.__qualname__)
+            return NotImplemented
         if isinstance(module, str) and modules.owns(module) and "<locals>" not in obj.__qualname__:
             return found, (module, obj.__qualname__)
         return NotImplemented

@@ -21,6 +21,7 @@ from squall.real.worker import current_worker_or_none
 from squall.sim.faults.draw import PROFILES, Profile
 from squall.sim.faults.file import load_plan
 from squall.sim.faults.plan import NO_FAULTS, Plan
+from squall.sim.library.arguments import check_call, check_seconds
 from squall.sim.library.errors import RankError, problems, rank_error
 from squall.sim.library.function import script_of
 from squall.sim.library.hypotheses import outside
@@ -220,6 +221,7 @@ def scenario_of(
     join: str | None = None,
 ) -> Scenario:
     """What :func:`run` would run."""
+    check_call(args, kwargs, join, workers)
     if isinstance(function, str | os.PathLike):
         if kwargs or join is not None:
             raise TypeError("kwargs and join are for a function, and this is the path of a script")
@@ -309,6 +311,7 @@ def run(
     Raises ValueError or TypeError for what makes no sense, OSError for a script that cannot be read,
     RuntimeError in a rank, KeyboardInterrupt; what goes wrong in a rank is in :attr:`Run.errors`.
     """
+    check_seconds("wall_limit_s", wall_limit_s)
     scenario = scenario_of(
         function,
         workers=workers,

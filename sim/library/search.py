@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -15,6 +15,7 @@ from squall.sim.diff.compare import Comparison, compare_engines
 from squall.sim.explore.campaign import parts
 from squall.sim.explore.execution import How
 from squall.sim.explore.search import Budget
+from squall.sim.library.arguments import check_count, check_latency, check_seconds, check_seeds
 from squall.sim.library.campaign import SHRINK_S, Around, Finding, search
 from squall.sim.library.hypotheses import outside
 from squall.sim.library.run import (
@@ -108,7 +109,9 @@ def fuzz(
     errors of calls do not count, unless ``strict``. Other options are those of :func:`squall.run`.
     """
     must_be_outside()
-    each = range(seeds) if isinstance(seeds, int) else seeds
+    each = check_seeds(seeds)
+    check_seconds("shrink_s", shrink_s)
+    check_latency(latency)
     profile = profile_of(faults)
     plan = plan_of(None if profile is not None else faults)
     if function is None:
@@ -140,7 +143,7 @@ def read(what: Named, *, allow_scripts: bool = False) -> Scenario:
         return what.scenario
     if isinstance(what, int):
         return draw(what)
-    path = Path(what)
+    path = _path(what)
     if not path.exists():
         kept = Store().find(str(what))
         if kept is None:
@@ -153,6 +156,13 @@ def read(what: Named, *, allow_scripts: bool = False) -> Scenario:
             "you trust it"
         )
     return found.scenario
+
+
+def _path(what: object) -> Path:
+    if isinstance(what, str | os.PathLike):
+        return Path(what)
+    expected = "a seed, the path of a scenario file, the name of a stored failure, or a run"
+    raise TypeError(f"{what!r} is a {type(what).__name__}, expected {expected}")
 
 
 def replay(what: Named, *, engine: EngineName | None = None, allow_scripts: bool = False) -> Run:
@@ -185,6 +195,8 @@ def shrink(
     ValueError if nothing is wrong, and as :func:`read` does.
     """
     must_be_outside()
+    if seconds is not None:
+        check_seconds("seconds", seconds)
     scenario = read(what, allow_scripts=allow_scripts)
     shrinker = Shrinker(scenario, seconds=seconds, on_progress=lambda self: on_run(self.tried))
     with turn, outside():
@@ -249,6 +261,13 @@ def explore(
     :func:`replay` takes. Raises ValueError and RuntimeError for what cannot be explored.
     """
     must_be_outside()
+    if grain not in get_args(Grain):
+        known = ", ".join(map(repr, get_args(Grain)))
+        raise ValueError(f"grain is {grain!r}, expected one of {known}")
+    if executions is not None:
+        check_count("executions", executions)
+    if seconds is not None:
+        check_seconds("seconds", seconds)
     is_script = isinstance(what, str | os.PathLike) and Path(what).suffix == ".py"
     if isinstance(what, int | Run | Scenario) or (
         isinstance(what, str | os.PathLike) and not is_script

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from squall.sim.library.arguments import check_call, check_count, check_latency, check_seconds
 from squall.sim.library.campaign import SHRINK_S, Around, Finding, finding, judged, search
 from squall.sim.library.function import script_of
 from squall.sim.library.hypotheses import inside
@@ -111,8 +112,11 @@ def test(
         return test()(function)
     if engine not in ENGINE_NAMES:
         raise ValueError(f"engine is {engine!r}, expected {' or '.join(map(repr, ENGINE_NAMES))}")
-    if seeds < 1 or workers < 1:
-        raise ValueError(f"seeds is {seeds} and workers {workers}, expected at least 1 of each")
+    check_count("seeds", seeds)
+    check_count("workers", workers)
+    check_seconds("shrink_s", shrink_s)
+    check_call((), None, join, workers)
+    check_latency(latency)
     profile = profile_of(faults)
     plan = plan_of(None if profile is not None else faults)
     asked = Request(

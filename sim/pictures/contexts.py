@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 from squall.model.events.passes import Part, passes_of
 from squall.real import tracing
 from squall.sim.pictures.canvas import Clock
+from squall.sim.pictures.glossary import about_context
 from squall.sim.pictures.palette import BLUE, INK, ORANGE, SKY, VERMILION
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.rows import Row, State, draw_rows
@@ -41,7 +42,8 @@ def _rows(run: Recording) -> list[Row]:
         if type is tracing.CONTEXT_CREATED:
             context = values[0]
             label = f"{context_name(context)} on {run.name(worker)}"
-            row = Row(label, worker, group=context)
+            about = about_context(run.name(context >> 48), context & (1 << 48) - 1)
+            row = Row(label, worker, group=context, about=about)
             row.enter(number, OPEN)
             rows.append(row)
             open_rows[worker, context] = row
@@ -53,8 +55,8 @@ def _rows(run: Recording) -> list[Row]:
             known = open_rows.get((worker, values[0]))
             if known is not None:
                 symbol, text = _MARKS[type]
-                about = values[1]
-                said = run.name(about) if type in _ABOUT_WORKERS else context_name(about)
+                other = values[1]
+                said = run.name(other) if type in _ABOUT_WORKERS else context_name(other)
                 known.marks.append((number, symbol, f"{text} {said}"))
     first: dict[object, int] = {}
     for row in rows:
@@ -93,7 +95,13 @@ def _during(row: Row, part: Part) -> bool:
 
 def _pass(run: Recording, part: Part) -> Row:
     label = f"pass on {run.name(part.worker)}"
-    row = Row(label, part.worker, group=part.context, height=0.4)
+    how = (
+        "a user called backward() here"
+        if part.roots
+        else "it began here when the first gradient came"
+    )
+    about = f"{how}; its gradients are those of context {context_name(part.context)}"
+    row = Row(label, part.worker, group=part.context, height=0.4, about=about)
     row.enter(part.started, FAILED if part.error else (ROOT if part.roots else PART))
     row.ended = part.ended
     if part.error:

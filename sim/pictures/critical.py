@@ -48,6 +48,76 @@ class CriticalPath(NamedTuple):
         return f"{seconds(total)}" + (f" = {made}" if made else "")
 
 
+#: what the time of each part is called in words; ``{}`` is the link or the worker
+_WORDS = {
+    LATENCY: "messages on their way {}",
+    CONFIRMATION: "messages about RRefs on their way {}",
+    QUEUEING: "waiting for a turn on {}",
+    COMPUTE: "work on {}",
+    SLEEP: "timers and sleep on {}",
+}
+#: links and workers that :func:`told` names
+_NAMED_MOST = 5
+
+
+class Share(NamedTuple):
+    """Time of a critical path in one place: ``where`` is a link (from, to), or a worker alone."""
+
+    part: str
+    where: tuple[int, ...]
+    seconds: float
+    hops: int
+
+
+def shares(run: Recording, path: CriticalPath) -> list[Share]:
+    """What links and workers took of the path, the largest share first. Together all of its time."""
+    found: dict[tuple[str, tuple[int, ...]], tuple[float, int]] = {}
+    for hop in path.hops:
+        taken_s = run.time_s(hop.last) - run.time_s(hop.first)
+        worker = int(run.workers_of[hop.last])
+        where: tuple[int, ...] = (worker,)
+        if (
+            hop.part in (LATENCY, CONFIRMATION)
+            and run.records[hop.last][3] is tracing.MESSAGE_DELIVERED
+        ):
+            where = (int(run.records[hop.last][4][1]), int(run.records[hop.last][4][2]))
+        before_s, hops = found.get((hop.part, where), (0.0, 0))
+        found[hop.part, where] = (before_s + taken_s, hops + 1)
+    every = [Share(part, where, *sums) for (part, where), sums in found.items()]
+    return sorted(
+        (one for one in every if one.seconds > 0), key=lambda s: (-s.seconds, s.part, s.where)
+    )
+
+
+def told(run: Recording, path: CriticalPath) -> str:
+    """The path in words: how long it took, and which links and workers took which share of it."""
+    total = path.total_s
+    if total <= 0:
+        return f"no virtual time passed in its {len(path.hops):,} events"
+    found = shares(run, path)
+
+    def share(value: float) -> str:
+        return f"{100 * value / total:.0f} %"
+
+    said = []
+    for one in found[:_NAMED_MOST]:
+        where = " → ".join(run.name(worker) for worker in one.where)
+        count = f" in {one.hops:,} messages" if len(one.where) == 2 and one.hops > 1 else ""
+        said.append(
+            f"{share(one.seconds)} {_WORDS[one.part].format(where)} ({seconds(one.seconds)}{count})"
+        )
+    rest = sum(one.seconds for one in found[_NAMED_MOST:])
+    if rest:
+        said.append(f"{share(rest)} elsewhere ({seconds(rest)})")
+    parts = path.parts_s
+    waited = parts[LATENCY] + parts[CONFIRMATION]
+    in_all = (
+        f"in all {share(waited)} waiting for messages, {share(parts[QUEUEING])} waiting for a turn, "
+        f"{share(parts[SLEEP])} timers and sleep, {share(parts[COMPUTE])} work"
+    )
+    return f"{seconds(total)}: {', '.join(said)}; {in_all}"
+
+
 def steps_of(run: Recording) -> list[tuple[int, int, int]]:
     """(context, first event, last event) of each step: from the making of its context by the
     worker that started a pass in it to the end of the last of its passes."""

@@ -6,7 +6,7 @@ from io import BytesIO
 
 import networkx as nx
 
-from squall.sim.pictures.passes import Pass, Place, joint_graph, passes
+from squall.sim.pictures.passes import Pass, Place, joint_graph, nodes_of, passes
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.spans import short_name
 
@@ -27,7 +27,7 @@ def pick(run: object, number: int | None = None) -> Pass:
     if not found:
         which = "no backward pass" if number is None else f"no backward pass {number}"
         raise ValueError(f"there is {which} with a graph in this run")
-    return max(found, key=lambda one: sum(len(part.found) for part in one.parts.values()))
+    return max(found, key=nodes_of)
 
 
 def graphml(run: object, number: int | None = None) -> str:

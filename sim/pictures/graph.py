@@ -7,8 +7,9 @@ from typing import Any
 import networkx as nx
 import plotly.graph_objects as go
 
+from squall.sim.pictures.glossary import ROLES
 from squall.sim.pictures.palette import BAND, INK, LAYOUT, MUTED, ORANGE, PALE, VERMILION
-from squall.sim.pictures.passes import Pass, Place, joint_graph, layout, passes, start
+from squall.sim.pictures.passes import Pass, Place, joint_graph, layout, nodes_of, passes, start
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.slider import (
     RAN,
@@ -63,7 +64,7 @@ def graph(run: object, *, number: int | None = None, context: int | None = None)
             raise ValueError(f"context: no backward pass began in context {context}")
     if not found:
         return nothing("The joint autograd graph", "no backward pass found a graph in this run")
-    one = max(found, key=lambda p: sum(len(part.found) for part in p.parts.values()))
+    one = max(found, key=nodes_of)
     return _draw(run, one)
 
 
@@ -153,7 +154,7 @@ def _hover(run: Recording, one: Pass, joint: nx.MultiDiGraph, place: Place) -> s
     return table(
         [
             ("worker", run.name(place[0])),
-            ("what", _ROLES[data["role"]]),
+            ("what", f"{_ROLES[data['role']]}: {ROLES[data['role']]}"),
             ("dependencies", f"{data['dependencies']} counted by the engine"),
             ("message", context_name(message) if message >= 0 else ""),
             ("ran", hover(run, ran) if ran >= 0 else "never"),

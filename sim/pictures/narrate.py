@@ -42,33 +42,34 @@ _ABOUT = {
     "EXCEPTION": ("text",),
 }
 _IDS = frozenset({"context", "message"})
-#: in the log: what a worker's column shows for an event; for others it is a dot
-MARKS = {
-    "message_delivered": "<",
-    "message_sent": ">",
-    "message_dropped": "x",
-    "handler_started": "(",
-    "handler_ended": ")",
-    "udf_started": "f",
-    "udf_ended": "e",
-    "call_started": "?",
-    "call_ended": "!",
-    "call_retried": "r",
-    "user_created": "u",
-    "user_deleted": "U",
-    "owner_created": "o",
-    "owner_deleted": "O",
-    "fork_added": "k",
-    "fork_deleted": "K",
-    "context_created": "c",
-    "context_released": "C",
-    "pass_started": "{",
-    "pass_ended": "}",
-    "node_executed": "n",
-    "gradient_accumulated": "g",
-    "gradients_sent": "-",
-    "gradients_received": "+",
+#: in the log: what a worker's column shows for an event, and what that says; for others it is a dot
+LEGEND = {
+    "message_delivered": ("<", "a message arrived"),
+    "message_sent": (">", "a message was sent"),
+    "message_dropped": ("x", "a message was lost"),
+    "handler_started": ("(", "a message is handled"),
+    "handler_ended": (")", "it has been handled"),
+    "udf_started": ("f", "a user function began"),
+    "udf_ended": ("e", "a user function ended"),
+    "call_started": ("?", "a call was made"),
+    "call_ended": ("!", "a call ended: a reply, an error or a timeout"),
+    "call_retried": ("r", "a call was tried again"),
+    "user_created": ("u", "a fork of an RRef was made: a handle on it"),
+    "user_deleted": ("U", "a fork of an RRef was deleted"),
+    "owner_created": ("o", "an RRef was made at its owner"),
+    "owner_deleted": ("O", "an RRef was deleted at its owner"),
+    "fork_added": ("k", "the owner knows of a fork"),
+    "fork_deleted": ("K", "the owner has let a fork go"),
+    "context_created": ("c", "an autograd context was made"),
+    "context_released": ("C", "an autograd context was released"),
+    "pass_started": ("{", "a backward pass began on this worker"),
+    "pass_ended": ("}", "it ended on this worker"),
+    "node_executed": ("n", "a node of autograd ran"),
+    "gradient_accumulated": ("g", "a gradient was added in its context"),
+    "gradients_sent": ("-", "gradients left for another worker"),
+    "gradients_received": ("+", "gradients came from another worker"),
 }
+MARKS = {name: mark for name, (mark, _) in LEGEND.items()}
 #: of these, the worker that an event with none of its own is shown at: a field's place
 _PLACE = {"message_sent": 1, "message_dropped": 2, "message_delivered": 2}
 
@@ -149,6 +150,19 @@ def column_log(records: Sequence[Record], workers: int) -> Iterator[Text]:
         line.append(after)
         line.append(f"  {text}", style="red" if record[3] is MESSAGE_DROPPED else style)
         yield line
+
+
+def legend() -> Iterator[str]:
+    """What the marks of :func:`column_log` say, and how its lines are read: two marks a line."""
+    yield "Each line is an event: its number, virtual time in seconds, a column for each worker, and words."
+    yield "The mark is in the column of the worker where it happened:"
+    every = [f"{mark}  {said}" for mark, said in (*LEGEND.values(), (".", "anything else"))]
+    half = (len(every) + 1) // 2
+    width = max(map(len, every[:half]))
+    for left, right in zip(every[:half], [*every[half:], ""], strict=False):
+        yield f"  {left:<{width}}    {right}".rstrip()
+    yield "rref=(0,3), fork=(2,10): number 3 that worker 0 gave, number 10 that worker 2 gave."
+    yield "context=2.0, message=2.0: number 0 that worker 2 made. id: of a call, counted by its caller."
 
 
 def _colour(worker: int) -> str:

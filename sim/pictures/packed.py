@@ -62,9 +62,20 @@ def opening(run: Recording) -> list[int]:
         return [max(0, last - OPENED_MOST * 3 // 4), min(run.last, last + OPENED_MOST // 4)]
     if run.waits:
         return [max(0, run.last - OPENED_MOST), run.last]
+    wrong = None if run.ok else _first_error(run)
+    if wrong is not None:
+        return [max(0, wrong - OPENED_MOST * 3 // 4), min(run.last, wrong + OPENED_MOST // 4)]
     for _, first, last in sorted(steps_of(run), key=lambda step: step[1]):
         return [first, min(last, first + OPENED_MOST)]
     return [0, OPENED_MOST]
+
+
+def _first_error(run: Recording) -> int | None:
+    """The first event with which a function or a pass ended in an error; None if none did."""
+    for number, (_, _, _, type, values) in enumerate(run.records):
+        if type in (tracing.UDF_ENDED, tracing.PASS_ENDED) and values[1]:
+            return number
+    return None
 
 
 def events(run: Recording) -> dict[str, Any]:

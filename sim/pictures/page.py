@@ -11,13 +11,15 @@ import plotly.graph_objects as go
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
-from squall.sim.pictures import packed
+from squall.sim.names import PlotlyFrom
+from squall.sim.pictures import glossary, packed
 from squall.sim.pictures.contexts import contexts
 from squall.sim.pictures.flows import flows_of, seconds
 from squall.sim.pictures.futures import futures
 from squall.sim.pictures.graph import graph
 from squall.sim.pictures.odds import Odds, odds
-from squall.sim.pictures.passes import passes
+from squall.sim.pictures.passes import nodes_of, passes
+from squall.sim.pictures.plotly_js import linked
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.rrefs import rrefs
 from squall.sim.pictures.space_time import space_time
@@ -53,13 +55,20 @@ def scripts() -> tuple[str, ...]:
 
 
 def page(
-    run: object, *, found: Odds | None = None, on_view: Callable[[str], object] | None = None
+    run: object,
+    *,
+    found: Odds | None = None,
+    on_view: Callable[[str], object] | None = None,
+    plotly: PlotlyFrom = "inline",
 ) -> str:
     """The page as HTML: a summary, every view, and a table of the events that can be searched.
 
     ``found``: the probability of the failure over time, if it was measured. ``on_view`` is called
-    with the name of each view before it is drawn.
+    with the name of each view before it is drawn. ``plotly``: see
+    :data:`squall.sim.names.PlotlyFrom`; with ``file`` the caller puts the file there
+    (:func:`squall.sim.pictures.plotly_js.write_plotly`). Raises ValueError for another one.
     """
+    link = linked(plotly)
     run = recording(run)
     tell = on_view or (lambda name: None)
     views: list[dict[str, Any]] = []
@@ -94,14 +103,16 @@ def page(
         core=packed.packed_json(packed.core(run, views)),
         events=packed.packed_json(packed.events(run)),
         style=styles()[0],
-        scripts=scripts(),
+        glossary=glossary.WORDS,
+        linked=link,
+        scripts=scripts() if link is None else scripts()[1:],
         never_styled=MAP_STYLES.findall(get_plotlyjs()),
     )
 
 
 def _graphs(run: Recording) -> list[tuple[str, Callable[[], go.Figure]]]:
     every = passes(run)
-    sizes = {one.number: sum(len(part.found) for part in one.parts.values()) for one in every}
+    sizes = {one.number: nodes_of(one) for one in every}
     shown = sorted(every, key=lambda one: (-sizes[one.number], one.number))[:GRAPHS_MOST]
     if not shown:
         return [("", lambda: graph(run))]
@@ -112,7 +123,7 @@ def _graphs(run: Recording) -> list[tuple[str, Callable[[], go.Figure]]]:
 
     return [
         (
-            f"pass {one.number} in {context_name(one.context)}: {sizes[one.number]} nodes{of}",
+            f"pass {one.number} in context {context_name(one.context)}: {sizes[one.number]} nodes{of}",
             draw(one.number),
         )
         for one in shown

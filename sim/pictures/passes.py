@@ -45,6 +45,14 @@ def passes(run: Recording) -> list[Pass]:
     ]
 
 
+def nodes_of(one: Pass) -> int:
+    """How many nodes :func:`joint_graph` has. The engine counts a root for each worker; only the
+    worker where the pass began has one that is used."""
+    return sum(
+        len(part.found) - (0 in part.found and not part.roots) for part in one.parts.values()
+    )
+
+
 def joint_graph(one: Pass) -> nx.MultiDiGraph:
     """The autograd graph of all workers that took part, in the direction of gradients.
 

@@ -41,6 +41,8 @@ class Row:
     marks: list[tuple[int, str, str]] = field(default_factory=list)
     #: rows of one group lie together
     group: object = None
+    #: what it is, for readers who hover over it
+    about: str = ""
     height: float = 0.66
 
     @property
@@ -137,6 +139,7 @@ def _state(canvas: Canvas, state: State, rows: list[Row], place: dict[int, float
                         ("from", hover(run, event)),
                         ("to", hover(run, end)),
                         ("for", how_long),
+                        ("", row.about),
                     ],
                     head=f"{row.label}: {state.name}",
                 )

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from squall.real import tracing
 from squall.sim.pictures.canvas import Clock
 from squall.sim.pictures.flows import flows_of
+from squall.sim.pictures.glossary import about_id
 from squall.sim.pictures.palette import (
     BLUE,
     GREEN,
@@ -110,7 +111,10 @@ class _Lives:
     def _owner(self, rref: Id, worker: int) -> Row:
         row = self._owners.get(rref)
         if row is None:
-            row = self._owners[rref] = Row(f"RRef {_text(rref)}", worker, group=rref)
+            row = self._owners[rref] = Row(
+                f"RRef {_text(rref)}", worker, group=rref,
+                about=about_id("RRef", rref, self._run.name(rref[0])),
+            )  # fmt: skip
         if worker >= 0 and row.worker < 0:
             row.worker = worker
         return row
@@ -119,7 +123,10 @@ class _Lives:
         rows = self._forks.setdefault(rref, {})
         row = rows.get(id)
         if row is None:
-            row = rows[id] = Row(f"fork {_text(id)}", -1, group=rref, height=0.5)
+            row = rows[id] = Row(
+                f"fork {_text(id)}", -1, group=rref, height=0.5,
+                about=about_id("fork", id, self._run.name(id[0])),
+            )  # fmt: skip
         return row
 
     def _owner_event(

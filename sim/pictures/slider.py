@@ -57,7 +57,10 @@ def stops(
     steps: list[dict[str, Any]] = []
     frames: list[Any] = []
 
+    told = ""
+
     def stop(event: int) -> None:
+        nonlocal told
         name = str(len(frames))
         frames.append(
             go.Frame(
@@ -75,17 +78,18 @@ def stops(
                 ],
             )
         )
-        since = run.time_s(event) - run.time_s(one.first)
+        since_text = seconds(run.time_s(event) - run.time_s(one.first))
         how = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate"}
         steps.append(
             {
                 "method": "animate",
-                # The event, too: many things may happen at one instant.
-                "label": f"#{event} +{seconds(since)}",
+                # Many things may happen at one instant: the time is told where it has moved on.
+                "label": f"#{event}" if since_text == told else f"#{event} +{since_text}",
                 "args": [[name], {**how, "transition": {"duration": 0}}],
                 "value": str(event),
             }
         )
+        told = since_text
 
     stop(one.first)
     for index, moment in enumerate(happened, 1):
@@ -106,7 +110,7 @@ def slider(steps: list[dict[str, Any]]) -> dict[str, Any]:
         "yanchor": "top",
         "pad": {"t": 14, "b": 4},
         "currentvalue": {
-            "prefix": "up to event, and since the pass began: ",
+            "prefix": "up to event (+ time since the pass began, where it moves on): ",
             "font": {"size": 12.5, "color": INK},
             "xanchor": "left",
         },

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from squall.sim.pictures.canvas import Canvas, Clock, Fill, bands, sample
-from squall.sim.pictures.critical import critical_path
+from squall.sim.pictures.critical import critical_path, told
 from squall.sim.pictures.flows import Task, tasks_of
+from squall.sim.pictures.glossary import about_function
 from squall.sim.pictures.palette import BLACK, INK
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.spans import (
@@ -187,6 +188,7 @@ def _hover(run: Recording, span: Span) -> str:
             ("to", hover(run, span.last)),
             ("for", how_long),
             ("", span.detail),
+            ("", about_function(span.label)),
             ("set off by", f"message {task.cause}" if task.cause >= 0 else ""),
         ],
         head=f"{span.activity.name} {span.label}".strip(),
@@ -228,4 +230,6 @@ def _draw_critical(canvas: Canvas, context: int | None, rows: dict[int, float]) 
             meta={"events": True},
         )
     )
-    canvas.note(f"critical path of context {context_name(path.context)}: {path}")
+    canvas.note(
+        f"critical path of the step in context {context_name(path.context)}: {told(run, path)}"
+    )

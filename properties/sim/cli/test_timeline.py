@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from squall.properties.sim.cli.test_run import BACKWARD, TWO_WORKERS, write
 from squall.properties.support.commands import ROOT, squall
 from squall.sim.cli.main import main
+from squall.sim.pictures.narrate import LEGEND
 from squall.sim.scenarios.replay import replay
 from squall.sim.search.draw import draw
 
@@ -27,6 +31,11 @@ from squall.sim.search.draw import draw
         (["3", "--dot", "nowhere/g.dot"], "--dot: there is no directory 'nowhere' to write into"),
         (["3", "--points", "1"], "--points: expected an integer from 2 to 1000, got '1'"),
         (["3", "--pass", "x"], "--pass: expected an integer from 0 to 1000000, got 'x'"),
+        (["3", "--plotly", "disk"], "--plotly: expected inline or cdn or file, got 'disk'"),
+        (
+            ["3", "--plotly", "cdn", "--csv", "events.csv"],
+            "--plotly: is for a page, and none is asked for: add --output FILE",
+        ),
         (["3", "--faults", "gale"], "--faults: expected "),
         (["3", "--engine", "jax"], "--engine: expected port or torch, got 'jax'"),
         (
@@ -80,3 +89,40 @@ def test_a_script_has_its_own_names_on_the_lanes(tmp_path: Path) -> None:
     assert done.stdout.startswith("ok, ")
     assert f"again: squall run {script} --seed 4" in done.stdout
     assert "worker1" in out.read_text()
+
+
+def code_of(words: list[str]) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize(("plotly", "files"), [("cdn", 1), ("file", 2)])
+def test_a_page_without_plotly_is_small(plotly: str, files: int, tmp_path: Path) -> None:
+    page = tmp_path / "run.html"
+    assert code_of(["timeline", "204", "--plotly", plotly, "-o", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert len(text) < 2_000_000
+    written = {path.name for path in tmp_path.iterdir()} - {page.name}
+    assert len(written) == files - 1
+    for name in written:
+        assert f'<script src="{name}"></script>' in text
+        assert (tmp_path / name).read_text(encoding="utf-8") == get_plotlyjs()
+    if plotly == "cdn":
+        digest = b64encode(sha256(get_plotlyjs().encode()).digest()).decode()
+        assert f'src="https://cdn.plot.ly/plotly-{get_plotlyjs_version()}.min.js"' in text
+        assert f'integrity="sha256-{digest}"' in text
+
+
+def test_the_log_has_a_legend(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of(["replay", "--legend"]) == 0
+    alone = capsys.readouterr().out
+    for mark, said in LEGEND.values():
+        assert f"{mark}  {said}" in alone
+    assert code_of(["replay", "5", "--legend"]) == 0
+    both = capsys.readouterr().out
+    assert both.startswith(alone) and "task_started" in both
+    assert code_of(["replay", "5", "--log"]) == 0
+    assert "The mark is in the column" not in capsys.readouterr().out, "it is no terminal"
+    assert code_of(["replay"]) == 2
+    assert "SCENARIO: expected a seed" in capsys.readouterr().err

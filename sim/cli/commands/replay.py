@@ -22,7 +22,6 @@ from squall.sim.cli.options import (
     FaultsOption,
     Json,
     Mutant,
-    ScenarioArgument,
     file_option,
 )
 from squall.sim.cli.scenario import Changes, read_scenario
@@ -43,6 +42,8 @@ squall replay 204                           (the scenario of seed 204)
 
 squall replay 204 --faults rough --log
 
+squall replay --legend                      (what the marks of --log say)
+
 squall replay .squall/scenarios/0a1b2c3d.json --until BACKWARD_AUTOGRAD_REQ:2
 
 squall replay 7 --diff 8                    (where do they part?)
@@ -51,8 +52,18 @@ squall replay 7 --check-determinism --json
 """
 
 
+OptionalScenario = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SEED|FILE",
+        help="A seed of squall fuzz, a scenario file, or the name of a stored failure.",
+        show_default=False,
+    ),
+]
+
+
 def replay(
-    scenario: ScenarioArgument,
+    scenario: OptionalScenario = None,
     faults: FaultsOption = None,
     mutant: Mutant = None,
     device: DeviceOfScenario = None,
@@ -69,6 +80,10 @@ def replay(
     verbose: Annotated[bool, typer.Option("--verbose", help="Tell every event in words.")] = False,
     log: Annotated[
         bool, typer.Option("--log", help="One line an event, a column for each worker.")
+    ] = False,
+    legend: Annotated[
+        bool,
+        typer.Option("--legend", help="What the marks of --log say; alone, or before the log."),
     ] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Show the C++ stacks of errors, too.")
@@ -94,6 +109,14 @@ def replay(
     Exit code 1 if something does not hold, or if the digest is not the expected one; 4 if there
     was nothing to check.
     """
+    if scenario is None:
+        if not legend:
+            raise BadInput(
+                "SCENARIO", "", "expected a seed, a scenario file or the name of a stored failure"
+            )
+        _legend(Console(highlight=False, soft_wrap=True))
+        return
+    log = log or legend
     stop = None if until is None else read_until(until)
     if diff is not None and (stop is not None or check_determinism):
         raise BadInput("--diff", diff, "expected without --until and --check-determinism")
@@ -116,7 +139,7 @@ def replay(
 
     replayed = Replayed(again, run, stop, check_determinism, divergence)
     if verbose or log:
-        _tell(replayed, console, log=log)
+        _tell(replayed, console, log=log, legend=legend or console.is_terminal)
     if json:
         typer.echo(replay_json(replayed))
     else:
@@ -206,12 +229,21 @@ def _save(scenario: Scenario, run: Run, file: Path) -> None:
         raise BadInput("--save", str(file), problem) from None
 
 
-def _tell(replayed: Replayed, console: Console, *, log: bool) -> None:
+def _legend(console: Console) -> None:
+    from squall.sim.pictures.narrate import legend
+
+    for line in legend():
+        console.print(line, markup=False)
+
+
+def _tell(replayed: Replayed, console: Console, *, log: bool, legend: bool) -> None:
     from squall.sim.cli.reports.replay import workers_of
     from squall.sim.pictures.narrate import column_log, narrate
 
     run = replayed.run
     if log:
+        if legend:
+            _legend(console)
         for line in column_log(run.records, workers_of(replayed.scenario, run)):
             console.print(line)
         return

@@ -29,6 +29,7 @@ from squall.sim.cli.options import (
 from squall.sim.cli.pictured import Bar, Spread, picture_scenario, picture_script
 from squall.sim.cli.scenario import Changes, read_scenario
 from squall.sim.cli.script import RANKS_SUFFIX, ScriptRun
+from squall.sim.names import PLOTLY_FROM, PlotlyFrom
 from squall.sim.world.latency import DEFAULT_LATENCY
 
 DEFAULT_FILE = "timeline.html"
@@ -42,6 +43,8 @@ EPILOG = """\
 squall timeline 204                         (writes timeline.html)
 
 squall timeline 204 --faults rough -o run.html
+
+squall timeline 204 --plotly file -o runs/204.html     (a small page, and plotly.js beside it)
 
 squall timeline .squall/scenarios/0a1b2c3d.json --odds
 
@@ -108,6 +111,16 @@ Times = Annotated[
         parser=parsers.integer("--times", 1, MAX_TIMES),
     ),
 ]
+Plotly = Annotated[
+    PlotlyFrom | None,
+    typer.Option(
+        "--plotly",
+        metavar="inline|cdn|file",
+        help="Where the page has plotly.js from, 4.7 MB: in itself (the default), from cdn.plot.ly, or "
+        "from a file that is written beside it, which pages of one folder share.",
+        parser=parsers.one_of("--plotly", PLOTLY_FROM),
+    ),
+]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the run in the store, for squall serve.")]
 
 
@@ -132,6 +145,7 @@ def timeline(
     seed: SeedOfScript = None,
     latency: LatencyOfScript = None,
     keep: Keep = False,
+    plotly: Plotly = None,
     allow_scripts: AllowScripts = False,
     json: Json = False,
 ) -> None:
@@ -145,6 +159,10 @@ def timeline(
     wanted = {kind: path for kind, path in files.items() if path is not None}
     if not wanted:
         wanted["html"] = parsers.file_to_write("--output")(DEFAULT_FILE)
+    if plotly is not None and "html" not in wanted:
+        raise BadInput(
+            "--plotly", plotly, "is for a page, and none is asked for: add --output FILE"
+        )
     for_a_script = {"--workers": workers, "--seed": seed, "--latency": latency}
     changes = Changes(faults=faults, mutant=mutant, engine=engine, device=device)
     script, scenario = _script(what, {"--odds": odds, "--keep": keep}, mutant), None
@@ -153,7 +171,12 @@ def timeline(
         field = "SEED|FILE|SCRIPT"
         scenario = read_scenario(what, changes, field=field, scripts=allow_scripts)
     console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-    from squall.sim.cli.reports.timeline import print_timeline, timeline_json, write_files
+    from squall.sim.cli.reports.timeline import (
+        Drawing,
+        print_timeline,
+        timeline_json,
+        write_files,
+    )
 
     with Bar(console) as bar:
         if scenario is not None:
@@ -171,7 +194,7 @@ def timeline(
                 faults=faults,
             )
             run, found = picture_script(asked, bar), None
-        write_files(run, wanted, pass_number, found, bar)
+        write_files(run, wanted, Drawing(pass_number, found, plotly or "inline"), bar)
     if json:
         typer.echo(timeline_json(run, wanted, found))
     else:

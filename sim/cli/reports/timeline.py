@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.pictured import Bar
+from squall.sim.names import PlotlyFrom
 from squall.sim.pictures.odds import Odds
+from squall.sim.pictures.plotly_js import write_plotly
 from squall.sim.pictures.recording import Recording
 
 
-def write_files(
-    run: Recording, wanted: dict[str, Path], chosen: int | None, found: Odds | None, bar: Bar
-) -> None:
-    """Write each kind of file to its path; ``chosen`` is the pass whose graph is meant.
+class Drawing(NamedTuple):
+    """How files are drawn: the pass whose graph is meant, the odds of the failure, if they were
+    measured, and where a page has plotly.js from."""
+
+    chosen: int | None = None
+    found: Odds | None = None
+    plotly: PlotlyFrom = "inline"
+
+
+def write_files(run: Recording, wanted: dict[str, Path], drawing: Drawing, bar: Bar) -> None:
+    """Write each kind of file to its path.
 
     Raises :class:`BadInput`.
     """
@@ -27,23 +36,28 @@ def write_files(
             if kind in ("csv", "parquet"):
                 _write_table(kind, path, run)
             elif kind in ("dot", "graphml"):
-                path.write_text(_graph(kind, run, chosen), encoding="utf-8")
+                path.write_text(_graph(kind, run, drawing.chosen), encoding="utf-8")
             else:
-                path.write_text(_page(kind, run, found, bar), encoding="utf-8")
+                path.write_text(_page(kind, run, drawing, bar), encoding="utf-8")
+                if kind == "html" and drawing.plotly == "file":
+                    write_plotly(path.parent)
         except OSError as error:
             field = "--output" if kind == "html" else f"--{kind}"
             problem = f"cannot write {str(path)!r}: {error.strerror or error}"
             raise BadInput(field, str(path), problem) from None
 
 
-def _page(kind: str, run: Recording, found: Odds | None, bar: Bar) -> str:
+def _page(kind: str, run: Recording, drawing: Drawing, bar: Bar) -> str:
     if kind == "perfetto":
         from squall.sim.pictures.perfetto import perfetto_json
 
         return perfetto_json(run)
     from squall.sim.pictures.page import page
 
-    return page(run, found=found, on_view=lambda name: bar.say(f"drawing {name}"))
+    def say(name: str) -> None:
+        bar.say(f"drawing {name}")
+
+    return page(run, found=drawing.found, on_view=say, plotly=drawing.plotly)
 
 
 def _graph(kind: str, run: Recording, chosen: int | None) -> str:

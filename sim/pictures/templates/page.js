@@ -381,6 +381,10 @@
   }
 
   async function begin() {
+    if (typeof Plotly === "undefined") {
+      const from = document.querySelector("script[src]");
+      throw new Error("plotly.js did not load" + (from ? " from " + from.getAttribute("src") + (from.integrity ? ", which needs a network; squall timeline --plotly inline makes a page that needs none" : ": keep that file in the folder of this page, or make the page with squall timeline --plotly inline") : ""));
+    }
     page.core = await unpack("core");
     page.times = array(page.core.times);
     for (const key of Object.keys(page.core.flows)) page.core.flows[key] = array(page.core.flows[key]);
