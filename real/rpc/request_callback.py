@@ -23,6 +23,7 @@ from squall.real.autograd.messages import (
 from squall.real.autograd.utils import add_recv_rpc_backward, get_message_with_autograd
 from squall.real.future import Future, completed, failed
 from squall.real.ids import ForkId, RRefId
+from squall.real.process import devices_of
 from squall.real.rpc.builtin import OperatorCall, run_jit_operator
 from squall.real.rpc.commands import (
     PythonCall,
@@ -219,7 +220,8 @@ class RequestCallback:
         if not call.is_async_execution or isinstance(result, RemoteException):
             return completed(result, runtime=runtime)
         if isinstance(result, Future):
-            value: Future[Any] = Future(runtime=runtime, what=result.what)
+            devices = devices_of(self.worker)
+            value: Future[Any] = Future(runtime=runtime, what=result.what, devices=devices)
 
             def done(result: Future[Any]) -> None:
                 error = result.error
@@ -333,6 +335,7 @@ class RequestCallback:
             request.wrapped.tensors,
             rpc.from_worker_id,
             recorded=rpc.recorded,
+            request=True,
         )
         if context is None:
             return self.process_rpc(request.wrapped_command, request.wrapped.type)

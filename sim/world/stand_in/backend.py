@@ -13,8 +13,9 @@ import torch
 from torch.utils import backend_registration
 
 from squall.real.autograd.node_streams import note_streams
+from squall.real.rpc.serialization import register_tensor_type
 from squall.sim.world.stand_in.streams import DEVICES, STAND_IN, Queue, Work
-from squall.sim.world.stand_in.tensors import DEVICE_TYPE, Kernels, index_of
+from squall.sim.world.stand_in.tensors import DEVICE_TYPE, Kernels, StandInTensor, index_of
 
 _Device = torch.device | str | int | None
 
@@ -196,4 +197,5 @@ def register() -> Kernels:
     """
     setup: Any = backend_registration._setup_privateuseone_for_python_backend
     setup(DEVICE_TYPE, backend_module=Backend())
+    register_tensor_type(StandInTensor)
     return Kernels()

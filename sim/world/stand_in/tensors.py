@@ -116,15 +116,15 @@ def _dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if about.is_view:
         return _view(func, args, kwargs, ours[0])
     queue = STAND_IN.current[device]
-    written = [
-        args[i] if i < len(args) else kwargs.get(name, None) for i, name in about.written
-    ]
+    written = [args[i] if i < len(args) else kwargs.get(name) for i, name in about.written]
     written_flat = [t for t in tree_flatten(written)[0] if isinstance(t, StandInTensor)]
     if written:
         outputs: list[StandInTensor] = []
         result: Any = written[0] if len(written) == 1 else tuple(written)
         if torch.Tag.inplace_view in func.tags:
-            raise NotImplementedError(f"{func} changes the shape of a tensor of the stand-in device")
+            raise NotImplementedError(
+                f"{func} changes the shape of a tensor of the stand-in device"
+            )
     else:
         shaped = _shaped(func, flat, spec)
         if shaped is None:  # the shape depends on values: the host has to wait for them
@@ -144,7 +144,8 @@ def _dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = tree_map(made, shaped)
     state = torch.get_rng_state() if about.random else None
     inner_flat = [
-        value.clone() if isinstance(value, Tensor) and not isinstance(value, StandInTensor)
+        value.clone()
+        if isinstance(value, Tensor) and not isinstance(value, StandInTensor)
         else _inner(value)
         for value in flat
     ]
@@ -297,7 +298,9 @@ def _copy(target: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
         queue = STAND_IN.current[source._block.stream.device]
         memory = source._inner
         landed = target
-        STAND_IN.kernel(queue, "copy to the host", (source._block,), (), lambda: landed.copy_(memory))
+        STAND_IN.kernel(
+            queue, "copy to the host", (source._block,), (), lambda: landed.copy_(memory)
+        )
         STAND_IN.synchronize_stream(queue)
         return target
     there = STAND_IN.current[target._block.stream.device]
