@@ -26,6 +26,7 @@ from squall.real.rpc.functions import async_execution
 from squall.real.rpc.wire_names import label_module
 from squall.real.runtime import current_task
 from squall.real.worker import current_worker
+from squall.sim.world.stand_in.backend import at_home
 
 label_module(__name__, "program")
 label_module("squall.model.program.operations", "operations")
@@ -47,7 +48,7 @@ class Host:
         self.worker = worker
         self.on_pass = on_pass
         self.leaves = {
-            number: initial_values(leaf, program.mode)
+            number: at_home(initial_values(leaf, program.mode), worker)
             for number, leaf in enumerate(program.leaves)
             if leaf.owner == worker
         }

@@ -4,3 +4,6 @@
 that live on the device, and the kernels that operators become), :mod:`.backend` (the device as
 ``torch.get_device_module("standin")`` has it).
 """
+
+#: what the device is called in scenarios and on the command line
+STAND_IN_NAME = "stand-in"

@@ -6,22 +6,25 @@ The names are those of ``torch.cuda``: current_stream, stream, Stream, Event, sy
 from __future__ import annotations
 
 import functools
+import random
 from types import TracebackType
 from typing import Any
 
 import torch
 from torch.utils import backend_registration
 
-from squall.real.autograd.node_streams import note_streams
+from squall.real.autograd.node_streams import forget_streams, note_streams
 from squall.real.rpc.serialization import register_tensor_type
 from squall.sim.world.stand_in.streams import DEVICES, STAND_IN, Queue, Work
 from squall.sim.world.stand_in.tensors import DEVICE_TYPE, Kernels, StandInTensor, index_of
+from squall.sim.world.torch_settings import watch_device
 
 _Device = torch.device | str | int | None
 
 
 def _index(device: _Device) -> int:
     return device if isinstance(device, int) else index_of(device)
+
 
 
 class Stream:
@@ -106,9 +109,9 @@ class StreamContext:
     def __enter__(self) -> StreamContext:
         stream = self.stream
         if stream is not None:
-            self._before = current_stream(stream.device), STAND_IN.current_device
+            self._before = current_stream(stream.device), STAND_IN.chosen_device
             set_stream(stream)
-            STAND_IN.current_device = stream.queue.device
+            STAND_IN.chosen_device = stream.queue.device
         return self
 
     def __exit__(
@@ -119,7 +122,7 @@ class StreamContext:
     ) -> None:
         if self.stream is not None:
             set_stream(self._before[0])
-            STAND_IN.current_device = self._before[1]
+            STAND_IN.chosen_device = self._before[1]
 
 
 def current_stream(device: _Device = None) -> Stream:
@@ -133,7 +136,12 @@ def default_stream(device: _Device = None) -> Stream:
 def set_stream(stream: Stream) -> None:
     """Make a stream the current one of its device."""
     STAND_IN.current[stream.queue.device] = stream.queue
-    note_streams(stream.device, stream)
+    note_queue(stream.queue)
+
+
+def note_queue(queue: Queue) -> None:
+    """A stream has become the current one of its device."""
+    note_streams(torch.device(DEVICE_TYPE, queue.device), Stream(queue=queue))
 
 
 class device:  # noqa: N801 - as torch.cuda has it
@@ -143,10 +151,10 @@ class device:  # noqa: N801 - as torch.cuda has it
         self.index = _index(device)
 
     def __enter__(self) -> None:
-        self._before, STAND_IN.current_device = STAND_IN.current_device, self.index
+        self._before, STAND_IN.chosen_device = STAND_IN.chosen_device, self.index
 
     def __exit__(self, *args: object) -> None:
-        STAND_IN.current_device = self._before
+        STAND_IN.chosen_device = self._before
 
 
 class Backend:
@@ -174,7 +182,7 @@ class Backend:
 
     @staticmethod
     def set_device(device: _Device) -> None:
-        STAND_IN.current_device = _index(device)
+        STAND_IN.chosen_device = _index(device)
 
     @staticmethod
     def synchronize(device: _Device = None) -> None:
@@ -198,4 +206,33 @@ def register() -> Kernels:
     setup: Any = backend_registration._setup_privateuseone_for_python_backend
     setup(DEVICE_TYPE, backend_module=Backend())
     register_tensor_type(StandInTensor)
+    watch_device(STAND_IN)
     return Kernels()
+
+
+def begin_run(seed: int, workers: int, who: Any) -> None:
+    """Start a run: its streams, and the home of each worker, follow from ``seed``. ``who()`` is the
+    rank of the worker that runs, or -1."""
+    register()
+    STAND_IN.reset(seed)
+    forget_streams()
+    STAND_IN.changed = note_queue
+    STAND_IN.who = who
+    homes = random.Random(f"homes on the stand-in {seed}")
+    STAND_IN.homes = [homes.randrange(DEVICES) for _ in range(workers)]
+    for queue in STAND_IN.defaults:
+        note_queue(queue)
+
+
+def home_of(worker: int) -> torch.device:
+    """Where a worker's tensors are in the run that has begun."""
+    return torch.device(DEVICE_TYPE, STAND_IN.home(worker))
+
+
+def at_home(leaf: torch.Tensor, worker: int) -> torch.Tensor:
+    """A leaf where its worker has its tensors: as it is, unless a run on the device has begun."""
+    if not STAND_IN.homes:
+        return leaf
+    moved = leaf.detach().to(home_of(worker))
+    STAND_IN.synchronize(STAND_IN.home(worker))
+    return moved.requires_grad_(leaf.requires_grad)

@@ -88,15 +88,15 @@ class StandIn:
     """
 
     def __init__(self) -> None:
-        self.current_device = 0
-        self.synchronous = False
-        self.reset(0)
+        self.end()
 
     def reset(self, seed: int) -> None:
         """Forget everything, for a run with other random numbers."""
         self.log: list[StreamEvent] = []
-        self.recording = True
+        self.recording, self.synchronous = True, False
         self.blocks = 0
+        #: told of each stream that becomes current
+        self.changed: Callable[[Queue], object] = lambda queue: None
         self._events = 0
         self._random = random.Random(f"stand-in {seed}")
         self._eagerness = self._random.choice(_EAGERNESS)
@@ -105,9 +105,50 @@ class StandIn:
         self._handed_out = [0] * DEVICES
         self._busy: dict[Queue, None] = {}
         self.current = list(self.defaults)
-        self.current_device = 0
-        #: who runs, for the log
+        #: the current device, if somebody chose one; else it is the home of who runs
+        self.chosen_device: int | None = None
+        #: by worker, where its tensors are unless it says otherwise
+        self.homes: list[int] = []
+        #: who runs, for the log, and to know its home
         self.who: Callable[[], int] = lambda: -1
+
+    def end(self) -> None:
+        """No run uses the devices any more: what is queued is done, and from here on all is done at
+        once and nothing of it told. :attr:`log` stays."""
+        log: list[StreamEvent] = []
+        if hasattr(self, "log"):
+            log = self.log
+            self.recording = False
+            for index in range(DEVICES):
+                self.synchronize(index)
+        self.reset(0)
+        self.log = log
+        self.recording, self.synchronous = False, True
+
+    def home(self, worker: int) -> int:
+        return self.homes[worker] if 0 <= worker < len(self.homes) else 0
+
+    @property
+    def current_device(self) -> int:
+        return self.home(self.who()) if self.chosen_device is None else self.chosen_device
+
+    def differs(self) -> bool:
+        """Whether a task has chosen a device or streams."""
+        return self.chosen_device is not None or self.current != self.defaults
+
+    def take(self) -> tuple[int | None, list[Queue]]:
+        """What a task has chosen; the defaults after."""
+        taken = self.chosen_device, self.current
+        self.put((None, list(self.defaults)))
+        return taken
+
+    def put(self, taken: tuple[int | None, list[Queue]]) -> None:
+        """Make a task's choice the current one."""
+        self.chosen_device, chosen = taken
+        self.current, before = chosen, self.current
+        for old, new in zip(before, chosen, strict=True):
+            if old is not new:
+                self.changed(new)
 
     def from_pool(self, device: int) -> Queue:
         """The next stream of a device's pool."""
@@ -223,7 +264,7 @@ class StandIn:
         queue = block.stream
         for other in block.used_on:
             self.wait(queue, self.mark(other))
-        self.kernel(queue, "memory given to the next tensor", (), (block,), lambda: poison(memory))
+        self.kernel(queue, "memory given to the next tensor", (), (block,), lambda: poison(memory.untyped_storage()))
 
 
 def poison(storage: Any) -> None:

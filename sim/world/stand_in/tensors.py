@@ -99,7 +99,7 @@ def _operator(func: Any) -> _Operator:
 def empty(inner: Tensor, device: int) -> StandInTensor:
     """A tensor with ``inner``, which nobody else has, as its memory. It is not yet written."""
     poison(inner.untyped_storage())
-    return StandInTensor(inner, Block(STAND_IN, STAND_IN.current[device], inner.untyped_storage()))
+    return StandInTensor(inner, Block(STAND_IN, STAND_IN.current[device], inner))
 
 
 def index_of(device: torch.device | str | None) -> int:
@@ -168,12 +168,13 @@ def _device_for(ours: Sequence[Tensor], flat: list[Any], kwargs: dict[str, Any])
         return index_of(kwargs.get("device"))
     device = ours[0].device
     for value in flat:
-        if isinstance(value, Tensor) and value.device != device:
-            if not (value.device.type == "cpu" and value.dim() == 0):
-                raise RuntimeError(
-                    "Expected all tensors to be on the same device, but found at least two "
-                    f"devices, {device} and {value.device}!"
-                )
+        if not isinstance(value, Tensor) or value.device == device:
+            continue
+        if value.dim() or not value.is_cpu:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two "
+                f"devices, {device} and {value.device}!"
+            )
     index: int = device.index
     return index
 
