@@ -136,10 +136,12 @@ class DeviceThreads:
         """Give each continuation a task: one that blocks must not hold back the others."""
         while not (task := queue.pop()).is_shutdown_task:
             self._launch(task, False)
+            del task  # it would keep the pass alive while nothing comes
 
     def _device_thread(self, device: torch.device, queue: SharedReadyQueue) -> None:
         while not (task := queue.pop()).is_shutdown_task:
             self._run(device, task)
+            del task
 
     def _run(self, device: torch.device, task: NodeTask) -> None:
         graph_task = task.base

@@ -183,7 +183,8 @@ def gradients_of(workers: Sequence[Worker], hosts: list[Host], context_id: int) 
             number = next((n for n, leaf in host.leaves.items() if leaf is tensor), STRAY)
             if gradient.requires_grad:  # no pass here asks for a graph of it
                 number = STRAY
-            found[number] = gradient.detach().clone()
+            # To the host, which waits: nothing else puts later passes behind this reading.
+            found[number] = gradient.detach().clone() if gradient.is_cpu else gradient.detach().cpu()
         # It is the caller's own: whoever gives away the map of the context itself has lost it now.
         gradients.clear()
     return found

@@ -26,7 +26,6 @@ def _index(device: _Device) -> int:
     return device if isinstance(device, int) else index_of(device)
 
 
-
 class Stream:
     """A stream of one stand-in device; a new one is taken from the device's pool."""
 

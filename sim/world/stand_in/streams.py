@@ -264,7 +264,13 @@ class StandIn:
         queue = block.stream
         for other in block.used_on:
             self.wait(queue, self.mark(other))
-        self.kernel(queue, "memory given to the next tensor", (), (block,), lambda: poison(memory.untyped_storage()))
+        self.kernel(
+            queue,
+            "memory given to the next tensor",
+            (),
+            (block,),
+            lambda: poison(memory.untyped_storage()),
+        )
 
 
 def poison(storage: Any) -> None:

@@ -137,7 +137,9 @@ def _dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         def made(value: Any) -> Any:
             if not isinstance(value, Tensor):
                 return value
-            memory = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+            memory = torch.empty_strided(
+                value.shape, value.stride(), dtype=value.dtype, device="cpu"
+            )
             outputs.append(empty(memory, device))
             return outputs[-1]
 
@@ -258,7 +260,7 @@ def _view(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], base: StandI
 def _uploaded(value: Any, device: int, func: Any, read: Sequence[StandInTensor]) -> Any:
     if not isinstance(value, Tensor):
         return value
-    memory = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+    memory = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cpu")
     made = empty(memory, device)
     STAND_IN.kernel(
         STAND_IN.current[device],
@@ -284,7 +286,7 @@ def _to_copy(tensor: Tensor, **kwargs: Any) -> Tensor:
             return _dispatch(_aten._to_copy.default, (tensor,), kwargs)  # type: ignore[no-any-return]
     meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
     shaped = _aten._to_copy.default(meta, **kwargs)
-    memory = torch.empty_strided(shaped.shape, shaped.stride(), dtype=shaped.dtype)
+    memory = torch.empty_strided(shaped.shape, shaped.stride(), dtype=shaped.dtype, device="cpu")
     if target.type == "cpu":
         return _copy(memory, tensor)
     return _copy(empty(memory, index_of(target)), tensor)
@@ -352,6 +354,7 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     _aten._to_copy.default: _to_copy,
     _aten.copy_.default: _copy,
     _aten._local_scalar_dense.default: _on_host(_aten._local_scalar_dense.default),
+    _aten._copy_from.default: lambda source, target, non_blocking=False: _copy(target, source),
     _aten.equal.default: _on_host(_aten.equal.default),
     _aten.is_same_size.default: lambda one, other: one.shape == other.shape,
     _aten.record_stream.default: _record_stream,
