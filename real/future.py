@@ -291,8 +291,10 @@ class Future(Generic[T]):
         """Take over the outcome of a completed future, unless complete already."""
         if other.error is not None:
             self.try_fail(other.error)
-        else:
-            self.try_complete(other._value)
+            return
+        if other.on_devices is not None and self.on_devices is None:
+            self.on_devices = DeviceValue(other.devices())
+        self.try_complete(other._value)
 
     # -- torch.futures.Future -----------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -332,6 +332,10 @@ def _copy(target: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     return target
 
 
+def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
+    return _copy(target, source)
+
+
 def _on_host(func: Any) -> Callable[..., Any]:
     """What gives the host a value: it waits for the current stream."""
 
@@ -354,7 +358,7 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     _aten._to_copy.default: _to_copy,
     _aten.copy_.default: _copy,
     _aten._local_scalar_dense.default: _on_host(_aten._local_scalar_dense.default),
-    _aten._copy_from.default: lambda source, target, non_blocking=False: _copy(target, source),
+    _aten._copy_from.default: _copy_from,
     _aten.equal.default: _on_host(_aten.equal.default),
     _aten.is_same_size.default: lambda one, other: one.shape == other.shape,
     _aten.record_stream.default: _record_stream,
@@ -364,12 +368,12 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
 class Kernels:
     """What operators without a tensor of the device do on it, while this is kept."""
 
-    entries: ClassVar[tuple[str, ...]] = ("empty.memory_format", "empty_strided")
-
     def __init__(self) -> None:
         self._library = torch.library.Library("aten", "IMPL")
         self._library.impl("empty.memory_format", _empty, "PrivateUse1")
         self._library.impl("empty_strided", _empty_strided, "PrivateUse1")
+        # torch.tensor copies below what tensors written in Python are asked at.
+        self._library.impl("_copy_from", _copy_from, "PrivateUse1")
 
 
 def _empty(
