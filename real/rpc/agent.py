@@ -326,7 +326,8 @@ class RpcAgent:
             self._in_flight.served_one_less()
             return
         if self.devices:
-            with on_streams(pool_streams(self.devices, request.streams)):
+            request.streams = pool_streams(self.devices, request.streams)
+            with on_streams(request.streams):
                 reply = callback.process_message(request)
                 reply.add_callback(lambda reply: self._reply(request, reply))
             return

@@ -61,6 +61,7 @@ from squall.real.rpc.rref_context import RRefContext, rref_context
 from squall.real.rpc.serialization import RemoteException, run_function, serialize
 from squall.real.rpc.server_profiling import profiled_request, server_profiles
 from squall.real.runtime import current_task
+from squall.real.streams import on_streams
 
 if TYPE_CHECKING:
     from squall.real.worker import Worker
@@ -139,7 +140,8 @@ class RequestCallback:
             tracer = self.worker.tracer
             if tracer.enabled:
                 tracer.emit(tracing.HANDLER_RESUMED, request.src, type.name, request.id)
-            return self.process_rpc_with_errors(command, type)
+            with on_streams(request.streams):  # of the request: this task is another one's
+                return self.process_rpc_with_errors(command, type)
 
         return confirmed.then_async(run)
 

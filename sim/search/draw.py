@@ -69,6 +69,7 @@ _LIMITS = Limits(trainers=2, steps=2, ops=4, leaves=3, unused=False, stories=Fal
 _DEVICE_LIMITS = Limits(
     workers=4, steps=2, stories=False, groups=False, beside=False, acts=False, sleeps=False
 )
+_NOT_ON_STAND_IN = frozenset({"embedding", "rows"})
 _WORKERS = (2, 2, 3, 3, 3, 4)
 #: seconds that a worker waits for others at most as it leaves a group
 _LEAVE_S = 500.0
@@ -172,6 +173,8 @@ def _draw_plain(
     choices: Choices, plan: Plan, limits: Limits | None = None
 ) -> tuple[Program, World]:
     program = choices.group("program", partial(generate, choices, limits))
+    while limits is not None and not _for_stand_in(program):
+        program = choices.group("program", partial(generate, choices, limits))
     world = choices.group("world", partial(_draw_world, choices, _LATENCIES))
     if any(story.kind in ALONE for _, _, step in program.steps for story in step.stories):
         world = replace(world, shut_down_early=False)  # the others have no steps, and would leave
@@ -182,6 +185,13 @@ def _draw_plain(
         plan = replace(plan, schedule=world.faults.schedule)
     # Exchanges of objects between workers are not run under faults (sim/programs/faults.py).
     return under_faults(program), World(latency=world.latency, faults=plan)
+
+
+def _for_stand_in(program: Program) -> bool:
+    """Whether the stand-in device can do all that a program does: it has no sparse tensors, and no
+    passes of torch's own engine, which runs a device's nodes on a thread of its own."""
+    kinds = {op.kind for _, _, step in program.steps for op in step.ops}
+    return program.workers > 1 and not kinds & _NOT_ON_STAND_IN
 
 
 def _draw_world(choices: Choices, latencies: tuple[str, ...]) -> World:
