@@ -33,7 +33,7 @@ from squall.real.rpc.retries import Retried
 from squall.real.rpc.store import Store
 from squall.real.rpc.task_pool import TaskPool
 from squall.real.rpc.worker_info import Membership, WorkerInfo
-from squall.real.streams import on_streams, pool_streams
+from squall.real.streams import current_streams, on_streams, pool_streams, wait_for_streams
 
 logger = logging.getLogger(__name__)
 
@@ -329,9 +329,16 @@ class RpcAgent:
             request.streams = pool_streams(self.devices, request.streams)
             with on_streams(request.streams):
                 reply = callback.process_message(request)
-                reply.add_callback(lambda reply: self._reply(request, reply))
+                reply.add_callback(lambda reply: self._reply_on_streams(request, reply))
             return
         callback.process_message(request).add_callback(lambda reply: self._reply(request, reply))
+
+    def _reply_on_streams(self, request: Message, outcome: Future[Message]) -> None:
+        """Reply from the streams of the request, after what the reply was completed on, if that is
+        another task's."""
+        wait_for_streams(request.streams, current_streams().values())
+        with on_streams(request.streams):
+            self._reply(request, outcome)
 
     def _reply(self, request: Message, outcome: Future[Message]) -> None:
         error = outcome.error
