@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -235,3 +237,26 @@ def at_home(leaf: torch.Tensor, worker: int) -> torch.Tensor:
     moved = leaf.detach().to(home_of(worker))
     STAND_IN.synchronize(STAND_IN.home(worker))
     return moved.requires_grad_(leaf.requires_grad)
+
+
+@contextmanager
+def beside_the_current_stream(
+    inputs: Sequence[torch.Tensor], *, aside: bool
+) -> Iterator[list[torch.Tensor]]:
+    """What a user does who computes on a stream of his own: it waits for the current one, and is
+    waited for by it. Whatever is made inside is to be added to the list. ``aside`` False: nothing."""
+    made: list[torch.Tensor] = []
+    if not aside:
+        yield made
+        return
+    module = torch.get_device_module(inputs[0].device)
+    here = module.current_stream(inputs[0].device)
+    stream = module.Stream(device=inputs[0].device)
+    stream.wait_stream(here)
+    for tensor in inputs:
+        tensor.record_stream(stream)
+    with module.stream(stream):
+        yield made
+    here.wait_stream(stream)
+    for tensor in made:
+        tensor.record_stream(here)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from squall.model.events.stream_order import StreamEvent
@@ -124,6 +125,15 @@ class StandIn:
         self.reset(0)
         self.log = log
         self.recording, self.synchronous = False, True
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """What the host reads in here is no part of the run: the log does not have it."""
+        before, self.recording = self.recording, False
+        try:
+            yield
+        finally:
+            self.recording = before
 
     def home(self, worker: int) -> int:
         return self.homes[worker] if 0 <= worker < len(self.homes) else 0
