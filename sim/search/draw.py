@@ -69,7 +69,7 @@ _LIMITS = Limits(trainers=2, steps=2, ops=4, leaves=3, unused=False, stories=Fal
 _DEVICE_LIMITS = Limits(
     workers=4, steps=2, stories=False, groups=False, beside=False, acts=False, sleeps=False
 )
-_ENGINE_HOOKS = frozenset({"accumulate_pre", "accumulate_post"})
+_ENGINE_HOOKS = frozenset({"accumulate_pre", "accumulate_post", "retain_grad"})
 _NOT_ON_STAND_IN = frozenset({"embedding", "rows"})
 _WORKERS = (2, 2, 3, 3, 3, 4)
 #: seconds that a worker waits for others at most as it leaves a group
@@ -190,9 +190,10 @@ def _draw_plain(
 
 def _for_stand_in(program: Program) -> bool:
     """Whether the stand-in device can do all that a program does: it has no sparse tensors, and no
-    passes of torch's own engine, which runs a device's nodes on a thread of its own."""
+    passes of torch's own engine (some hooks are called through it), which runs a device's nodes on a thread of its own."""
     kinds = {op.kind for _, _, step in program.steps for op in step.ops}
     hooks = {hook for leaf in program.leaves for hook in leaf.hooks}
+    hooks |= {hook for _, _, step in program.steps for op in step.ops for hook in op.hooks}
     return program.workers > 1 and not kinds & _NOT_ON_STAND_IN and not hooks & _ENGINE_HOOKS
 
 

@@ -357,6 +357,9 @@ def _record_stream(tensor: StandInTensor, stream: Any) -> None:
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     _aten._to_copy.default: _to_copy,
     _aten.copy_.default: _copy,
+    # The bit that stands for it would be on the memory, where torch does not look for it.
+    _aten._conj.default: lambda tensor: _dispatch(_aten._conj_physical.default, (tensor,), {}),
+    _aten._neg_view.default: lambda tensor: _dispatch(_aten.neg.default, (tensor,), {}),
     _aten._local_scalar_dense.default: _on_host(_aten._local_scalar_dense.default),
     _aten._copy_from.default: _copy_from,
     _aten.equal.default: _on_host(_aten.equal.default),

@@ -46,8 +46,10 @@ MUTANTS = (
         origin="i59297",
         wrong="the end of a pass does not wait for the streams that it ran on",
         place="autograd.graph_task:GraphTask.exec_post_processing",
-        old="            caller.wait_event(stream.record_event())".strip(),
+        old="caller.wait_event(stream.record_event())",
         new="pass",
+        unseen="each stream is waited for by the streams that its gradients go to, in the end those of "
+        "leaves and of messages, which are the caller's",
     ),
     _on_device(
         name="accumulated-on-an-unordered-stream",
