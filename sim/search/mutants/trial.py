@@ -58,10 +58,13 @@ class Limits:
         """One scenario of the campaign after the other: the covers first, if asked for and unless
         seeds are named."""
         all_settings = [
-            settings_of(profile)._replace(device=mutant.device)
-            for profile in self.profiles(mutant)
+            settings_of(profile)._replace(device=mutant.device) for profile in self.profiles(mutant)
         ]
-        if self.cover and mutant.device == "cpu" and (self.seeds is None or self.covers is not None):
+        if (
+            self.cover
+            and mutant.device == "cpu"
+            and (self.seeds is None or self.covers is not None)
+        ):
             for sources in zip_longest(*map(self._covering, all_settings)):
                 for source, settings in zip(sources, all_settings, strict=True):
                     if source is not None:

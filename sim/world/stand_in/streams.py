@@ -126,6 +126,10 @@ class StandIn:
         self.log = log
         self.recording, self.synchronous = False, True
 
+    def lag(self) -> None:
+        """From here on nothing runs before somebody has to see it."""
+        self._eagerness = 0.0
+
     @contextmanager
     def unseen(self) -> Iterator[None]:
         """What the host reads in here is no part of the run: the log does not have it."""
