@@ -202,7 +202,7 @@ class Cluster:
     def _rank_that_runs(self) -> int:
         task = current_task_or_none()
         worker = None if task is None else task.worker
-        return self.workers.index(worker) if worker in self.workers else -1  # type: ignore[arg-type]
+        return self.workers.index(worker) if worker in self.workers else -1
 
     def run(
         self,

@@ -58,14 +58,18 @@ def chain(device: str, name: str, repeats: int) -> dict[str, float]:
         ours = cluster.run(port)[0]
     row = {"nodes": float(_NODES), "port_s": median(ours)}
     if name == "cuda":  # torch's engine runs nodes of the stand-in on a thread where it is unknown
-        row["torch_s"] = median(
-            _timed(device, lambda v=built()[1]: v.backward(), 1)[0] for _ in range(repeats)
-        )
+        values = [built()[1] for _ in range(repeats)]
+        row["torch_s"] = median(_timed(device, value.backward, 1)[0] for value in values)
     return row
 
 
+def _here() -> torch.device:
+    """Where the tensors of the worker that runs are."""
+    return torch.empty(0).device
+
+
 def _keep_half(dtype: torch.dtype) -> None:
-    _HALF[:] = [second_half(device=torch.get_default_device(), dtype=dtype)]
+    _HALF[:] = [second_half(device=_here(), dtype=dtype)]
 
 
 def _scores(features: Tensor) -> Tensor:
@@ -82,9 +86,9 @@ def split_step(
     def main(rank: int) -> list[float]:
         if rank:
             return []
-        half: nn.Module = first_half(device=torch.get_default_device(), dtype=dtype)
+        half: nn.Module = first_half(device=_here(), dtype=dtype)
         rpc.rpc_sync("worker1", _keep_half, args=(dtype,))
-        images = torch.randn(batch, 3, side, side, device=torch.get_default_device()).to(dtype)
+        images = torch.randn(batch, 3, side, side, device=_here()).to(dtype)
 
         def step() -> None:
             with dist_autograd.context() as context_id:

@@ -130,4 +130,4 @@ def _shares(source: Tensor, tensors: Sequence[Tensor]) -> bool:
         tensor.layout is torch.strided and tensor.untyped_storage()._cdata == key
         for tensor in tensors
     )
-    return sharing > 1
+    return bool(sharing > 1)

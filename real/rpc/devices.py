@@ -56,10 +56,11 @@ def check_device_maps(store: Store, infos: tuple[WorkerInfo, ...], name: str) ->
     """
     if store.peek("devices/some", 0) == 0:
         return NO_DEVICES
+    here = device_count()  # of who said nothing: all are on this machine
     every: list[DeviceInfo] = []
     for info in infos:
         said: DeviceInfo | None = store.peek(f"devices/{info.id}")
-        every.append(said if said is not None else DeviceInfo(info.name, 0, {}, []))
+        every.append(said if said is not None else DeviceInfo(info.name, here, {}, []))
     validate_device_maps(every)
     return devices_of_worker(every, name)
 

@@ -192,8 +192,8 @@ def _for_stand_in(program: Program) -> bool:
     """Whether the stand-in device can do all that a program does: it has no sparse tensors, and no
     passes of torch's own engine (some hooks are called through it), which runs a device's nodes on a thread of its own."""
     kinds = {op.kind for _, _, step in program.steps for op in step.ops}
-    hooks = {hook for leaf in program.leaves for hook in leaf.hooks}
-    hooks |= {hook for _, _, step in program.steps for op in step.ops for hook in op.hooks}
+    hooks: set[str] = {str(hook) for leaf in program.leaves for hook in leaf.hooks}
+    hooks |= {str(hook) for _, _, step in program.steps for op in step.ops for hook in op.hooks}
     return program.workers > 1 and not kinds & _NOT_ON_STAND_IN and not hooks & _ENGINE_HOOKS
 
 

@@ -32,7 +32,7 @@ class StandInTensor(Tensor):
     _inner: Tensor
     _block: Block
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @staticmethod
     def __new__(cls, inner: Tensor, block: Block) -> StandInTensor:
@@ -55,7 +55,7 @@ class StandInTensor(Tensor):
         """The memory is in use on ``stream`` too: it is not given away before that has got here."""
         self._block.used_on[stream.queue] = None
 
-    def __repr__(self, *, tensor_contents: object = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         shape = list(self.shape)
         return f"StandInTensor({shape}, dtype={self.dtype}, device='{self.device}')"
 
@@ -63,7 +63,7 @@ class StandInTensor(Tensor):
         return format(self.item(), spec) if self.dim() == 0 else repr(self)
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
