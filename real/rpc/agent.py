@@ -86,6 +86,7 @@ class RpcAgent:
         self.device_maps: dict[str, DeviceMap] = {}
         self.reverse_device_maps: dict[str, DeviceMap] = {}
         self.devices: tuple[torch.device, ...] = ()
+        self._has_maps = False
         self.rpc_timeout_s = rpc_timeout_s
         self._runtime = worker.runtime
         self._world = worker.world
@@ -135,6 +136,7 @@ class RpcAgent:
         self.device_maps = maps.maps
         self.reverse_device_maps = maps.reverse_maps
         self.devices = maps.devices
+        self._has_maps = bool(maps.maps or maps.reverse_maps)
 
     def way_back(self, peer: WorkerId, *, request: bool) -> DeviceMap:
         """Where gradients of the tensors that a request or a response of ``peer`` brought go there."""
@@ -228,7 +230,7 @@ class RpcAgent:
             )
         message.src = self.info.id
         message.dst = to
-        if message.tensors and (self.devices or not all_on_cpu(message.tensors)):
+        if message.tensors and (self._has_maps or not all_on_cpu(message.tensors)):
             self._put_on_devices(message, device_map, "Request")
         if timeout_s == UNSET_RPC_TIMEOUT:
             timeout_s = self.rpc_timeout_s
@@ -373,7 +375,7 @@ class RpcAgent:
         if self.worker.tracer.enabled:
             self.worker.tracer.made(reply)
         try:
-            if reply.tensors and (self.devices or not all_on_cpu(reply.tensors)):
+            if reply.tensors and (self._has_maps or not all_on_cpu(reply.tensors)):
                 self._put_on_devices(reply, None, "Response")
             if self.is_running:
                 self._world.send(self._group, reply)

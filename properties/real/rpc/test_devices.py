@@ -1,5 +1,7 @@
 """Device maps: where tensors of calls, replies and gradients arrive, on the stand-in device."""
 
+from typing import ClassVar
+
 import pytest
 import torch
 
@@ -12,7 +14,7 @@ from squall.sim.scenarios.settings import campaign_settings
 class Mapped(Cluster):
     """A cluster whose workers have these device maps."""
 
-    maps: dict = {}
+    maps: ClassVar[dict] = {}
 
     def _device_maps(self, rank):
         return self.maps.get(rank)
