@@ -1,5 +1,6 @@
 # make run    the parameter server example on a simulated cluster
 # make test   the whole test suite
+# make gpu-bundle, make gpu   what is run on a GPU, from wheels that travel with the repository
 # make bench  what is measured, side by side with stock PyTorch
 # make explore   small worlds in every order, and every program of a size: an hour (JOBS=2)
 # make stress   many threads on ThreadRuntime, for a minute (SECONDS=600 for longer)
@@ -31,7 +32,7 @@ SECONDS ?= 60
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: covers programs run test explore stress test-browser pictures architecture commands docs docs-serve notebooks test-notebooks lint types layers findings bench install format clean matrix
+.PHONY: gpu gpu-bundle covers programs run test explore stress test-browser pictures architecture commands docs docs-serve notebooks test-notebooks lint types layers findings bench install format clean matrix
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
@@ -115,6 +116,28 @@ covers: $(INSTALLED)
 	  SQUALL_STORE=.squall/covers-made $(BIN)/squall fuzz --distil 3000 --jobs $(shell nproc) --faults $$profile; \
 	done
 	cp .squall/covers-made/covers/*.json sim/search/covers/
+
+# The run on a GPU, on a machine without a network that has PyTorch: `make gpu-bundle` here collects
+# wheels for GPU_PYTHON into .gpu-bundle, which travels with the repository; `make gpu` there needs
+# nothing else. Without a GPU, from what is installed: make gpu ARGS=--stand-in
+GPU_PYTHON ?= 3.12
+GPU_WHEELS := simpy greenlet networkx numpy pandas python-dateutil pytz tzdata six pydantic \
+	pydantic-core annotated-types typing-inspection typing-extensions typer rich shellingham click \
+	markdown-it-py mdurl pygments plotly narwhals jinja2 markupsafe pytest iniconfig packaging pluggy \
+	expecttest hypothesis sortedcontainers
+gpu-bundle: $(INSTALLED)
+	rm -rf .gpu-bundle && mkdir .gpu-bundle
+	$(PIP) download -q -d .gpu-bundle --no-deps --only-binary=:all: -c constraints.txt \
+	  --python-version $(GPU_PYTHON) --implementation cp --platform manylinux_2_28_x86_64 \
+	  --platform manylinux_2_24_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
+	  $(GPU_WHEELS)
+	du -sh .gpu-bundle
+
+gpu:
+	if [ -d .gpu-bundle ] && ! [ -x $(BIN)/python ]; then \
+	  [ -d build/gpu/packages ] || $(PYTHON) -m pip install -q --no-index --no-deps --find-links .gpu-bundle --target build/gpu/packages .gpu-bundle/*.whl; \
+	  PYTHONPATH=build/gpu/packages:. $(PYTHON) -m benchmarks.gpu $(ARGS); \
+	else PYTHONPATH=. $(BIN)/python -m benchmarks.gpu $(ARGS); fi
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks

@@ -14,9 +14,13 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from squall.real.device_value import DeviceValue
 from squall.real.runtime import Event, Runtime, current_task
+
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -84,7 +88,7 @@ class Future(Generic[T]):
     """
 
     __slots__ = ("__weakref__", "_callbacks", "_open", "_runtime", "_value", "_waiting", "error",
-                 "is_done", "unwrap", "what")  # fmt: skip
+                 "is_done", "on_devices", "unwrap", "what")  # fmt: skip
 
     def __init__(
         self,
@@ -107,6 +111,8 @@ class Future(Generic[T]):
         self._waiting: list[Event] = []
         self.what = what
         self.unwrap = unwrap
+        #: when its value is ready on devices that have streams; None: it is on none
+        self.on_devices = DeviceValue(devices) if devices else None
 
     # -- completing ---------------------------------------------------------------------
 
@@ -117,6 +123,8 @@ class Future(Generic[T]):
         except IndexError:
             return False
         self._value = value
+        if self.on_devices is not None:
+            self.on_devices.record()
         self.is_done = True
         # Whoever comes from here on sees that it is done.
         if self._waiting or self._callbacks:
@@ -163,10 +171,18 @@ class Future(Generic[T]):
             except IndexError:
                 pass
             else:
-                try:
+                self._call(callback)
+
+    def _call(self, callback: Callable[[Future[T]], object]) -> None:
+        """Call back, on streams of the pool that wait for the value, if it is on devices."""
+        try:
+            if self.on_devices is None:
+                callback(self)
+            else:
+                with self.on_devices.on_fresh_streams(self._value):
                     callback(self)
-                except Exception:
-                    logger.exception("a callback of %r raised", self)
+        except Exception:
+            logger.exception("a callback of %r raised", self)
 
     # -- looking ------------------------------------------------------------------------
 
@@ -175,6 +191,10 @@ class Future(Generic[T]):
         if not self.is_done:
             self._runtime.poll()  # who asks again and again must not keep others from answering
         return self.is_done
+
+    def devices(self) -> tuple[torch.device, ...]:
+        """The devices that the value may be on, of those that have streams."""
+        return () if self.on_devices is None else self.on_devices.devices
 
     def has_error(self) -> bool:
         return self.error is not None
@@ -204,6 +224,8 @@ class Future(Generic[T]):
     def block(self, timeout: float | None = None) -> bool:
         """Block until complete; False if ``timeout`` seconds passed first."""
         if self.is_done:
+            if self.on_devices is not None:
+                self.on_devices.wait(self._value)
             return True
         event = self._runtime.event(self)
         self._waiting.append(event)
@@ -212,6 +234,8 @@ class Future(Generic[T]):
         if not event.is_set() and event in self._waiting:
             with contextlib.suppress(ValueError):
                 self._waiting.remove(event)
+        if done and self.on_devices is not None:
+            self.on_devices.wait(self._value)
         return done
 
     # -- chaining -----------------------------------------------------------------------
@@ -220,10 +244,7 @@ class Future(Generic[T]):
         """Call ``callback(self)`` once complete; now, if it already is."""
         done = self.is_done
         if done:
-            try:
-                callback(self)
-            except Exception:
-                logger.exception("a callback of %r raised", self)
+            self._call(callback)
             return
         callbacks = self._callbacks
         callbacks.append(callback)
@@ -238,7 +259,7 @@ class Future(Generic[T]):
 
     def map(self, callback: Callable[[Future[T]], S]) -> Future[S]:
         """A future of what ``callback(self)`` returns or raises."""
-        child: Future[S] = Future(runtime=self._runtime, what=self.what)
+        child: Future[S] = Future(runtime=self._runtime, what=self.what, devices=self.devices())
 
         def run(parent: Future[T]) -> None:
             try:
@@ -253,7 +274,7 @@ class Future(Generic[T]):
 
     def then_async(self, callback: Callable[[Future[T]], Future[S]]) -> Future[S]:
         """A future of what the future returned by ``callback(self)`` will hold."""
-        child: Future[S] = Future(runtime=self._runtime, what=self.what)
+        child: Future[S] = Future(runtime=self._runtime, what=self.what, devices=self.devices())
 
         def run(parent: Future[T]) -> None:
             try:
@@ -270,8 +291,10 @@ class Future(Generic[T]):
         """Take over the outcome of a completed future, unless complete already."""
         if other.error is not None:
             self.try_fail(other.error)
-        else:
-            self.try_complete(other._value)
+            return
+        if other.on_devices is not None and self.on_devices is None:
+            self.on_devices = DeviceValue(other.devices())
+        self.try_complete(other._value)
 
     # -- torch.futures.Future -----------------------------------------------------------
 
@@ -332,6 +355,7 @@ def completed(value: T, *, runtime: Runtime | None = None, what: object = "") ->
     future._value = value
     future.what = what
     future.unwrap = None
+    future.on_devices = None
     return future
 
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import torch
+
 from squall.real import tracing
 from squall.real.future import Future
 from squall.real.ids import AutogradMessageId, ContextId, WorkerId
 from squall.real.interceptor import Interceptor
 from squall.real.rpc.constants import RREF_MAX_RETRIES, UNSET_RPC_TIMEOUT
 from squall.real.rpc.message import Message
+from squall.real.rpc.options import DeviceMap
 from squall.real.rpc.transport import World
 from squall.real.rpc.worker_info import WorkerInfo
 from squall.real.runtime import Runtime
@@ -35,6 +38,12 @@ class Agent(Protocol):
 
     info: WorkerInfo
     is_running: bool
+    #: those of this worker that tensors of messages may be on
+    devices: tuple[torch.device, ...]
+
+    def way_back(self, peer: WorkerId, *, request: bool) -> DeviceMap:
+        """Where gradients of the tensors that a request or a response of ``peer`` brought go there,
+        by the device that these arrived on."""
 
     def get_worker_info(self, to: str | int | WorkerInfo | None = None) -> WorkerInfo: ...
 
@@ -52,6 +61,7 @@ class Agent(Protocol):
         *,
         late_s: float | None = None,
         late: Callable[[], None] | None = None,
+        device_map: DeviceMap | None = None,
     ) -> Future[Message]: ...
 
     def send_with_retries(
@@ -148,3 +158,9 @@ class Process:
 
     def __repr__(self) -> str:
         return f"<worker {self.id} {self.name}>"
+
+
+def devices_of(process: Process) -> tuple[torch.device, ...]:
+    """The devices of a process that tensors of messages may be on."""
+    agent = process.agent
+    return () if agent is None else agent.devices

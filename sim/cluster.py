@@ -13,9 +13,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+import torch
+
 from squall.real.rpc import api, backend_registry, options
 from squall.real.rpc.constants import DEFAULT_NUM_WORKER_THREADS, DEFAULT_RPC_TIMEOUT_S
 from squall.real.rpc.state import rpc_state
+from squall.real.runtime import current_task_or_none
 from squall.real.tracing import NULL_TRACER, TABLES_COUNTED, Observer
 from squall.real.worker import Worker
 from squall.sim.faults.injector import Faults
@@ -33,6 +36,10 @@ from squall.sim.world.ordering import Recorded
 from squall.sim.world.processes import Processes, processes_of
 from squall.sim.world.schedule import FIFO, Order, Schedule
 from squall.sim.world.scheduler import SimRuntime
+from squall.sim.world.stand_in import STAND_IN_NAME
+from squall.sim.world.stand_in.backend import begin_run, home_of
+from squall.sim.world.stand_in.streams import STAND_IN
+from squall.sim.world.stand_in.tensors import DEVICE_TYPE
 from squall.sim.world.stuck import deadlock
 from squall.sim.world.trace import Trace
 
@@ -49,7 +56,8 @@ class Cluster:
     without the round of calls that opens its connections, and :meth:`shutdown` ends it without
     asking whether all is over, which :meth:`settle` has seen to. ``chooser`` chooses what happens
     next, from when all have joined to :meth:`shutdown`; messages then take no time. Raises :class:`Deadlock` from
-    :meth:`run` when nothing can happen any more and somebody still waits.
+    :meth:`run` when nothing can happen any more and somebody still waits. ``device``: where the
+    tensors of workers are; on "stand-in" each has one of several as its home.
     """
 
     def __init__(
@@ -70,9 +78,15 @@ class Cluster:
         own_settings: bool = True,
         skip_handshakes: bool = False,
         chooser: Chooser | None = None,
+        device: str = "cpu",
     ) -> None:
         self.size = workers
-        self._isolation = TorchIsolation(processes=own_settings)
+        self._device = device
+        default_device = None
+        if device == STAND_IN_NAME:
+            begin_run(seed, workers, self._rank_that_runs)
+            default_device = torch.device(DEVICE_TYPE)
+        self._isolation = TorchIsolation(processes=own_settings, default_device=default_device)
         if faults.schedule != Schedule():
             order = faults.schedule
         if not isinstance(order, Schedule):
@@ -143,6 +157,8 @@ class Cluster:
     ) -> None:
         self.runtime.close()
         self._isolation.close()
+        if self._device == STAND_IN_NAME:
+            STAND_IN.end()
         self._open.close()
         self.trace.close()
 
@@ -157,6 +173,7 @@ class Cluster:
                 num_worker_threads=self._threads[rank],
                 rpc_timeout=self.rpc_timeout_s,
                 init_method="sim://cluster",
+                device_maps=self._device_maps(rank),
             ),
         )
         self._to_join -= 1
@@ -172,6 +189,20 @@ class Cluster:
                     self.runtime.sleep(0.0)  # nobody has chosen yet who goes first
         if self._chosen is None or rank not in self.idle:
             self._joined.wait()  # nobody is ahead of the faults
+
+    def _device_maps(self, rank: int) -> dict[str, dict[Any, Any]] | None:
+        """From the home of a worker to that of each other."""
+        if self._device == "cpu":
+            return None
+        homes = [torch.device("cuda", 0)] * self.size
+        if self._device == STAND_IN_NAME:
+            homes = [home_of(other) for other in range(self.size)]
+        return {f"worker{other}": {homes[rank]: homes[other]} for other in range(self.size)}
+
+    def _rank_that_runs(self) -> int:
+        task = current_task_or_none()
+        worker = None if task is None else task.worker
+        return self.workers.index(worker) if worker in self.workers else -1
 
     def run(
         self,

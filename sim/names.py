@@ -14,7 +14,7 @@ MAX_WORKERS = MAX_WORKER_ID + 1
 MAX_SEED = 2**64 - 1
 #: an engine is a module of sim/engines/, and has its name
 EngineName = str
-Device = Literal["cpu", "cuda"]
+Device = Literal["cpu", "cuda", "stand-in"]
 ENGINE_NAMES: tuple[EngineName, ...] = tuple(
     sorted(path.stem for path in (Path(__file__).parent / "engines").glob("[a-z]*.py"))
 )

@@ -51,6 +51,8 @@ KEPT: dict[tuple[str, str], str] = {
     ("RpcAgent", "is_static_group"): _IDENTITY,
     ("RpcAgent", "gil_profiling"): "a setting",
     ("RpcAgent", "device_maps"): "a setting",
+    ("RpcAgent", "reverse_device_maps"): "a setting",
+    ("RpcAgent", "devices"): "a setting",
     ("RpcAgent", "members"): "the workers of the group, which are there until all have left",
     ("RpcAgent", "store"): "the group's own, not the worker's",
     ("RpcAgent", "_group"): "the group's own, not the worker's",

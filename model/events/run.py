@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 import networkx as nx
 
 from squall.model.events.digest import Record, digest_of
+from squall.model.events.stream_order import StreamEvent
 from squall.model.events.waiting import Waiting, explain, wait_graph
 from squall.model.one_process.as_pytorch import interpret_as_pytorch
 from squall.model.one_process.flow import Forecast, forecast
@@ -159,6 +160,8 @@ class Run:
     stuck_tables: list[dict[str, int]] = field(default_factory=list)
 
     # -- of every run ----------------------------------------------------------------------
+    #: what the streams of a device did, if the run used one whose streams tell
+    stream_events: Sequence[StreamEvent] = ()
     engine: str = "port"
     #: how many workers there were, and their names by id
     workers: int = 0

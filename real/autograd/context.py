@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from squall.real.autograd.messages import AutogradMetadata, PropagateGradientsRe
 from squall.real.future import Future, collect_all
 from squall.real.rpc.message import Message
 from squall.real.runtime import current_task
+from squall.real.streams import streams_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from squall.real.autograd.graph_task import GraphTask
     from squall.real.ids import AutogradMessageId, ContextId, PassId, WorkerId
     from squall.real.process import Process
+    from squall.real.rpc.options import DeviceMap
 
 _CONTEXT_KEY = "dist autograd context of the hook that runs"
 
@@ -209,21 +211,35 @@ class DistAutogradContext:
                 observer.accumulating(
                     self._worker.id, self.context_id, graph_task.pass_id, variable, grad[0]
                 )
-            accumulate_grad(self._grads, variable, grad)
-            if variable.is_cuda:
-                self._record_grad_event(variable.device)
+            if variable.is_cpu:
+                accumulate_grad(self._grads, variable, grad)
+            else:
+                self._accumulate_on_device(variable, grad)
         return True
 
-    def _record_grad_event(self, device: torch.device) -> None:
-        event: Any = cast(Any, torch.cuda.Event)()
-        event.record(torch.cuda.current_stream(device))
-        self._grad_ready_events[device] = event
+    def _accumulate_on_device(self, variable: Tensor, grad: list[Tensor | None]) -> None:
+        """After what has been added on other streams, which later ones wait for in turn."""
+        device = variable.device
+        stream = streams_of(device).current_stream(device)
+        before = self._grad_ready_events.get(device)
+        if before is not None:
+            stream.wait_event(before)
+        old = self._grads.get(variable)
+        accumulate_grad(self._grads, variable, grad)
+        if old is not None:
+            old.record_stream(stream)
+        self._grads[variable].record_stream(stream)
+        self._grad_ready_events[device] = stream.record_event()
 
     def get_gradients(self) -> dict[Tensor, Tensor]:
-        """The gradients so far, by variable. A CUDA stream that reads them waits for them."""
+        """The gradients so far, by variable. The current stream of their device waits for them."""
         with self._lock:
             for device, event in self._grad_ready_events.items():
-                event.wait(torch.cuda.current_stream(device))
+                stream = streams_of(device).current_stream(device)
+                stream.wait_event(event)
+                for grad in self._grads.values():
+                    if grad.device == device:
+                        grad.record_stream(stream)
             return dict(self._grads)
 
     def live_gradients(self) -> dict[Tensor, Tensor]:
@@ -282,8 +298,11 @@ class DistAutogradContext:
         message_id: AutogradMessageId,
         grads: Sequence[Tensor],
         graph_task: GraphTask,
+        device_map: DeviceMap | None = None,
     ) -> None:
         """Send gradients to the worker where a message came from, as a part of ``graph_task``.
+
+        ``device_map``: where those on each device go there; None: by the map to that worker.
 
         Nothing is sent for a pass that is over here: another one may run. Raises RuntimeError if the
         context was released.
@@ -304,7 +323,9 @@ class DistAutogradContext:
             if tracer.enabled:
                 tracer.emit(tracing.GRADIENTS_SENT, self.context_id, message_id, to)
         request = PropagateGradientsReq(metadata, grads, retain_graph, pass_id)
-        self.add_outstanding_rpc(graph_task, agent.send(to, request.to_message()))
+        self.add_outstanding_rpc(
+            graph_task, agent.send(to, request.to_message(), device_map=device_map)
+        )
 
     def add_outstanding_rpc(self, graph_task: GraphTask, future: Future[Message]) -> None:
         """A pass is over only when its RPCs are; an error of one ends it at once."""

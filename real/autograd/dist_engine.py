@@ -9,6 +9,7 @@ pass, so a pass in which one never does is not over before its context is releas
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from squall.real.rpc.profiling import LegacyProfiler
 
 
+_NO_STREAMS = nullcontext()
 #: what a pass dies of, on a worker that the next one has reached
 _OVERTAKEN = "a later backward pass has begun in this autograd context"
 
@@ -315,6 +317,7 @@ class DistEngine:
 
         graph_task.nodes_in_graph = {**dict.fromkeys(inner), **dict.fromkeys(dependencies)}
         if graph_task.device_queue is not None:
+            graph_task.devices = self._devices
             graph_task.stash_current_streams()
         if self._tracer.enabled:
             graph_task.numbers = {node: i for i, node in enumerate((*roots, *dependencies))}
@@ -425,7 +428,7 @@ class DistEngine:
         graph_task.runners.append(None)
         torch._C._set_grad_enabled(False)
         try:
-            with GraphTaskGuard(graph_task):
+            with GraphTaskGuard(graph_task), self._streams_of(graph_task):
                 while (task := queue.take()) is not None:
                     if not graph_task.has_error:
                         try:
@@ -442,6 +445,10 @@ class DistEngine:
             graph_task.mark_as_completed_and_run_post_processing()
         elif graph_task.context.released and not graph_task.runners:
             graph_task.context.give_up_pass(graph_task)
+
+    def _streams_of(self, graph_task: GraphTask) -> AbstractContextManager[object]:
+        devices = graph_task.devices
+        return _NO_STREAMS if devices is None else devices.on_caller_streams(graph_task)
 
     def cleanup_backward_pass(
         self,

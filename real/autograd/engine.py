@@ -106,6 +106,9 @@ class Engine:
         dependencies = graph_task.dependencies
         not_ready = graph_task.not_ready
         device_queue = graph_task.device_queue
+        devices = graph_task.devices
+        if devices is not None:
+            devices.hand_over(graph_task, edges, outputs)
         i = -1
         with graph_task.lock:
             for following, input_nr in edges:
@@ -132,7 +135,11 @@ class Engine:
                         not_ready[following] = buffer
                         continue
                 else:
-                    buffer.add(input_nr, outputs[i])
+                    if devices is None:
+                        buffer.add(input_nr, outputs[i])
+                    else:
+                        with devices.on_consumer_stream(following, outputs[i], graph_task):
+                            buffer.add(index=input_nr, grad=outputs[i])
                     if left != 1:
                         continue
                     del not_ready[following]

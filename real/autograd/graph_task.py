@@ -12,12 +12,14 @@ from squall.real.autograd.input_buffer import InputBuffer
 from squall.real.autograd.node import Edge, Node
 from squall.real.future import Future
 from squall.real.runtime import current_task, current_task_or_none
+from squall.real.streams import current_streams
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from torch import Tensor
 
+    from squall.real.autograd.device_threads import DeviceThreads
     from squall.real.autograd.functions import SendRpcBackward
     from squall.real.ids import AutogradMessageId, ContextId, PassId
     from squall.real.rpc.message import Message
@@ -126,7 +128,10 @@ class GraphTask:
         self.exec_info: dict[Node, ExecInfo] = {}
         self.captured_vars: list[Tensor | None] = []
         self.leaf_streams: dict[Any, None] = {}
-        self.caller_current_streams: list[Any] = []
+        #: by device, of those that the nodes of the pass are on
+        self.caller_current_streams: dict[torch.device, Any] = {}
+        #: what hands gradients from stream to stream, while some node is on a device
+        self.devices: DeviceThreads | None = None
         self.owner = NO_DEVICE
         self.future_result: Future[list[Tensor | None]] = Future(
             runtime=runtime, what="backward pass"
@@ -197,10 +202,8 @@ class GraphTask:
                 exec_info[node] = NEEDED if needed else _NOT_NEEDED
 
     def stash_current_streams(self) -> None:
-        """Remember the current stream of each CUDA device that is in use."""
-        self.caller_current_streams = [
-            torch.cuda.current_stream(i) for i in range(torch.cuda.device_count())
-        ]
+        """Remember the current stream of each device that has streams."""
+        self.caller_current_streams = current_streams()
 
     def completed(self) -> bool:
         return not self.outstanding or (self.exit_on_error and self.has_error)
@@ -231,7 +234,7 @@ class GraphTask:
                 for callback in iter(self._next_callback, None):
                     callback()
         for stream in self.leaf_streams:
-            caller = self.caller_current_streams[stream.device.index]
+            caller = self.caller_current_streams[stream.device]
             if stream != caller:
                 caller.wait_event(stream.record_event())
 

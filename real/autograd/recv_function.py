@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from squall.real.autograd.graph_task import GraphTask
     from squall.real.autograd.messages import AutogradMetadata
     from squall.real.ids import WorkerId
+    from squall.real.rpc.options import DeviceMap
     from squall.real.tracing import Observer
 
 
@@ -34,15 +35,18 @@ class RecvRpcBackward:
     attribute ``recv``. The engine runs :meth:`apply` and never follows the node's edges.
     """
 
-    __slots__ = ("_context", "context_id", "from_worker_id", "metadata")
+    __slots__ = ("_context", "context_id", "device_map", "from_worker_id", "metadata")
 
     def __init__(
         self,
         metadata: AutogradMetadata,
         context: DistAutogradContext,
         from_worker_id: WorkerId,
+        device_map: DeviceMap | None = None,
     ) -> None:
+        """``device_map``: the way back of what came on each device; None: all came on the CPU."""
         self.metadata = metadata
+        self.device_map = device_map
         self._context = weakref.ref(context)
         self.from_worker_id = from_worker_id
 
@@ -59,7 +63,7 @@ class RecvRpcBackward:
             for grad, metadata in zip(grads, node._input_metadata, strict=True)
         ]
         context.propagate_gradients(
-            self.from_worker_id, self.metadata.message_id, defined, graph_task
+            self.from_worker_id, self.metadata.message_id, defined, graph_task, self.device_map
         )
 
 

@@ -16,6 +16,7 @@ from squall.real.autograd.functions import SendRpcBackward
 from squall.real.autograd.messages import AutogradMetadata, RpcWithAutograd
 from squall.real.autograd.recv_function import RecvRpcBackward, set_history
 from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
+from squall.real.rpc.device_copies import all_on_cpu
 from squall.real.rpc.discard import take_back
 from squall.real.rpc.message import Message, MessageType
 from squall.real.runtime import NO_CONTEXT, current_task
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from squall.real.future import Future
     from squall.real.ids import WorkerId
     from squall.real.process import Process
+    from squall.real.rpc.options import DeviceMap
     from squall.real.rpc.profiling import ProfiledCall
 
 
@@ -140,12 +142,13 @@ def add_recv_rpc_backward(
     from_worker_id: WorkerId,
     *,
     recorded: bool = True,
+    request: bool = False,
 ) -> DistAutogradContext | None:
     """Join received tensors to those that were sent; the context that it happened in.
 
     The context is made if this worker does not know it. None if it was released here: then
     nothing is joined and the message belongs to no context. Tensors that do not require grad,
-    and all of them unless ``recorded``, stay as they are.
+    and all of them unless ``recorded``, stay as they are. ``request``: they came with one.
     """
     context = _container(worker).get_or_create_context(metadata.context_id)
     if context is None:
@@ -155,7 +158,12 @@ def add_recv_rpc_backward(
         tracer = worker.tracer
         observer = tracer.observer
         anchors = observer.anchors(worker.id, *metadata) if observer is not None else ()
-        recv = RecvRpcBackward(metadata, context, from_worker_id)
+        recv = RecvRpcBackward(
+            metadata,
+            context,
+            from_worker_id,
+            None if all_on_cpu(received) else _way_back(worker, from_worker_id, request),
+        )
         try:
             context.add_recv_function(
                 lambda: set_history(received, recv, anchors, observer), metadata.message_id
@@ -181,6 +189,11 @@ def unwrap_forward_response(worker: Process, message: Message) -> Message:
         recorded=wrapper.recorded,
     )
     return wrapper.message
+
+
+def _way_back(worker: Process, peer: WorkerId, request: bool) -> DeviceMap:
+    agent = worker.agent
+    return {} if agent is None else agent.way_back(peer, request=request)
 
 
 def _container(worker: Process) -> DistAutogradContainer:

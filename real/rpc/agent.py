@@ -9,6 +9,8 @@ import contextlib
 import logging
 from collections.abc import Callable
 
+import torch
+
 from squall.real import tracing
 from squall.real.future import Future
 from squall.real.ids import WorkerId
@@ -19,6 +21,8 @@ from squall.real.rpc.constants import (
     RREF_MAX_RETRIES,
     UNSET_RPC_TIMEOUT,
 )
+from squall.real.rpc.device_copies import all_on_cpu, targets_of
+from squall.real.rpc.devices import GroupDevices
 from squall.real.rpc.discard import carries_references, discard_message, take_back
 from squall.real.rpc.errors import RpcError
 from squall.real.rpc.in_flight import GroupJoin, InFlight
@@ -29,6 +33,7 @@ from squall.real.rpc.retries import Retried
 from squall.real.rpc.store import Store
 from squall.real.rpc.task_pool import TaskPool
 from squall.real.rpc.worker_info import Membership, WorkerInfo
+from squall.real.streams import current_streams, on_streams, pool_streams, wait_for_streams
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +81,12 @@ class RpcAgent:
         self.gil_profiling = False
         #: False for one that workers join and leave at any time
         self.is_static_group = is_static_group
-        #: where this worker's devices go on others, by the name of the other
+        #: where this worker's devices go on others, by the name of the other, and where what comes
+        #: from them goes back to
         self.device_maps: dict[str, DeviceMap] = {}
+        self.reverse_device_maps: dict[str, DeviceMap] = {}
+        self.devices: tuple[torch.device, ...] = ()
+        self._has_maps = False
         self.rpc_timeout_s = rpc_timeout_s
         self._runtime = worker.runtime
         self._world = worker.world
@@ -121,6 +130,27 @@ class RpcAgent:
     def _get_device_map(self, to: WorkerInfo) -> DeviceMap:
         """Where devices of this worker go on ``to``; empty if nobody said."""
         return self.device_maps.get(to.name, {})
+
+    def use_devices(self, maps: GroupDevices) -> None:
+        """Send tensors by these maps. To be called before :meth:`start`."""
+        self.device_maps = maps.maps
+        self.reverse_device_maps = maps.reverse_maps
+        self.devices = maps.devices
+        self._has_maps = bool(maps.maps or maps.reverse_maps)
+
+    def way_back(self, peer: WorkerId, *, request: bool) -> DeviceMap:
+        """Where gradients of the tensors that a request or a response of ``peer`` brought go there."""
+        name = self.get_worker_info(peer).name
+        return (self.reverse_device_maps if request else self.device_maps).get(name, {})
+
+    def _put_on_devices(self, message: Message, device_map: DeviceMap | None, kind: str) -> None:
+        """Say where the tensors of a message go. Raises RuntimeError where they may not."""
+        name = self.get_worker_info(message.dst).name
+        if device_map is None:
+            maps = self.device_maps if kind == "Request" else self.reverse_device_maps
+            device_map = maps.get(name, {})
+        if device_map or not all_on_cpu(message.tensors):
+            message.targets = targets_of(message.tensors, device_map, kind=kind, destination=name)
 
     # -- life ---------------------------------------------------------------------------
 
@@ -182,8 +212,11 @@ class RpcAgent:
         *,
         late_s: float | None = None,
         late: Callable[[], None] | None = None,
+        device_map: DeviceMap | None = None,
     ) -> Future[Message]:
         """Send a request; the future holds the reply.
+
+        ``device_map``: where tensors go on ``to``; None: by this worker's map for it.
 
         ``timeout_s``: -1 the agent's default, 0 none. ``late`` is called if there is no reply after
         ``late_s`` seconds and the call has not ended. The future fails with :class:`RpcError` if
@@ -197,6 +230,8 @@ class RpcAgent:
             )
         message.src = self.info.id
         message.dst = to
+        if message.tensors and (self._has_maps or not all_on_cpu(message.tensors)):
+            self._put_on_devices(message, device_map, "Request")
         if timeout_s == UNSET_RPC_TIMEOUT:
             timeout_s = self.rpc_timeout_s
         call = self._calls.begin(to, message, timeout_s, late_s, late)
@@ -292,7 +327,20 @@ class RpcAgent:
         if callback is None:  # shut down between arrival and now
             self._in_flight.served_one_less()
             return
+        if self.devices:
+            request.streams = pool_streams(self.devices, request.streams)
+            with on_streams(request.streams):
+                reply = callback.process_message(request)
+                reply.add_callback(lambda reply: self._reply_on_streams(request, reply))
+            return
         callback.process_message(request).add_callback(lambda reply: self._reply(request, reply))
+
+    def _reply_on_streams(self, request: Message, outcome: Future[Message]) -> None:
+        """Reply from the streams of the request, after what the reply was completed on, if that is
+        another task's."""
+        wait_for_streams(request.streams, current_streams().values())
+        with on_streams(request.streams):
+            self._reply(request, outcome)
 
     def _reply(self, request: Message, outcome: Future[Message]) -> None:
         error = outcome.error
@@ -327,6 +375,8 @@ class RpcAgent:
         if self.worker.tracer.enabled:
             self.worker.tracer.made(reply)
         try:
+            if reply.tensors and (self._has_maps or not all_on_cpu(reply.tensors)):
+                self._put_on_devices(reply, None, "Response")
             if self.is_running:
                 self._world.send(self._group, reply)
                 return

@@ -92,9 +92,10 @@ def _init_backend(
     if group is None:
         tell_devices(store, name, rank, rpc_backend_options)
         members = gather_group(store, name, rank, world_size)
-        check_device_maps(store, members.infos)
+        devices = check_device_maps(store, members.infos, name)
     else:
         members = group
+        devices = check_device_maps(store, members.infos, name)
     agent = RpcAgent(
         worker,
         info=members.infos[rank],
@@ -103,7 +104,7 @@ def _init_backend(
         num_worker_threads=rpc_backend_options.num_worker_threads,
         rpc_timeout_s=rpc_backend_options.rpc_timeout,
     )
-    agent.device_maps = dict(rpc_backend_options.device_maps)
+    agent.use_devices(devices)
     try:
         _init_rpc_states(agent)
         if group is None:

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from squall.real import tracing
 from squall.real.future import Future
 from squall.real.ids import PROCESS_ID_BITS, WorkerId
-from squall.real.process import Process
+from squall.real.process import Process, devices_of
 from squall.real.rpc.constants import NO_RPC_TIMEOUT
 from squall.real.rpc.errors import RpcError, timeout_error
 from squall.real.rpc.in_flight import InFlight
 from squall.real.rpc.message import Message, MessageType
 from squall.real.runtime import Timer
+from squall.real.streams import on_streams
 
 _EXCEPTION = MessageType.EXCEPTION
 #: how many timed-out calls are remembered
@@ -73,7 +74,7 @@ class CallTable:
         ``timeout_s``: 0 for none.
         """
         id = message.id = next(self._ids)
-        call = Call(id, to, Future(runtime=self._runtime, what=message), timeout_s)
+        call = Call(id, to, self._future(message), timeout_s)
         in_flight = self._in_flight
         with in_flight.lock:
             self._calls[id] = call
@@ -92,6 +93,9 @@ class CallTable:
             # A negative limit is over at once, as in torch; time does not run backwards for it.
             call.timer = self._runtime.call_later(max(timeout_s, 0.0), lambda: self._expire(id))
         return call
+
+    def _future(self, message: Message) -> Future[Message]:
+        return Future(runtime=self._runtime, what=message, devices=devices_of(self._worker))
 
     # -- ending -------------------------------------------------------------------------
 
@@ -165,7 +169,8 @@ class CallTable:
             if error is not None:
                 call.future.try_fail(error)
             elif message is not None:
-                call.future.try_complete(message)
+                with on_streams(message.streams):
+                    call.future.try_complete(message)
         finally:
             context = self._worker.rref_context
             if context is not None and context.leaving:

@@ -205,7 +205,10 @@ def _python_future(
     The reply is read under the grad mode of the call, on whichever task it comes in.
     """
     result: Future[Any] = Future(
-        runtime=worker.runtime, what=response.what, unwrap=raise_remote_exception
+        runtime=worker.runtime,
+        what=response.what,
+        unwrap=raise_remote_exception,
+        devices=response.devices(),
     )
     grad_enabled = torch.is_grad_enabled()
 

@@ -1,15 +1,17 @@
 """Checking the device maps of a group (torch/distributed/rpc/backend_registry.py).
 
-A tensor arrives here on the device that it was on: all workers share the devices of one process.
-Maps that say just that are accepted, others are refused.
+Each worker says which maps and devices it was given; all check all of them, and each works out from
+the maps to it where its replies go (_tensorpipe_exchange_and_check_all_device_maps).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
+
+from squall.real.streams import device_count, device_type
 
 if TYPE_CHECKING:
     from squall.real.rpc.options import DeviceMap, TensorPipeRpcBackendOptions
@@ -30,42 +32,60 @@ def tell_devices(store: Store, name: str, rank: int, options: TensorPipeRpcBacke
     """Say what devices this worker has; to be done before it joins its group."""
     # Workers without devices say nothing, so that a group without any has nothing to read.
     if options.device_maps or options.devices:
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        mine = DeviceInfo(name, count, options.device_maps, options.devices)
+        mine = DeviceInfo(name, device_count(), options.device_maps, options.devices)
         store.set(f"devices/{rank}", mine)
         store.add("devices/some", 1)
 
 
-def check_device_maps(store: Store, infos: tuple[WorkerInfo, ...]) -> None:
+class GroupDevices(NamedTuple):
+    """Where one worker's tensors go, by the name of who gets them; of a call's, and of a reply's.
+    ``devices`` are all of its own that are in use for messages."""
+
+    maps: dict[str, DeviceMap]
+    reverse_maps: dict[str, DeviceMap]
+    devices: tuple[torch.device, ...]
+
+
+NO_DEVICES = GroupDevices({}, {}, ())
+
+
+def check_device_maps(store: Store, infos: tuple[WorkerInfo, ...], name: str) -> GroupDevices:
     """Check the maps of all workers of a group, which have told of them, against each other.
 
-    Raises ValueError, on every worker, if some map is invalid or moves tensors to another device.
+    Gives those of worker ``name``. Raises ValueError, on every worker, if some map is invalid.
     """
     if store.peek("devices/some", 0) == 0:
-        return
+        return NO_DEVICES
+    here = device_count()  # of who said nothing: all are on this machine
     every: list[DeviceInfo] = []
     for info in infos:
         said: DeviceInfo | None = store.peek(f"devices/{info.id}")
-        every.append(said if said is not None else DeviceInfo(info.name, 0, {}, []))
+        every.append(said if said is not None else DeviceInfo(info.name, here, {}, []))
     validate_device_maps(every)
-    for each in every:
-        refuse_moves(each.name, each.maps)
+    return devices_of_worker(every, name)
 
 
-def refuse_moves(name: str, maps: dict[str, DeviceMap]) -> None:
-    """Raises ValueError if a map of worker ``name`` sends a tensor to another device."""
-    for target, map_ in maps.items():
-        moved = {str(source): str(to) for source, to in map_.items() if source != to}
-        if moved:
-            raise ValueError(
-                f"Node {name} has a device map for {target} that moves tensors from one device to "
-                f"another, which squall does not do: {moved}"
-            )
+def devices_of_worker(every: Sequence[DeviceInfo], name: str) -> GroupDevices:
+    """What the maps of a whole group come to for one worker of it."""
+    maps: dict[str, DeviceMap] = {}
+    reverse: dict[str, DeviceMap] = {}
+    devices: dict[torch.device, None] = {}
+    for info in every:
+        if info.name == name:
+            maps = dict(info.maps)
+            devices.update(dict.fromkeys(info.devices))
+            for map_ in info.maps.values():
+                devices.update(dict.fromkeys(map_))
+        if name in info.maps:
+            reverse[info.name] = {to: source for source, to in info.maps[name].items()}
+            devices.update(dict.fromkeys(reverse[info.name]))
+    used = sorted((d for d in devices if d.type != "cpu"), key=lambda device: device.index or 0)
+    return GroupDevices(maps, reverse, tuple(used))
 
 
 def _valid(devices: Iterable[torch.device], device_count: int) -> bool:
     return all(
-        d.type == "cpu" or (d.type == "cuda" and 0 <= (d.index or 0) < device_count)
+        d.type == "cpu" or (d.type == device_type() and 0 <= (d.index or 0) < device_count)
         for d in devices
     )
 

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from squall.real.rpc.agent import RpcAgent
 from squall.real.rpc.all_gather import _init_rpc_states
 from squall.real.rpc.calls import rpc_sync
-from squall.real.rpc.devices import refuse_moves
+from squall.real.rpc.devices import DeviceInfo, devices_of_worker
 from squall.real.rpc.rendezvous import MIXED_GROUP
 from squall.real.rpc.state import rpc_state
 from squall.real.rpc.wire_names import label_module
 from squall.real.rpc.worker_info import Membership, WorkerInfo, check_worker_info
+from squall.real.streams import device_count
 from squall.real.worker import current_worker
 
 if TYPE_CHECKING:
@@ -55,11 +56,9 @@ def join_group(
 ) -> RpcAgent:
     """Start this worker's agent and make it known to all workers that are in the group by now.
 
-    Raises RuntimeError if the name or the rank is taken, or the group is a static one, ValueError
-    for a device map that moves tensors.
+    Raises RuntimeError if the name or the rank is taken, or the group is a static one.
     """
     info = check_worker_info(name, rank)
-    refuse_moves(name, options.device_maps)
     worker = current_worker()
     with _turn(store):
         if store.peek("world_size") is not None:
@@ -81,6 +80,8 @@ def join_group(
             rpc_timeout_s=options.rpc_timeout,
             is_static_group=False,
         )
+        own = DeviceInfo(name, device_count(), options.device_maps, options.devices)
+        agent.use_devices(devices_of_worker((own,), name))
         try:
             _init_rpc_states(agent)
             for other in others:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from squall.real.rpc.device_copies import move_tensors
 from squall.real.rpc.tensor_copies import copy_tensors
 
 REQUEST_FLAG = 0x100
@@ -71,6 +73,8 @@ class Message:
         "number",
         "payload",
         "src",
+        "streams",
+        "targets",
         "tensors",
         "type",
     )
@@ -95,6 +99,10 @@ class Message:
         self.about = about
         #: given by what carries it: tells the copies of a message apart in a trace
         self.number = -1
+        #: the device that each tensor goes to; None: all stay where they are
+        self.targets: list[torch.device] | None = None
+        #: where tensors arrive that are on devices with streams: they are ready on these
+        self.streams: tuple[Any, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -109,7 +117,12 @@ class Message:
         copy = _new(Message)
         copy.type = self.type
         copy.payload = self.payload
-        copy.tensors = copy_tensors(self.tensors) if self.tensors else []
+        copy.streams = ()
+        copy.targets = targets = self.targets
+        if targets is not None:
+            copy.tensors, copy.streams = move_tensors(self.tensors, targets)
+        else:
+            copy.tensors = copy_tensors(self.tensors) if self.tensors else []
         copy.id = self.id
         copy.src = self.src
         copy.dst = self.dst

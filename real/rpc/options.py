@@ -12,6 +12,7 @@ from squall.real.rpc.constants import (
     DEFAULT_NUM_WORKER_THREADS,
     DEFAULT_RPC_TIMEOUT_S,
 )
+from squall.real.streams import device_type
 
 DeviceType = int | str | torch.device
 DeviceMap = dict[torch.device, torch.device]
@@ -115,7 +116,7 @@ def _device_map(device_map: Mapping[DeviceType, DeviceType]) -> DeviceMap:
 def _device_list(devices: Sequence[DeviceType]) -> list[torch.device]:
     found = [torch.device(device) for device in devices]
     for device in found:
-        if device.type != "cuda":
+        if device.type not in ("cuda", device_type()):
             raise ValueError(
                 f"`set_devices` expect a list of CUDA devices, but got device type {device.type}."
             )

@@ -17,13 +17,13 @@ def then(future: Future[T], fn: Callable[[T], S]) -> Future[S]:
 
     An error is passed on as text, and its kind with it: it goes into a reply.
     """
-    if future.is_done and future.error is None:
+    if future.is_done and future.error is None and future.on_devices is None:
         try:
             value = fn(future.raw_value())
         except Exception as failure:
             return failed(RpcError(error_text(failure)), runtime=future._runtime)
         return completed(value, runtime=future._runtime, what=future.what)
-    result: Future[S] = Future(runtime=future._runtime, what=future.what)
+    result: Future[S] = Future(runtime=future._runtime, what=future.what, devices=future.devices())
 
     def run(future: Future[T]) -> None:
         error = future.error

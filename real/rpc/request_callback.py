@@ -23,6 +23,7 @@ from squall.real.autograd.messages import (
 from squall.real.autograd.utils import add_recv_rpc_backward, get_message_with_autograd
 from squall.real.future import Future, completed, failed
 from squall.real.ids import ForkId, RRefId
+from squall.real.process import devices_of
 from squall.real.rpc.builtin import OperatorCall, run_jit_operator
 from squall.real.rpc.commands import (
     PythonCall,
@@ -60,6 +61,7 @@ from squall.real.rpc.rref_context import RRefContext, rref_context
 from squall.real.rpc.serialization import RemoteException, run_function, serialize
 from squall.real.rpc.server_profiling import profiled_request, server_profiles
 from squall.real.runtime import current_task
+from squall.real.streams import on_streams
 
 if TYPE_CHECKING:
     from squall.real.worker import Worker
@@ -138,7 +140,8 @@ class RequestCallback:
             tracer = self.worker.tracer
             if tracer.enabled:
                 tracer.emit(tracing.HANDLER_RESUMED, request.src, type.name, request.id)
-            return self.process_rpc_with_errors(command, type)
+            with on_streams(request.streams):  # of the request: this task is another one's
+                return self.process_rpc_with_errors(command, type)
 
         return confirmed.then_async(run)
 
@@ -219,7 +222,8 @@ class RequestCallback:
         if not call.is_async_execution or isinstance(result, RemoteException):
             return completed(result, runtime=runtime)
         if isinstance(result, Future):
-            value: Future[Any] = Future(runtime=runtime, what=result.what)
+            devices = devices_of(self.worker)
+            value: Future[Any] = Future(runtime=runtime, what=result.what, devices=devices)
 
             def done(result: Future[Any]) -> None:
                 error = result.error
@@ -333,6 +337,7 @@ class RequestCallback:
             request.wrapped.tensors,
             rpc.from_worker_id,
             recorded=rpc.recorded,
+            request=True,
         )
         if context is None:
             return self.process_rpc(request.wrapped_command, request.wrapped.type)

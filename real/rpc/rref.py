@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from squall.real.future import Future
 from squall.real.ids import ForkId, GlobalUniqueId, RRefId, WorkerId
-from squall.real.process import Process
+from squall.real.process import Process, devices_of
 from squall.real.rpc.errors import RpcError, RpcErrorKind, rpc_error_kind
 from squall.real.tracing import OWNER_VALUE_SET
 
@@ -120,6 +120,7 @@ class OwnerRRef(_RRefBase):
             # Not the object itself: the two would keep each other.
             runtime=context.worker.runtime,
             what=("value of RRef", rref_id),
+            devices=devices_of(context.worker),
         )
         #: False while only users have told of it and the call that creates it has not come
         self.created = False

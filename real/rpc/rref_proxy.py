@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast
 import torch
 
 from squall.real.future import Future
+from squall.real.process import devices_of
 from squall.real.rpc.calls import rpc_async
 from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
 from squall.real.rpc.functions import async_execution
@@ -16,6 +17,7 @@ from squall.real.rpc.serialization import capture_exception
 from squall.real.rpc.wire_names import label_module
 from squall.real.rpc.worker_info import WorkerInfo
 from squall.real.runtime import current_task
+from squall.real.streams import current_streams, on_streams
 from squall.real.worker import current_worker
 
 label_module(__name__, "proxy")
@@ -99,6 +101,8 @@ def _invoke_rpc(
     # The type comes in one future and the result in another: this one is the result's.
     type_future: Future[type] = rref._get_type(timeout=timeout, blocking=False)
     result: Future[Any] = Future(what=f"{func_name} of {rref!r}")
+    # What the arguments are made on: the call waits for it, whichever task makes it.
+    streams = tuple(current_streams().values()) if devices_of(current_worker()) else ()
     context_id, grad_enabled = current_task().autograd_context_id, torch.is_grad_enabled()
 
     def then_call(done: Future[type]) -> None:
@@ -107,7 +111,7 @@ def _invoke_rpc(
         task = current_task()
         before, task.autograd_context_id = task.autograd_context_id, context_id
         try:
-            with torch.set_grad_enabled(grad_enabled):
+            with torch.set_grad_enabled(grad_enabled), on_streams(streams):
                 outcome = call(done.value())
         except Exception as error:
             result.try_fail(error)

@@ -87,6 +87,15 @@ def load_script_module(saved: bytes) -> torch.jit.ScriptModule:
     return module
 
 
+#: beside torch's own: what tensors of a device are that is written in Python
+_TENSOR_TYPES: set[type] = set()
+
+
+def register_tensor_type(kind: type[Tensor]) -> None:
+    """Tensors of exactly this type travel as those of torch's own do. For a device's module."""
+    _TENSOR_TYPES.add(kind)
+
+
 class _NoReference:
     """Stands for the class of RRefs until that is registered."""
 
@@ -116,7 +125,7 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
-        if kind is Tensor:
+        if kind is Tensor or kind in _TENSOR_TYPES:
             tensors = self.tensors
             tensors.append(obj)
             return received_tensor, (len(tensors) - 1,)
@@ -222,7 +231,7 @@ class Pickled(NamedTuple):
 
 def dump(worker: Process, obj: Any) -> Pickled:
     """:func:`serialize`, for a sender who may have to call :func:`discard_forks`."""
-    if type(obj) is Tensor:
+    if type(obj) is Tensor or type(obj) in _TENSOR_TYPES:
         return Pickled(_TENSOR, [obj], [])
     file = io.BytesIO()
     pickler = _Pickler(worker, file)

@@ -52,7 +52,7 @@ def _engine(more: str = "") -> Any:
 
 
 def _device(about: str) -> Any:
-    return typer.Option("--device", metavar="cpu|cuda", help=about, parser=parsers.device)
+    return typer.Option("--device", metavar="cpu|cuda|stand-in", help=about, parser=parsers.device)
 
 
 def _jobs(more: str = "") -> Any:

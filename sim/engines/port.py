@@ -12,6 +12,8 @@ from squall.sim.programs.run import MAX_STEPS, run_program
 from squall.sim.scenario import Scenario
 from squall.sim.scripts.run import run_script
 from squall.sim.world.choosing import Chooser
+from squall.sim.world.stand_in import STAND_IN_NAME
+from squall.sim.world.stand_in.streams import STAND_IN
 
 
 class Port:
@@ -41,6 +43,7 @@ class Port:
             "skip_handshakes": world.skip_handshakes,
             "max_steps": MAX_STEPS,
             "chooser": chooser,
+            "device": world.device,
         }
         if world.faults.goes_wrong:
             run = run_with_faults(program, world.faults, **options)
@@ -48,6 +51,8 @@ class Port:
             early = world.shut_down_early
             run = run_program(program, faults=world.faults, shut_down_early=early, **options)
         run.faulty = world.faults.goes_wrong
+        if world.device == STAND_IN_NAME:
+            run.stream_events = tuple(STAND_IN.log)
         return run
 
     def ready(self, told: Callable[[str], object]) -> None:

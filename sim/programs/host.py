@@ -26,6 +26,7 @@ from squall.real.rpc.functions import async_execution
 from squall.real.rpc.wire_names import label_module
 from squall.real.runtime import current_task
 from squall.real.worker import current_worker
+from squall.sim.world.stand_in.backend import at_home, beside_the_current_stream
 
 label_module(__name__, "program")
 label_module("squall.model.program.operations", "operations")
@@ -47,7 +48,7 @@ class Host:
         self.worker = worker
         self.on_pass = on_pass
         self.leaves = {
-            number: initial_values(leaf, program.mode)
+            number: at_home(initial_values(leaf, program.mode), worker)
             for number, leaf in enumerate(program.leaves)
             if leaf.owner == worker
         }
@@ -100,7 +101,12 @@ class Host:
                 tensors.append(value[input.output] if isinstance(value, tuple) else value)
                 if input.how == "kept_rref":
                     self.kept.append(given)
-        return compute(op, tensors, text=text, wait=wait)
+        if not tensors or tensors[0].is_cpu:
+            return compute(op, tensors, text=text, wait=wait)
+        with beside_the_current_stream(tensors, aside=sum(address[:3]) % 2 == 1) as made:
+            value = compute(op, tensors, text=text, wait=wait)
+            made += value if isinstance(value, tuple) else [value]
+        return value
 
     def relayed(self, op: Op, inputs: Sequence[Any]) -> tuple[list[Any], Tensor | None]:
         """What a relaying worker passes on, and the first tensor among its inputs."""

@@ -28,6 +28,7 @@ from squall.sim.programs.host import Host, leave_group, place, together, withdra
 from squall.sim.programs.threads import threads_of
 from squall.sim.programs.trainer import TrainerRun
 from squall.sim.world.oracle import attach, joint_reference
+from squall.sim.world.stand_in.streams import STAND_IN
 from squall.sim.world.stuck import Deadlock
 
 #: steps of the scheduler that a program may take; the largest takes some thousands
@@ -183,7 +184,11 @@ def gradients_of(workers: Sequence[Worker], hosts: list[Host], context_id: int) 
             number = next((n for n, leaf in host.leaves.items() if leaf is tensor), STRAY)
             if gradient.requires_grad:  # no pass here asks for a graph of it
                 number = STRAY
-            found[number] = gradient.detach().clone()
+            # To the host, at once: later passes may be behind this reading in no other way.
+            with STAND_IN.unseen():
+                found[number] = (
+                    gradient.detach().clone() if gradient.is_cpu else gradient.detach().cpu()
+                )
         # It is the caller's own: whoever gives away the map of the context itself has lost it now.
         gradients.clear()
     return found

@@ -39,6 +39,7 @@ from squall.sim.faults.plan import NO_FAULTS, Order, Plan, Schedule
 from squall.sim.names import MAX_SEED, Device, EngineName
 from squall.sim.scenario import Scenario, World
 from squall.sim.search.schedules import RUN, Rescheduled
+from squall.sim.world.stand_in import STAND_IN_NAME
 
 __all__ = ["MILD", "PROFILES", "Profile", "Settings", "draw", "draw_faults", "expanded"]
 
@@ -64,6 +65,12 @@ _LONG_TIMEOUTS_S = (2.0, 10.0, 10.0, 60.0)
 #: programs under faults are small: a few calls are enough for a fault to break something, and a
 #: campaign runs more of them
 _LIMITS = Limits(trainers=2, steps=2, ops=4, leaves=3, unused=False, stories=False, groups=False)
+#: on the stand-in device: what its streams and device maps are for, and nothing that looks at more
+_DEVICE_LIMITS = Limits(
+    workers=4, steps=2, stories=False, groups=False, beside=False, acts=False, sleeps=False
+)
+_ENGINE_HOOKS = frozenset({"accumulate_pre", "accumulate_post", "retain_grad"})
+_NOT_ON_STAND_IN = frozenset({"embedding", "rows"})
 _WORKERS = (2, 2, 3, 3, 3, 4)
 #: seconds that a worker waits for others at most as it leaves a group
 _LEAVE_S = 500.0
@@ -135,10 +142,11 @@ def draw(
     if settings.profile is not None:
         program, world = _draw_faulty(choices, settings.profile)
     else:
-        program, world = _draw_plain(choices, settings.plan)
+        limits = _DEVICE_LIMITS if settings.device == STAND_IN_NAME else None
+        program, world = _draw_plain(choices, settings.plan, limits)
     if settings.engine != "port":
         program = for_compiled(_told_there(in_one_group(program)))
-    elif not _raises(world.faults):
+    elif settings.device != STAND_IN_NAME and not _raises(world.faults):
         program = choices.group("failing calls", partial(_may_fail, choices, program))
     run = changes.get(RUN)
     return Scenario(
@@ -162,8 +170,12 @@ def _raises(plan: Plan) -> bool:
     return any(isinstance(item, Raise) for item in plan.inner)
 
 
-def _draw_plain(choices: Choices, plan: Plan) -> tuple[Program, World]:
-    program = choices.group("program", partial(generate, choices))
+def _draw_plain(
+    choices: Choices, plan: Plan, limits: Limits | None = None
+) -> tuple[Program, World]:
+    program = choices.group("program", partial(generate, choices, limits))
+    while limits is not None and not _for_stand_in(program):
+        program = choices.group("program", partial(generate, choices, limits))
     world = choices.group("world", partial(_draw_world, choices, _LATENCIES))
     if any(story.kind in ALONE for _, _, step in program.steps for story in step.stories):
         world = replace(world, shut_down_early=False)  # the others have no steps, and would leave
@@ -174,6 +186,15 @@ def _draw_plain(choices: Choices, plan: Plan) -> tuple[Program, World]:
         plan = replace(plan, schedule=world.faults.schedule)
     # Exchanges of objects between workers are not run under faults (sim/programs/faults.py).
     return under_faults(program), World(latency=world.latency, faults=plan)
+
+
+def _for_stand_in(program: Program) -> bool:
+    """Whether the stand-in device can do all that a program does: it has no sparse tensors, and no
+    passes of torch's own engine (some hooks are called through it), which runs a device's nodes on a thread of its own."""
+    kinds = {op.kind for _, _, step in program.steps for op in step.ops}
+    hooks: set[str] = {str(hook) for leaf in program.leaves for hook in leaf.hooks}
+    hooks |= {str(hook) for _, _, step in program.steps for op in step.ops for hook in op.hooks}
+    return program.workers > 1 and not kinds & _NOT_ON_STAND_IN and not hooks & _ENGINE_HOOKS
 
 
 def _draw_world(choices: Choices, latencies: tuple[str, ...]) -> World:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
+from squall.sim.world.stand_in import STAND_IN_NAME
+from squall.sim.world.stand_in.backend import register
 from squall.sim.world.torch_settings import default_device_context
 
 
@@ -19,11 +21,13 @@ def quiet_torch(device: str) -> Iterator[None]:
     threads = torch.get_num_threads()
     before = default_device_context()
     torch.set_num_threads(1)
-    if device != "cpu":
+    if device == "cuda":
         torch.set_default_device(device)
+    elif device == STAND_IN_NAME:
+        register()  # before the process's first backward pass; only workers have tensors on it
     try:
         yield
     finally:
         torch.set_num_threads(threads)
-        if device != "cpu":
+        if device == "cuda":
             torch.set_default_device(None if before is None else before.device)

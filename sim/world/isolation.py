@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import torch
+
 from squall.real.rpc.profiling import PROFILER
 from squall.real.worker import Worker
 from squall.sim.world.torch_settings import (
@@ -50,11 +52,14 @@ class TorchIsolation:
     makes no difference to what draws no random numbers and changes none of the settings.
     """
 
-    def __init__(self, *, processes: bool = True) -> None:
+    def __init__(
+        self, *, processes: bool = True, default_device: torch.device | None = None
+    ) -> None:
         self._processes = processes
         context = default_device_context()
         #: what every task starts with, as ``SimTask.isolated``
-        self.fresh: object = None if context is None else DefaultDevice(context.device)
+        device = default_device if context is None else context.device
+        self.fresh: object = None if device is None else DefaultDevice(device)
         #: the settings of the thread that runs the simulation, while tasks run
         self._hub: ThreadSettings | None = None
         self._worker: Worker | None = None

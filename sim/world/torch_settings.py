@@ -37,6 +37,26 @@ _AUTOCAST_DTYPES = {device: torch.get_autocast_dtype(device) for device in _AUTO
 _NO_ANOMALY = (False, True)
 
 
+class OwnDevice(Protocol):
+    """A device that keeps a current stream a thread in Python."""
+
+    def differs(self) -> bool: ...
+
+    def take(self) -> Any:
+        """What is current, with the defaults in its place afterwards."""
+
+    def put(self, taken: Any) -> None: ...
+
+
+_own_device: OwnDevice | None = None
+
+
+def watch_device(device: OwnDevice) -> None:
+    """Swap what is current on a device, too, when a task is switched."""
+    global _own_device
+    _own_device = device
+
+
 # -- of a thread ----------------------------------------------------------------------------------
 
 
@@ -58,6 +78,7 @@ def take_thread_settings() -> Taken | None:
         or not _hooks_enabled()
         or not _functions_enabled()
         or (torch.cuda._initialized and _cuda_differs())
+        or (_own_device is not None and _own_device.differs())
     ):
         return ThreadSettings()
     if not _is_grad_enabled():
@@ -94,7 +115,7 @@ class ThreadSettings:
     """The thread-local settings of torch that differ from the defaults."""
 
     __slots__ = ("autocast", "cuda", "device", "dispatch_modes", "function_modes", "function_state",
-                 "grad", "hooks", "hooks_off", "inference")  # fmt: skip
+                 "grad", "hooks", "hooks_off", "inference", "own_device")  # fmt: skip
 
     def __init__(self) -> None:
         """Capture the settings and put the defaults in their place."""
@@ -123,10 +144,13 @@ class ThreadSettings:
             self.hooks.append(top)
             _autograd._pop_saved_tensors_default_hooks()
         self.cuda = _take_cuda() if torch.cuda._initialized else None
+        self.own_device = None if _own_device is None else _own_device.take()
 
     def restore(self) -> None:
         if self.cuda is not None:
             _put_cuda(self.cuda)
+        if _own_device is not None and self.own_device is not None:
+            _own_device.put(self.own_device)
         while self.hooks:
             _autograd._push_saved_tensors_default_hooks(*self.hooks.pop())
         if self.hooks_off is not None:

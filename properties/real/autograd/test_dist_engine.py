@@ -371,7 +371,7 @@ def test_continuations_of_a_device_come_back_to_the_cpu() -> None:
         devices: Any = engine._devices
         device = torch.device("cuda", 0)
         devices.enabled = True
-        devices.on_stream = lambda device, graph_task: nullcontext()
+        devices.on_stream = lambda device, graph_task, node: nullcontext()
         devices.device_of = lambda node: (
             device
             if any(m.dtype is torch.float64 for m in getattr(node, "_input_metadata", ()))

@@ -468,23 +468,6 @@ def test_options_are_checked_as_torch_checks_them():
         make(device_maps={"w1": {"cuda:0": "cuda:1", "cuda:2": "cuda:1"}})
 
 
-def test_a_device_map_that_moves_tensors_is_refused():
-    def main(rank):
-        maps = {"w1": {"cpu": "cpu"}}, {"w1": {"cpu": "cuda:0"}}
-        refused = error_of(init, "w0", 0, None, device_maps=maps[1])
-        api.init_rpc("w0", rank=0, rpc_backend_options=options.TensorPipeRpcBackendOptions(
-            init_method="tcp://any:1", device_maps=maps[0]
-        ))  # fmt: skip
-        api.shutdown()
-        return refused
-
-    (refused,) = on_workers(1, main)
-    assert refused == (
-        "ValueError: Node w0 has a device map for w1 that moves tensors from one device to "
-        "another, which squall does not do: {'cpu': 'cuda:0'}"
-    )
-
-
 def test_a_device_map_to_a_worker_that_is_not_there_is_refused_everywhere():
     def main(rank):
         maps = {"nobody": {"cpu": "cpu"}} if rank == 0 else None

@@ -6,8 +6,10 @@ is taken out again. So that process cannot answer the question.
 
 from __future__ import annotations
 
+from functools import partial
 from multiprocessing.connection import Connection
 
+from squall.sim.names import Device
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.judge import judge
@@ -17,8 +19,8 @@ from squall.sim.world.contained import Contained
 class CleanProcess:
     """A copy of this process, to be made before the bug is planted. A context manager."""
 
-    def __init__(self) -> None:
-        self._copy = Contained(_answer)
+    def __init__(self, device: Device = "cpu") -> None:
+        self._copy = Contained(partial(_answer, device))
 
     def __enter__(self) -> CleanProcess:
         return self
@@ -37,7 +39,7 @@ class CleanProcess:
         return answer
 
 
-def _answer(connection: Connection) -> None:
-    with campaign_settings():
+def _answer(device: Device, connection: Connection) -> None:
+    with campaign_settings(device):
         while True:
             connection.send(judge(connection.recv()).ok)

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from squall.sim.names import Device
+
 #: what a campaign must do, besides running programs, before a mutant can show: one letter each
 SCHEDULES = {
     "P": "a plain run",
@@ -53,6 +55,7 @@ class Mutant:
     its own, ``old`` occurs once and is replaced by ``new``. ``wrong`` says in words what is wrong
     then; ``origin`` where the bug is from: an issue (i…) or pull request (p…) of PyTorch, or
     "own". ``needs`` are the letters of the schedules that bring it out, each of which may do.
+    ``device``: where tensors have to be for it to show; those of the CPU never come there.
     ``unseen``: why no program and no check can tell it yet; empty if it is expected to die.
     """
 
@@ -64,6 +67,7 @@ class Mutant:
     origin: str = "own"
     needs: str = "P"
     unseen: str = ""
+    device: Device = "cpu"
 
     @property
     def needs_faults(self) -> bool:

@@ -52,13 +52,19 @@ class Limits:
     def stored(self, mutant: Mutant) -> list[Scenario]:
         """The scenarios of the corpus, unless seeds or faults are named."""
         wanted = self.corpus and self.seeds is None and self.profiles(mutant) == ("",)
-        return corpus_for(Settings()) if wanted else []
+        return corpus_for(Settings(device=mutant.device)) if wanted else []
 
     def scenarios(self, mutant: Mutant) -> Iterator[Scenario]:
         """One scenario of the campaign after the other: the covers first, if asked for and unless
         seeds are named."""
-        all_settings = [settings_of(profile) for profile in self.profiles(mutant)]
-        if self.cover and (self.seeds is None or self.covers is not None):
+        all_settings = [
+            settings_of(profile)._replace(device=mutant.device) for profile in self.profiles(mutant)
+        ]
+        if (
+            self.cover
+            and mutant.device == "cpu"
+            and (self.seeds is None or self.covers is not None)
+        ):
             for sources in zip_longest(*map(self._covering, all_settings)):
                 for source, settings in zip(sources, all_settings, strict=True):
                     if source is not None:
@@ -107,7 +113,8 @@ def attack(
     for fd in (0, 1, 2):
         os.dup2(nowhere, fd)
     try:
-        with CleanProcess() as clean_process, campaign_settings():
+        clean = CleanProcess(mutant.device)
+        with clean as clean_process, campaign_settings(mutant.device):
             _attack(connection, mutant, code, scenarios, seconds, clean_process)
     except Exception as error:
         connection.send(Problem(f"{type(error).__name__}: {error}"))

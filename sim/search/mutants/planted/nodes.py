@@ -281,15 +281,6 @@ MUTANTS = (
         new="    torch._C._set_grad_enabled(True)\n",
     ),
     Mutant(
-        name="device-gradients-not-awaited",
-        origin="p53769, p53929, p54358",
-        wrong="gradients that arrive on one stream are read on another without waiting",
-        place="autograd.device_threads:DeviceThreads.wait_for_grads",
-        old="if arrived != stream:",
-        new="if False:",
-        unseen="needs a device and a clock for its streams",
-    ),
-    Mutant(
         name="optimizer-keeps-old-gradients",
         wrong="a parameter without a gradient in the context is stepped with an older one",
         place="rpc.optimizer:_LocalOptimizer.step",

@@ -495,15 +495,6 @@ MUTANTS = (
         needs="OL",
     ),
     Mutant(
-        name="rref-stream-not-shared",
-        origin="p56895, p57355",
-        wrong="the value of an RRef is read on another stream than it was made on",
-        place="autograd.device_threads:DeviceThreads.on_stream",
-        old="graph_task.leaf_streams[stream] = None",
-        new="pass",
-        unseen="needs a device and a clock for its streams",
-    ),
-    Mutant(
         name="fork-let-go-twice",
         wrong="what is in a message that nobody reads is let go with each copy of it that comes late",
         place="rpc.rref_users:UserTables.arrives",
