@@ -26,8 +26,10 @@ from squall.real.rpc.functions import async_execution
 from squall.real.rpc.wire_names import label_module
 from squall.real.runtime import current_task
 from squall.real.worker import current_worker
+from squall.sim.programs.freed import check_freed
 
 label_module(__name__, "program")
+
 label_module("squall.model.program.operations", "operations")
 
 #: (trainer, step, operation, whether faults are planted)
@@ -251,5 +253,8 @@ def run_backward(
 ) -> None:
     """Backward passes that start on the worker that is called."""
     for time in range(times):
-        autograd.backward(context_id, roots, retain_graph or time < times - 1)
+        retain = retain_graph or time < times - 1
+        autograd.backward(context_id, roots, retain)
+        if not retain:
+            check_freed(roots)
         here().on_pass(trainer, step, context_id)

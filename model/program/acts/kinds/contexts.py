@@ -73,3 +73,13 @@ def _draw_pass(drawing: Drawing) -> Act:
 def backward_pass(act: Act, at: At) -> None:
     """A backward pass from the sum of the tensor."""
     at.backward(act.retain_graph)
+
+
+def _draw_released(drawing: Drawing) -> Act:
+    return Act(kind="released")
+
+
+@kind("released", draw=_draw_released)
+def released(act: Act, at: At) -> None:
+    """An autograd context that another task has begun is released here."""
+    at.release_another()
