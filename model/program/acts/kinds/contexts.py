@@ -11,6 +11,8 @@ kind = kinds_of(__name__)
 
 def _draw_context(drawing: Drawing) -> Act:
     acts = drawing.acts("in the context", in_context=True)
+    if drawing.chance("another", 0.4):
+        acts = (Act(kind="released"), *acts)
     # Without a pass at the end hardly anything of it would be seen.
     passes = [
         Act(kind="told", acts=(_draw_pass(drawing),))
