@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from squall.model.checks.excuses import ENDED_PROCESS, FAULT, excused
 from squall.model.events.fault_effects import faults_of
+from squall.model.events.quiet import AFTER_A_PASS
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.real import tracing
 
@@ -16,7 +17,8 @@ def LEFTOVERS(run: Run) -> Iterator[Violation]:  # noqa: N802
     each count is 0 and no lock is held: of every object that makes up a worker, but for what
     model/events/quiet.py names. Its contexts, passes, messages, calls, references and the tensors
     that it received are gone without a collection of garbage: what refers to itself keeps all that
-    it has, the graph and its gradients among them, until somebody looks for garbage. After faults
+    it has, the graph and its gradients among them, until somebody looks for garbage. After a pass that
+    has ended well an open context has nothing of it but gradients. After faults
     a worker that may keep a value, a reference or a context may also keep what belongs to it; after
     its shutdown, with which references end, only what belongs to a context.
     """
@@ -39,7 +41,11 @@ def LEFTOVERS(run: Run) -> Iterator[Violation]:  # noqa: N802
             continue
         if type is tracing.LEFT_BEHIND:
             yield run.violation(
-                "leftovers", f"{what} at the end", "nothing", _seen(count, example), n
+                "leftovers",
+                what if what.endswith(AFTER_A_PASS) else f"{what} at the end",
+                "nothing",
+                _seen(count, example),
+                n,
             )
         else:
             yield run.violation(

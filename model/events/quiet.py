@@ -7,6 +7,9 @@ that is new has to be empty unless it is named here.
 
 from __future__ import annotations
 
+#: the end of the name of a place that was looked at after a pass, while its context was open
+AFTER_A_PASS = " after a pass"
+
 _OVER = "ids of what is over, kept for whatever comes late"
 _IDENTITY = "who the worker is and what it was told at its start"
 
@@ -35,6 +38,8 @@ COUNTED: dict[tuple[str, str], str] = {
     ("DistAutogradContainer", "_contexts"): _JUDGED,
     ("DistEngine", "_initialized_context_ids"): _JUDGED,
 }
+
+_UNTIL_RELEASE = "what is recorded in a context, which is looked at while it is open"
 
 #: by (class, attribute): why it may hold something
 KEPT: dict[tuple[str, str], str] = {
@@ -70,6 +75,18 @@ KEPT: dict[tuple[str, str], str] = {
     ("DistAutogradContainer", "worker_id"): _IDENTITY,
     ("DistAutogradContainer", "_context_ids"): "ids that were given are not given again",
     ("DistAutogradContainer", "_message_ids"): "ids that were given are not given again",
+    ("DistAutogradContext", "_worker"): "it is looked at by itself",
+    ("DistAutogradContext", "context_id"): _IDENTITY,
+    ("DistAutogradContext", "_known_workers"): _UNTIL_RELEASE,
+    ("DistAutogradContext", "_sends"): _UNTIL_RELEASE,
+    ("DistAutogradContext", "_recvs"): _UNTIL_RELEASE,
+    ("DistAutogradContext", "_grads"): _UNTIL_RELEASE,
+    ("DistAutogradContext", "released"): "from its release on",
+    ("DistAutogradContext", "lost_worker"): _UNTIL_RELEASE,
+    ("DistAutogradContext", "latest_pass"): _UNTIL_RELEASE,
+    ("DistAutogradContext", "passes"): _UNTIL_RELEASE,
+    ("SendRpcBackward", "to"): _UNTIL_RELEASE,
+    ("SendRpcBackward", "fed_in"): _UNTIL_RELEASE,
     ("DistEngine", "_pass_ids"): "ids that were given are not given again",
     ("DistEngine", "_devices"): "tasks that serve devices, and their queues, until shutdown",
     ("DistEngine", "_engine"): "what evaluates nodes: it keeps nothing of a pass",

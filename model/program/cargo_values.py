@@ -114,7 +114,10 @@ def build(
 def without_gaps(tensor: Tensor) -> Tensor:
     """The tensor as it arrives, which is without its storage if that is large and mostly gaps."""
     if tensor.layout != torch.strided:
-        return tensor
+        if not tensor.is_coalesced() or tensor.requires_grad:
+            return tensor
+        parts = tensor._indices(), tensor._values()  # nobody says that it is
+        return torch.sparse_coo_tensor(*parts, tensor.shape, check_invariants=False)
     if tensor.untyped_storage().nbytes() < max(LARGE_BYTES, 2 * tensor.nbytes):
         return tensor
     return tensor.detach().clone().requires_grad_(tensor.requires_grad)
@@ -281,7 +284,8 @@ def tensor_facts(tensor: Tensor, storages: dict[int, int]) -> str:
     said = f"{tensor.dtype} {tuple(tensor.shape)} grad {tensor.requires_grad}"
     if tensor.layout != torch.strided:
         indices, values = tensor._indices(), tensor._values()
-        return f"{said} sparse {indices.tolist()} {values.tolist()}"
+        coalesced = "coalesced " * tensor.is_coalesced()
+        return f"{said} {coalesced}sparse {indices.tolist()} {values.tolist()}"
     numbers = tensor.detach().tolist()
     storage = tensor.untyped_storage()
     address = storage.data_ptr()

@@ -266,14 +266,16 @@ class OwnerTables:
     def add_owner(self, owner: OwnerRRef) -> None:
         if owner.rref_id not in self.owners:
             self.owners[owner.rref_id] = owner
-            self._ended.pop(owner.rref_id, None)
+            if owner.future.error is None:  # else whoever asks when it is gone is told why
+                self._ended.pop(owner.rref_id, None)
             self._emit(tracing.OWNER_CREATED, owner.rref_id)
 
     def drop_owner(self, rref_id: RRefId) -> OwnerRRef | None:
         owner = self.owners.pop(rref_id, None)
         if owner is not None:
             self._emit(tracing.OWNER_DELETED, rref_id)
-            self._remember_deleted(rref_id)
+            if rref_id not in self._ended:
+                self._remember_deleted(rref_id)
             self._tell_if_empty()
         return owner
 

@@ -296,7 +296,10 @@ def deserialize(worker: Process, payload: bytes, tensors: list[Tensor]) -> Any:
         explained = AttributeError(f"{error}{_HELP}")
         explained.__cause__ = error
         if kind == _OBJECT:
-            raise explained from error
+            try:
+                raise explained from error
+            finally:
+                del explained  # its traceback refers to this frame: they would keep each other
         return explained
     return PythonUDF._make(value) if kind == _UDF else value
 

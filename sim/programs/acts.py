@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from squall.model.program.acts.alone import (
     FREED,
     HAS_ONE,
     PLANTED_THERE,
-    TIMED_OUT,
+    timed_out,
 )
 from squall.model.program.acts.at import At, Pending
 from squall.model.program.acts.kind import kind_of
@@ -33,13 +34,14 @@ label_module("squall.model.program.acts.act", "acts")
 #: what an error is, by what its text has in it: the first that fits
 _KINDS_OF_ERRORS = (
     ("RRef creation via rpc.remote() timed out", CREATION_TIMED_OUT),
-    ("RPC ran for more than set timeout", TIMED_OUT),
     ("Trying to backward through the graph a second time", FREED),
     ("Already have an autograd context id for this thread", HAS_ONE),
     (PLANTED, PLANTED_THERE),
     # PyTorch's engine tells no more of an error of Python in a hook on another worker.
     ("python_error", PLANTED_THERE),
 )
+#: the error of a call whose time was up
+_RAN_OUT = re.compile(r"RPC ran for more than set timeout \((\d+) ms\)")
 #: where a worker notes what its hooks told, with the id of the context
 _TOLD = "told by hooks"
 
@@ -95,6 +97,8 @@ class _Here(At):
         for part, kind in _KINDS_OF_ERRORS:
             if part in text:
                 return f"{type(error).__name__}: {kind}"
+        if (ran := _RAN_OUT.search(text)) is not None:
+            return f"{type(error).__name__}: {timed_out(int(ran[1]))}"
         return f"{type(error).__name__}: {text}"
 
     def call(
@@ -187,6 +191,15 @@ class _Here(At):
     def backward(self, retain_graph: bool) -> None:
         assert self._context_id is not None
         autograd.backward(self._context_id, [self._here().sum()], retain_graph)
+
+    def release_another(self) -> None:
+        begun: Future[int] = Future()
+
+        def begin() -> None:
+            begun.set_result(autograd._new_context()._context_id())
+
+        current_task().runtime.spawn(begin, name="another context", worker=current_worker())
+        autograd._release_context(begun.wait())
 
     def _here(self) -> Tensor:
         assert self._tensor is not None

@@ -46,6 +46,13 @@ class Unreadable:
         return raise_planted, ()
 
 
+class Missing:
+    """Can be pickled, and not unpickled: a name is not there, on some workers; on others as above."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (raise_missing if current_worker().id % 2 else raise_planted), ()
+
+
 class Unnamed(Exception):  # noqa: N818
     """Cannot be shown."""
 
@@ -55,6 +62,10 @@ class Unnamed(Exception):  # noqa: N818
 
 def raise_planted() -> NoReturn:
     raise PlantedError(BESIDE)
+
+
+def raise_missing() -> NoReturn:
+    raise AttributeError(BESIDE)
 
 
 def uncopyable() -> Tensor:
@@ -80,7 +91,7 @@ def give_uncopyable(inputs: Sequence[Any]) -> Any:
 
 
 def give_unreadable(inputs: Sequence[Any]) -> Any:
-    return (*map(_changed, inputs), rpc.RRef(1), Unreadable(), rpc.RRef(2))
+    return (*map(_changed, inputs), rpc.RRef(1), Missing(), rpc.RRef(2))
 
 
 @async_execution

@@ -26,6 +26,7 @@ from squall.real.rpc.functions import async_execution
 from squall.real.rpc.wire_names import label_module
 from squall.real.runtime import current_task
 from squall.real.worker import current_worker
+from squall.sim.programs.freed import check_freed
 from squall.sim.world.stand_in.backend import at_home, beside_the_current_stream
 
 label_module(__name__, "program")
@@ -257,5 +258,8 @@ def run_backward(
 ) -> None:
     """Backward passes that start on the worker that is called."""
     for time in range(times):
-        autograd.backward(context_id, roots, retain_graph or time < times - 1)
+        retain = retain_graph or time < times - 1
+        autograd.backward(context_id, roots, retain)
+        if not retain:
+            check_freed(roots)
         here().on_pass(trainer, step, context_id)

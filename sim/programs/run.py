@@ -27,6 +27,7 @@ from squall.sim.cluster import Cluster
 from squall.sim.programs.host import Host, leave_group, place, together, withdraw
 from squall.sim.programs.threads import threads_of
 from squall.sim.programs.trainer import TrainerRun
+from squall.sim.world.leftovers import tell_what_a_pass_left
 from squall.sim.world.oracle import attach, joint_reference
 from squall.sim.world.stand_in.streams import STAND_IN
 from squall.sim.world.stuck import Deadlock
@@ -68,6 +69,9 @@ def run_program(
     def on_pass(trainer: int, step: int, context_id: int) -> None:
         gradients = gradients_of(cluster.workers, hosts, context_id)
         outcome.steps[trainer, step].passes.append(gradients)
+        if reference is None:  # else another pass, or the rest of a failed one, may be under way
+            for worker in cluster.workers:
+                tell_what_a_pass_left(worker, context_id)
 
     for rank, worker in enumerate(cluster.workers):
         host = Host(program, rank, on_pass)

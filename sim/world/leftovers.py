@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from squall.model.events.quiet import COUNTED, KEPT, REMEMBERED
+from squall.model.events.quiet import AFTER_A_PASS, COUNTED, KEPT, REMEMBERED
 from squall.real.rpc.transport import World
 from squall.real.runtime import Runtime
 from squall.real.tracing import LEFT_BEHIND, STILL_ALIVE, Tracer
@@ -164,3 +164,12 @@ def tell_what_is_left(worker: Worker) -> None:
     for key, value in worker.locals.items():
         if type(value) in _CONTAINERS and value:
             worker.tracer.emit(LEFT_BEHIND, f"Worker.locals[{key!r}]", len(value), _first(value))
+
+
+def tell_what_a_pass_left(worker: Worker, context_id: int) -> None:
+    """Report what an open context of a worker holds of a pass when that has ended well: nothing but
+    its gradients and what is recorded of messages."""
+    context = None if worker.container is None else worker.container._contexts.get(context_id)
+    if context is not None:
+        for where, held, example in left_in(context, *context._sends.values()):
+            worker.tracer.emit(LEFT_BEHIND, f"{where}{AFTER_A_PASS}", held, example)

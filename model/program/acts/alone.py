@@ -34,9 +34,14 @@ HAS_ONE = "has a context"
 _ERRORS = frozenset(
     f"{type}: {kind}"
     for type in (PROGRAM_ERROR, RUNTIME_ERROR)
-    for kind in (PLANTED_THERE, TIMED_OUT, CREATION_TIMED_OUT, FREED, HAS_ONE)
+    for kind in (PLANTED_THERE, CREATION_TIMED_OUT, FREED, HAS_ONE)
 )
 WELL = "well on "
+
+
+def timed_out(limit_ms: int) -> str:
+    """What kind of error it is that a call ran for more than its limit, which the error names."""
+    return f"{TIMED_OUT} after {limit_ms} ms"
 
 
 class ActError(MadeError):
@@ -291,7 +296,9 @@ class Alone(At):
     def _limited(self, outcome: _Outcome, limit_s: float | None) -> _Outcome:
         if not limit_s or not _before(self.clock + limit_s, outcome.at):
             return outcome
-        return _Outcome(self.clock + limit_s, failure=AloneError(RUNTIME_ERROR, TIMED_OUT))
+        return _Outcome(
+            self.clock + limit_s, failure=AloneError(RUNTIME_ERROR, timed_out(int(limit_s * 1000)))
+        )
 
     def context(self, acts: Sequence[Act]) -> None:
         if self.covered:
@@ -328,6 +335,9 @@ class Alone(At):
         context.chain.append(
             _Node(self.worker, context.tensors, is_hook=True, acts=tuple(acts), times=times)
         )
+
+    def release_another(self) -> None:
+        pass
 
     def backward(self, retain_graph: bool) -> None:
         context = self._context()
@@ -386,7 +396,7 @@ def _before(one: float, other: float) -> bool:
 
 def may_be_told(line: str) -> bool:
     """Whether acts tell such a line, whatever fails."""
-    return line in _ERRORS or line.startswith(WELL)
+    return line in _ERRORS or line.startswith((WELL, f"{RUNTIME_ERROR}: {TIMED_OUT} after "))
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,3 +100,7 @@ class At(ABC):
     @abstractmethod
     def backward(self, retain_graph: bool) -> None:
         """A backward pass from the sum of the tensor of the context."""
+
+    @abstractmethod
+    def release_another(self) -> None:
+        """Release an autograd context that another task of this worker has begun."""

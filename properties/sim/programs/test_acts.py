@@ -60,7 +60,8 @@ TWICE = act("times", factor=2)
 PASS = told(act("pass"))
 FREEING = told(act("pass", retain_graph=False))
 PLANTED, THERE = "RuntimeError: planted", "StoryError: planted"
-LATE, NEVER_MADE = "RuntimeError: timed out", "RuntimeError: creation timed out"
+LATE = {ms: f"RuntimeError: timed out after {ms} ms" for ms in (500, 1500)}
+NEVER_MADE = "RuntimeError: creation timed out"
 FREED, HAS_ONE = "RuntimeError: freed", "RuntimeError: has a context"
 
 #: by name: acts of worker 0, of two, and the lines that they tell
@@ -77,12 +78,12 @@ CASES: dict[str, tuple[Acts, list[str]]] = {
     "what a callee told comes with its result": ((act("sync", told(), worker=1),), ["well on 1"]),
     "a limit ends a call in time": (
         (told(act("sync", wait(2), worker=1, limit_s=1.5)), wait(1), told()),
-        [LATE, "well on 0"],
+        [LATE[1500], "well on 0"],
     ),
     "a limit of 0 is none": ((told(act("sync", wait(2), worker=1, limit_s=0.0)),), ["well on 0"]),
     "the limit of an inner call is its own": (
         (told(act("sync", told(act("sync", wait(2), limit_s=0.5)), worker=1, limit_s=1.5)),),
-        [LATE, "well on 0"],
+        [LATE[500], "well on 0"],
     ),
     "time goes on while a call is under way": (
         (
@@ -106,7 +107,7 @@ CASES: dict[str, tuple[Acts, list[str]]] = {
     ),
     "a callback of a call that was given up": (
         (told(act("chained", wait(2), worker=1, limit_s=0.5, then=(told(),))),),
-        [LATE],
+        [LATE[500]],
     ),
     "a call that nobody waits for": (
         (act("forgotten", FAIL, worker=1), act("forgotten", wait(3), worker=1), told()),
@@ -164,7 +165,7 @@ CASES: dict[str, tuple[Acts, list[str]]] = {
                 then=(told(act("fetched", limit_s=0.5)), FETCHED),
             ),
         ),
-        [LATE, "well on 1", "well on 0"],
+        [LATE[500], "well on 1", "well on 0"],
     ),
     "an owner waits for its own value without a limit": (
         (act("created", told(wait(2)), worker=0, then=(told(act("fetched", limit_s=0.5)),)),),
@@ -209,7 +210,7 @@ CASES: dict[str, tuple[Acts, list[str]]] = {
     ),
     "a proxy has a limit": (
         (act("created", worker=1, then=(told(act("asked", wait(2), limit_s=0.5)), told())),),
-        [LATE, "well on 0"],
+        [LATE[500], "well on 0"],
     ),
     "a proxy of what is not there yet": (
         (
@@ -220,14 +221,14 @@ CASES: dict[str, tuple[Acts, list[str]]] = {
                 then=(told(act("asked", limit_s=0.5)), wait(1), told(act("asked", limit_s=1.5))),
             ),
         ),
-        [LATE, "well on 0"],
+        [LATE[500], "well on 0"],
     ),
     "a future that is completed later": (
         (
             told(act("later", told(wait(1)), seconds=1.0, worker=1)),
             told(act("later", told(wait(1)), seconds=1.0, worker=1, limit_s=1.5)),
         ),
-        ["well on 1", "well on 0", LATE],
+        ["well on 1", "well on 0", LATE[1500]],
     ),
     "a future that fails later": (
         (told(act("later", FAIL, seconds=1.0, worker=1)),),

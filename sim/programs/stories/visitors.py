@@ -126,7 +126,7 @@ def _crossed(network: Network, there: list[Visitor], where: str, entering: int) 
 def _refused(network: Network, there: list[Visitor], where: str, refused: int) -> dict[str, bool]:
     """Who may not enter, and what those who are there see afterwards."""
     if not refused:
-        return {}
+        return _deserted(network, f"{where}/deserted")
     taken = there[0]
     name, number = {
         1: (taken.name, 10_000),
@@ -142,3 +142,20 @@ def _refused(network: Network, there: list[Visitor], where: str, refused: int) -
         "as_before": all(each.sees() == everybody for each in there),
         "has_no_agent": stranger.worker.agent is None,
     }
+
+
+def _deserted(network: Network, where: str) -> dict[str, bool]:
+    """Who enters a group of which a worker has gone without a word cannot tell it, and is no worker of
+    any group then; a group of its own takes it."""
+    stays, goes = (Visitor(network, name, number) for number, name in enumerate(("stays", "goes")))
+    for each in (stays, goes):
+        each.enter(where).wait()
+    goes.do(partial(rpc.shutdown, graceful=False))
+    comes = Visitor(network, "comes", 2)
+    said = error_of(lambda: comes.enter(where).wait())
+    facts = {"not_told": "no error" not in said, "not_in": comes.worker.agent is None}
+    comes.enter(where).wait()
+    facts["alone"] = comes.sees() == [("comes", 2)]
+    comes.do(rpc.shutdown)
+    stays.do(partial(rpc.shutdown, graceful=False))
+    return facts

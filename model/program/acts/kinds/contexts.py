@@ -11,6 +11,8 @@ kind = kinds_of(__name__)
 
 def _draw_context(drawing: Drawing) -> Act:
     acts = drawing.acts("in the context", in_context=True)
+    if drawing.chance("another", 0.4):
+        acts = (Act(kind="released"), *acts)
     # Without a pass at the end hardly anything of it would be seen.
     passes = [
         Act(kind="told", acts=(_draw_pass(drawing),))
@@ -73,3 +75,13 @@ def _draw_pass(drawing: Drawing) -> Act:
 def backward_pass(act: Act, at: At) -> None:
     """A backward pass from the sum of the tensor."""
     at.backward(act.retain_graph)
+
+
+def _draw_released(drawing: Drawing) -> Act:
+    return Act(kind="released")
+
+
+@kind("released", draw=_draw_released)
+def released(act: Act, at: At) -> None:
+    """An autograd context that another task has begun is released here."""
+    at.release_another()

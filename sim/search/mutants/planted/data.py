@@ -240,4 +240,11 @@ MUTANTS = (
         old="    layout = holder[0].layout\n",
         new="    return True\n    layout = holder[0].layout\n",
     ),
+    Mutant(
+        name="sparse-taken-for-coalesced",
+        wrong="a sparse tensor counts as coalesced where it arrives",
+        place="rpc.tensor_copies:copy_tensor",
+        old="check_invariants=False",
+        new="check_invariants=False, is_coalesced=True",
+    ),
 )

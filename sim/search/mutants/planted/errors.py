@@ -151,4 +151,18 @@ MUTANTS = (
         unseen="all copies of one request to register a fork have to be lost while the call that "
         "brought it goes through: a minute of a campaign under faults has no such scenario",
     ),
+    Mutant(
+        name="limit-in-whole-seconds",
+        wrong="the error of a call whose time is up names its limit in whole seconds",
+        place="rpc.errors:timeout_error",
+        old="int(timeout_s * 1000)",
+        new="int(timeout_s) * 1000",
+    ),
+    Mutant(
+        name="unreadable-result-is-a-value",
+        wrong="a result that lacks a name where it is read is the error as a value",
+        place="rpc.serialization:deserialize",
+        old="if kind == _OBJECT:",
+        new="if kind == _TENSOR:",
+    ),
 )

@@ -271,4 +271,11 @@ MUTANTS = (
         old="!= self.worker_id",
         new="== self.worker_id",
     ),
+    Mutant(
+        name="send-function-keeps-gradients",
+        wrong="a send function keeps the gradients that it has handed on, until its context is released",
+        place="autograd.functions:SendRpcBackward.apply",
+        old="self._grads = []",
+        new="grads = list(grads)",
+    ),
 )

@@ -338,4 +338,11 @@ MUTANTS = (
         new="",
         origin="blind",
     ),
+    Mutant(
+        name="hooked-node-keeps-saved",
+        wrong="a node with hooks keeps what it saved, and goes through a second pass",
+        place="autograd.engine:Engine.call_function",
+        old="if not graph_task.keep_graph:",
+        new="if not graph_task.keep_graph and not hooked:",
+    ),
 )

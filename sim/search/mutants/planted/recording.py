@@ -256,4 +256,11 @@ MUTANTS = (
         old="        take_back(worker, dst, wrapped)\n",
         new="        pass\n",
     ),
+    Mutant(
+        name="release-ends-own-context",
+        wrong="whoever releases a context of another task has none of its own any more",
+        place="autograd.container:DistAutogradContainer._release",
+        old="if task.autograd_context_id == context_id:",
+        new="if task.autograd_context_id != NO_CONTEXT:",
+    ),
 )

@@ -109,4 +109,11 @@ MUTANTS = (
         new="        self._accept(fork_id, parent)\n"
         "        owner = self.owner_tables.owners.pop(rref_id, None)\n",
     ),
+    Mutant(
+        name="unread-result-keeps-its-frame",
+        wrong="the error of a result that cannot be read keeps the frame in which it was made",
+        place="rpc.serialization:deserialize",
+        old="del explained",
+        new="pass",
+    ),
 )
