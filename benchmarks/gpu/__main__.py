@@ -76,7 +76,7 @@ def conformance() -> dict[str, Any]:
 def measurements(device: Device) -> dict[str, Any]:
     name = "cuda" if device == "cuda" else "standin"
     large = {"batch": 64, "side": 224, "repeats": 5}
-    small = {"batch": 1, "side": 32, "repeats": 1}
+    small = {"batch": 2, "side": 32, "repeats": 1}
     with campaign_settings(device):
         found: dict[str, Any] = {"chain": measure.chain(name, device, 5 if device == "cuda" else 1)}
         for dtype in (torch.float32, torch.bfloat16):

@@ -58,6 +58,7 @@ KEPT: dict[tuple[str, str], str] = {
     ("RpcAgent", "device_maps"): "a setting",
     ("RpcAgent", "reverse_device_maps"): "a setting",
     ("RpcAgent", "devices"): "a setting",
+    ("RpcAgent", "_has_maps"): "a setting",
     ("RpcAgent", "members"): "the workers of the group, which are there until all have left",
     ("RpcAgent", "store"): "the group's own, not the worker's",
     ("RpcAgent", "_group"): "the group's own, not the worker's",

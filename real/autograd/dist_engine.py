@@ -315,6 +315,9 @@ class DistEngine:
                 graph_task.device_queue = devices.queue
                 graph_task.cpu_ready_queue = devices.start()
 
+        if devices is not None and any(devices.uses(node) for node, _ in output_edges):
+            graph_task.device_queue = devices.queue
+            graph_task.cpu_ready_queue = devices.start()
         graph_task.nodes_in_graph = {**dict.fromkeys(inner), **dict.fromkeys(dependencies)}
         if graph_task.device_queue is not None:
             graph_task.devices = self._devices

@@ -3,12 +3,11 @@
 Torch keeps it in the node (InputMetadata::stream, torch/csrc/autograd/input_metadata.h) and does
 not tell Python. Nodes are numbered as they are made, so it is enough to note when another stream
 becomes current: :func:`note_streams`, which whoever changes the current stream calls. The numbers
-are those of one thread; nodes of other threads go by what was noted there, if anything was.
+are those of one thread, in which all tasks of a simulation run.
 """
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
 from typing import Any
 
@@ -29,17 +28,12 @@ class _Noted:
         self.streams: list[Any] = []
 
 
-class _ThreadNotes(threading.local):
-    def __init__(self) -> None:
-        self.by_device: dict[torch.device, _Noted] = {}
-
-
-_NOTES = _ThreadNotes()
+_NOTED: dict[torch.device, _Noted] = {}
 
 
 def note_streams(device: torch.device, stream: Any) -> None:
     """``stream`` is the current one of ``device`` from here on."""
-    noted = _NOTES.by_device.setdefault(device, _Noted())
+    noted = _NOTED.setdefault(device, _Noted())
     number = _next_number()
     if noted.numbers and noted.numbers[-1] == number:
         noted.streams[-1] = stream  # no node was made under the last one
@@ -52,13 +46,13 @@ def note_streams(device: torch.device, stream: Any) -> None:
 
 def forget_streams() -> None:
     """Nothing that was noted counts any more: a new run begins."""
-    _NOTES.by_device.clear()
+    _NOTED.clear()
 
 
 def forward_stream(device: torch.device, sequence_nr: int) -> Any:
     """The stream that was current when the node of that number was made; None if nobody knows,
     which is so of leaves."""
-    noted = _NOTES.by_device.get(device)
+    noted = _NOTED.get(device)
     if noted is None or sequence_nr >= _next_number():
         return None
     at = bisect_right(noted.numbers, sequence_nr)
