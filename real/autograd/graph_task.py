@@ -15,11 +15,11 @@ from squall.real.runtime import current_task, current_task_or_none
 from squall.real.streams import current_streams
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from torch import Tensor
 
-    from squall.real.autograd.device_threads import DeviceThreads
     from squall.real.autograd.functions import SendRpcBackward
     from squall.real.ids import AutogradMessageId, ContextId, PassId
     from squall.real.rpc.message import Message
@@ -83,6 +83,21 @@ class NodeQueue(Protocol):
     def push(self, item: NodeTask, increment_outstanding_tasks: bool = True) -> None: ...
 
 
+class PassStreams(Protocol):
+    """The streams of a pass on devices; see
+    :class:`squall.real.autograd.device_threads.DeviceThreads`."""
+
+    def on_caller_streams(self, graph_task: GraphTask) -> AbstractContextManager[object]: ...
+
+    def hand_over(
+        self, graph_task: GraphTask, edges: Iterable[Edge], grads: Iterable[Tensor | None]
+    ) -> None: ...
+
+    def on_consumer_stream(
+        self, node: Node, grad: Tensor | None, graph_task: GraphTask
+    ) -> AbstractContextManager[object]: ...
+
+
 class GraphTask:
     """One pass on one worker, shared by all tasks that run parts of it.
 
@@ -131,7 +146,7 @@ class GraphTask:
         #: by device, of those that the nodes of the pass are on
         self.caller_current_streams: dict[torch.device, Any] = {}
         #: what hands gradients from stream to stream, while some node is on a device
-        self.devices: DeviceThreads | None = None
+        self.devices: PassStreams | None = None
         self.owner = NO_DEVICE
         self.future_result: Future[list[Tensor | None]] = Future(
             runtime=runtime, what="backward pass"
