@@ -42,6 +42,22 @@ def file_option(name: str, about: str) -> Any:
     return typer.Option(name, metavar="FILE", help=about, parser=parsers.file_to_write(name))
 
 
+def store_option(metavar: str, about: str, parser: Any) -> Any:
+    """Where something is kept; ``parser`` is given the name of the option."""
+    name = "--store"
+    return typer.Option(name, metavar=metavar, help=about, parser=parser(name))
+
+
+def merge_option(about: str) -> Any:
+    """``about``: of what it makes one."""
+    return typer.Option("--merge", help=about)
+
+
+def resume_option(about: str, **more: Any) -> Any:
+    """``more``: what makes it an option with a value; without, it is a flag."""
+    return typer.Option("--resume", help=about, **more)
+
+
 def _faults(metavar: str, about: str, parser: Any) -> Any:
     return typer.Option("--faults", metavar=metavar, help=about, parser=parser)
 

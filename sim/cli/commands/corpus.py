@@ -15,7 +15,7 @@ from rich.text import Text
 
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.exits import FAILED, INTERRUPTED
-from squall.sim.cli.options import Jobs, Json, output_option
+from squall.sim.cli.options import Jobs, Json, merge_option, output_option
 
 if TYPE_CHECKING:
     from squall.sim.search.covers import Cover
@@ -40,7 +40,7 @@ def corpus(
         typer.Argument(metavar="FILE...", help="Covers (default: those of this folder)."),
     ] = None,
     merge: Annotated[
-        bool, typer.Option("--merge", help="Make one cover of these and that of this folder.")
+        bool, merge_option("Make one cover of these and that of this folder.")
     ] = False,
     minimise: Annotated[
         bool,

@@ -16,7 +16,7 @@ from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.every_program import explore_programs
 from squall.sim.cli.exits import FAILED, INTERRUPTED, UNCHECKED
-from squall.sim.cli.options import Jobs, Json, Mutant, OneFault, Workers, file_option
+from squall.sim.cli.options import Jobs, Json, Mutant, OneFault, Workers, resume_option
 from squall.sim.cli.scenario import Changes, read_scenario
 
 if TYPE_CHECKING:
@@ -101,10 +101,11 @@ def explore(
     ] = None,
     resume: Annotated[
         Path | None,
-        file_option(
-            "--resume",
+        resume_option(
             "Go on with what this file has of an exploration, if it is there, and write it down there "
             "if it is not over; of one scenario, without --faults.",
+            metavar="FILE",
+            parser=parsers.file_to_write("--resume"),
         ),
     ] = None,
     mutant: Mutant = None,

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
-from squall.sim.cli.options import AllowScripts, Json
+from squall.sim.cli.options import AllowScripts, Json, store_option
 
 DEFAULT_PORT = 8321
 
@@ -38,12 +38,7 @@ def serve(
     ] = DEFAULT_PORT,
     store: Annotated[
         Path | None,
-        typer.Option(
-            "--store",
-            metavar="DIR",
-            help="The store (default .squall).",
-            parser=parsers.folder("--store"),
-        ),
+        store_option("DIR", "The store (default .squall).", parsers.folder),
     ] = None,
     allow_scripts: AllowScripts = False,
     json: Json = False,

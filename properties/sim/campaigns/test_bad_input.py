@@ -1,0 +1,101 @@
+"""What is wrong with a campaign is told in one line, with exit code 2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from squall.sim.cli.main import main as run_command
+
+GOOD = "scenarios = 100\n[parts]\nplain = 0.5\nrough = 0.5\n"
+FILES = {
+    "unknown part": (
+        GOOD.replace("rough", "rouhg"),
+        "parts: there is no part 'rouhg', expected some",
+    ),
+    "shares": (GOOD.replace("0.5\n", "0.25\n", 1), "parts: the shares add up to 0.75, expected 1"),
+    "too small a share": (
+        "scenarios = 3\n[parts]\nplain = 0.99\nstorm = 0.01\n",
+        "parts.storm: 0.01 of 3 scenarios is none",
+    ),
+    "negative share": (GOOD.replace("rough = 0.5", "rough = -0.5"), "parts.rough: "),
+    "no number": (GOOD.replace("rough = 0.5", "rough = 'half'"), "parts.rough: "),
+    "no scenarios": (GOOD.replace("scenarios = 100\n", ""), "scenarios: "),
+    "none at all": (GOOD.replace("100", "0"), "scenarios: "),
+    "too many": (GOOD.replace("100", str(2**63)), "scenarios: "),
+    "seeds that end too late": (
+        f"first_seed = {2**63 - 10}\n{GOOD}",
+        "parts.plain: its seeds end at",
+    ),
+    "unknown field": (f"minutes = 3\n{GOOD}", "minutes: "),
+    "no parts": ("scenarios = 100\n[parts]\n", "parts: the shares add up to 0, expected 1"),
+    "no TOML": ("scenarios: 3", "at line 1"),
+    "binary": ("\0\1\2", "line 1"),
+}
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line that a command says of what is wrong."""
+    with pytest.raises(SystemExit) as ended:
+        run_command(["campaign", *words, "--json"])
+    said = capsys.readouterr()
+    assert ended.value.code == 2, said
+    (line,) = said.err.splitlines()
+    report = json.loads(said.out)
+    assert report["outcome"] == "bad input"
+    assert line == f"squall: {report['message']}"
+    return line
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_campaign_file(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, problem = FILES[name]
+    Path("campaign.toml").write_text(text)
+    line = told(capsys, "campaign.toml")
+    assert line.startswith("squall: FILE: campaign.toml: ")
+    assert problem in line
+    assert list(tmp_path.iterdir()) == [tmp_path / "campaign.toml"]
+
+
+def test_what_does_not_go_together(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("campaign.toml").write_text(GOOD)
+    Path("store").write_text("no database " * 100)
+    for words, problem in (
+        (["campaign.toml", "--seeds", "0:4"], "--seeds: does not go with campaign.toml"),
+        (["campaign.toml", "--faults", "rough"], "--faults: does not go with campaign.toml"),
+        (["campaign.toml", "--engine", "torch"], "--engine: does not go with campaign.toml"),
+        (["campaign.toml", "more.toml"], "FILE: expected one campaign.toml, got more.toml"),
+        (["missing.toml"], "FILE: missing.toml: No such file"),
+        (["."], "Is a directory"),
+        (["--index", "1"], "--index: expected --of with it"),
+        (["--of", "2"], "--of: expected --index with it"),
+        (["--index", "2", "--of", "2"], "--index: expected an index from 0 to 1, got 2"),
+        (["--merge"], "FILE: expected the stores"),
+        (["--merge", "store", "--store", "all"], "FILE: store: file is not a database"),
+        (["--merge", "none", "--store", "all"], "FILE: none: unable to open"),
+        (["--merge", "store", "--index", "1"], "--index: does not go with --merge"),
+        (["--store", "store"], "--store: store: file is not a database"),
+        (["--store", "no/such/file"], "--store: there is no directory 'no/such'"),
+        (["--seeds", f"0:{2**64 - 1}"], "--seeds: expected seeds up to"),
+        (["--lease", "0"], "--lease: expected an integer from 1 to"),
+    ):
+        assert problem in told(capsys, *words), words
+
+
+def test_the_environment_of_an_indexed_job(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOB_COMPLETION_COUNT", "2")
+    assert "JOB_COMPLETION_COUNT: expected JOB_COMPLETION_INDEX with it" in told(capsys)
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "two")
+    assert "JOB_COMPLETION_INDEX: expected an integer" in told(capsys)
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "2")
+    assert "JOB_COMPLETION_INDEX: expected an index from 0 to 1, got 2" in told(capsys)

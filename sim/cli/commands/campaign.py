@@ -1,0 +1,238 @@
+"""``squall campaign``: many seeds, kept in a file from which it goes on after any kill."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from squall.sim.cli import parsers
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.engine import ready
+from squall.sim.cli.exits import INTERRUPTED, exit_code
+from squall.sim.cli.options import (
+    Engine,
+    Jobs,
+    Json,
+    ProfileOption,
+    merge_option,
+    resume_option,
+    seeds_option,
+    store_option,
+)
+
+if TYPE_CHECKING:
+    from squall.sim.campaigns.plan import Plan
+    from squall.sim.names import EngineName, Profile
+
+DEFAULT_SEEDS = "0:1000"
+#: shares that a campaign is cut into at most
+MAX_SHARES = 100_000
+#: seeds that a process is given at most: their verdicts are in memory until all are there
+MAX_LEASE = 10_000
+#: what Kubernetes tells each pod of an indexed Job, and what its manifest has to say beside it
+INDEX_VARIABLE, OF_VARIABLE = "JOB_COMPLETION_INDEX", "JOB_COMPLETION_COUNT"
+
+RANK = 31
+EPILOG = """\
+[bold]Examples[/bold]
+
+squall campaign --seeds 0:1000000 --faults rough --jobs 2 --store night.sqlite
+
+squall campaign --seeds 0:1000000 --faults rough --jobs 2 --store night.sqlite --resume
+
+squall campaign campaign.toml --jobs 2                 (parts with shares: docs/campaigns.md)
+
+squall campaign campaign.toml --index 3 --of 8         (on one of eight machines)
+
+squall campaign --merge campaign.*.sqlite --store all.sqlite
+"""
+
+
+def campaign(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="A campaign.toml with parts; with --merge the stores of shares.",
+            show_default=False,
+        ),
+    ] = None,
+    seeds: Annotated[range | None, seeds_option(DEFAULT_SEEDS)] = None,
+    faults: ProfileOption = None,
+    engine: Engine = "port",
+    jobs: Jobs = 1,
+    store: Annotated[
+        Path | None,
+        store_option(
+            "FILE",
+            "Where it is kept (default: campaign.sqlite; of a share, campaign.I.sqlite).",
+            parsers.file_to_write,
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, resume_option("Go on with what the file has of this campaign.")
+    ] = False,
+    index: Annotated[
+        int | None,
+        typer.Option(
+            "--index",
+            metavar="I",
+            help=f"Play one of N shares, from 0 on (default: what {INDEX_VARIABLE} says).",
+            parser=parsers.integer("--index", 0, MAX_SHARES - 1),
+        ),
+    ] = None,
+    of: Annotated[
+        int | None,
+        typer.Option(
+            "--of",
+            metavar="N",
+            help=f"How many shares there are (default: what {OF_VARIABLE} says).",
+            parser=parsers.integer("--of", 1, MAX_SHARES),
+        ),
+    ] = None,
+    lease: Annotated[
+        int,
+        typer.Option(
+            "--lease",
+            metavar="K",
+            help="Seeds that a process judges before it ends.",
+            parser=parsers.integer("--lease", 1, MAX_LEASE),
+        ),
+    ] = 200,
+    merge: Annotated[bool, merge_option("Instead: put the stores of shares together.")] = False,
+    json: Json = False,
+) -> None:
+    """Judge many seeds, some at a time in a process of their own, and keep all that is judged.
+
+    The verdicts do not depend on --jobs, on kills, on shares, or on how often it is resumed.
+    """
+    from squall.sim.campaigns.store import CampaignStoreError
+
+    named = files or []
+    played: list[tuple[str, object]] = [("--seeds", seeds), ("--faults", faults)]
+    played.append(("--engine", None if engine == "port" else engine))
+    try:
+        if merge:
+            _check_merge(named, [*played, ("--index", index), ("--of", of)])
+            interrupted = _merge(named, store or Path("campaign.sqlite"), jobs, resume, json)
+        else:
+            plan = _plan(named, seeds, faults, engine, played)
+            plan = _share(replace(plan, size=lease), index, of)
+            name = "campaign.sqlite" if plan.of == 1 else f"campaign.{plan.index}.sqlite"
+            interrupted = _play(plan, store or Path(name), jobs, resume, json)
+    except CampaignStoreError as error:
+        raise BadInput("FILE" if merge else "--store", str(store or ""), str(error)) from None
+    raise typer.Exit(interrupted)
+
+
+def _play(plan: Plan, file: Path, jobs: int, resume: bool, json: bool) -> int:
+    from squall.sim.campaigns.driver import drive
+    from squall.sim.campaigns.store import CampaignStore
+    from squall.sim.cli.reports.kept_campaign import Telling
+
+    for part in plan.parts:
+        ready(part.engine)
+    store = CampaignStore(file, plan.said(), resume=resume)
+    interrupted = False
+    telling = Telling(plan, store, jobs)
+    try:
+        with telling:
+            drive(plan, store, jobs=jobs, on_lease=telling.lease, on_look=telling.look)
+    except KeyboardInterrupt:
+        interrupted = True
+    return _report(telling, json=json, interrupted=interrupted)
+
+
+def _merge(files: list[Path], into: Path, jobs: int, resume: bool, json: bool) -> int:
+    from squall.sim.campaigns.merge import merge
+    from squall.sim.cli.reports.kept_campaign import Telling
+
+    store, plan = merge(files, into, resume=resume)
+    with Telling(plan, store, jobs) as telling:
+        pass
+    return _report(telling, json=json, interrupted=False)
+
+
+def _report(telling: object, *, json: bool, interrupted: bool) -> int:
+    from squall.sim.cli.reports.kept_campaign import Report, Telling
+
+    assert isinstance(telling, Telling)
+    report = Report(telling, interrupted=interrupted)
+    if json:
+        typer.echo(report.to_json())
+    else:
+        report.print(Console())
+    telling.store.close()
+    if interrupted:
+        return INTERRUPTED
+    if report.missing is not None:
+        sys.stderr.write(f"squall: {report.missing}\n")
+    return exit_code(good=not report.failed, unchecked=report.missing)
+
+
+def _plan(
+    files: list[Path],
+    seeds: range | None,
+    faults: Profile | None,
+    engine: EngineName,
+    given: list[tuple[str, object]],
+) -> Plan:
+    """What a file or the options describe. Raises BadInput."""
+    from squall.sim.campaigns.file import CampaignFileError, load_plan
+    from squall.sim.campaigns.plan import MOST, Part, Plan
+
+    if not files:
+        wanted = parsers.seeds(DEFAULT_SEEDS) if seeds is None else seeds
+        if wanted.stop > MOST:
+            text = f"{wanted.start}:{wanted.stop}"
+            raise BadInput("--seeds", text, f"expected seeds up to {MOST}, got {text!r}")
+        return Plan((Part(faults or "plain", wanted, faults, engine),))
+    file, *more = files
+    if more:
+        raise BadInput("FILE", str(more[0]), f"expected one campaign.toml, got {more[0]} as well")
+    for name, value in given:
+        if value is not None:
+            problem = f"does not go with {file}, which says what is played"
+            raise BadInput(name, str(value), problem)
+    try:
+        return load_plan(file)
+    except CampaignFileError as error:
+        raise BadInput("FILE", str(file), str(error)) from None
+
+
+def _share(plan: Plan, index: int | None, of: int | None) -> Plan:
+    """The share that the options, or else the environment, name. Raises BadInput."""
+    names = ("--index", "--of")
+    if index is None and of is None:
+        names = (INDEX_VARIABLE, OF_VARIABLE)
+        said = [os.environ.get(name) for name in names]
+        if said[1] is not None:  # the index alone is told to every pod of any indexed Job
+            index = None if said[0] is None else _number(names[0], 0, said[0])
+            of = _number(names[1], 1, said[1])
+    if index is None and of is None:
+        return plan
+    if index is None or of is None:
+        missing, there = names if index is None else names[::-1]
+        raise BadInput(there, "", f"expected {missing} with it")
+    if index >= of:
+        raise BadInput(names[0], str(index), f"expected an index from 0 to {of - 1}, got {index}")
+    return replace(plan, index=index, of=of)
+
+
+def _number(name: str, least: int, text: str) -> int:
+    return parsers.integer(name, least, MAX_SHARES)(text)
+
+
+def _check_merge(files: list[Path], given: list[tuple[str, object]]) -> None:
+    """Raises BadInput for what a merge is not made with."""
+    if not files:
+        raise BadInput("FILE", "", "expected the stores that are to be merged")
+    for name, value in given:
+        if value is not None:
+            raise BadInput(name, str(value), "does not go with --merge, which plays nothing")

@@ -1,0 +1,233 @@
+"""What ``squall campaign`` says: a bar on a terminal, failures as they are found, and a report."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from squall.model.events.run import Violation
+from squall.sim.campaigns.lease import Row
+from squall.sim.campaigns.plan import Lease, Part, Plan
+from squall.sim.campaigns.store import CampaignStore, Kind
+from squall.sim.cli.faults import read_faults
+from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
+from squall.sim.cli.reports.campaign import Asked, again, failure_line
+from squall.sim.scenarios.failure import Failure, with_expectation
+from squall.sim.scenarios.keeping import Keeper
+from squall.sim.search.draw import draw
+
+#: real seconds between two refreshes of the progress bar
+_REFRESH_S = 0.25
+
+
+@dataclass
+class Telling:
+    """Progress on standard error, and each kind of failure once, kept before it is printed."""
+
+    plan: Plan
+    store: CampaignStore
+    jobs: int
+    #: seeds that this process has judged, and how long it took
+    here: int = 0
+    seconds: float = 0.0
+    #: what was kept of each kind
+    files: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self._keeper = Keeper(self._warn)
+        self._parts = {part.name: part for part in self.plan.parts}
+        self._judged, self._failed, _ = self.store.counts()
+        self._progress = Progress(
+            TextColumn("campaign"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[said]}"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("left"),
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        total = self.plan.scenarios
+        self._task = self._progress.add_task("", total=total, completed=self._judged, said="")
+        self._shown = 0.0
+
+    def __enter__(self) -> Telling:
+        self._started = time.monotonic()
+        for kind in self.store.kinds():  # of a campaign that goes on
+            self.tell(kind)
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.monotonic() - self._started
+        self._progress.stop()
+
+    def lease(self, lease: Lease, rows: list[Row], pid: int) -> None:
+        """What came of a lease that is on disk."""
+        self.here += len(rows)
+        for row in rows:
+            if row.property:
+                self._failed += 1
+                name = lease.part.name
+                self.tell(Kind(row.property, row.what, name, row.seed, row.digest, row.text))
+
+    def look(self, under_way: int) -> None:
+        """Show how far it is; ``under_way``: verdicts of leases that are not complete."""
+        now = time.monotonic()
+        if now - self._shown < _REFRESH_S:
+            return
+        self._shown = now
+        here = self.here + under_way
+        failed = f", {self._failed:,} failed" if self._failed else ""
+        said = f"{here / max(now - self._started, 1e-9):,.1f}/s{failed}"
+        self._progress.update(self._task, completed=self._judged + here, said=said)
+        self._progress.refresh()
+
+    def tell(self, kind: Kind) -> None:
+        """Keep the first scenario of a kind, and print it."""
+        key = (kind.property, kind.what)
+        if key in self.files:
+            return
+        failure = self._failure(kind)
+        if failure is None:
+            self.files[key] = ""
+            self._console.print(f"seed {kind.seed}: {kind.text}", markup=False)
+            return
+        kept = self._keeper.keep(failure.scenario, found_by="campaign", text=failure.text)
+        failure.file = self.files[key] = "" if kept is None else kept.file
+        self._console.print(failure_line(failure, self._asked(kind.part)), markup=False)
+
+    def again(self, kind: Kind) -> str | None:
+        """A command line that shows it again; None if the seed cannot even be drawn."""
+        failure = self._failure(kind)
+        return None if failure is None else again(failure, self._asked(kind.part))
+
+    def _failure(self, kind: Kind) -> Failure | None:
+        try:
+            scenario = draw(kind.seed, self._parts[kind.part].settings)
+        except Exception:
+            return None  # which is what the scenario has failed with
+        first = Violation(kind.property, kind.what, "", "")
+        scenario = with_expectation(scenario, first, outcome="failed", digest=kind.digest or None)
+        return Failure(scenario=scenario, text=kind.text, found_by="campaign")
+
+    def _asked(self, name: str) -> Asked:
+        part: Part = self._parts[name]
+        return Asked(
+            seeds=part.seeds,
+            minutes=None,
+            jobs=self.jobs,
+            device="cpu",
+            engine=part.engine,
+            faults=None if part.profile is None else read_faults(part.profile),
+        )
+
+    def _warn(self, text: str) -> None:
+        self._console.print(text, style="yellow", markup=False)
+
+
+class Report:
+    """What a campaign has come to, as its store has it."""
+
+    def __init__(self, telling: Telling, *, interrupted: bool = False) -> None:
+        self._telling, self._interrupted = telling, interrupted
+        self._plan, self._file = telling.plan, telling.store.file
+        self.judged, self.failed, self._events = telling.store.counts()
+        self._kinds = telling.store.kinds()
+        self._verdicts = telling.store.verdicts()
+
+    @property
+    def missing(self) -> str | None:
+        """What nobody has judged; None if all is done."""
+        left = self._plan.scenarios - self.judged
+        return (
+            f"{left:,} of {self._plan.scenarios:,} scenarios are not judged yet" if left else None
+        )
+
+    @property
+    def _speed(self) -> float:
+        return self._telling.here / self._telling.seconds if self._telling.seconds else 0.0
+
+    def to_json(self) -> str:
+        """The object of ``squall campaign --json``; its keys are in docs/json.md."""
+        good = "ok" if self.missing is None else "incomplete"
+        outcome = "failed" if self.failed else good
+        said = self._telling.store.said
+        told: dict[str, Any] = {
+            "outcome": "interrupted" if self._interrupted else outcome,
+            "scenarios": self._plan.scenarios,
+            "judged": self.judged,
+            "failed": self.failed,
+            "failures": [self._failure_json(kind) for kind in self._kinds],
+            "verdicts": self._verdicts,
+            "parts": [self._part_json(part) for part in self._plan.parts],
+            "index": self._plan.index,
+            "of": self._plan.of,
+            "jobs": self._telling.jobs,
+            "events": self._events,
+            "judged_now": self._telling.here,
+            "wall_time_s": self._telling.seconds,
+            "scenarios_per_second": self._speed,
+            "store": str(self._file),
+            **{name: said[name] for name in ("squall", "torch", "code")},
+        }
+        return json.dumps(told, allow_nan=False)
+
+    def print(self, console: Console) -> None:
+        """Each kind of failure with how often it was found, and a summary."""
+        console = Console(file=console.file, width=min(WIDTH, console.width), highlight=False)
+        for kind in self._kinds:
+            line = f"{kind.part}, seed {kind.seed}: {kind.text}"
+            console.print(Text(line, style="red"), soft_wrap=True)
+            again = self._telling.again(kind)
+            if again is not None:
+                console.print(Text(f"  again: {again}"), soft_wrap=True)
+            console.print(Text(f"  first to break in {kind.scenarios:,} scenarios"), soft_wrap=True)
+        print_panel(console, self._summary(), "squall campaign", good=not self.failed)
+
+    def _summary(self) -> Table:
+        table = summary_table()
+        holds = f"{self.judged:,} scenarios, every property holds"
+        failed = f"{self.failed:,} of {self.judged:,} scenarios failed"
+        table.add_row("outcome", verdict(failed if self.failed else holds, good=not self.failed))
+        unchecked_row(table, self.missing)
+        if self._interrupted:
+            table.add_row("", Text("interrupted; --resume goes on", style="yellow"))
+        table.add_row("parts", ", ".join(map(str, self._plan.parts)))
+        if self._plan.of > 1:
+            table.add_row("share", f"index {self._plan.index} of {self._plan.of}")
+        if self._telling.here:
+            speed = f"{self._speed:,.1f} scenarios a second, "
+            now = f"{self._telling.here:,} judged now in {self._telling.seconds:.1f} s"
+            table.add_row("speed", f"{speed}{now}")
+        table.add_row("verdicts", self._verdicts)
+        table.add_row("kept in", str(self._file))
+        return table
+
+    def _failure_json(self, kind: Kind) -> dict[str, Any]:
+        return {
+            **kind._asdict(),
+            "replay": self._telling.again(kind),
+            "file": self._telling.files.get((kind.property, kind.what)) or None,
+        }
+
+    @staticmethod
+    def _part_json(part: Part) -> dict[str, Any]:
+        return {
+            "name": part.name,
+            "first_seed": part.seeds.start,
+            "scenarios": len(part.seeds),
+            "profile": part.profile,
+            "engine": part.engine,
+        }
