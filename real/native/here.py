@@ -102,9 +102,12 @@ class Here:
         rpc_backend_options: Any,
     ) -> Any:
         """In the place of ``backend_registry.init_backend``: an agent whose network is the
-        coordinator. Raises RuntimeError for a group whose size is not given."""
+        coordinator. Raises NotImplementedError for a group whose size is not given."""
         if not world_size:
-            raise RuntimeError("the engine torch runs groups of a given world_size only")
+            raise NotImplementedError(
+                "init_rpc without world_size, a group that processes join and leave, is not simulated "
+                "on the engine torch: give world_size, or run it with --engine port"
+            )
         options = rpc_backend_options
         names = self.ask("join", name, rank, world_size, "RANK" in os.environ)
         if isinstance(names, Exception):

@@ -150,3 +150,24 @@ def test_a_process_group_beside_rpc_is_refused_by_its_name(tmp_path: Path) -> No
     assert done.returncode == 1
     assert "init_process_group is not simulated on the engine torch" in done.stderr
     assert "--engine port" in done.stderr
+
+
+def test_a_group_without_a_world_size_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    script = tmp_path / "open_group.py"
+    script.write_text(
+        "import sys\n"
+        "import torch.distributed.rpc as rpc\n"
+        "rank = int(sys.argv[1])\n"
+        "options = rpc.TensorPipeRpcBackendOptions(init_method='tcp://localhost:29500')\n"
+        "rpc.init_rpc(f'w{rank}', rank=rank, rpc_backend_options=options)\n"
+        "print('joined', rank)\n"
+        "rpc.shutdown()\n"
+    )
+    one_per_rank = ("run", str(script), "0", ":", str(script), "1", "--no-check")
+    done = squall(*one_per_rank, "--engine", "torch")
+    assert done.returncode == 1
+    assert "init_rpc without world_size" in done.stderr
+    assert "run it with --engine port" in done.stderr
+    there = squall(*one_per_rank, "--allow-unchecked")
+    assert there.returncode == 0, there.stderr
+    assert {"joined 0", "joined 1"} <= set(there.stdout.splitlines())

@@ -58,6 +58,8 @@ def make_threading(space: ModuleSpace) -> ModuleType:
     finally:
         table.as_main = False
     table.forget_dummies(module)
+    # The library's own RLock, over this process's locks; ``dill`` and others take it from here.
+    space.load("_thread").__dict__["RLock"] = module.__dict__["_RLock"]
     return module
 
 

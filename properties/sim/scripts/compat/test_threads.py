@@ -255,6 +255,18 @@ def test_logging_and_entropy_belong_to_the_process(capsys: pytest.CaptureFixture
     assert sys.modules["logging"].getLogger("a.b").handlers == []
 
 
+def test_the_type_of_reentrant_locks_is_in_the_private_module_too() -> None:
+    def main(load: Any) -> object:
+        threading = load("threading")
+        kind = load("_thread").RLock
+        lock = kind()
+        with lock, lock:
+            pass
+        return isinstance(threading.RLock(), kind)
+
+    assert in_a_process(main)[0] is True
+
+
 def test_real_modules_are_real_and_unknown_ones_raise() -> None:
     def main(load: Load) -> object:
         assert load("math") is sys.modules["math"]
