@@ -285,13 +285,6 @@ MUTANTS = (
         origin="blind",
     ),
     Mutant(
-        name="named-twice-waits-for-two",
-        wrong="a gather waits twice for who is named twice",
-        place="rpc.all_gather:_participants",
-        old="tuple(sorted(set(names)))",
-        new="tuple(sorted(names))",
-    ),
-    Mutant(
         name="refused-worker-keeps-its-agent",
         wrong="a worker that could not tell all others of itself keeps its agent, and can enter no group",
         place="rpc.dynamic_group:join_group",
