@@ -212,6 +212,8 @@ def test_one_seed_or_one_file_can_be_played_alone(first_run: str, folder: Path) 
     assert code == 0 and "PASSED (holds: 3)" in said
     code, said = run_pytest(folder, "--squall-replay", "test_theirs.py")
     assert code == 4 and "write --squall-replay=last" in said
+    code, said = run_pytest(folder, "test_theirs.py", "--squall-replay", "nofile.json")
+    assert code == 4 and "there is no file 'nofile.json', expected a scenario file" in said
 
 
 @pytest.mark.usefixtures("compiled_engine")
