@@ -50,6 +50,7 @@ KEPT: dict[tuple[str, str], str] = {
         "Worker",
         "locals",
     ): "what is private to a process beside its parts; lists in it are looked at",
+    ("DistAutogradContext", "_grad_ready_events"): _UNTIL_RELEASE,
     ("Worker", "modules"): "the process's own copies of user modules",
     ("Worker", "interceptor"): "whoever steps in on what happens here, faults for instance",
     ("RpcAgent", "is_running"): "until shutdown",

@@ -150,7 +150,7 @@ class RpcAgent:
             maps = self.device_maps if kind == "Request" else self.reverse_device_maps
             device_map = maps.get(name, {})
         if device_map or not all_on_cpu(message.tensors):
-            message.targets = targets_of(message.tensors, device_map, kind=kind, destination=name)
+            message.targets = targets_of(message.tensors, device_map, destination=name)
 
     # -- life ---------------------------------------------------------------------------
 

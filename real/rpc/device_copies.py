@@ -27,12 +27,12 @@ def targets_of(
     tensors: Sequence[Tensor],
     device_map: Mapping[torch.device, torch.device],
     *,
-    kind: str,
     destination: str,
 ) -> list[torch.device]:
-    """Where each tensor goes on ``destination``. ``kind``: "Request" or "Response".
+    """Where each tensor goes on ``destination``.
 
-    Raises RuntimeError, with torch's text, for one on a device that the map does not have.
+    Raises RuntimeError for one on a device that the map does not have, with torch's text, which
+    speaks of requests also where it is a reply (torch/csrc/distributed/rpc/tensorpipe_agent.cpp).
     """
     found = []
     for tensor in tensors:
@@ -49,7 +49,7 @@ def targets_of(
                     "TensorPipe RPC backend only supports CPU tensors by default, please move your "
                     "tensors to CPU before sending them over RPC, or call `set_device_map` on "
                     "`TensorPipeRpcBackendOptions` to explicitly configure device mapping. "
-                    f"{kind} device mapping is not available for destination {destination}{found_on}"
+                    f"Request device mapping is not available for destination {destination}{found_on}"
                 )
             target = _CPU
         found.append(target)

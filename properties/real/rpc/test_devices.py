@@ -101,4 +101,4 @@ def test_a_reply_on_a_device_without_a_way_back_is_an_error():
         return str(raised.value)
 
     said = on_workers(THERE, main)
-    assert "Response device mapping is not available for destination worker0 for device" in said
+    assert "Request device mapping is not available for destination worker0 for device" in said

@@ -23,9 +23,9 @@ MUTANTS = (
         name="raising-callback-stops-the-others",
         origin="i52132, i52166, p53212, i58239, p58382",
         wrong="a callback that raises keeps the others of its future from being called",
-        place="future:Future._tell",
-        old='            logger.exception("a callback of %r raised", self)',
-        new="            raise",
+        place="future:Future._call",
+        old='        logger.exception("a callback of %r raised", self)',
+        new="        raise",
     ),
     Mutant(
         name="future-completed-twice",
@@ -53,9 +53,7 @@ MUTANTS = (
         name="late-callback-lost",
         wrong="a callback that is added to a complete future is never called",
         place="future:Future.add_callback",
-        old="        try:\n            callback(self)\n        except Exception:\n"
-        '            logger.exception("a callback of %r raised", self)\n'
-        "        return\n    callbacks",
+        old="        self._call(callback)\n        return\n    callbacks",
         new="        return\n    callbacks",
     ),
     Mutant(
@@ -148,8 +146,8 @@ MUTANTS = (
         origin="p38929, p52749",
         wrong="callbacks of a call run with the agent's lock held",
         place="rpc.call_table:CallTable._finish",
-        old="            call.future.try_complete(message)",
-        new="            with self._in_flight.lock:\n                call.future.try_complete(message)",
+        old="            with on_streams(message.streams):",
+        new="            with self._in_flight.lock, on_streams(message.streams):",
     ),
     Mutant(
         name="handlers-in-the-network-thread",
@@ -180,7 +178,8 @@ MUTANTS = (
         wrong="a call counts as over before its callbacks, which may make calls, have run",
         place="rpc.call_table:CallTable._finish",
         old="    try:\n        if error is not None:\n            call.future.try_fail(error)\n"
-        "        elif message is not None:\n            call.future.try_complete(message)\n"
+        "        elif message is not None:\n            with on_streams(message.streams):\n"
+        "                call.future.try_complete(message)\n"
         "    finally:\n"
         "        context = self._worker.rref_context\n"
         "        if context is not None and context.leaving:\n"
@@ -189,7 +188,8 @@ MUTANTS = (
         "        self._in_flight.made_one_less()",
         new="    self._in_flight.made_one_less()\n"
         "    if error is not None:\n        call.future.try_fail(error)\n"
-        "    elif message is not None:\n        call.future.try_complete(message)",
+        "    elif message is not None:\n        with on_streams(message.streams):\n"
+        "            call.future.try_complete(message)",
         needs="QR",
     ),
     Mutant(

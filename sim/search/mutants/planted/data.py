@@ -159,14 +159,14 @@ MUTANTS = (
         name="parameters-are-plain-tensors",
         wrong="a parameter arrives as an ordinary tensor",
         place="rpc.serialization:_Pickler.reducer_override",
-        old="if kind is Tensor:",
+        old="if kind is Tensor or kind in _TENSOR_TYPES:",
         new="if isinstance(obj, Tensor):",
     ),
     Mutant(
         name="lone-parameter-is-a-plain-tensor",
         wrong="a parameter that is all of a result arrives as an ordinary tensor",
         place="rpc.serialization:dump",
-        old="if type(obj) is Tensor:",
+        old="if type(obj) is Tensor or type(obj) in _TENSOR_TYPES:",
         new="if isinstance(obj, Tensor):",
     ),
     Mutant(

@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     _on_device(
         name="gradient-used-before-its-event",
-        origin="i53769",
+        origin="p53769",
         wrong="a node reads a gradient that another stream still computes",
         place="autograd.device_threads:DeviceThreads.hand_over",
         old="consumer.wait_event(produced.record_event())",
@@ -27,7 +27,7 @@ MUTANTS = (
     ),
     _on_device(
         name="gradient-memory-not-recorded",
-        origin="i60606",
+        origin="own",
         wrong="the memory of a gradient is given away while another stream reads it",
         place="autograd.device_threads:DeviceThreads.hand_over",
         old="grad.record_stream(consumer)",
@@ -35,7 +35,7 @@ MUTANTS = (
     ),
     _on_device(
         name="node-on-the-caller-stream",
-        origin="i54017",
+        origin="own",
         wrong="gradients are handed to the stream of a node's forward, and it runs on another one",
         place="autograd.device_threads:DeviceThreads.on_stream",
         old="on_streams((stream,))",
@@ -43,7 +43,7 @@ MUTANTS = (
     ),
     _on_device(
         name="leaf-streams-not-joined",
-        origin="i59297",
+        origin="own",
         wrong="the end of a pass does not wait for the streams that it ran on",
         place="autograd.graph_task:GraphTask.exec_post_processing",
         old="caller.wait_event(stream.record_event())",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     _on_device(
         name="accumulated-on-an-unordered-stream",
-        origin="i51820",
+        origin="p57792",
         wrong="a gradient is added on one stream while another still adds the one before",
         place="autograd.context:DistAutogradContext._accumulate_on_device",
         old="stream.wait_event(before)",
@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     _on_device(
         name="gradients-read-before-their-event",
-        origin="p54358",
+        origin="p57792",
         wrong="who asks a context for gradients reads them before they are added",
         place="autograd.context:DistAutogradContext.get_gradients",
         old="stream.wait_event(event)",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     _on_device(
         name="reply-not-awaited",
-        origin="i40312",
+        origin="p50949",
         wrong="who waits for a future reads its value while the device still computes it",
         place="device_value:DeviceValue.wait",
         old="stream.wait_event(event)",
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     _on_device(
         name="reply-memory-not-recorded",
-        origin="i60606",
+        origin="own",
         wrong="the memory of a future's value is given away while the stream that waited reads it",
         place="device_value:DeviceValue.wait",
         old="tensor.record_stream(stream)",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     _on_device(
         name="future-without-events",
-        origin="i57792",
+        origin="own",
         wrong="a future forgets on which streams it was completed",
         place="device_value:DeviceValue.record",
         old="for device in self.devices",
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     _on_device(
         name="callback-on-an-unsynchronized-stream",
-        origin="i59793",
+        origin="own",
         wrong="a callback of a future runs on a stream that does not wait for the value",
         place="device_value:DeviceValue.on_fresh_streams",
         old="stream.wait_event(event)",
@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     _on_device(
         name="copy-before-the-sender-is-done",
-        origin="i40255",
+        origin="own",
         wrong="a message is copied to its device while the sender still computes it",
         place="rpc.device_copies:_move",
         old="stream.wait_event(here.record_event())",
@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     _on_device(
         name="request-on-the-default-stream",
-        origin="i40255",
+        origin="p60606, i59793",
         wrong="a request runs on the default streams, not on those that its tensors arrive on",
         place="rpc.agent:RpcAgent._handle",
         old="with on_streams(request.streams):",
@@ -124,7 +124,7 @@ MUTANTS = (
     ),
     _on_device(
         name="device-map-not-inverted",
-        origin="i44084",
+        origin="i44170, p44859",
         wrong="a reply goes by the map of requests, not by its inverse",
         place="rpc.devices:devices_of_worker",
         old="{to: source for source, to in info.maps[name].items()}",
@@ -132,7 +132,7 @@ MUTANTS = (
     ),
     _on_device(
         name="gradients-by-the-wrong-map",
-        origin="i44084",
+        origin="i44170, p44859",
         wrong="gradients of what a call brought go by the map of replies' tensors",
         place="rpc.agent:RpcAgent.way_back",
         old="self.reverse_device_maps if request else self.device_maps",

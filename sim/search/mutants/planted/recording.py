@@ -160,8 +160,8 @@ MUTANTS = (
         name="request-recorded-in-any-case",
         wrong="the receiver of a request joins it although its sender did not",
         place="rpc.request_callback:RequestCallback.process_forward_autograd_req",
-        old="        rpc.from_worker_id,\n        recorded=rpc.recorded,\n    )",
-        new="        rpc.from_worker_id,\n        recorded=True,\n    )",
+        old="recorded=rpc.recorded,\n        request=True",
+        new="recorded=True,\n        request=True",
     ),
     Mutant(
         name="grad-mode-does-not-travel",
