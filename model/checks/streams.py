@@ -8,7 +8,7 @@ from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.events.stream_order import races
 
 #: before wrong gradients, which come of it
-RANK = 5
+RANK = 15
 #: how many races of one run are told
 _MOST = 5
 

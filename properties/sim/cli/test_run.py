@@ -87,7 +87,7 @@ def write(path: Path, text: str, body: str = "pass") -> str:
         ),
         (
             ["examples/pipeline.py", "--device", "tpu"],
-            "--device: expected cpu, cuda or stand-in, got 'tpu'",
+            "--device: expected cpu or cuda or stand-in, got 'tpu'",
         ),
         (
             ["examples/pipeline.py", "--engine", "none"],

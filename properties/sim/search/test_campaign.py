@@ -110,7 +110,7 @@ def test_properties_are_listed() -> None:
         (["--minutes", "nan"], "--minutes: expected a positive number, got 'nan'"),
         (["--minutes", "1", "--seeds", "0:2"], "expected either --seeds or --minutes, got both"),
         (["--jobs", "0"], "--jobs: expected an integer from 1 to 256, got '0'"),
-        (["--device", "tpu"], "--device: expected cpu, cuda or stand-in, got 'tpu'"),
+        (["--device", "tpu"], "--device: expected cpu or cuda or stand-in, got 'tpu'"),
         (["--engine", "diesel"], "--engine: expected port or torch, got 'diesel'"),
     ],
 )

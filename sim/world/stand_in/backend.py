@@ -200,10 +200,13 @@ class Backend:
 
 @functools.cache
 def register() -> Kernels:
-    """Make the device known to PyTorch, once a process, before its first backward pass.
+    """Make the device known to PyTorch, once a process.
 
     Raises RuntimeError where another device has taken the place (PrivateUse1).
     """
+    # The first pass of a process starts a thread for each device that is known by then, and no copy
+    # of the process may run a pass after that (torch/csrc/autograd/engine.cpp, start_device_threads).
+    torch.zeros(1, requires_grad=True).sum().backward()
     setup: Any = backend_registration._setup_privateuseone_for_python_backend
     setup(DEVICE_TYPE, backend_module=Backend())
     register_tensor_type(StandInTensor)
