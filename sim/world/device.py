@@ -21,13 +21,13 @@ def quiet_torch(device: str) -> Iterator[None]:
     threads = torch.get_num_threads()
     before = default_device_context()
     torch.set_num_threads(1)
-    if device == "cuda":
+    if device == STAND_IN_NAME:
+        register()  # only workers have tensors on it: nothing is there by default
+    elif device != "cpu":
         torch.set_default_device(device)
-    elif device == STAND_IN_NAME:
-        register()  # before the process's first backward pass; only workers have tensors on it
     try:
         yield
     finally:
         torch.set_num_threads(threads)
-        if device == "cuda":
+        if device not in ("cpu", STAND_IN_NAME):
             torch.set_default_device(None if before is None else before.device)
