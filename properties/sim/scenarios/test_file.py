@@ -111,7 +111,7 @@ IN_OP = "program.trainers[0].steps[0].ops[0]"
         ),
         (
             at("world", "device", value="tpu"),
-            "scenario.world.device: 'tpu' is wrong: should be 'cpu' or 'cuda'",
+            "scenario.world.device: 'tpu' is wrong: should be 'cpu', 'cuda' or 'stand-in'",
         ),
         (
             changed(engine="diesel"),
