@@ -8,9 +8,11 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from squall.sim.campaigns.status import Status
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure
 from squall.sim.search.histories import KeptHistory
+from squall.sim.serve.campaign import REFRESH_S, speed_curve, words_of
 
 _TEMPLATES = Environment(
     loader=PackageLoader("squall.sim.serve"),
@@ -32,11 +34,19 @@ def listing(
     histories: Sequence[KeptHistory],
     folder: str,
     token: str,
+    campaign: str | None = None,
 ) -> str:
     """The first page: failures, other runs that are kept, and what campaigns have seen. ``token``:
-    see server.py."""
-    values = {"failures": failures, "runs": runs, "histories": histories}
+    see server.py. ``campaign``: the store of one that has a page of its own."""
+    values = {"failures": failures, "runs": runs, "histories": histories, "campaign": campaign}
     return _page("list.html", folder=folder, token=token, **values)
+
+
+def campaign_page(status: Status) -> str:
+    """How far a campaign is; a browser asks again by itself until it has ended."""
+    curve, words = speed_curve(status.speed), words_of(status)
+    values = {"status": status, "curve": curve, "words": words, "refresh_s": REFRESH_S}
+    return _page("campaign.html", **values)
 
 
 def before(name: str, scenario: Scenario, refused: str | None, token: str) -> str:
