@@ -5,13 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from squall.sim.campaigns.lease import Row, digest_of
+from squall.sim.campaigns.lease import Judged
 from squall.sim.campaigns.plan import Lease
 
 _SCHEMA = """
@@ -91,20 +91,27 @@ class CampaignStore:
             )
             return found.fetchone() is not None
 
-    def take(self, lease: Lease, rows: list[Row]) -> bool:
-        """Keep what came of a lease; on disk when this returns. False if it was there before."""
-        name, seeds = lease.part.name, lease.seeds
-        events = sum(row.events for row in rows)
+    def take(self, done: Sequence[Judged]) -> list[Judged]:
+        """Keep what came of leases, all in one transaction; on disk when this returns. Those that
+        were not there before come back."""
         with _told(self.file), self._db:
-            added = self._db.execute(
-                "INSERT OR IGNORE INTO lease VALUES (?, ?, ?, ?, ?)",
-                [name, seeds.start, seeds.stop, digest_of(lease, rows), events],
-            ).rowcount
-            if added:
-                self._db.executemany(
-                    "INSERT INTO failure VALUES (?, ?, ?, ?, ?, ?)",
-                    [(name, *row[:4], row.text) for row in rows if row.property],
-                )
+            new = [each for each in done if self._add(each)]
+            self._db.executemany(
+                "INSERT INTO failure VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (each.lease.part.name, *row[:4], row.text)
+                    for each in new
+                    for row in each.failures
+                ],
+            )
+        return new
+
+    def _add(self, judged: Judged) -> bool:
+        name, seeds = judged.lease.part.name, judged.lease.seeds
+        added = self._db.execute(
+            "INSERT OR IGNORE INTO lease VALUES (?, ?, ?, ?, ?)",
+            [name, seeds.start, seeds.stop, judged.digest, judged.events],
+        ).rowcount
         return bool(added)
 
     def absorb(self, other: Path) -> None:

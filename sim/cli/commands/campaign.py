@@ -133,6 +133,7 @@ def campaign(
 
 def _play(plan: Plan, file: Path, jobs: int, resume: bool, json: bool) -> int:
     from squall.sim.campaigns.driver import drive
+    from squall.sim.campaigns.pool import Pool
     from squall.sim.campaigns.store import CampaignStore
     from squall.sim.cli.reports.kept_campaign import Telling
 
@@ -143,7 +144,14 @@ def _play(plan: Plan, file: Path, jobs: int, resume: bool, json: bool) -> int:
     telling = Telling(plan, store, jobs)
     try:
         with telling:
-            drive(plan, store, jobs=jobs, on_lease=telling.lease, on_look=telling.look)
+            drive(
+                plan,
+                store,
+                Pool(jobs),
+                on_lease=telling.lease,
+                on_look=telling.look,
+                on_loss=telling.loss,
+            )
     except KeyboardInterrupt:
         interrupted = True
     return _report(telling, json=json, interrupted=interrupted)
