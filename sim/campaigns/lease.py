@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import sys
 from hashlib import blake2b
 from itertools import chain
 from multiprocessing.connection import Connection
@@ -29,6 +32,24 @@ class Row(NamedTuple):
     text: str = ""
 
 
+class Judged(NamedTuple):
+    """What a lease has come to. ``digest``: over all that is known of its seeds. ``pid``: of the
+    process that has reached the last verdict."""
+
+    lease: Lease
+    digest: str
+    events: int
+    failures: tuple[Row, ...]
+    pid: int = 0
+
+
+def judged(lease: Lease, rows: list[Row], pid: int = 0) -> Judged:
+    """``rows``: of its seeds, in their order."""
+    events = sum(row.events for row in rows)
+    failures = tuple(row for row in rows if row.property)
+    return Judged(lease, digest_of(lease, rows), events, failures, pid)
+
+
 def work(
     connection: Connection, seeds: range, settings: Settings, driver: int, *, again: bool
 ) -> None:
@@ -37,12 +58,21 @@ def work(
     ``again``: a process has ended at the first of them, which is drawn alone then: else it might
     be blamed for what the drawing of a later one does.
     """
+    _end_with_parent()
     torch.set_num_threads(1)
     with campaign_settings(settings.device):
         for source in chain(seeds[:again], drawn_ahead(seeds[again:], settings)):
             if os.getppid() != driver:
                 return
             connection.send(row_of(judge_in_time(source, settings)))
+
+
+def _end_with_parent() -> None:
+    """Let the kernel end this process when the thread that has made it ends. A scenario that hangs
+    would never see that nobody waits for it. On other systems than Linux it is not asked."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def row_of(verdict: Verdict) -> Row:

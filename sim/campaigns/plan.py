@@ -54,6 +54,14 @@ class Lease(NamedTuple):
     seeds: range
     number: int = 0
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells it from all others of the campaign."""
+        return self.part.name, self.seeds.start
+
+    def __str__(self) -> str:
+        return f"{self.part.name} {self.seeds.start}:{self.seeds.stop}"
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -103,7 +111,10 @@ class Plan:
             "lease": f"{self.size} seeds",
             "share": f"{self.index} of {self.of}",
             "scenarios": str(self.whole.scenarios),
-            "squall": version("squall"),
-            "torch": torch.__version__,
-            "code": code_stamp(),
+            **versions(),
         }
+
+
+def versions() -> dict[str, str]:
+    """What decides, besides the scenario, what a run comes to; the last is a hash over squall."""
+    return {"squall": version("squall"), "torch": torch.__version__, "code": code_stamp()}

@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from squall.model.events.run import Violation
-from squall.sim.campaigns.lease import Row
-from squall.sim.campaigns.plan import Lease, Part, Plan
+from squall.sim.campaigns.driver import Look
+from squall.sim.campaigns.lease import Judged
+from squall.sim.campaigns.plan import Part, Plan
 from squall.sim.campaigns.store import CampaignStore, Kind
 from squall.sim.cli.faults import read_faults
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
@@ -73,22 +74,25 @@ class Telling:
         self.seconds = time.monotonic() - self._started
         self._progress.stop()
 
-    def lease(self, lease: Lease, rows: list[Row], pid: int) -> None:
+    def lease(self, judged: Judged) -> None:
         """What came of a lease that is on disk."""
-        self.here += len(rows)
-        for row in rows:
-            if row.property:
-                self._failed += 1
-                name = lease.part.name
-                self.tell(Kind(row.property, row.what, name, row.seed, row.digest, row.text))
+        name = judged.lease.part.name
+        self.here += len(judged.lease.seeds)
+        for row in judged.failures:
+            self._failed += 1
+            self.tell(Kind(row.property, row.what, name, row.seed, row.digest, row.text))
 
-    def look(self, under_way: int) -> None:
-        """Show how far it is; ``under_way``: verdicts of leases that are not complete."""
+    def loss(self, line: str) -> None:
+        """A worker is gone."""
+        self._warn(line)
+
+    def look(self, look: Look) -> None:
+        """Show how far it is."""
         now = time.monotonic()
         if now - self._shown < _REFRESH_S:
             return
         self._shown = now
-        here = self.here + under_way
+        here = self.here + look.under_way
         failed = f", {self._failed:,} failed" if self._failed else ""
         said = f"{here / max(now - self._started, 1e-9):,.1f}/s{failed}"
         self._progress.update(self._task, completed=self._judged + here, said=said)
