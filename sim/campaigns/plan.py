@@ -48,10 +48,11 @@ class Part:
 
 
 class Lease(NamedTuple):
-    """Some seeds of a part, judged in one process."""
+    """Some seeds of a part, judged in one process. ``number``: which of the whole plan it is."""
 
     part: Part
     seeds: range
+    number: int = 0
 
     @property
     def key(self) -> tuple[str, int]:
@@ -78,7 +79,8 @@ class Plan:
         for number, (_, at, first) in enumerate(whole):
             if number % self.of == self.index:
                 part = self.parts[at]
-                yield Lease(part, range(first, min(first + self.size, part.seeds.stop)))
+                seeds = range(first, min(first + self.size, part.seeds.stop))
+                yield Lease(part, seeds, number)
 
     def _leases(self, at: int, part: Part) -> Iterator[tuple[float, int, int]]:
         for first in range(part.seeds.start, part.seeds.stop, self.size):

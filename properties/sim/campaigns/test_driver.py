@@ -97,7 +97,7 @@ def test_files_that_do_not_belong_together(tmp_path):
     for files, problem in (
         ([mine, other], "torch is '0' there"),
         ([text], "file is not a database"),
-        ([empty], "no such table"),
+        ([empty], "holds no campaign"),
         ([tmp_path / "none"], "unable to open"),
         ([mine, yours], "part plain, are not those of"),
     ):

@@ -1,0 +1,81 @@
+"""The tables of a store, as the newest migration leaves them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Double,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+METADATA = MetaData()
+#: in the order of its bytes, which is also SQLite's, whatever the language of the server
+WORD = Text().with_variant(Text(collation="C"), "postgresql")
+
+#: one row: what decides the verdicts, as JSON
+CAMPAIGN = Table("campaign", METADATA, Column("said", Text, nullable=False))
+
+#: what has been judged. ``number``: which of the leases of the plan it is, counted over all shares;
+#: null in files of the first schema. ``failed``: its scenarios that did.
+LEASE = Table(
+    "lease",
+    METADATA,
+    Column("part", WORD, nullable=False),
+    Column("first", BigInteger, nullable=False, autoincrement=False),
+    Column("stop", BigInteger, nullable=False),
+    Column("digest", WORD, nullable=False),
+    Column("events", BigInteger, nullable=False),
+    Column("number", BigInteger),
+    Column("failed", BigInteger, nullable=False, server_default="0"),
+    PrimaryKeyConstraint("part", "first"),
+    sqlite_with_rowid=False,
+)
+
+#: ``first``: the one of its lease
+FAILURE = Table(
+    "failure",
+    METADATA,
+    Column("part", WORD, nullable=False),
+    Column("seed", BigInteger, nullable=False, autoincrement=False),
+    Column("property", WORD, nullable=False),
+    Column("what", WORD, nullable=False),
+    Column("digest", WORD, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("first", BigInteger, nullable=False, server_default="0"),
+    PrimaryKeyConstraint("part", "seed"),
+    sqlite_with_rowid=False,
+)
+
+#: who plays which share: the driver that was the last to begin. ``began``: seconds since 1970
+SHARE = Table(
+    "share",
+    METADATA,
+    Column("index", BigInteger, nullable=False, autoincrement=False),
+    Column("of", BigInteger, nullable=False, autoincrement=False),
+    Column("host", Text, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("began", Double, nullable=False),
+    PrimaryKeyConstraint("index", "of"),
+)
+
+
+def add(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> int:
+    """Those whose key is not there yet; how many these were."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    added = connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
+    return added.rowcount
+
+
+def added(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> list[Any]:
+    """As :func:`add`, many rows in one statement; the keys of those that were not there."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    adding = dialect.insert(table).on_conflict_do_nothing().returning(*table.primary_key)
+    return [tuple(key) for key in connection.execute(adding, rows)]
