@@ -15,12 +15,11 @@ from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
 
-from squall.real.own_files import PACKAGE
 from squall.sim.library.carried import MAIN, carried, named, or_shared
 from squall.sim.library.rank import MARK, Asked
 from squall.sim.library.rewritten import REWRITTEN
 from squall.sim.scenario import Script
-from squall.sim.scripts.compat.program import Program
+from squall.sim.scripts.compat.program import belongs_to_python
 
 _TEXT = """\
 # Written by squall: each rank calls {function}.
@@ -135,7 +134,5 @@ def _is_found(module: str, file: str | None, root: Path) -> bool:
 
 def _search_path() -> list[str]:
     """Where modules of the caller's own are looked for."""
-    program = Program(search_path=())
     places = [os.path.abspath(entry) for entry in sys.path]
-    ours = str(PACKAGE.resolve().parent)
-    return [p for p in dict.fromkeys(places) if program.is_user_entry(p) and p != ours]
+    return [place for place in dict.fromkeys(places) if not belongs_to_python(place)]
