@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +49,7 @@ def script_of(
     """The script in which each of ``workers`` ranks calls ``function(rank, *args, **kwargs)``.
 
     ``join``: see :class:`~squall.sim.library.rank.Asked`. Raises TypeError for what cannot be
-    called.
+    called, with these arguments or at all.
     """
     if not callable(function):
         raise TypeError(
@@ -64,6 +65,7 @@ def script_of(
     name = _name(function)
     positional = tuple(or_shared(value) for value in positional)
     options = {key: or_shared(value) for key, value in options.items()}
+    _check_arguments(function, name, positional, options)
     data = carried((function if name is None else None, positional, options))
     module = _module_of(function)
     root, file = _place(module)
@@ -85,6 +87,29 @@ def script_of(
     path = str(root / told.replace("/", "."))
     # Each rank is a process of its own from the start.
     return Script(path=path, text=text, args=("{rank}",), workers=workers, check=check)
+
+
+def _check_arguments(
+    function: Any, name: str | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    """Raises TypeError if the function does not take what each rank calls it with."""
+    try:
+        # What a decorator passes on is its own affair.
+        signature = inspect.signature(function, follow_wrapped=False)
+    except ValueError:  # of some functions in C nobody knows
+        return
+    first = next(iter(signature.parameters), "")
+    # A method that is found by its name gets an instance in each rank.
+    own = (None,) if name is not None and "." in name.partition(":")[2] and first == "self" else ()
+    try:
+        signature.bind(*own, 0, *args, **kwargs)
+    except TypeError as error:
+        shown = getattr(function, "__name__", type(function).__name__)
+        given = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
+        raise TypeError(
+            f"function is {shown}{signature}, and each rank would call "
+            f"{shown}({', '.join(['rank', *given])}): {error}"
+        ) from None
 
 
 def _module_of(function: Any) -> str:
