@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
+from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
@@ -17,7 +19,7 @@ from squall.sim.world import interrupts
 
 T = TypeVar("T")
 
-#: real seconds for which a lost server is tried again, and between two tries, at first and at most
+#: the same if nobody says otherwise, and real seconds between two tries, at first and at most
 PATIENCE_S, _FIRST_WAIT_S, _LAST_WAIT_S = 3600.0, 0.25, 30.0
 #: seconds for which SQLite waits for somebody who reads
 _BUSY_S = 60
@@ -35,7 +37,8 @@ _POSTGRESQL = {
 
 class Database:
     """``on_connect`` is called with each new connection to a server, the first one included.
-    ``tell`` gets a line when a server is lost, and one when it is there again."""
+    ``tell`` gets a line when a server is lost, and one when it is there again. ``patience_s``: real
+    seconds for which a lost server is tried again."""
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class Database:
         patience_s: float = PATIENCE_S,
     ) -> None:
         self.address = address
-        self._on_connect, self._tell, self._patience_s = on_connect, tell, patience_s
+        self._on_connect, self._tell, self.patience_s = on_connect, tell, patience_s
         self._connection: Connection | None = None
         with self.told():
             self._engine = _engine(address, create)
@@ -69,7 +72,7 @@ class Database:
             except DBAPIError as error:
                 self._drop()
                 problem = self._problem(error)
-                if not again or time.monotonic() - began > self._patience_s:
+                if not again or time.monotonic() - began > self.patience_s:
                     raise CampaignStoreError(f"{self.address}: {problem}") from None
                 if not lost:
                     self._tell(f"{self.address}: {problem}: trying again, nothing is lost")
@@ -108,6 +111,20 @@ class Database:
             connection.close()
             raise
         self._connection = connection
+        if self.address.file is None:
+            _ON_SERVERS.add(self)
+
+    def leave(self) -> None:
+        """In a copy of this process: the connection is not its own. Were it open there, a server
+        would not see the end of the process that has it. It is not closed in order, which the
+        server would take for an end of it."""
+        if self._connection is None:
+            return
+        ours = self._connection.connection.driver_connection
+        assert ours is not None
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, ours.fileno())
+        os.close(nothing)
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
@@ -120,6 +137,18 @@ class Database:
     def _said(self, error: BaseException) -> str:
         first = str(error).strip().splitlines() or [type(error).__name__]
         return self.address.without_passwords(" ".join(first[0].split()))
+
+
+#: those that have a connection to a server
+_ON_SERVERS: WeakSet[Database] = WeakSet()
+
+
+def _leave_all() -> None:
+    for database in list(_ON_SERVERS):
+        database.leave()
+
+
+os.register_at_fork(after_in_child=_leave_all)
 
 
 def _pause(seconds: float) -> None:

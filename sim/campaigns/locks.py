@@ -82,18 +82,19 @@ class ShareLock:
 
     def _is_free(self, connection: Connection, space: int) -> bool:
         """False while a connection of this driver has it, which is told to end."""
-        free = True
-        for number, pid, name in connection.execute(text(_HOLDERS), {"space": space}):
-            if name == self._name:
-                connection.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
-                free = False
-            elif number == self.index:
-                who = f"share {self.index} of {self.of}" if self.of > 1 else "it"
-                raise UnusableError(f"another campaign is writing into {who}")
-            elif _OF <= number < _GATE and number != _OF + self.of:
+        holders = connection.execute(text(_HOLDERS), {"space": space}).all()
+        ours = {pid for _, pid, name in holders if name == self._name}
+        theirs = {number for number, pid, _ in holders if pid not in ours}
+        for number in sorted(theirs, reverse=True):  # those that say how many shares there are
+            if _OF <= number < _GATE and number != _OF + self.of:
                 shares = f"{number - _OF} shares" if number > _OF + 1 else "one"
                 raise UnusableError(f"another campaign is writing into it, as {shares}")
-        return free
+            if number == self.index:
+                share = f"share {self.index} of {self.of}" if self.of > 1 else "it"
+                raise UnusableError(f"another campaign is writing into {share}")
+        for pid in ours:
+            connection.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+        return not ours
 
 
 def gate(connection: Connection) -> None:

@@ -104,8 +104,9 @@ class Pool:
         self._wait(timeout_s)
         events: list[Event] = []
         for connection, process in list(self._running.items()):
+            more = process.receive()  # first: whoever asks may not have asked for long
             reason = self._reason_to_end(process)
-            if process.receive() and reason is None:
+            if more and reason is None:
                 continue
             del self._running[connection]
             process.copy.end()

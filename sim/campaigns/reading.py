@@ -118,6 +118,14 @@ class Reading:
         judged, failed, events = self._db.run(lambda db: db.execute(asked).one())
         return int(judged or 0), int(failed or 0), int(events or 0)  # PostgreSQL sums to Decimal
 
+    def judged(self) -> dict[str, int]:
+        """By part, how many seeds have a verdict."""
+        columns = LEASE.c
+        count = func.sum(columns.stop - columns.first)
+        asked = select(columns.part, count).where(self._mine(LEASE)).group_by(columns.part)
+        rows = self._db.run(lambda db: db.execute(asked).all())
+        return {part: int(judged) for part, judged in rows}
+
     def close(self) -> None:
         self._db.close()
 

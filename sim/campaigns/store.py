@@ -9,17 +9,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection
 
 from squall.sim.campaigns.address import Address, CampaignStoreError, UnusableError, address_of
 from squall.sim.campaigns.database import PATIENCE_S, Database
-from squall.sim.campaigns.lease import Judged, Row
+from squall.sim.campaigns.lease import Judged
 from squall.sim.campaigns.leases import Key, digests
 from squall.sim.campaigns.locks import FileLock, ShareLock
 from squall.sim.campaigns.opening import enter
 from squall.sim.campaigns.plan import Lease
 from squall.sim.campaigns.reading import Kind, Reading, open_store
-from squall.sim.campaigns.tables import FAILURE, LEASE, added
+from squall.sim.campaigns.tables import FAILURE, LEASE, add
 from squall.sim.campaigns.transfer import absorb
 
 __all__ = ["CampaignStore", "CampaignStoreError", "Kind"]
@@ -63,6 +63,15 @@ class CampaignStore(Reading):
             self._opened = opened.pop_all()
         super().__init__(database, said, (index, of) if shared else (0, 1))
 
+    @property
+    def patience_s(self) -> float:
+        """Real seconds for which a lost server is tried again."""
+        return self._db.patience_s
+
+    @patience_s.setter
+    def patience_s(self, seconds: float) -> None:
+        self._db.patience_s = seconds
+
     def has(self, lease: Lease) -> bool:
         return not list(self.left([lease]))
 
@@ -70,35 +79,27 @@ class CampaignStore(Reading):
         """Those that it does not have, in their order; some are looked up at a time."""
         waiting = iter(leases)
         while some := list(islice(waiting, _ASKED)):
-            there = self._db.run(partial(digests, keys=[*map(_key, some)]))
-            yield from (lease for lease in some if _key(lease) not in there)
+            there = self._db.run(partial(digests, keys=[lease.key for lease in some]))
+            yield from (lease for lease in some if lease.key not in there)
 
     def take(self, done: Sequence[Judged]) -> list[Judged]:
-        """Keep what came of leases, in one transaction; on disk when this returns. Those that were
-        not there before come back."""
-        found = {each.lease.key: each for each in done}
-        leases = [_lease_columns(each) for each in found.values()]
-        tried = False
+        """Keep what came of leases, all in one transaction; on disk when this returns. Those that
+        were not there before come back."""
+        before: dict[Key, str] | None = None
 
-        def put(connection: Connection) -> list[Judged]:
-            nonlocal tried
-            before, tried = tried, True
-            new = [found[key] for key in added(connection, LEASE, leases)]
-            failures = [
-                {"part": part, "first": first, **_texts(row)}
-                for each in new
-                for (part, first) in [each.lease.key]
-                for row in each.failures
-            ]
-            if failures:
-                connection.execute(insert(FAILURE), failures)
-            if before and len(new) < len(found):
-                # a server may have been lost after it had taken leases, and before it said so
-                there = digests(connection, found)
-                new = [each for key, each in found.items() if there.get(key) == each.digest]
-            return new
+        def put(connection: Connection) -> None:
+            nonlocal before
+            now = digests(connection, [judged.lease.key for judged in done])
+            if before is None:  # else a server was lost, maybe after it had taken all
+                before = now
+            new = [judged for judged in done if judged.lease.key not in now]
+            if new:
+                add(connection, LEASE, list(map(_lease, new)))
+                add(connection, FAILURE, [row for judged in new for row in _failures(judged)])
 
-        return self._db.run(put)
+        self._db.run(put)
+        assert before is not None
+        return [judged for judged in done if judged.lease.key not in before]
 
     def absorb(self, other: Path | Address) -> None:
         """Take over all that another store has; nothing of it, if the two have judged a lease
@@ -120,32 +121,28 @@ def _lock(file: Path) -> FileLock:
         raise CampaignStoreError(f"{file}: {error}") from None
 
 
-def _key(lease: Lease) -> Key:
-    return lease.part.name, lease.seeds.start
-
-
-def _lease_columns(judged: Judged) -> dict[str, Any]:
-    part, first = judged.lease.key
+def _lease(judged: Judged) -> dict[str, Any]:
+    part, seeds, number = judged.lease
     return {
-        "part": part,
-        "first": first,
-        "stop": judged.lease.seeds.stop,
-        "number": judged.lease.number,
+        "part": part.name,
+        "first": seeds.start,
+        "stop": seeds.stop,
+        "number": number,
         "digest": judged.digest,
         "events": judged.events,
         "failed": len(judged.failures),
     }
 
 
-def _texts(row: Row) -> dict[str, Any]:
-    """The columns of a failure. PostgreSQL's texts have no zero bytes in them, and nobody's have
-    halves of characters."""
-    said = row._asdict()
-    del said["events"]
-    return {name: _storable(value) for name, value in said.items()}
+def _failures(judged: Judged) -> Iterator[dict[str, Any]]:
+    part, first = judged.lease.key
+    for row in judged.failures:
+        said = {name: _storable(value) for name, value in row._asdict().items() if name != "events"}
+        yield {"part": part, "first": first, **said}
 
 
 def _storable(value: object) -> object:
+    """PostgreSQL's texts have no zero bytes in them, and nobody's have halves of characters."""
     if not isinstance(value, str):
         return value
     return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")

@@ -67,15 +67,8 @@ SHARE = Table(
 )
 
 
-def add(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> int:
-    """Those whose key is not there yet; how many these were."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    added = connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
-    return added.rowcount
-
-
-def added(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> list[Any]:
-    """As :func:`add`, many rows in one statement; the keys of those that were not there."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    adding = dialect.insert(table).on_conflict_do_nothing().returning(*table.primary_key)
-    return [tuple(key) for key in connection.execute(adding, rows)]
+def add(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    """Those whose key is not there yet."""
+    if rows:
+        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+        connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)

@@ -15,7 +15,7 @@ from squall.sim.campaigns.reading import Reading
 from squall.sim.campaigns.tables import FAILURE, LEASE, add
 
 #: rows that are in memory at a time
-_ROWS = 1000
+_ROWS = 500
 
 
 def absorb(database: Database, other: Reading) -> None:

@@ -241,3 +241,20 @@ def script(text: str) -> Path:
     except ValueError as error:
         raise BadInput(field, text, f"{text!r} is no Python script: {error}") from None
     return path
+
+
+def store_of_campaign(field: str) -> Callable[[str], str]:
+    """A file that can be written, or the address of a database; no password of it is told."""
+
+    def parse(text: str) -> str:
+        if "://" not in text:
+            return str(file_to_write(field)(text))
+        from squall.sim.campaigns.address import Address
+
+        try:
+            Address.read(text)
+        except ValueError as error:
+            raise BadInput(field, "", str(error)) from None
+        return text
+
+    return parse

@@ -27,6 +27,7 @@ from squall.sim.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from squall.sim.campaigns.address import Address
     from squall.sim.campaigns.plan import Plan
     from squall.sim.names import EngineName, Profile
 
@@ -50,6 +51,8 @@ squall campaign campaign.toml --jobs 2                 (parts with shares: docs/
 
 squall campaign campaign.toml --index 3 --of 8         (on one of eight machines)
 
+squall campaign campaign.toml --index 3 --of 8 --store postgresql://squall@db.example/night
+
 squall campaign --merge campaign.*.sqlite --store all.sqlite
 """
 
@@ -68,15 +71,16 @@ def campaign(
     engine: Engine = "port",
     jobs: Jobs = 1,
     store: Annotated[
-        Path | None,
+        str | None,
         store_option(
-            "FILE",
-            "Where it is kept (default: campaign.sqlite; of a share, campaign.I.sqlite).",
-            parsers.file_to_write,
+            "FILE|URL",
+            "Where it is kept: a file, or postgresql://USER@HOST/DATABASE, into which the drivers "
+            "of all shares may write (default: campaign.sqlite; of a share, campaign.I.sqlite).",
+            parsers.store_of_campaign,
         ),
     ] = None,
     resume: Annotated[
-        bool, resume_option("Go on with what the file has of this campaign.")
+        bool, resume_option("Go on with what the store has of this campaign.")
     ] = False,
     index: Annotated[
         int | None,
@@ -112,7 +116,7 @@ def campaign(
 
     The verdicts do not depend on --jobs, on kills, on shares, or on how often it is resumed.
     """
-    from squall.sim.campaigns.store import CampaignStoreError
+    from squall.sim.campaigns.address import Address, CampaignStoreError
 
     named = files or []
     played: list[tuple[str, object]] = [("--seeds", seeds), ("--faults", faults)]
@@ -120,26 +124,28 @@ def campaign(
     try:
         if merge:
             _check_merge(named, [*played, ("--index", index), ("--of", of)])
-            interrupted = _merge(named, store or Path("campaign.sqlite"), jobs, resume, json)
+            into = Address.read(store or "campaign.sqlite")
+            interrupted = _merge(named, into, jobs, resume, json)
         else:
             plan = _plan(named, seeds, faults, engine, played)
             plan = _share(replace(plan, size=lease), index, of)
             name = "campaign.sqlite" if plan.of == 1 else f"campaign.{plan.index}.sqlite"
-            interrupted = _play(plan, store or Path(name), jobs, resume, json)
+            interrupted = _play(plan, Address.read(store or name), jobs, resume, json)
     except CampaignStoreError as error:
-        raise BadInput("FILE" if merge else "--store", str(store or ""), str(error)) from None
+        shown = "" if store is None else str(Address.read(store))
+        raise BadInput("FILE" if merge else "--store", shown, str(error)) from None
     raise typer.Exit(interrupted)
 
 
-def _play(plan: Plan, file: Path, jobs: int, resume: bool, json: bool) -> int:
+def _play(plan: Plan, place: Address, jobs: int, resume: bool, json: bool) -> int:
     from squall.sim.campaigns.driver import drive
     from squall.sim.campaigns.pool import Pool
-    from squall.sim.campaigns.store import CampaignStore
+    from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
     from squall.sim.cli.reports.kept_campaign import Telling
 
     for part in plan.parts:
         ready(part.engine)
-    store = CampaignStore(file, plan.said(), resume=resume)
+    store = CampaignStore(place, plan.said(), resume=resume, tell=lambda line: telling.loss(line))
     interrupted = False
     telling = Telling(plan, store, jobs)
     try:
@@ -154,10 +160,16 @@ def _play(plan: Plan, file: Path, jobs: int, resume: bool, json: bool) -> int:
             )
     except KeyboardInterrupt:
         interrupted = True
-    return _report(telling, json=json, interrupted=interrupted)
+        store.patience_s = 0.0  # whoever interrupts does not wait for a server that is away
+    try:
+        return _report(telling, json=json, interrupted=interrupted)
+    except CampaignStoreError:
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
 
 
-def _merge(files: list[Path], into: Path, jobs: int, resume: bool, json: bool) -> int:
+def _merge(files: list[Path], into: Address, jobs: int, resume: bool, json: bool) -> int:
     from squall.sim.campaigns.merge import merge
     from squall.sim.cli.reports.kept_campaign import Telling
 
