@@ -201,4 +201,4 @@ def _reason(error: BaseException) -> str:
     """The line of Ray's text that says what it is."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     missing = next((line for line in lines if "No module named" in line), None)
-    return (missing or next(iter(lines), type(error).__name__))[:300]
+    return (missing or next(iter(lines), type(error).__name__))[:300].rstrip(".")
