@@ -115,19 +115,19 @@ class _Driver:
 
     def look(self) -> list[Judged]:
         """Wait a little for what happens, and see to it. Returns what was judged."""
-        done: list[Judged] = []
+        done: dict[tuple[str, int], Judged] = {}  # one that went out twice may come back twice
         now = time.monotonic()
         self._not_listened(now - self._listened)
         for event in self._place.poll(_LOOK_S):
             if type(event) is Done:
-                done.append(event.judged)
+                done[event.judged.lease.key] = event.judged
             self._see(event, now)
         self._listened = time.monotonic()
         self.looked_at = now >= self._look_next
         if self.looked_at:  # what takes time with each worker is done several times a second
             self._look_next = now + _LOOK_S
             self._end_silent(now)
-        return done
+        return list(done.values())
 
     def _not_listened(self, seconds: float) -> None:
         """While a store is waited for, workers are not silent: nobody hears them."""

@@ -13,11 +13,19 @@ from rich.console import Console
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.campaign_place import (
+    INDEX_VARIABLE,
+    OF_VARIABLE,
+    On,
+    RayAddress,
+    Where,
+    WorkerMemory,
+)
 from squall.sim.cli.engine import ready
 from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.options import (
     Engine,
-    Jobs,
+    JobsOfPlace,
     Json,
     ProfileOption,
     merge_option,
@@ -36,8 +44,6 @@ DEFAULT_SEEDS = "0:1000"
 MAX_SHARES = 100_000
 #: seeds that a process is given at most: their verdicts are in memory until all are there
 MAX_LEASE = 10_000
-#: what Kubernetes tells each pod of an indexed Job, and what its manifest has to say beside it
-INDEX_VARIABLE, OF_VARIABLE = "JOB_COMPLETION_INDEX", "JOB_COMPLETION_COUNT"
 
 RANK = 31
 EPILOG = """\
@@ -52,6 +58,10 @@ squall campaign campaign.toml --jobs 2                 (parts with shares: docs/
 squall campaign campaign.toml --index 3 --of 8         (on one of eight machines)
 
 squall campaign campaign.toml --index 3 --of 8 --store postgresql://squall@db.example/night
+
+squall campaign campaign.toml --on index               (the share that JOB_COMPLETION_INDEX says)
+
+squall campaign campaign.toml --on ray --ray-address 10.0.0.1:6379
 
 squall campaign --merge campaign.*.sqlite --store all.sqlite
 """
@@ -69,7 +79,10 @@ def campaign(
     seeds: Annotated[range | None, seeds_option(DEFAULT_SEEDS)] = None,
     faults: ProfileOption = None,
     engine: Engine = "port",
-    jobs: Jobs = 1,
+    jobs: JobsOfPlace = None,
+    on: On = None,
+    ray_address: RayAddress = None,
+    worker_memory: WorkerMemory = None,
     store: Annotated[
         str | None,
         store_option(
@@ -114,9 +127,10 @@ def campaign(
 ) -> None:
     """Judge many seeds, some at a time in a process of their own, and keep all that is judged.
 
-    The verdicts do not depend on --jobs, on kills, on shares, or on how often it is resumed.
+    The verdicts do not depend on --jobs and --on, on kills, or on how often it is resumed.
     """
     from squall.sim.campaigns.address import Address, CampaignStoreError
+    from squall.sim.campaigns.place import PlaceError
 
     named = files or []
     played: list[tuple[str, object]] = [("--seeds", seeds), ("--faults", faults)]
@@ -125,35 +139,40 @@ def campaign(
         if merge:
             _check_merge(named, [*played, ("--index", index), ("--of", of)])
             into = Address.read(store or "campaign.sqlite")
-            interrupted = _merge(named, into, jobs, resume, json)
+            interrupted = _merge(named, into, resume, json)
         else:
             plan = _plan(named, seeds, faults, engine, played)
             plan = _share(replace(plan, size=lease), index, of)
             name = "campaign.sqlite" if plan.of == 1 else f"campaign.{plan.index}.sqlite"
-            interrupted = _play(plan, Address.read(store or name), jobs, resume, json)
+            where = Where(on, ray_address, jobs, worker_memory)
+            where.check(share=plan.of > 1)
+            interrupted = _play(plan, Address.read(store or name), where, resume, json)
     except CampaignStoreError as error:
         shown = "" if store is None else str(Address.read(store))
         raise BadInput("FILE" if merge else "--store", shown, str(error)) from None
+    except PlaceError as error:
+        problem = f"{error}; what is judged is kept, --resume goes on"
+        raise BadInput("--on", on or "pool", problem) from None
     raise typer.Exit(interrupted)
 
 
-def _play(plan: Plan, place: Address, jobs: int, resume: bool, json: bool) -> int:
+def _play(plan: Plan, address: Address, where: Where, resume: bool, json: bool) -> int:
     from squall.sim.campaigns.driver import drive
-    from squall.sim.campaigns.pool import Pool
     from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
     from squall.sim.cli.reports.kept_campaign import Telling
 
     for part in plan.parts:
         ready(part.engine)
-    store = CampaignStore(place, plan.said(), resume=resume, tell=lambda line: telling.loss(line))
+    place = where.place()
+    store = CampaignStore(address, plan.said(), resume=resume, tell=lambda line: telling.loss(line))
     interrupted = False
-    telling = Telling(plan, store, jobs)
+    telling = Telling(plan, store, where.jobs or 1, where.name(share=plan.of > 1))
     try:
         with telling:
             drive(
                 plan,
                 store,
-                Pool(jobs),
+                place,
                 on_lease=telling.lease,
                 on_look=telling.look,
                 on_loss=telling.loss,
@@ -169,12 +188,12 @@ def _play(plan: Plan, place: Address, jobs: int, resume: bool, json: bool) -> in
         raise
 
 
-def _merge(files: list[Path], into: Address, jobs: int, resume: bool, json: bool) -> int:
+def _merge(files: list[Path], into: Address, resume: bool, json: bool) -> int:
     from squall.sim.campaigns.merge import merge
     from squall.sim.cli.reports.kept_campaign import Telling
 
     store, plan = merge(files, into, resume=resume)
-    with Telling(plan, store, jobs) as telling:
+    with Telling(plan, store, jobs=1, on=None) as telling:
         pass
     return _report(telling, json=json, interrupted=False)
 

@@ -36,6 +36,8 @@ class Telling:
     plan: Plan
     store: CampaignStore
     jobs: int
+    #: where leases are judged; None: nowhere
+    on: str | None
     #: seeds that this process has judged, and how long it took
     here: int = 0
     seconds: float = 0.0
@@ -92,9 +94,13 @@ class Telling:
         if now - self._shown < _REFRESH_S:
             return
         self._shown = now
+        self.jobs = max(self.jobs, look.jobs)
         here = self.here + look.under_way
         failed = f", {self._failed:,} failed" if self._failed else ""
-        said = f"{here / max(now - self._started, 1e-9):,.1f}/s{failed}"
+        workers = ""
+        if self.on == "ray":
+            workers = f", {look.workers} worker{'' if look.workers == 1 else 's'}"
+        said = f"{here / max(now - self._started, 1e-9):,.1f}/s, {look.jobs} at a time{workers}{failed}"
         self._progress.update(self._task, completed=self._judged + here, said=said)
         self._progress.refresh()
 
@@ -178,6 +184,7 @@ class Report:
             "parts": [self._part_json(part) for part in self._plan.parts],
             "index": self._plan.index,
             "of": self._plan.of,
+            "on": self._telling.on,
             "jobs": self._telling.jobs,
             "events": self._events,
             "judged_now": self._telling.here,
