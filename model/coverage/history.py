@@ -66,7 +66,7 @@ def history_of(
 ) -> History:
     """The history of what was seen. ``times``: in how many scenarios each rare situation that can be
     told was reached; ``parts`` as in :class:`History`."""
-    growth = seen.growth(_points(seen.scenarios))
+    growth = seen.growth(points(seen.scenarios))
     return History(
         title=title,
         at=tuple(number for number, _ in growth),
@@ -87,7 +87,7 @@ def load_history(text: str) -> History:
         raise HistoryError(f"{place}: {first['msg']}") from None
 
 
-def _points(last: int) -> list[int]:
+def points(last: int) -> list[int]:
     """Numbers up to the last, evenly spread over its orders of magnitude."""
     if last < 1:
         return []

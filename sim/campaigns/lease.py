@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import sys
 from hashlib import blake2b
 from itertools import chain
@@ -34,20 +35,25 @@ class Row(NamedTuple):
 
 class Judged(NamedTuple):
     """What a lease has come to. ``digest``: over all that is known of its seeds. ``pid``: of the
-    process that has reached the last verdict."""
+    process that has reached the last verdict, on the machine ``host``. ``seconds``: how long the
+    lease took there. ``worker``: what its place calls who had it."""
 
     lease: Lease
     digest: str
     events: int
     failures: tuple[Row, ...]
     pid: int = 0
+    host: str = ""
+    seconds: float = 0.0
+    worker: str = ""
 
 
-def judged(lease: Lease, rows: list[Row], pid: int = 0) -> Judged:
+def judged(lease: Lease, rows: list[Row], pid: int = 0, seconds: float = 0.0) -> Judged:
     """``rows``: of its seeds, in their order."""
     events = sum(row.events for row in rows)
     failures = tuple(row for row in rows if row.property)
-    return Judged(lease, digest_of(lease, rows), events, failures, pid)
+    digest = digest_of(lease, rows)
+    return Judged(lease, digest, events, failures, pid, socket.gethostname(), seconds)
 
 
 def work(

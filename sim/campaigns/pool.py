@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from squall.model.events.run import Violation
-from squall.sim.campaigns.lease import Row, failed_row, judged, work
+from squall.sim.campaigns.lease import Judged, Row, failed_row, judged, work
 from squall.sim.campaigns.place import HERE, Done, Event, Heard, Joined
 from squall.sim.campaigns.plan import Lease, versions
 from squall.sim.search.judge import TIMEOUT_S
@@ -39,8 +39,11 @@ class _Judging:
     """A process that judges what is left of a lease. ``tries``: processes that have ended at the
     seed with which it begins."""
 
-    def __init__(self, lease: Lease, rows: list[Row], tries: int = 0) -> None:
+    def __init__(
+        self, lease: Lease, rows: list[Row], tries: int = 0, started: float | None = None
+    ) -> None:
         self.lease, self.rows, self.tries = lease, rows, tries
+        self.started = time.monotonic() if started is None else started
         self._began = len(rows)
         self.heard = time.monotonic()
         left = range(lease.seeds.start + len(rows), lease.seeds.stop)
@@ -60,6 +63,9 @@ class _Judging:
         except (EOFError, ConnectionError):
             return False
         return not self.complete
+
+    def judged(self) -> Judged:
+        return judged(self.lease, self.rows, self.copy.pid, time.monotonic() - self.started)
 
     def ended(self, what: str, seen: str) -> None:
         """Its process is gone. The seed that it was at is judged again, but not for ever."""
@@ -113,10 +119,10 @@ class Pool:
             if not process.complete:
                 process.ended(*(reason or ("the process ended", "the end of its process")))
             if process.complete:
-                found = judged(process.lease, process.rows, process.copy.pid)
+                found = process.judged()
                 events.append(Done(HERE, found))
             else:
-                self._run(process.lease, process.rows, process.tries)
+                self._run(process.lease, process.rows, process.tries, process.started)
         self._fill()
         events.append(Heard(HERE, sum(len(each.rows) for each in self._running.values())))
         return events
@@ -134,8 +140,10 @@ class Pool:
         while self._waiting and len(self._running) < self._jobs:
             self._run(self._waiting.popleft(), [])
 
-    def _run(self, lease: Lease, rows: list[Row], tries: int = 0) -> None:
-        process = _Judging(lease, rows, tries)
+    def _run(
+        self, lease: Lease, rows: list[Row], tries: int = 0, started: float | None = None
+    ) -> None:
+        process = _Judging(lease, rows, tries, started)
         self._running[process.copy.connection] = process
 
     def _wait(self, timeout_s: float) -> None:

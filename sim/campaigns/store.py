@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -19,7 +20,7 @@ from squall.sim.campaigns.locks import FileLock, ShareLock
 from squall.sim.campaigns.opening import enter
 from squall.sim.campaigns.plan import Lease
 from squall.sim.campaigns.reading import Kind, Reading, open_store
-from squall.sim.campaigns.tables import FAILURE, LEASE, add
+from squall.sim.campaigns.tables import FAILURE, LEASE, WORK, add
 from squall.sim.campaigns.transfer import absorb
 
 __all__ = ["CampaignStore", "CampaignStoreError", "Kind"]
@@ -86,6 +87,7 @@ class CampaignStore(Reading):
         """Keep what came of leases, all in one transaction; on disk when this returns. Those that
         were not there before come back."""
         before: dict[Key, str] | None = None
+        ended = time.time()
 
         def put(connection: Connection) -> None:
             nonlocal before
@@ -96,6 +98,7 @@ class CampaignStore(Reading):
             if new:
                 add(connection, LEASE, list(map(_lease, new)))
                 add(connection, FAILURE, [row for judged in new for row in _failures(judged)])
+                add(connection, WORK, [_work(judged, ended) for judged in new])
 
         self._db.run(put)
         assert before is not None
@@ -132,6 +135,12 @@ def _lease(judged: Judged) -> dict[str, Any]:
         "events": judged.events,
         "failed": len(judged.failures),
     }
+
+
+def _work(judged: Judged, ended: float) -> dict[str, Any]:
+    part, first = judged.lease.key
+    known = {"host": judged.host, "worker": judged.worker, "seconds": judged.seconds}
+    return {"part": part, "first": first, "ended": ended, **known}
 
 
 def _failures(judged: Judged) -> Iterator[dict[str, Any]]:

@@ -66,6 +66,46 @@ SHARE = Table(
     PrimaryKeyConstraint("index", "of"),
 )
 
+#: who judged a lease. ``ended``: seconds since 1970; ``seconds``: how long it took. No verdict
+#: depends on it
+WORK = Table(
+    "work",
+    METADATA,
+    Column("part", WORD, nullable=False),
+    Column("first", BigInteger, nullable=False, autoincrement=False),
+    Column("host", Text, nullable=False),
+    Column("worker", Text, nullable=False),
+    Column("ended", Double, nullable=False, index=True),
+    Column("seconds", Double, nullable=False),
+    PrimaryKeyConstraint("part", "first"),
+    sqlite_with_rowid=False,
+)
+
+#: behaviour that a part has shown (squall.model.coverage.behaviour). ``at``: how many of its
+#: scenarios were judged by then, which depends on the order in which leases end
+FACT = Table(
+    "fact",
+    METADATA,
+    Column("part", WORD, nullable=False),
+    Column("fact", BigInteger, nullable=False, autoincrement=False),
+    Column("at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("part", "fact"),
+    sqlite_with_rowid=False,
+)
+
+#: rare situations that a part has reached (squall.model.coverage.sometimes); ``at`` as above.
+#: ``times``: in how many of its scenarios
+SITUATION = Table(
+    "situation",
+    METADATA,
+    Column("part", WORD, nullable=False),
+    Column("name", WORD, nullable=False),
+    Column("times", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("part", "name"),
+    sqlite_with_rowid=False,
+)
+
 
 def add(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
     """Those whose key is not there yet."""

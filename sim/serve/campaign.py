@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
-from squall.sim.campaigns.status import Status
+from squall.model.coverage.history import History
+from squall.sim.campaigns.address import Address, address_of
+from squall.sim.campaigns.coverage import history_in
+from squall.sim.campaigns.reading import open_store
+from squall.sim.campaigns.status import Status, status_of
 
 #: real seconds after which a browser asks again
 REFRESH_S = 5
@@ -23,6 +29,39 @@ class Curve(NamedTuple):
     last: float
     width: int = _WIDTH
     height: int = _HEIGHT
+
+
+class CampaignView:
+    """A store that others write into meanwhile. For any thread, one at a time.
+
+    Raises CampaignStoreError if there is none, and each method if it cannot be read.
+    """
+
+    def __init__(self, store: Address | Path) -> None:
+        self.address = address_of(store)
+        self._lock = Lock()
+        open_store(self.address).close()
+
+    @property
+    def name(self) -> str:
+        return str(self.address)
+
+    def status(self) -> Status:
+        with self._lock:
+            store = open_store(self.address)
+            try:
+                return status_of(store)
+            finally:
+                store.close()
+
+    def history(self, part: str) -> History | None:
+        """What a part has shown of behaviour. None if there is no such part, or nothing is known."""
+        with self._lock:
+            store = open_store(self.address)
+            try:
+                return history_in(store, part)
+            finally:
+                store.close()
 
 
 def speed_curve(speed: Sequence[tuple[float, float]]) -> Curve | None:
@@ -55,7 +94,9 @@ def words_of(status: Status) -> str:
         told.append("every property holds")
     left = status.scenarios - status.judged
     if left and status.at_work and status.per_second:
-        told.append(f"{status.per_second:,.0f} a second, {_duration(left / status.per_second)} left")
+        told.append(
+            f"{status.per_second:,.0f} a second, {_duration(left / status.per_second)} left"
+        )
     elif left:
         told.append("nobody is at work")
     return ", ".join(told)

@@ -174,8 +174,7 @@ class Handler(BaseHTTPRequestHandler):
             folder = str(library.place.folder)
             histories = library.histories()
             campaign = None if self.server.campaign is None else self.server.campaign.name
-            kept = (library.failures(), library.runs(), histories)
-            listed = listing(*kept, folder, token, campaign)
+            listed = listing(library.failures(), library.runs(), histories, folder, token, campaign)
             self._send(HTTPStatus.OK, listed)
         elif path.startswith("/coverage/"):
             kept = library.history(path.removeprefix("/coverage/"))
@@ -214,7 +213,7 @@ class Handler(BaseHTTPRequestHandler):
             text = "no campaign is shown: start squall serve with --campaign STORE"
             self._send(HTTPStatus.NOT_FOUND, problem(404, text))
         elif path == "/campaign":
-            self._send(HTTPStatus.OK, campaign_page(view.status(), self.server.library))
+            self._send(HTTPStatus.OK, campaign_page(view.status()))
         elif path == "/campaign.json":
             self._send(HTTPStatus.OK, view.status().to_json(), type="application/json")
         elif (history := view.history(path.removeprefix("/campaign/coverage/"))) is None:

@@ -27,7 +27,7 @@ TOKEN = "a-token-that-nobody-guesses"
 def server(tmp_path: Path) -> Iterator[Server]:
     place = Place(tmp_path / "store")
     Store(place).keep(draw(1), found_by="fuzz")
-    server = Server(place, 0, host="0.0.0.0", access=TOKEN)  # noqa: S104 - what is tested
+    server = Server(place, 0, host="0.0.0.0", access=TOKEN)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     yield server
@@ -87,7 +87,7 @@ def test_the_address_that_is_told_has_the_token(server: Server) -> None:
 
 def test_a_server_for_others_is_not_made_without_a_token(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has a token"):
-        Server(Place(tmp_path), 0, host="0.0.0.0")  # noqa: S104 - what is tested
+        Server(Place(tmp_path), 0, host="0.0.0.0")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_server_for_others_is_not_made_without_a_token(tmp_path: Path) -> None
         ("127.8.0.9", True),
         ("localhost", True),
         ("::1", True),
-        ("0.0.0.0", False),  # noqa: S104
+        ("0.0.0.0", False),
         ("10.0.0.1", False),
         ("a-machine", False),
     ],
@@ -112,7 +112,7 @@ def test_an_empty_token_fits_nothing() -> None:
 
 
 def test_the_token_is_not_in_what_the_command_logs(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "squall", "serve", "--host", "0.0.0.0", "--port", "0"]  # noqa: S104
+    command = [sys.executable, "-m", "squall", "serve", "--host", "0.0.0.0", "--port", "0"]
     process = subprocess.Popen(
         [*command, "--json", "--store", str(tmp_path), "--token", TOKEN],
         cwd=ROOT,
@@ -136,8 +136,8 @@ def test_the_token_is_not_in_what_the_command_logs(tmp_path: Path) -> None:
     ("arguments", "problem"),
     [
         (["--token", TOKEN], "--token: goes with --host; 127.0.0.1 is this machine alone"),
-        (["--host", "0.0.0.0", "--token", "short"], "--token: expected at least 16 letters"),  # noqa: S104
-        (["--host", "0.0.0.0", "--token", "ends with a space and ;"], "--token: expected at least"),  # noqa: S104
+        (["--host", "0.0.0.0", "--token", "short"], "--token: expected at least 16 letters"),
+        (["--host", "0.0.0.0", "--token", "ends with a space and ;"], "--token: expected at least"),
         (["--host", "no-such-machine.invalid"], "--host: cannot listen on no-such-machine.invalid"),
         (["--campaign", "nowhere.sqlite"], "--campaign: nowhere.sqlite"),
     ],

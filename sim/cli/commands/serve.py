@@ -84,7 +84,7 @@ def serve(
     Changes nothing. A run starts by a button of the page, unless other machines can reach it. Ctrl-C
     ends it.
     """
-    from squall.sim.campaigns.store import CampaignStoreError
+    from squall.sim.campaigns.address import Address, CampaignStoreError
     from squall.sim.scenarios.store import Place, default_place
     from squall.sim.serve.access import TOKEN_LEAST, is_loopback
     from squall.sim.serve.campaign import CampaignView
@@ -101,9 +101,9 @@ def serve(
         problem = f"expected at least {TOKEN_LEAST} letters, digits, '-' or '_'"
         raise BadInput("--token", "", problem)
     try:
-        view = None if campaign is None else CampaignView(campaign)
-    except CampaignStoreError as error:
-        raise BadInput("--campaign", campaign or "", str(error)) from None
+        view = None if campaign is None else CampaignView(Address.read(campaign))
+    except (CampaignStoreError, ValueError) as error:  # neither has a password in it
+        raise BadInput("--campaign", "", str(error)) from None
     try:
         server = Server(
             place,
