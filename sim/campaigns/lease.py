@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import sys
 from hashlib import blake2b
 from itertools import chain
@@ -34,20 +35,28 @@ class Row(NamedTuple):
 
 class Judged(NamedTuple):
     """What a lease has come to. ``digest``: over all that is known of its seeds. ``pid``: of the
-    process that has reached the last verdict."""
+    process that has reached the last verdict, on ``host``, ``seconds`` of real time after the
+    lease was begun there. ``worker``: what the driver calls who has judged it. ``facts`` and
+    ``situations``: behaviour and rare situations that its seeds have shown, if that was asked for."""
 
     lease: Lease
     digest: str
     events: int
     failures: tuple[Row, ...]
     pid: int = 0
+    host: str = ""
+    seconds: float = 0.0
+    worker: str = ""
+    facts: tuple[int, ...] = ()
+    situations: tuple[str, ...] = ()
 
 
-def judged(lease: Lease, rows: list[Row], pid: int = 0) -> Judged:
-    """``rows``: of its seeds, in their order."""
+def judged(lease: Lease, rows: list[Row], pid: int = 0, seconds: float = 0.0) -> Judged:
+    """On this machine. ``rows``: of its seeds, in their order."""
     events = sum(row.events for row in rows)
     failures = tuple(row for row in rows if row.property)
-    return Judged(lease, digest_of(lease, rows), events, failures, pid)
+    digest, host = digest_of(lease, rows), socket.gethostname()
+    return Judged(lease, digest, events, failures, pid, host, seconds)
 
 
 def work(

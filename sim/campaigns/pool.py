@@ -37,10 +37,10 @@ def resident_bytes(pid: int | str = "self") -> int:
 
 class _Judging:
     """A process that judges what is left of a lease. ``tries``: processes that have ended at the
-    seed with which it begins."""
+    seed with which it begins. ``since``: when the first process of the lease began."""
 
-    def __init__(self, lease: Lease, rows: list[Row], tries: int = 0) -> None:
-        self.lease, self.rows, self.tries = lease, rows, tries
+    def __init__(self, lease: Lease, rows: list[Row], tries: int, since: float) -> None:
+        self.lease, self.rows, self.tries, self.since = lease, rows, tries, since
         self._began = len(rows)
         self.heard = time.monotonic()
         left = range(lease.seeds.start + len(rows), lease.seeds.stop)
@@ -113,10 +113,11 @@ class Pool:
             if not process.complete:
                 process.ended(*(reason or ("the process ended", "the end of its process")))
             if process.complete:
-                found = judged(process.lease, process.rows, process.copy.pid)
+                seconds = time.monotonic() - process.since
+                found = judged(process.lease, process.rows, process.copy.pid, seconds)
                 events.append(Done(HERE, found))
             else:
-                self._run(process.lease, process.rows, process.tries)
+                self._run(process.lease, process.rows, process.tries, process.since)
         self._fill()
         events.append(Heard(HERE, sum(len(each.rows) for each in self._running.values())))
         return events
@@ -132,10 +133,10 @@ class Pool:
 
     def _fill(self) -> None:
         while self._waiting and len(self._running) < self._jobs:
-            self._run(self._waiting.popleft(), [])
+            self._run(self._waiting.popleft(), [], 0, time.monotonic())
 
-    def _run(self, lease: Lease, rows: list[Row], tries: int = 0) -> None:
-        process = _Judging(lease, rows, tries)
+    def _run(self, lease: Lease, rows: list[Row], tries: int, since: float) -> None:
+        process = _Judging(lease, rows, tries, since)
         self._running[process.copy.connection] = process
 
     def _wait(self, timeout_s: float) -> None:
