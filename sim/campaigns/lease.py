@@ -35,8 +35,9 @@ class Row(NamedTuple):
 
 class Judged(NamedTuple):
     """What a lease has come to. ``digest``: over all that is known of its seeds. ``pid``: of the
-    process that has reached the last verdict, on the machine ``host``. ``seconds``: how long the
-    lease took there. ``worker``: what its place calls who had it."""
+    process that has reached the last verdict, on ``host``, ``seconds`` of real time after the
+    lease was begun there. ``worker``: what the driver calls who has judged it. ``facts`` and
+    ``situations``: behaviour and rare situations that its seeds have shown, if that was asked for."""
 
     lease: Lease
     digest: str
@@ -46,14 +47,16 @@ class Judged(NamedTuple):
     host: str = ""
     seconds: float = 0.0
     worker: str = ""
+    facts: tuple[int, ...] = ()
+    situations: tuple[str, ...] = ()
 
 
 def judged(lease: Lease, rows: list[Row], pid: int = 0, seconds: float = 0.0) -> Judged:
-    """``rows``: of its seeds, in their order."""
+    """On this machine. ``rows``: of its seeds, in their order."""
     events = sum(row.events for row in rows)
     failures = tuple(row for row in rows if row.property)
-    digest = digest_of(lease, rows)
-    return Judged(lease, digest, events, failures, pid, socket.gethostname(), seconds)
+    digest, host = digest_of(lease, rows), socket.gethostname()
+    return Judged(lease, digest, events, failures, pid, host, seconds)
 
 
 def work(

@@ -40,7 +40,7 @@ def of_the_first_schema(file: Path) -> None:
     db = sqlite3.connect(file)
     db.executescript(FIRST)
     db.execute("INSERT INTO campaign VALUES (?)", [json.dumps(PLAN.said())])
-    for lease, digest, events, failures, _ in made_up(PLAN):
+    for lease, digest, events, failures, *_ in made_up(PLAN):
         name, seeds = lease.part.name, lease.seeds
         db.execute(
             "INSERT INTO lease VALUES (?, ?, ?, ?, ?)",
