@@ -26,7 +26,7 @@ class History(BaseModel):
     ``at``: numbers of scenarios, the last one is of all; ``sets``: how many facts of each set
     (:mod:`squall.model.coverage.behaviour`) were seen by then. ``reached``: the number of the first
     scenario that reached each rare situation, None for those that none did; ``times``: in how many
-    scenarios. ``parts``: how many scenarios were played of each part of the campaign, in their
+    scenarios, where that is known. ``parts``: how many scenarios were played of each part of the campaign, in their
     order.
     """
 

@@ -133,12 +133,7 @@ class Reading:
         """By part, how many of its seeds have failed."""
         columns = LEASE.c
         asked = select(columns.part, func.sum(columns.failed)).where(self._mine(LEASE))
-        rows = self._db.run(lambda db: db.execute(asked.group_by(columns.part)).all())
-        return {part: int(failed) for part, failed in rows}
-
-    def ask(self, question: Select[Any]) -> list[Any]:
-        """The rows that answer a question about all shares."""
-        return list(self._db.run(lambda db: db.execute(question).all()))
+        return {part: int(failed) for part, failed in self.ask(asked.group_by(columns.part))}
 
     def close(self) -> None:
         self._db.close()

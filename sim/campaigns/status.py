@@ -6,16 +6,16 @@ import json
 import time
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
+from squall.model.coverage.sometimes import situations
+from squall.sim.campaigns import overview
 from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.reading import Reading
-from squall.sim.campaigns.tables import LEASE, WORK
+from squall.sim.campaigns.tables import CANARY, TRIAGE
 
-#: real seconds that count as lately: for the speed of a worker, and for whether anybody is at work
-LATELY_S = 300.0
-#: points of the curve of speed, at most
-_POINTS = 120
+#: real seconds without the end of a lease after which a worker counts as gone
+LATELY_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class PartStatus:
 @dataclass(frozen=True)
 class WorkerStatus:
     """``last``: when a lease of it was last complete, in seconds since 1970. ``per_second``: scenarios
-    of one real second, over its last leases."""
+    of one real second in one lease at a time."""
 
     host: str
     name: str
@@ -47,8 +47,8 @@ class WorkerStatus:
 
 @dataclass(frozen=True)
 class KindStatus:
-    """A kind of failure, its first scenario, and how many have shown it. ``again``: the command that
-    shows it again. ``notes``: what triage has found out."""
+    """A kind of failure, its first scenario, and how many have shown it. ``notes``: what triage has
+    found out."""
 
     property: str
     what: str
@@ -56,18 +56,15 @@ class KindStatus:
     seed: int
     text: str
     scenarios: int
-    again: str | None
     notes: tuple[str, ...] = ()
-    run: str | None = None
 
 
 @dataclass(frozen=True)
 class CanaryStatus:
-    """A planted bug, and in which scenario of its range it was noticed; None: in none, so far."""
+    """A planted bug, and in which of its scenarios it was noticed; None: in none."""
 
     name: str
     noticed: int | None
-    judged: bool
 
 
 @dataclass(frozen=True)
@@ -76,8 +73,6 @@ class Status:
 
     store: str
     said: dict[str, str]
-    began: float | None
-    last: float | None
     parts: tuple[PartStatus, ...]
     workers: tuple[WorkerStatus, ...]
     kinds: tuple[KindStatus, ...]
@@ -117,7 +112,7 @@ class Status:
     @property
     def silent_canaries(self) -> tuple[str, ...]:
         """Planted bugs that were not noticed: such a campaign proves nothing."""
-        return tuple(each.name for each in self.canaries if each.judged and each.noticed is None)
+        return tuple(each.name for each in self.canaries if each.noticed is None)
 
     @property
     def outcome(self) -> str:
@@ -136,6 +131,7 @@ def status_of(store: Reading, now: float | None = None) -> Status:
     """What a store says now. ``now``: seconds since 1970. Raises CampaignStoreError."""
     now = time.time() if now is None else now
     judged, failed = store.judged(), store.failed()
+    facts, reached = overview.facts(store), overview.situations(store)
     parts = tuple(
         PartStatus(
             part.name,
@@ -143,59 +139,71 @@ def status_of(store: Reading, now: float | None = None) -> Status:
             len(part.seeds),
             judged.get(part.name, 0),
             failed.get(part.name, 0),
+            sum(facts.get(part.name, {}).values()),
+            len(reached.get(part.name, {})),
+            len(situations(part.engine)) if part.name in facts else 0,
         )
         for part in Plan.read(store.said).parts
     )
+    notes = _notes(store)
     kinds = tuple(
-        KindStatus(kind.property, kind.what, kind.part, kind.seed, kind.text, kind.scenarios, None)
+        KindStatus(
+            kind.property,
+            kind.what,
+            kind.part,
+            kind.seed,
+            kind.text,
+            kind.scenarios,
+            notes.get((kind.property, kind.what), ()),
+        )
         for kind in store.kinds()
-    )
-    ((began, last),) = store.ask(
-        select(func.min(WORK.c.ended - WORK.c.seconds), func.max(WORK.c.ended))
     )
     return Status(
         store=str(store.file),
         said=store.said,
-        began=began,
-        last=last,
         parts=parts,
-        workers=_workers(store, now),
+        workers=tuple(
+            WorkerStatus(
+                each.host, each.name, each.leases, each.scenarios, speed_of(each), each.last
+            )
+            for each in overview.workers(store)
+            if each.last > now - LATELY_S
+        ),
         kinds=kinds,
-        canaries=(),
-        speed=() if began is None else _speed(store, began, last),
+        canaries=_canaries(store),
+        speed=tuple(overview.speed(store)),
     )
 
 
-def _workers(store: Reading, now: float) -> tuple[WorkerStatus, ...]:
-    """Those that have ended a lease lately."""
-    seeds = func.sum(LEASE.c.stop - LEASE.c.first)
-    columns = (WORK.c.host, WORK.c.worker)
-    its = (LEASE.c.part == WORK.c.part) & (LEASE.c.first == WORK.c.first)
-    of_each = (
-        select(
-            *columns,
-            func.count(),
-            seeds,
-            func.min(WORK.c.ended - WORK.c.seconds),
-            func.max(WORK.c.ended),
-        )
-        .join(LEASE, its)
-        .where(WORK.c.ended > now - LATELY_S)
-        .group_by(*columns)
-        .order_by(*columns)
-    )
-    return tuple(
-        WorkerStatus(host, name, leases, int(count), int(count) / max(last - first, 1e-9), last)
-        for host, name, leases, count, first, last in store.ask(of_each)
-    )
+def speed_of(worker: overview.WorkerSum) -> float:
+    """Scenarios of one real second of one of its leases."""
+    return worker.scenarios / worker.seconds if worker.seconds else 0.0
 
 
-def _speed(store: Reading, began: float, last: float) -> tuple[tuple[float, float], ...]:
-    """By equal spans of time, the scenarios of leases that ended in each."""
-    span = max((last - began) / _POINTS, 10.0)
-    number = func.floor((WORK.c.ended - began) / span)
-    its = (LEASE.c.part == WORK.c.part) & (LEASE.c.first == WORK.c.first)
-    asked = select(number, func.sum(LEASE.c.stop - LEASE.c.first)).join(LEASE, its).group_by(number)
-    counts = {int(at): int(count) for at, count in store.ask(asked)}
-    whole = int((last - began) / span)  # the one that is under way would look slow
-    return tuple((began + (at + 1) * span, counts.get(at, 0) / span) for at in range(whole))
+def _canaries(store: Reading) -> tuple[CanaryStatus, ...]:
+    asked = select(CANARY.c.name, CANARY.c.noticed).order_by(CANARY.c.part, CANARY.c.name)
+    return tuple(CanaryStatus(name, noticed) for name, noticed in store.ask(asked))
+
+
+def _notes(store: Reading) -> dict[tuple[str, str], tuple[str, ...]]:
+    """What triage has said of each kind of failure, in words."""
+    found = {}
+    for row in store.rows(TRIAGE):
+        said = []
+        if row["events"] is not None:
+            said.append(f"shrunk to {row['events']:,} events")
+        for name, words in (("versions", "on"), ("bisected", "since"), ("before", "seen before:")):
+            if row[name]:
+                said.append(f"{words} {_words(row[name])}")
+        found[row["property"], row["what"]] = tuple(said)
+    return found
+
+
+def _words(text: str) -> str:
+    """JSON that holds a text, several, or some by name, in a line."""
+    value = json.loads(text)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {each}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)

@@ -85,12 +85,13 @@ def words_of(status: Status) -> str:
     """The state of a campaign in one line."""
     judged, scenarios = f"{status.judged:,}", f"{status.scenarios:,}"
     told = [f"{judged} of {scenarios} scenarios"]
-    if status.silent_canaries:
-        told.append(f"{len(status.silent_canaries):,} planted bugs not noticed")
+    silent = len(status.silent_canaries)
+    if silent:
+        told.append(f"{silent:,} planted {'bug' if silent == 1 else 'bugs'} not noticed")
     if status.kinds:
         kinds = "kind" if len(status.kinds) == 1 else "kinds"
         told.append(f"{status.failed:,} failed, of {len(status.kinds):,} {kinds}")
-    elif not status.silent_canaries:
+    elif not silent:
         told.append("every property holds")
     left = status.scenarios - status.judged
     if left and status.at_work and status.per_second:

@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from squall.sim.campaigns.status import Status
+from squall.sim.campaigns.status import KindStatus, Status
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure
 from squall.sim.search.histories import KeptHistory
@@ -42,11 +42,24 @@ def listing(
     return _page("list.html", folder=folder, token=token, **values)
 
 
-def campaign_page(status: Status) -> str:
-    """How far a campaign is; a browser asks again by itself until it has ended."""
+def campaign_page(status: Status, failures: Sequence[Failure]) -> str:
+    """How far a campaign is; a browser asks again by itself until it has ended. ``failures``: what
+    is kept, among which may be those of the campaign."""
     curve, words = speed_curve(status.speed), words_of(status)
-    values = {"status": status, "curve": curve, "words": words, "refresh_s": REFRESH_S}
-    return _page("campaign.html", **values)
+    runs = [_run_of(kind, failures) for kind in status.kinds]
+    values = {"status": status, "curve": curve, "words": words, "runs": runs}
+    return _page("campaign.html", refresh_s=REFRESH_S, **values)
+
+
+def _run_of(kind: KindStatus, failures: Sequence[Failure]) -> str | None:
+    """The name of a run that is kept and shows the same, of the same seed if there is one."""
+    same = [
+        kept
+        for kept in failures
+        if (kept.expected.property, kept.expected.what) == (kind.property, kind.what)
+    ]
+    same.sort(key=lambda kept: kept.scenario.seed != kind.seed)
+    return same[0].name if same else None
 
 
 def before(name: str, scenario: Scenario, refused: str | None, token: str) -> str:

@@ -30,6 +30,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
+from squall.sim.campaigns.address import CampaignStoreError
 from squall.sim.pictures.coverage import coverage
 from squall.sim.pictures.figure_page import figure_page, figure_scripts
 from squall.sim.pictures.page import scripts, styles
@@ -135,7 +136,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._show(unquote(url.path), parse_qs(url.query))
         except ScriptRefused as error:
             self._send(HTTPStatus.FORBIDDEN, problem(403, str(error)))
-        except (ValueError, StoreError) as error:
+        except (ValueError, StoreError, CampaignStoreError) as error:
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR, problem(500, str(error)))
 
     def _turned_away(self) -> bool:
@@ -213,7 +214,7 @@ class Handler(BaseHTTPRequestHandler):
             text = "no campaign is shown: start squall serve with --campaign STORE"
             self._send(HTTPStatus.NOT_FOUND, problem(404, text))
         elif path == "/campaign":
-            self._send(HTTPStatus.OK, campaign_page(view.status()))
+            self._send(HTTPStatus.OK, campaign_page(view.status(), self.server.library.failures()))
         elif path == "/campaign.json":
             self._send(HTTPStatus.OK, view.status().to_json(), type="application/json")
         elif (history := view.history(path.removeprefix("/campaign/coverage/"))) is None:

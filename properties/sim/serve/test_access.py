@@ -145,5 +145,7 @@ def test_the_token_is_not_in_what_the_command_logs(tmp_path: Path) -> None:
 def test_bad_input_is_named(
     arguments: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["serve", "--port", "0", "--store", str(tmp_path), *arguments]) == 2
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--port", "0", "--store", str(tmp_path), *arguments])
+    assert ended.value.code == 2
     assert problem in " ".join(capsys.readouterr().err.split())
