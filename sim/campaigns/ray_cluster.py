@@ -30,6 +30,9 @@ from squall.sim.campaigns.ray_station import Station
 #: real seconds between two looks at which machines there are, and after which a station answers
 #: though it has nothing to tell
 _NODES_S, _ANSWER_S = 5.0, 1.0
+#: real seconds for which Ray's head may not answer: a Ray of our own, and one that a network may be
+#: between; after them Ray ends this process
+_PATIENCE_S, _PATIENCE_FAR_S = 15, 180
 #: stations that may end one after the other before any has begun to work
 _FAILED = 5
 #: bytes of Ray's store for objects, where it is ours: messages are small and go beside it
@@ -119,6 +122,8 @@ class RayCluster:
         self._connected = False
 
     def _connect(self) -> None:
+        patience_s = _PATIENCE_S if self._address is None else _PATIENCE_FAR_S
+        os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(patience_s))
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         try:
             if self._address is None:
@@ -142,7 +147,10 @@ class RayCluster:
             return
         self._nodes_next = now + _NODES_S
         there = {station.node for station in self._stations.values()}
-        for node in ray.nodes():
+        nodes = ray.nodes()
+        if self._address is None and not any(node["Alive"] for node in nodes):
+            raise PlaceError("Ray on this machine has ended")
+        for node in nodes:
             jobs = self._jobs or int(node["Resources"].get("CPU", 0))
             if not node["Alive"] or node["NodeID"] in there or jobs < 1:
                 continue
