@@ -9,7 +9,7 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 
 from squall.model.events.run import Violation
-from squall.sim.campaigns.lease import Row, failed_row, work
+from squall.sim.campaigns.lease import ALIVE, Row, failed_row, work
 from squall.sim.campaigns.plan import Lease, Plan
 from squall.sim.campaigns.store import CampaignStore
 from squall.sim.search.judge import TIMEOUT_S
@@ -32,7 +32,7 @@ class _Worker:
         self.heard = time.monotonic()
         left = range(lease.seeds.start + len(rows), lease.seeds.stop)
         judging = partial(work, again=tries > 0)
-        self.copy = Contained(judging, left, lease.part.settings, os.getpid())
+        self.copy = Contained(judging, left, lease.part, os.getpid())
 
     @property
     def complete(self) -> bool:
@@ -42,7 +42,9 @@ class _Worker:
         """Take what it has sent. False once it sends no more."""
         try:
             while not self.complete and self.copy.connection.poll():
-                self.rows.append(self.copy.connection.recv())
+                said = self.copy.connection.recv()
+                if said is not ALIVE:
+                    self.rows.append(said)
                 self.heard = time.monotonic()
         except (EOFError, ConnectionError):
             return False

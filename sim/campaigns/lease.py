@@ -3,60 +3,43 @@
 from __future__ import annotations
 
 import os
+import time
 from hashlib import blake2b
-from itertools import chain
 from multiprocessing.connection import Connection
-from typing import NamedTuple
 
 import torch
 
-from squall.model.events.run import Violation
+from squall.sim.campaigns.parts.part import Part
 from squall.sim.campaigns.plan import Lease
-from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.draw import Settings
-from squall.sim.search.judge import Verdict, drawn_ahead, judge_in_time
+from squall.sim.campaigns.row import Row, failed_row
+
+__all__ = ["ALIVE", "Row", "digest_of", "failed_row", "work"]
+
+#: what a process sends where a verdict takes long, and real seconds between two of these
+ALIVE, _ALIVE_S = None, 5.0
 
 
-class Row(NamedTuple):
-    """What became of a seed; ``property``, ``what`` and ``text`` are of the first violation, ""
-    without one. ``text`` may name what differs between processes, and counts in no digest."""
+def work(connection: Connection, numbers: range, part: Part, driver: int, *, again: bool) -> None:
+    """Judge some numbers of a part, and send a row of each as it is there, as long as the driver lives.
 
-    seed: int
-    property: str = ""
-    what: str = ""
-    digest: str = ""
-    events: int = 0
-    text: str = ""
-
-
-def work(
-    connection: Connection, seeds: range, settings: Settings, driver: int, *, again: bool
-) -> None:
-    """Judge the seeds, and send a row of each as it is there, as long as the driver lives.
-
-    ``again``: a process has ended at the first of them, which is drawn alone then: else it might
-    be blamed for what the drawing of a later one does.
+    In between comes :data:`ALIVE`. ``again``: a process has ended at the first of them.
     """
     torch.set_num_threads(1)
-    with campaign_settings(settings.device):
-        for source in chain(seeds[:again], drawn_ahead(seeds[again:], settings)):
-            if os.getppid() != driver:
-                return
-            connection.send(row_of(judge_in_time(source, settings)))
+    told = time.monotonic()
 
+    def alive() -> None:
+        nonlocal told
+        if time.monotonic() - told > _ALIVE_S:
+            told = time.monotonic()
+            connection.send(ALIVE)
 
-def row_of(verdict: Verdict) -> Row:
-    if verdict.ok:
-        return Row(verdict.seed, digest=verdict.digest, events=verdict.events)
-    return failed_row(verdict.seed, verdict.violations[0], verdict.digest, verdict.events)
-
-
-def failed_row(seed: int, first: Violation, digest: str = "", events: int = 0) -> Row:
-    """Of a seed whose first violation that is."""
-    return Row(seed, first.property, first.what, digest, events, str(first))
+    for row in part.rows(numbers, alive, again=again):
+        connection.send(row)
+        if os.getppid() != driver:
+            return
 
 
 def digest_of(lease: Lease, rows: list[Row]) -> str:
-    """Over all that is known of the seeds of a lease."""
+    """Over all that is known of the numbers of a lease."""
     told = [lease.part.name, *(tuple(row[:5]) for row in rows)]
     return blake2b(repr(told).encode(), digest_size=16).hexdigest()

@@ -160,6 +160,15 @@ class CampaignStore:
             (failed,) = self._db.execute("SELECT count(*) FROM failure").fetchone()
         return judged, failed, events
 
+    def judged(self) -> dict[str, int]:
+        """By part, how many numbers have a verdict."""
+        with _told(self.file):
+            return dict(
+                self._db.execute(
+                    "SELECT part, sum(stop - first) FROM lease GROUP BY part"
+                ).fetchall()
+            )
+
     def close(self) -> None:
         self._db.close()
         self._lock.close()

@@ -136,8 +136,8 @@ def _play(plan: Plan, file: Path, jobs: int, resume: bool, json: bool) -> int:
     from squall.sim.campaigns.store import CampaignStore
     from squall.sim.cli.reports.kept_campaign import Telling
 
-    for part in plan.parts:
-        ready(part.engine)
+    for engine in dict.fromkeys(each for part in plan.parts for each in part.engines):
+        ready(engine)
     store = CampaignStore(file, plan.said(), resume=resume)
     interrupted = False
     telling = Telling(plan, store, jobs)
