@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from squall.model.program.strict_json import complaint
 from squall.sim.campaigns.parts import Canaries, Diff, Exploration, Guided, Part
-from squall.sim.campaigns.parts.canaries import by_default, check_bug
+from squall.sim.campaigns.parts.canaries import BY_DEFAULT, check_bug
 from squall.sim.campaigns.parts.exploration import programs
 from squall.sim.campaigns.parts.guided import stamp_of_cover
 from squall.sim.campaigns.plan import MOST, Plan
@@ -96,10 +96,10 @@ class _Whole(_Strict):
 
 class _Canaries(_Whole):
     bugs: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
-    seeds: Annotated[int, Field(ge=1, le=10_000_000)] = 1000
+    seeds: Annotated[int, Field(ge=1, le=10_000_000)] = 500
 
     def part(self, name: str) -> Part:
-        bugs = by_default() if self.bugs is None else tuple(dict.fromkeys(self.bugs))
+        bugs = BY_DEFAULT if self.bugs is None else tuple(dict.fromkeys(self.bugs))
         if not bugs:
             raise CampaignFileError("bugs: is empty, expected names of planted bugs")
         for bug in bugs:

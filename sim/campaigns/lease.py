@@ -3,20 +3,49 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from hashlib import blake2b
 from multiprocessing.connection import Connection
+from typing import NamedTuple
 
 import torch
 
 from squall.sim.campaigns.parts.part import Part
 from squall.sim.campaigns.plan import Lease
 from squall.sim.campaigns.row import Row, failed_row
+from squall.sim.world.contained import end_with_parent
 
-__all__ = ["ALIVE", "Row", "digest_of", "failed_row", "work"]
+__all__ = ["ALIVE", "Judged", "Row", "digest_of", "failed_row", "judged", "work"]
 
 #: what a process sends where a verdict takes long, and real seconds between two of these
 ALIVE, _ALIVE_S = None, 5.0
+
+
+class Judged(NamedTuple):
+    """What a lease has come to. ``digest``: over all that is known of its seeds. ``pid``: of the
+    process that has reached the last verdict, on ``host``, ``seconds`` of real time after the
+    lease was begun there. ``worker``: what the driver calls who has judged it. ``facts`` and
+    ``situations``: behaviour and rare situations that its seeds have shown, if that was asked for."""
+
+    lease: Lease
+    digest: str
+    events: int
+    failures: tuple[Row, ...]
+    pid: int = 0
+    host: str = ""
+    seconds: float = 0.0
+    worker: str = ""
+    facts: tuple[int, ...] = ()
+    situations: tuple[str, ...] = ()
+
+
+def judged(lease: Lease, rows: list[Row], pid: int = 0, seconds: float = 0.0) -> Judged:
+    """On this machine. ``rows``: of its seeds, in their order."""
+    events = sum(row.events for row in rows)
+    failures = tuple(row for row in rows if row.property)
+    digest, host = digest_of(lease, rows), socket.gethostname()
+    return Judged(lease, digest, events, failures, pid, host, seconds)
 
 
 def work(connection: Connection, numbers: range, part: Part, driver: int, *, again: bool) -> None:
@@ -24,6 +53,7 @@ def work(connection: Connection, numbers: range, part: Part, driver: int, *, aga
 
     In between comes :data:`ALIVE`. ``again``: a process has ended at the first of them.
     """
+    end_with_parent()  # a scenario that hangs would never see that nobody waits for it
     torch.set_num_threads(1)
     told = time.monotonic()
 

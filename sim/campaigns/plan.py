@@ -23,10 +23,19 @@ MOST = 2**63 - 1
 
 
 class Lease(NamedTuple):
-    """Some numbers of a part, judged in one process."""
+    """Some numbers of a part, judged in one process. ``number``: which of the whole plan it is."""
 
     part: Part
     seeds: range
+    number: int = 0
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells it from all others of the campaign."""
+        return self.part.name, self.seeds.start
+
+    def __str__(self) -> str:
+        return f"{self.part.name} {self.seeds.start}:{self.seeds.stop}"
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,8 @@ class Plan:
         for number, (_, at, first) in enumerate(whole):
             if number % self.of == self.index:
                 part = self.parts[at]
-                yield Lease(part, range(first, min(first + self._size(part), part.seeds.stop)))
+                seeds = range(first, min(first + self._size(part), part.seeds.stop))
+                yield Lease(part, seeds, number)
 
     def _leases(self, at: int, part: Part) -> Iterator[tuple[float, int, int]]:
         for first in range(part.seeds.start, part.seeds.stop, self._size(part)):
@@ -88,7 +98,10 @@ class Plan:
             "lease": f"{self.size} seeds",
             "share": f"{self.index} of {self.of}",
             "scenarios": str(self.whole.scenarios),
-            "squall": version("squall"),
-            "torch": torch.__version__,
-            "code": code_stamp(),
+            **versions(),
         }
+
+
+def versions() -> dict[str, str]:
+    """What decides, besides the scenario, what a run comes to; the last is a hash over squall."""
+    return {"squall": version("squall"), "torch": torch.__version__, "code": code_stamp()}

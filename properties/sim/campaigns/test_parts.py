@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from squall.sim.campaigns.driver import TRIES, drive
+from squall.sim.campaigns.driver import drive
 from squall.sim.campaigns.file import COSTS, load_plan
 from squall.sim.campaigns.parts import Canaries, Diff, Exploration, Guided, Part, part_of
 from squall.sim.campaigns.parts.guided import stamp_of_cover
 from squall.sim.campaigns.plan import Plan
+from squall.sim.campaigns.pool import TRIES, Pool
 from squall.sim.campaigns.store import CampaignStore
 from squall.sim.cli.main import main as run_command
 from squall.sim.search.covers import shipped
@@ -111,10 +112,10 @@ def test_every_program_is_explored_and_a_budget_that_is_too_small_is_a_failure()
     assert small.again(left[0]).startswith("squall explore --programs")
 
 
-def table(file, plan, **options):
+def table(file, plan, jobs=1, **options):
     store = CampaignStore(file, plan.said(), resume=False)
     try:
-        drive(plan, store, **options)
+        drive(plan, store, Pool(jobs), **options)
         return "".join(store.lines())
     finally:
         store.close()
@@ -128,7 +129,7 @@ def test_the_table_of_all_parts_is_the_same_with_workers_killed(tmp_path):
     left = {each.pid for each in active_children()}
     kills = 0
 
-    def kill(lease, judged, pid):
+    def kill(judged):
         nonlocal kills
         kills += 1
         for child in active_children():

@@ -22,7 +22,9 @@ from rich.table import Table
 from rich.text import Text
 
 from squall.model.events.run import Violation
-from squall.sim.campaigns.plan import Lease, Part, Plan
+from squall.sim.campaigns.driver import Look
+from squall.sim.campaigns.lease import Judged
+from squall.sim.campaigns.plan import Part, Plan
 from squall.sim.campaigns.row import Row
 from squall.sim.campaigns.store import CampaignStore, Kind
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
@@ -40,6 +42,8 @@ class Telling:
     plan: Plan
     store: CampaignStore
     jobs: int
+    #: where leases are judged; None: nowhere
+    on: str | None
     #: seeds that this process has judged, and how long it took
     here: int = 0
     seconds: float = 0.0
@@ -90,26 +94,33 @@ class Telling:
         self.seconds = time.monotonic() - self._started
         self._progress.stop()
 
-    def lease(self, lease: Lease, rows: list[Row], pid: int) -> None:
+    def lease(self, judged: Judged) -> None:
         """What came of a lease that is on disk."""
-        self.here += len(rows)
-        name = lease.part.name
+        name = judged.lease.part.name
+        self.here += len(judged.lease.seeds)
         if name in self._bars:
-            self._progress.advance(self._bars[name], len(rows))
-        for row in rows:
-            if row.property:
-                self._failed += 1
-                self.tell(Kind(row.property, row.what, name, row.seed, row.digest, row.text))
+            self._progress.advance(self._bars[name], len(judged.lease.seeds))
+        for row in judged.failures:
+            self._failed += 1
+            self.tell(Kind(row.property, row.what, name, row.seed, row.digest, row.text))
 
-    def look(self, under_way: int) -> None:
-        """Show how far it is; ``under_way``: verdicts of leases that are not complete."""
+    def loss(self, line: str) -> None:
+        """A worker is gone."""
+        self._warn(line)
+
+    def look(self, look: Look) -> None:
+        """Show how far it is."""
         now = time.monotonic()
         if now - self._shown < _REFRESH_S:
             return
         self._shown = now
-        here = self.here + under_way
+        self.jobs = max(self.jobs, look.jobs)
+        here = self.here + look.under_way
         failed = f", {self._failed:,} failed" if self._failed else ""
-        said = f"{here / max(now - self._started, 1e-9):,.1f}/s{failed}"
+        workers = ""
+        if self.on == "ray":
+            workers = f", {look.workers} worker{'' if look.workers == 1 else 's'}"
+        said = f"{here / max(now - self._started, 1e-9):,.1f}/s, {look.jobs} at a time{workers}{failed}"
         self._progress.update(self._task, completed=self._judged + here, said=said)
         self._progress.refresh()
 
@@ -196,6 +207,7 @@ class Report:
             "parts": [self._part_json(part) for part in self._plan.parts],
             "index": self._plan.index,
             "of": self._plan.of,
+            "on": self._telling.on,
             "jobs": self._telling.jobs,
             "events": self._events,
             "judged_now": self._telling.here,
