@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from squall.model.events.run import Violation
-from squall.sim.campaigns.lease import Row, failed_row, judged, work
+from squall.sim.campaigns.lease import ALIVE, Row, failed_row, judged, work
 from squall.sim.campaigns.place import HERE, Done, Event, Heard, Joined
 from squall.sim.campaigns.plan import Lease, versions
 from squall.sim.search.judge import TIMEOUT_S
@@ -45,7 +45,7 @@ class _Judging:
         self.heard = time.monotonic()
         left = range(lease.seeds.start + len(rows), lease.seeds.stop)
         judging = partial(work, again=tries > 0)
-        self.copy = Contained(judging, left, lease.part.settings, os.getpid())
+        self.copy = Contained(judging, left, lease.part, os.getpid())
 
     @property
     def complete(self) -> bool:
@@ -55,7 +55,9 @@ class _Judging:
         """Take what it has sent. False once it sends no more."""
         try:
             while not self.complete and self.copy.connection.poll():
-                self.rows.append(self.copy.connection.recv())
+                said = self.copy.connection.recv()
+                if said is not ALIVE:
+                    self.rows.append(said)
                 self.heard = time.monotonic()
         except (EOFError, ConnectionError):
             return False

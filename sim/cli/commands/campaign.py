@@ -178,8 +178,8 @@ def _play(plan: Plan, address: Address, where: Where, resume: bool, json: bool) 
     from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
     from squall.sim.cli.reports.kept_campaign import Telling
 
-    for part in plan.parts:
-        ready(part.engine)
+    for engine in dict.fromkeys(each for part in plan.parts for each in part.engines):
+        ready(engine)
     place = where.place()
     store = CampaignStore(address, plan.said(), resume=resume, tell=lambda line: telling.loss(line))
     interrupted = False
