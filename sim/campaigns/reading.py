@@ -123,18 +123,11 @@ class Reading:
         return int(judged or 0), int(failed or 0), int(events or 0)  # PostgreSQL sums to Decimal
 
     def judged(self) -> dict[str, int]:
-        """By part, how many seeds have a verdict."""
+        """By part, how many numbers have a verdict."""
         columns = LEASE.c
         count = func.sum(columns.stop - columns.first)
         asked = select(columns.part, count).where(self._mine(LEASE)).group_by(columns.part)
         return {part: int(judged) for part, judged in self.ask(asked)}
-
-    def judged(self) -> dict[str, int]:
-        """By part, how many numbers have a verdict."""
-        columns = LEASE.c
-        sums = select(columns.part, func.sum(columns.stop - columns.first))
-        asked = sums.where(self._mine(LEASE)).group_by(columns.part)
-        return {part: int(count) for part, count in self.ask(asked)}
 
     def close(self) -> None:
         self._db.close()
