@@ -38,6 +38,11 @@ class Driver(NamedTuple):
     began: float
 
 
+def leases(store: Reading) -> int:
+    """How many are judged."""
+    return int(store.ask(select(func.count()).select_from(LEASE))[0][0])
+
+
 def workers(store: Reading) -> list[WorkerSum]:
     """By host and name. Leases of the first schema name nobody."""
     columns = LEASE.c

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.campaign_export import export_store
 from squall.sim.cli.campaign_place import (
     INDEX_VARIABLE,
     OF_VARIABLE,
@@ -64,6 +65,8 @@ squall campaign campaign.toml --on index               (the share that JOB_COMPL
 squall campaign campaign.toml --on ray --ray-address 10.0.0.1:6379
 
 squall campaign --merge campaign.*.sqlite --store all.sqlite
+
+squall campaign --export night --store night.sqlite    (Parquet, for DuckDB or pandas)
 """
 
 
@@ -130,6 +133,15 @@ def campaign(
             help="Make the first scenario of each kind of failure small at the end, for a minute each.",
         ),
     ] = True,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export",
+            metavar="DIR",
+            help="Instead: write what the store has as Parquet into a new folder.",
+            parser=parsers.folder_to_make("--export"),
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Judge many seeds, some at a time in a process of their own, and keep all that is judged.
@@ -143,6 +155,11 @@ def campaign(
     played: list[tuple[str, object]] = [("--seeds", seeds), ("--faults", faults)]
     played.append(("--engine", None if engine == "port" else engine))
     try:
+        if export is not None:
+            given = [("FILE", files), ("--merge", merge or None), ("--resume", resume or None)]
+            _check_alone("--export", [*given, *played, ("--index", index), ("--of", of)])
+            export_store(Address.read(store or "campaign.sqlite"), export, json=json)
+            return
         if merge:
             _check_merge(named, [*played, ("--index", index), ("--of", of)])
             into = Address.read(store or "campaign.sqlite")
@@ -285,6 +302,11 @@ def _check_merge(files: list[Path], given: list[tuple[str, object]]) -> None:
     """Raises BadInput for what a merge is not made with."""
     if not files:
         raise BadInput("FILE", "", "expected the stores that are to be merged")
+    _check_alone("--merge", given)
+
+
+def _check_alone(option: str, given: list[tuple[str, object]]) -> None:
+    """Raises BadInput for what does not go with an option."""
     for name, value in given:
         if value is not None:
-            raise BadInput(name, str(value), "does not go with --merge, which plays nothing")
+            raise BadInput(name, str(value), f"does not go with {option}, which plays nothing")
