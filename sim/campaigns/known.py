@@ -38,17 +38,17 @@ class Version(_Strict):
 
 
 class Known(_Strict):
-    """A kind of failure. ``scenario``: the file of one that has shown it. ``versions``: the last
+    """A kind of failure: the property, and what broke. ``scenario``: the file of one that has shown it. ``versions``: the last
     ones that it was looked for on, in their order."""
 
-    property: str
+    check: str
     what: str
     scenario: str
     versions: tuple[Version, ...] = Field(default=(), strict=False)
 
     @property
     def key(self) -> Key:
-        return self.property, self.what
+        return self.check, self.what
 
     @property
     def gone(self) -> Version | None:

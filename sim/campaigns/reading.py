@@ -123,7 +123,7 @@ class Reading:
         return int(judged or 0), int(failed or 0), int(events or 0)  # PostgreSQL sums to Decimal
 
     def judged(self) -> dict[str, int]:
-        """By part, how many seeds have a verdict."""
+        """By part, how many numbers have a verdict."""
         columns = LEASE.c
         count = func.sum(columns.stop - columns.first)
         asked = select(columns.part, count).where(self._mine(LEASE)).group_by(columns.part)

@@ -19,9 +19,10 @@ from squall.sim.campaigns.lease import Judged
 from squall.sim.campaigns.leases import Key, digests
 from squall.sim.campaigns.locks import FileLock, ShareLock
 from squall.sim.campaigns.opening import enter
+from squall.sim.campaigns.parts import Canaries
 from squall.sim.campaigns.plan import Lease
 from squall.sim.campaigns.reading import Kind, Reading, open_store
-from squall.sim.campaigns.tables import FACT, FAILURE, LEASE, SITUATION, add, put
+from squall.sim.campaigns.tables import CANARY, FACT, FAILURE, LEASE, SITUATION, add, put
 from squall.sim.campaigns.transfer import absorb
 
 __all__ = ["CampaignStore", "CampaignStoreError", "Kind"]
@@ -179,8 +180,29 @@ def _situations(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
     return ({"part": part, "name": name, "at": now_s} for name in judged.situations)
 
 
+def _canary(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
+    part, numbers, _ = judged.lease
+    if not isinstance(part, Canaries):
+        return
+    (number,) = numbers
+    yield {
+        "part": part.name,
+        "name": part.bugs[number],
+        "noticed": None if judged.failures else judged.events,
+        "scenarios": judged.events,
+        "seconds": judged.seconds,
+        "at": now_s,
+    }
+
+
 #: what becomes of a lease, table by table
-_ROWS = {LEASE: _lease, FAILURE: _failures, FACT: _facts, SITUATION: _situations}
+_ROWS = {
+    LEASE: _lease,
+    FAILURE: _failures,
+    FACT: _facts,
+    SITUATION: _situations,
+    CANARY: _canary,
+}
 
 
 def _storable(value: object) -> object:

@@ -116,13 +116,11 @@ def _shown(scenario: Scenario, key: Key) -> tuple[Run, Violation | None]:
 
 
 def place_of(run: Run, violation: Violation) -> str:
-    """The first and the last event that show it, by their types, without ids and numbers; where
-    two runs part, if that is what is wrong; "" if nothing says."""
-    ends = dict.fromkeys(number for number in violation.events if number < len(run.records))
-    numbers = list(ends)
-    return " … ".join(
-        dict.fromkeys(_named(run, number) for number in {*numbers[:1], *numbers[-1:]})
-    )
+    """The first and the last event that show it, by their types, without ids and numbers; "" if it
+    cites none."""
+    numbers = [number for number in violation.events if number < len(run.records)]
+    names = [_named(run, number) for number in (*numbers[:1], *numbers[-1:])]
+    return " … ".join(dict.fromkeys(names))
 
 
 def _named(run: Run, number: int) -> str:

@@ -61,7 +61,8 @@ _TRIES = 3
 @dataclass(frozen=True)
 class Canaries(Part):
     """The numbers are those of ``bugs``. ``each``: seeds, from 0 on, that one is tried with: each
-    under every profile of faults, if only faults bring it out."""
+    under every profile of faults, if only faults bring it out. The events of a row are the
+    scenarios that were tried."""
 
     bugs: tuple[str, ...] = ()
     each: int = 0
@@ -87,9 +88,10 @@ class Canaries(Part):
                 break
         told = (mutant.name, result.killed, result.campaign.scenarios, result.by)
         digest = blake2b(repr(told).encode(), digest_size=16).hexdigest()
+        scenarios = result.campaign.scenarios
         if result.killed:
-            return Row(number, digest=digest)
-        return failed_row(number, self._survived(mutant, result), digest)
+            return Row(number, digest=digest, events=scenarios)
+        return failed_row(number, self._survived(mutant, result), digest, scenarios)
 
     def _survived(self, mutant: Mutant, result: Result) -> Violation:
         tried = f"{result.campaign.scenarios:,} scenarios ({mutant.wrong})"

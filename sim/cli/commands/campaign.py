@@ -126,6 +126,13 @@ def campaign(
         ),
     ] = 200,
     merge: Annotated[bool, merge_option("Instead: put the stores of shares together.")] = False,
+    shrink: Annotated[
+        bool,
+        typer.Option(
+            "--shrink/--no-shrink",
+            help="Make the first scenario of each kind of failure small at the end, for a minute each.",
+        ),
+    ] = True,
     export: Annotated[
         Path | None,
         typer.Option(
@@ -163,7 +170,7 @@ def campaign(
             name = "campaign.sqlite" if plan.of == 1 else f"campaign.{plan.index}.sqlite"
             where = Where(on, ray_address, jobs, worker_memory)
             where.check(share=plan.of > 1)
-            interrupted = _play(plan, Address.read(store or name), where, resume, json)
+            interrupted = _play(plan, Address.read(store or name), where, resume, shrink, json)
     except CampaignStoreError as error:
         shown = "" if store is None else str(Address.read(store))
         raise BadInput("FILE" if merge else "--store", shown, str(error)) from None
@@ -173,10 +180,13 @@ def campaign(
     raise typer.Exit(interrupted)
 
 
-def _play(plan: Plan, address: Address, where: Where, resume: bool, json: bool) -> int:
+def _play(
+    plan: Plan, address: Address, where: Where, resume: bool, shrink: bool, json: bool
+) -> int:
     from squall.sim.campaigns.driver import drive
     from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
     from squall.sim.cli.reports.kept_campaign import Telling
+    from squall.sim.cli.reports.triaging import Triaging
 
     for engine in dict.fromkeys(each for part in plan.parts for each in part.engines):
         ready(engine)
@@ -194,6 +204,9 @@ def _play(plan: Plan, address: Address, where: Where, resume: bool, json: bool) 
                 on_look=telling.look,
                 on_loss=telling.loss,
             )
+        triaging = Triaging(store, telling.files, telling.console, telling.jobs, shrink)
+        telling.back = triaging.back
+        triaging.run()
     except KeyboardInterrupt:
         interrupted = True
         store.patience_s = 0.0  # whoever interrupts does not wait for a server that is away
@@ -229,7 +242,7 @@ def _report(telling: object, *, json: bool, interrupted: bool) -> int:
         return INTERRUPTED
     if report.missing is not None:
         sys.stderr.write(f"squall: {report.missing}\n")
-    return exit_code(good=not report.failed, unchecked=report.missing)
+    return exit_code(good=report.good, unchecked=report.missing)
 
 
 def _plan(

@@ -23,11 +23,13 @@ from rich.text import Text
 
 from squall.model.events.run import Violation
 from squall.sim.campaigns.driver import Look
+from squall.sim.campaigns.known import Known
 from squall.sim.campaigns.lease import Judged
 from squall.sim.campaigns.plan import Part, Plan
 from squall.sim.campaigns.row import Row
 from squall.sim.campaigns.store import CampaignStore, Kind
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
+from squall.sim.cli.reports.triaging import told_lines, told_of
 from squall.sim.scenarios.failure import Failure, with_expectation
 from squall.sim.scenarios.keeping import Keeper
 
@@ -47,11 +49,13 @@ class Telling:
     #: seeds that this process has judged, and how long it took
     here: int = 0
     seconds: float = 0.0
+    #: kinds of earlier campaigns that were gone, and show again
+    back: list[Known] = field(default_factory=list)
     #: what was kept of each kind
     files: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self.console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
         self._keeper = Keeper(self._warn)
         self._parts = {part.name: part for part in self.plan.parts}
         self._judged, self._failed, _ = self.store.counts()
@@ -62,10 +66,10 @@ class Telling:
             TextColumn("{task.fields[said]}"),
             TimeRemainingColumn(compact=True),
             TextColumn("left"),
-            console=self._console,
+            console=self.console,
             auto_refresh=False,
             transient=True,
-            disable=not self._console.is_terminal,
+            disable=not self.console.is_terminal,
         )
         total = self.plan.scenarios
         self._task = self._progress.add_task(
@@ -141,7 +145,7 @@ class Telling:
             lines.append(f"  again: {again}")
         if file:
             lines += [f"  look: {shlex.join(['squall', 'timeline', file])}", f"  kept: {file}"]
-        self._console.print("\n".join(lines), markup=False)
+        self.console.print("\n".join(lines), markup=False)
 
     def again(self, kind: Kind) -> str | None:
         """A command line that shows it again; None if there is none."""
@@ -166,7 +170,7 @@ class Telling:
         return Failure(scenario=scenario, text=kind.text, found_by="campaign")
 
     def _warn(self, text: str) -> None:
-        self._console.print(text, style="yellow", markup=False)
+        self.console.print(text, style="yellow", markup=False)
 
 
 class Report:
@@ -178,6 +182,7 @@ class Report:
         self.judged, self.failed, self._events = telling.store.counts()
         self._kinds = telling.store.kinds()
         self._by_part = telling.store.judged()
+        self._triaged = told_of(telling.store, self._kinds)
         self._verdicts = telling.store.verdicts()
 
     @property
@@ -189,13 +194,18 @@ class Report:
         )
 
     @property
+    def good(self) -> bool:
+        """Whether nothing failed, and nothing that was gone is back."""
+        return not self.failed and not self._telling.back
+
+    @property
     def _speed(self) -> float:
         return self._telling.here / self._telling.seconds if self._telling.seconds else 0.0
 
     def to_json(self) -> str:
         """The object of ``squall campaign --json``; its keys are in docs/json.md."""
         good = "ok" if self.missing is None else "incomplete"
-        outcome = "failed" if self.failed else good
+        outcome = good if self.good else "failed"
         said = self._telling.store.said
         told: dict[str, Any] = {
             "outcome": "interrupted" if self._interrupted else outcome,
@@ -203,6 +213,7 @@ class Report:
             "judged": self.judged,
             "failed": self.failed,
             "failures": [self._failure_json(kind) for kind in self._kinds],
+            "regressions": [_regression_json(each) for each in self._telling.back],
             "verdicts": self._verdicts,
             "parts": [self._part_json(part) for part in self._plan.parts],
             "index": self._plan.index,
@@ -229,13 +240,22 @@ class Report:
             if again is not None:
                 console.print(Text(f"  again: {again}"), soft_wrap=True)
             console.print(Text(f"  first to break in {kind.scenarios:,} scenarios"), soft_wrap=True)
-        print_panel(console, self._summary(), "squall campaign", good=not self.failed)
+            for line in told_lines(self._triaged[kind.property, kind.what]):
+                console.print(Text(f"  {line}"), soft_wrap=True)
+        for each in self._telling.back:
+            line = f"regression: {each.check}: {each.what}: it was gone, and shows again"
+            console.print(Text(line, style="red"), soft_wrap=True)
+            console.print(Text(f"  again: squall replay {each.scenario}"), soft_wrap=True)
+        print_panel(console, self._summary(), "squall campaign", good=self.good)
 
     def _summary(self) -> Table:
         table = summary_table()
         holds = f"{self.judged:,} scenarios, every property holds"
         failed = f"{self.failed:,} of {self.judged:,} scenarios failed"
-        table.add_row("outcome", verdict(failed if self.failed else holds, good=not self.failed))
+        said = failed if self.failed else holds
+        if self._telling.back:
+            said += f", {len(self._telling.back)} known failures are back"
+        table.add_row("outcome", verdict(said, good=self.good))
         unchecked_row(table, self.missing)
         if self._interrupted:
             table.add_row("", Text("interrupted; --resume goes on", style="yellow"))
@@ -256,10 +276,16 @@ class Report:
             **kind._asdict(),
             "replay": self._telling.again(kind),
             "file": self._telling.files.get((kind.property, kind.what)) or None,
+            **self._triaged[kind.property, kind.what],
         }
 
     def _part_json(self, part: Part) -> dict[str, Any]:
         return {**part.said(), "judged": self._by_part.get(part.name, 0)}
+
+
+def _regression_json(each: Known) -> dict[str, Any]:
+    gone = None if each.gone is None else each.gone.model_dump()
+    return {"property": each.check, "what": each.what, "file": each.scenario, "gone": gone}
 
 
 def _row(kind: Kind) -> Row:
