@@ -17,6 +17,9 @@ from squall.sim.campaigns.plan import Part, Plan
 from squall.sim.campaigns.ray_place import ray_place
 from squall.sim.campaigns.store import CampaignStore
 
+#: Ray takes ten seconds to start on a machine that has nothing else to do
+pytestmark = pytest.mark.timeout(900)
+
 HOSTED = "squall.sim.campaigns.hosted"
 WIDE = Plan((Part("plain", range(12)), Part("rough", range(28), "rough")), size=2)
 
