@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import time
 from collections import defaultdict
 from contextlib import suppress
@@ -30,6 +31,8 @@ from squall.sim.campaigns.ray_station import Station
 #: real seconds between two looks at which machines there are, and after which a station answers
 #: though it has nothing to tell
 _NODES_S, _ANSWER_S = 5.0, 1.0
+#: real seconds until it must take a connection
+_REACH_S = 10.0
 #: real seconds for which Ray's head may not answer: a Ray of our own, and one that a network may be
 #: between; after them Ray ends this process
 _PATIENCE_S, _PATIENCE_FAR_S = 15, 180
@@ -135,6 +138,7 @@ class RayCluster:
                     **quiet,
                 )
             else:
+                _reach(self._address)
                 ray.init(self._address, **quiet)
         except Exception as error:
             where = "none can be started" if self._address is None else f"none at {self._address}"
@@ -203,6 +207,14 @@ class RayCluster:
     def _end(self, station: _Station) -> None:
         with suppress(Exception):  # it may be gone
             ray.kill(station.actor)
+
+
+def _reach(address: str) -> None:
+    """Raises OSError where nobody answers, for which Ray would wait for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon:
+        with socket.create_connection((host.strip("[]"), int(port)), _REACH_S):
+            pass
 
 
 def _reason(error: BaseException) -> str:

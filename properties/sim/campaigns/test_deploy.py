@@ -45,7 +45,7 @@ def test_the_job_and_the_array_play_the_same_share(tmp_path):
     text = re.sub(r"scenarios = \d[\d_]*", "scenarios = 80", config["data"]["campaign.toml"])
     assert "scenarios = 80\n" in text
     (tmp_path / "campaign.toml").write_text(text)
-    args = [word.replace(mount, str(tmp_path)) for word in container["args"]]
+    args = [word.replace(f"{mount}/", f"{tmp_path}/", 1) for word in container["args"]]
     said = json.loads(
         run(
             ["squall", *args, "--lease=2", "--json"],
