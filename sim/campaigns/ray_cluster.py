@@ -60,8 +60,8 @@ class RayCluster:
     """A worker (:class:`.place.Place`) for each machine of the cluster at ``address``, also for those
     that come later; None: a Ray of its own on this machine.
 
-    ``jobs``: leases that each judges at the same time; by default as many as Ray says that the
-    machine has processors. Actors are not started again by Ray, nor are their calls: what is lost
+    ``jobs``: leases that each judges at the same time; by default, and at most, as many as Ray says
+    that the machine has processors. Actors are not started again by Ray, nor are their calls: what is lost
     is told, and the driver hands it out again.
     """
 
@@ -155,7 +155,8 @@ class RayCluster:
         if self._address is None and not any(node["Alive"] for node in nodes):
             raise PlaceError("Ray on this machine has ended")
         for node in nodes:
-            jobs = self._jobs or int(node["Resources"].get("CPU", 0))
+            processors = int(node["Resources"].get("CPU", 0))
+            jobs = min(self._jobs or processors, processors)
             if not node["Alive"] or node["NodeID"] in there or jobs < 1:
                 continue
             number = next(self._numbers[node["NodeID"]])
