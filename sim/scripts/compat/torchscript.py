@@ -27,8 +27,9 @@ _ENGINE = "squall.real.rpc."
 
 def script(obj: Any, *args: Any, _frames_up: int = 0, **kwargs: Any) -> Any:
     """``torch.jit.script``. Raises NotImplementedError for functions that make calls."""
+    compiled: Any = torch.jit.script
     try:
-        return torch.jit.script(obj, *args, _frames_up=_frames_up + 1, **kwargs)
+        return compiled(obj, *args, _frames_up=_frames_up + 1, **kwargs)
     except Exception:
         if not any(_makes_calls(function) for function in _functions_of(obj)):
             raise
@@ -50,7 +51,8 @@ def _functions_of(obj: Any) -> Iterator[FunctionType]:
 
 def _makes_calls(function: FunctionType) -> bool:
     """Whether ``function`` names a call of this engine, or a future of it as what it returns."""
-    if any(get_origin(each) is Future for each in function.__annotations__.values()):
+    ours: Any = Future
+    if any(get_origin(each) is ours for each in function.__annotations__.values()):
         return True
     names = function.__code__.co_names
     for name in names:
