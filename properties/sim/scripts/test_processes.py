@@ -249,3 +249,39 @@ def test_what_torchscript_cannot_compile_fails_as_under_pytorch(
     """
     found, said = run(tmp_path, engine, source)
     assert found.errors == [] and said.split() == ["True", "3.0"]
+
+
+def test_each_process_registers_its_data_pipes(tmp_path: Path, engine: EngineName) -> None:
+    """A module that registers one is imported by each process, as its class of that process."""
+    source = """
+        import multiprocessing as mp
+        from torch.utils.data import IterDataPipe, functional_datapipe
+
+        @functional_datapipe("doubled_by_us")
+        class Doubled(IterDataPipe):
+            def __init__(self, source):
+                self.source = source
+
+            def __iter__(self):
+                return (2 * each for each in self.source)
+
+        class Numbers(IterDataPipe):
+            def __iter__(self):
+                return iter(range(3))
+
+        def main(name):
+            print(name, list(Numbers().doubled_by_us()), type(Numbers().doubled_by_us()) is Doubled)
+
+        if __name__ == "__main__":
+            child = mp.get_context("spawn").Process(target=main, args=("child",))
+            child.start()
+            child.join()
+            main("parent")
+            try:
+                functional_datapipe("doubled_by_us")(Doubled)
+            except Exception as error:
+                print("already taken" in str(error))
+    """
+    found, said = run(tmp_path, engine, source)
+    assert found.errors == []
+    assert said.splitlines() == ["child [0, 2, 4] True", "parent [0, 2, 4] True", "True"]
