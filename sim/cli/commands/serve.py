@@ -12,7 +12,7 @@ from rich.console import Console
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
-from squall.sim.cli.options import AllowScripts, Json, store_option
+from squall.sim.cli.options import AllowScripts, Json, Plotly, store_option
 
 DEFAULT_PORT = 8321
 
@@ -23,6 +23,8 @@ EPILOG = """\
 squall serve                                (http://127.0.0.1:8321/)
 
 squall serve --port 0 --json                (a free port, and which one)
+
+squall serve --plotly file                  (small pages: the browser loads plotly.js once)
 """
 
 
@@ -40,6 +42,7 @@ def serve(
         Path | None,
         store_option("DIR", "The store (default .squall).", parsers.folder),
     ] = None,
+    plotly: Plotly = None,
     allow_scripts: AllowScripts = False,
     json: Json = False,
 ) -> None:
@@ -57,6 +60,7 @@ def serve(
             place,
             port,
             scripts=allow_scripts,
+            plotly=plotly or "inline",
             on_request=lambda line: console.print(line, style="dim"),
         )
     except OSError as error:
