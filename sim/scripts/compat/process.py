@@ -15,7 +15,13 @@ from greenlet import GreenletExit
 
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat.environ import Environ
-from squall.sim.scripts.compat.errors import ProcessError, exit_code_of, report, usage_of
+from squall.sim.scripts.compat.errors import (
+    OwnInterrupt,
+    ProcessError,
+    exit_code_of,
+    report,
+    usage_of,
+)
 from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN, ModuleSpace
 from squall.sim.scripts.generators import streams, torch_seed
 from squall.sim.world.isolation import STATE
@@ -40,6 +46,7 @@ PROCESS = "process"
 OWN_RANK = "own rank"
 #: process ids are this and a small number
 FIRST_PID = 1000
+SIGINT = 2
 SIGTERM = 15
 SIGKILL = 9
 
@@ -234,7 +241,8 @@ class SimProcess:
 
     def _uncaught(self, error: BaseException) -> int:
         """Record and print an error that ends the process; its exit code."""
-        if isinstance(error, KeyboardInterrupt | SpinningError):
+        is_own = isinstance(error, OwnInterrupt)
+        if isinstance(error, KeyboardInterrupt | SpinningError) and not is_own:
             self.group.runtime.fail(error)
             return 130
         code = exit_code_of(error)
@@ -248,7 +256,7 @@ class SimProcess:
                 sys.stderr.write(self.error.traceback)
             else:
                 sys.excepthook(type(error), error, error.__traceback__)
-            code = 1
+            code = -SIGINT if is_own else 1
         return code
 
     def _finish(self, code: int) -> int:
@@ -285,6 +293,16 @@ class SimProcess:
                 if exit_code_of(error) is None:
                     sys.stderr.write(f"Exception ignored in atexit callback: {function!r}\n")
                     sys.stderr.write(report(error).traceback)
+
+    def end_by(self, error: BaseException, where: str) -> None:
+        """End the process by an exception that another task of it raised, as if nobody caught it: it
+        cannot be raised in the main task, which may wait."""
+        code = self._uncaught(error)
+        if self.error is not None:
+            sys.stderr.write(f"squall: raised in {where}, which runs beside the main thread\n")
+        if self.runs_exit_handlers:
+            self.run_exit_handlers()
+        self.end(code)
 
     def exit_now(self, code: int = 0, /) -> None:
         """End the process at once, as ``os._exit`` does. Does not return."""

@@ -132,46 +132,6 @@ def make_atexit(space: ModuleSpace) -> ModuleType:
     )
 
 
-def make_signal(space: ModuleSpace) -> ModuleType:
-    """Handlers are called for what ``os.kill``, ``raise_signal`` and ``alarm`` of simulated processes
-    send; nothing that comes from outside is delivered to one."""
-    process: SimProcess = space.process
-    handlers: dict[int, Any] = process.signal_handlers
-    alarms: list[Any] = []
-
-    def signal(signalnum: int, handler: Any, /) -> Any:
-        if not callable(handler) and handler not in (real_signal.SIG_DFL, real_signal.SIG_IGN):
-            raise TypeError(
-                "signal handler must be signal.SIG_IGN, signal.SIG_DFL, or a callable object"
-            )
-        before = getsignal(signalnum)
-        handlers[int(signalnum)] = handler
-        return before
-
-    def getsignal(signalnum: int, /) -> Any:
-        if signalnum == real_signal.SIGINT:
-            return handlers.get(int(signalnum), real_signal.default_int_handler)
-        return handlers.get(int(signalnum), real_signal.SIG_DFL)
-
-    def alarm(seconds: int, /) -> int:
-        for timer in alarms:
-            timer.cancel()
-        alarms.clear()
-        if seconds:
-            due = lambda: deliver(process, int(real_signal.SIGALRM))  # noqa: E731
-            alarms.append(process.group.runtime.call_later(float(seconds), due))
-        return 0
-
-    def raise_signal(signalnum: int, /) -> None:
-        deliver(process, int(signalnum))
-
-    return Facade(
-        space,
-        real_signal,
-        {"alarm": alarm, "getsignal": getsignal, "raise_signal": raise_signal, "signal": signal},
-    )
-
-
 def make_importlib(space: ModuleSpace) -> ModuleType:
     return Facade(
         space,
