@@ -30,10 +30,14 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
+from plotly.offline import get_plotlyjs
+
 from squall.sim.campaigns.address import CampaignStoreError
+from squall.sim.names import PlotlyFrom
 from squall.sim.pictures.coverage import coverage
 from squall.sim.pictures.figure_page import figure_page, figure_scripts
 from squall.sim.pictures.page import scripts, styles
+from squall.sim.pictures.plotly_js import linked, plotly_file
 from squall.sim.scenarios.own import read_scenario_file
 from squall.sim.scenarios.store import Place, StoreError
 from squall.sim.serve.access import REFUSED, Access, is_loopback
@@ -59,13 +63,17 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+#: where pages are drawn, and look for plotly.js beside them
+_DRAWN = ("/run/", "/coverage/", "/campaign/coverage/")
 #: bytes of the form that starts a run
 _FORM_MOST = 4096
 
 
-def _policy(styles: Iterable[str], scripts: Iterable[str]) -> str:
-    """For a page with these styles and scripts alone, which fetches nothing from anywhere."""
+def _policy(styles: Iterable[str], scripts: Iterable[str], place: str = "") -> str:
+    """For a page with these styles and scripts alone, which fetches nothing from anywhere but one
+    ``place``."""
     style, script = (" ".join(map(_source, texts)) for texts in (styles, scripts))
+    script = f"{script} {place}".strip()
     # plotly makes functions of text where it draws with WebGL.
     allowed = f"script-src {script} 'unsafe-eval'; worker-src blob:; " if script else ""
     return (
@@ -79,13 +87,21 @@ def _source(text: str) -> str:
 
 
 @cache
-def _policy_of_timelines() -> str:
-    return _policy(styles(), scripts())
+def _policy_of_timelines(plotly: PlotlyFrom) -> str:
+    return _policy(styles(), scripts(), _place_of(plotly))
 
 
 @cache
-def _policy_of_figures() -> str:
-    return _policy(styles(), figure_scripts())
+def _policy_of_figures(plotly: PlotlyFrom) -> str:
+    return _policy(styles(), figure_scripts(), _place_of(plotly))
+
+
+def _place_of(plotly: PlotlyFrom) -> str:
+    """Where a page may have plotly.js from: this server has no other script."""
+    link = linked(plotly)
+    if link is None:
+        return ""
+    return "'self'" if plotly == "file" else link.src
 
 
 @cache
@@ -169,7 +185,9 @@ class Handler(BaseHTTPRequestHandler):
     def _show(self, path: str, query: dict[str, list[str]]) -> None:
         """What there is, without a run."""
         library, painter, token = self.server.library, self.server.painter, self.server.token
-        if path in ("/campaign", "/campaign.json") or path.startswith("/campaign/"):
+        if path in {folder + plotly_file() for folder in _DRAWN}:
+            self._send_plotly()
+        elif path in ("/campaign", "/campaign.json") or path.startswith("/campaign/"):
             self._show_campaign(path)
         elif path == "/":
             folder = str(library.place.folder)
@@ -182,15 +200,16 @@ class Handler(BaseHTTPRequestHandler):
             if kept is None:
                 self._missing(path)
                 return
-            shown = figure_page(coverage(kept.history), kept.history.title or kept.name, back="/")
-            self._send(HTTPStatus.OK, shown, _policy_of_figures())
+            title, plotly = kept.history.title or kept.name, painter.plotly
+            shown = figure_page(coverage(kept.history), title, back="/", plotly=plotly)
+            self._send(HTTPStatus.OK, shown, _policy_of_figures(plotly))
         elif path.startswith("/run/"):
             name = path.removeprefix("/run/")
             if (scenario := self._found(name)) is None:
                 return
             drawn = painter.kept_page(name, scenario)
             if drawn is not None:
-                self._send(HTTPStatus.OK, drawn, _policy_of_timelines())
+                self._send(HTTPStatus.OK, drawn, _policy_of_timelines(painter.plotly))
                 return
             read = read_scenario_file(scenario)
             allowed = painter.scripts or read.own
@@ -220,8 +239,11 @@ class Handler(BaseHTTPRequestHandler):
         elif (history := view.history(path.removeprefix("/campaign/coverage/"))) is None:
             self._missing(path)
         else:
-            shown = figure_page(coverage(history), history.title, back="/campaign")
-            self._send(HTTPStatus.OK, shown, _policy_of_figures())
+            plotly = self.server.painter.plotly
+            shown = figure_page(
+                coverage(history), history.title, back="/campaign", plotly=plotly
+            )
+            self._send(HTTPStatus.OK, shown, _policy_of_figures(plotly))
 
     def _start(self, path: str) -> None:
         """Run what a form names, and go to where it is shown then."""
@@ -286,6 +308,18 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
+    def _send_plotly(self) -> None:
+        """The file that pages share; a browser asks for it once."""
+        data = get_plotlyjs().encode("utf-8")
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "text/javascript; charset=utf-8")
+        self.send_header("Content-Length", str(len(data)))
+        for name, value in {**_HEADERS, "Cache-Control": "private, max-age=86400"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
     def _send(
         self,
         status: HTTPStatus,
@@ -319,9 +353,10 @@ class Handler(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     """The server of a store. ``port`` 0 takes a free one. Raises OSError if it is taken.
 
-    ``scripts``: scenarios run with whatever script they have. ``token``: what its own forms send.
-    ``host``: the address on which it listens; where other machines reach it, ``access`` is what they
-    have to know, and nothing runs. ``campaign``: what is shown of one.
+    ``scripts``: scenarios run with whatever script they have. ``plotly``: where pages have plotly.js from,
+    with "file" from here. ``token``: what its own forms send. ``host``: the address on which it
+    listens; where other machines reach it, ``access`` is what they have to know, and nothing runs.
+    ``campaign``: what is shown of one.
     """
 
     daemon_threads = True
@@ -332,6 +367,7 @@ class Server(ThreadingHTTPServer):
         port: int,
         *,
         scripts: bool = False,
+        plotly: PlotlyFrom = "inline",
         on_request: Callable[[str], object] | None = None,
         host: str = ADDRESS,
         access: str | None = None,
@@ -343,7 +379,7 @@ class Server(ThreadingHTTPServer):
         self.access = Access(access)
         self.campaign = campaign
         self.library = Library(place)
-        self.painter = Painter(scripts=scripts)
+        self.painter = Painter(scripts=scripts, plotly=plotly)
         self.token = token_urlsafe(16)
         self.on_request = on_request
         try:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
-from squall.sim.cli.options import AllowScripts, Json, store_option
+from squall.sim.cli.options import AllowScripts, Json, Plotly, store_option
 
 DEFAULT_PORT = 8321
 #: what a token may be, which stands in addresses and in a cookie
@@ -31,6 +31,8 @@ squall serve --port 0 --json                (a free port, and which one)
 squall serve --campaign night.sqlite        (how far a campaign is: docs/campaigns.md)
 
 squall serve --campaign night.sqlite --host 0.0.0.0   (for other machines, by a token)
+
+squall serve --plotly file                  (small pages: the browser loads plotly.js once)
 """
 
 
@@ -76,6 +78,7 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    plotly: Plotly = None,
     allow_scripts: AllowScripts = False,
     json: Json = False,
 ) -> None:
@@ -109,6 +112,7 @@ def serve(
             place,
             port,
             scripts=allow_scripts,
+            plotly=plotly or "inline",
             on_request=lambda line: console.print(line, style="dim", markup=False),
             host=host,
             access=token,
