@@ -123,7 +123,15 @@ class _SwitchOn(torch.autograd.Function):
 
 
 #: where grad mode is left on
-_PLACES = ("tensor", "node_pre", "node_post", "backward", "leaf", "accumulate_pre", "accumulate_post")
+_PLACES = (
+    "tensor",
+    "node_pre",
+    "node_post",
+    "backward",
+    "leaf",
+    "accumulate_pre",
+    "accumulate_post",
+)
 
 
 def _looks(tensor: Tensor, seen: list[bool]) -> Tensor:
@@ -186,7 +194,9 @@ def grad_mode_left_on(to: int, place: int, deep: int, remote: int, passes: int) 
         root = (y * _leaf(1, 1)).sum()
         for _ in range(passes):
             autograd.backward(context_id, [root], retain_graph=True)
-        seen += rpc.rpc_sync(to, modes_seen, args=(context_id,)) if remote else modes_seen(context_id)
+        seen += (
+            rpc.rpc_sync(to, modes_seen, args=(context_id,)) if remote else modes_seen(context_id)
+        )
         facts["all that look were called"] = len(seen) == passes * (1 + deep)
         facts["all run without grad mode"] = not any(seen)
         gradients = autograd.get_gradients(context_id)
