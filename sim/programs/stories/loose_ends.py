@@ -35,6 +35,8 @@ _NAMES = ("one", "another", "third")
 _PROMPT_S = 20.0
 #: virtual seconds in which all hear of a release who are there, and one who is not is tried again
 _RETRIED_S = 5.0
+#: and by which all see that a connection was closed
+_SEEN_S = 0.5
 #: where a process keeps references, also beyond its group
 _KEPT = "references that outlast a group"
 #: what the functions give that are called
@@ -119,6 +121,11 @@ def _creates_for_itself(at: _Places) -> Any:
     return rpc.remote(at.leaves, slow, args=(_VALUE, at.seconds)).to_here()
 
 
+def _holds(at: _Places) -> Any:
+    _keep(rpc.remote(at.leaves, slow, args=(_VALUE, 0.0)))
+    return _VALUE
+
+
 def _gives_up(at: _Places) -> Any:
     _keep(rpc.remote(at.leaves, slow, args=(_VALUE, at.seconds), timeout=at.seconds / 4))
     return _VALUE
@@ -135,6 +142,7 @@ _LOOSE: tuple[tuple[bool, Callable[[_Places], Any]], ...] = (
     (True, _creates),
     (True, _creates_for_itself),
     (False, _gives_up),
+    (False, _holds),
 )
 
 
@@ -148,13 +156,16 @@ def _passed_context(at: _Places) -> int:
 
 
 class _Releases:
-    """Counts, by sender and receiver, how often the release of a context is sent."""
+    """Counts, by sender and receiver, how often the release of a context is sent to those who are
+    there: to the worker that ``leaves`` copies may be sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, leaves: int) -> None:
+        self._leaves = leaves
         self.sent: Counter[tuple[int, int]] = Counter()
 
     def __call__(self, message: Message) -> None:
-        if message.type is MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ:
+        about = message.type is MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ
+        if about and message.dst != self._leaves:
             self.sent[message.src, message.dst] += 1
 
 
@@ -171,25 +182,37 @@ class _Releases:
         "threads": (1, 4),
         "context": (0, 2),
         "again": (0, 1),
+        "comes_back": (0, 1),
     },
     longest_s=200.0,
     port_only="the agent that carries the messages of PyTorch's engine knows its group beforehand",
 )
 def loose_ends(
-    to: int, loose: int, graceful: int, when: int, turn: int, threads: int, context: int, again: int
+    to: int,
+    loose: int,
+    graceful: int,
+    when: int,
+    turn: int,
+    threads: int,
+    context: int,
+    again: int,
+    comes_back: int,
 ) -> str:
     """A worker leaves its group while calls that it serves and makes are under way, creations of its
     own and of others, and a context that it has handed on. With all others, when nothing of that is
     under way any more: all of it has its value then. Or at once: then what was under way ends, with a
     value or an error, nobody waits for what will not come, a release reaches whom it should, once,
-    and the next group of the same processes knows nothing of it."""
+    and whoever comes in its place, as the next group of the same processes, knows nothing of it."""
     runtime = current_worker().runtime
     assert isinstance(runtime, SimRuntime)
     network = Network(runtime, latency=("0.001", "uniform:0.0001:0.01", "0")[turn % 3])
     members = [Visitor(network, name, rank) for rank, name in enumerate(_NAMES)]
     leaves, stays = turn % 3, (turn + 1 + turn // 3) % 3
     at = _Places(leaves, stays, 3 - leaves - stays, 2.0)
-    facts = _group(network, members, at, loose, bool(graceful), when * 0.7, 2 + threads, context)
+    begun = _Begun(loose, when * 0.7, 2 + threads, context)
+    facts = _together(network, members, at, begun) if graceful else {}
+    if not graceful:
+        facts = _at_once(network, members, at, begun, bool(comes_back))
     if again:
         facts.update(_next_group(members, at))
     sleep(at.seconds)  # functions that nobody waits for go on
@@ -206,56 +229,87 @@ def loose_ends(
     return told(**facts)
 
 
-def _group(
-    network: Network,
-    members: Sequence[Visitor],
-    at: _Places,
-    loose: int,
-    graceful: bool,
-    when_s: float,
-    threads: int,
-    context: int,
-) -> dict[str, bool]:
-    now = network.runtime.now
+class _Begun(NamedTuple):
+    """What is under way as a worker leaves: which of :data:`_LOOSE`, as the bits of a number, for how
+    many seconds by then, with how many threads on each worker, and a context: 1, or 2 if that is
+    released just before."""
+
+    loose: int
+    when_s: float
+    threads: int
+    context: int
+
+
+_WHERE = "sim://loose/ends"
+
+
+def _begin(
+    network: Network, members: Sequence[Visitor], at: _Places, begun: _Begun, releases: _Releases
+) -> tuple[list[tuple[str, Future[Any]]], int | None]:
+    """Form a group, and begin all of it: how each ends, and a context that is open."""
     entering = [
-        each.enter("sim://loose/ends", world_size=len(members), threads=threads) for each in members
+        each.enter(_WHERE, world_size=len(members), threads=begun.threads) for each in members
     ]
     for end in entering:
         end.wait()
-    leaves, stays, third = (members[number] for number in at[:3])
-    context_id = stays.do(partial(_passed_context, at)) if context else None
-    began_s = now()
+    leaves, stays = members[at.leaves], members[at.stays]
+    context_id = stays.do(partial(_passed_context, at)) if begun.context else None
     ends = [
-        ((leaves if there else stays).begin(partial(begin, at)), begin.__name__[1:])
+        (begin.__name__[1:], (leaves if there else stays).begin(partial(begin, at)))
         for number, (there, begin) in enumerate(_LOOSE)
-        if loose >> number & 1
+        if begun.loose >> number & 1
     ]
-    sleep(when_s)
-    releases = _Releases()
-    if context == 2 and context_id is not None:  # it leaves while it is being told
+    sleep(begun.when_s)
+    if begun.context == 2:  # the worker leaves while it is being told
         network.add_rule(releases)
         stays.do(partial(autograd._release_context, context_id))
         context_id = None
-    if graceful:
-        if context_id is not None:
-            stays.do(partial(autograd._release_context, context_id))
-        shut_down = [each.begin(rpc.shutdown) for each in members]
-        came = [(what, _ended(end)) for end, what in ends]
-        facts = {f"{what} has its value, not {value}": value in _FINE for what, value in came}
-        for end in shut_down:
-            end.wait()
-        facts["the end is prompt"] = now() - began_s < at.seconds + _PROMPT_S
-        return facts
+    return ends, context_id
+
+
+def _together(
+    network: Network, members: Sequence[Visitor], at: _Places, begun: _Begun
+) -> dict[str, bool]:
+    """All leave, and wait for each other."""
+    ends, context_id = _begin(network, members, at, begun, _Releases(at.leaves))
+    began_s = network.runtime.now()
+    if context_id is not None:
+        members[at.stays].do(partial(autograd._release_context, context_id))
+    shut_down = [each.begin(rpc.shutdown) for each in members]
+    came = [(what, _ended(end)) for what, end in ends]
+    for end in shut_down:
+        end.wait()
+    facts = {f"{what} has its value, not {value}": value in _FINE for what, value in came}
+    facts["the end is prompt"] = network.runtime.now() - began_s < at.seconds + _PROMPT_S
+    return facts
+
+
+def _at_once(
+    network: Network, members: Sequence[Visitor], at: _Places, begun: _Begun, comes_back: bool
+) -> dict[str, bool]:
+    """One leaves at once, and a new process may come in its place; then the others leave."""
+    now = network.runtime.now
+    releases = _Releases(at.leaves)
+    ends, context_id = _begin(network, members, at, begun, releases)
+    leaves, stays, third = (members[number] for number in at[:3])
+    began_s = now()
     leaves.do(partial(rpc.shutdown, graceful=False))
-    facts = {f"{what} ends": bool(_ended(end)) for end, what in ends}
+    facts = {f"{what} ends": bool(_ended(end)) for what, end in ends}
     facts["all of it ends promptly"] = now() - began_s < at.seconds + _PROMPT_S
+    there = [stays, third]
+    if comes_back:
+        new = Visitor(network, leaves.name, leaves.number)
+        new.worker.incarnation = 1
+        new.enter(_WHERE, world_size=len(members)).wait()
+        there.append(new)
     kept = stays.worker.locals.get(_KEPT, ())
+    sleep(_SEEN_S)
     asked_s = now()
     facts["what is gone is not waited for"] = all(
         "no error" not in error_of(partial(stays.do, reference.to_here)) for reference in kept
     )
     facts["nobody asks for what is gone"] = now() == asked_s
-    if context:
+    if begun.context:
         if context_id is not None:
             network.add_rule(releases)
             stays.do(partial(autograd._release_context, context_id))
@@ -263,7 +317,9 @@ def _group(
         network.remove_rule(releases)
         facts["the release is heard of"] = not third.do(_get_debug_info)["num_autograd_contexts"]
         facts["a release is sent once"] = set(releases.sent.values()) <= {1}
-    for each in (stays, third):
+    if comes_back:
+        facts["who comes back has nothing"] = _has_nothing(there[-1])
+    for each in there:
         each.do(partial(rpc.shutdown, graceful=False))
     return facts
 
@@ -291,20 +347,22 @@ _COUNTERS = (
 )
 
 
+def _has_nothing(member: Visitor) -> bool:
+    counted = member.do(_get_debug_info)
+    return not any(int(counted[name]) for name in _COUNTERS)
+
+
 def _next_group(members: Sequence[Visitor], at: _Places) -> dict[str, bool]:
     """Whether the next group of the same processes begins, goes on and ends with nothing of the one
     before."""
-    entering = [each.enter("sim://loose/ends", world_size=len(members)) for each in members]
+    entering = [each.enter(_WHERE, world_size=len(members)) for each in members]
     for end in entering:
         end.wait()
     facts = {}
     for moment, wait_s in (("first", 0.5), ("when all is over", at.seconds)):
         sleep(wait_s)
         for each in members:
-            counted = each.do(_get_debug_info)
-            facts[f"{each.name} knows nothing {moment}"] = not any(
-                int(counted[name]) for name in _COUNTERS
-            )
+            facts[f"{each.name} knows nothing {moment}"] = _has_nothing(each)
     calls = [
         each.do(partial(rpc.rpc_sync, other.name, slow, args=(_VALUE, 0.0)))
         for each in members

@@ -96,7 +96,6 @@ def call_fails(to: int, before: int, when: int, after: int) -> str:
         facts["the gradient is that of passes that went through"] = found == (
             [2.0 * passes, 4.0 * passes] if passes else None
         )
-        del y, z, root
     sleep(max(0.0, until_s + _LONGER_S - runtime.now()))
     return told(**facts)
 
