@@ -260,7 +260,7 @@ def _begin(
         if begun.loose >> number & 1
     ]
     sleep(begun.when_s)
-    if begun.context == 2:  # the worker leaves while it is being told
+    if begun.context == 2 and context_id is not None:  # the worker leaves while it is being told
         network.add_rule(releases)
         stays.do(partial(autograd._release_context, context_id))
         context_id = None

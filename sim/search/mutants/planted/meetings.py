@@ -126,6 +126,45 @@ MUTANTS = (
         old="        self.optim.step([",
         new="    self.optim.step([",
     ),
+    # -- references to nothing, and to what is gone
+    Mutant(
+        name="fork-comes-home-to-nothing",
+        wrong="who brings a reference home whose value will not come waits for ever",
+        place="rpc.rref_owners:OwnerTables.get_or_create_owner_rref",
+        old="ended = OVER if self._session.destroyed else self._ended.get(rref_id)",
+        new="ended = OVER if self._session.destroyed else None",
+        origin="blind",
+    ),
+    Mutant(
+        name="fetch-of-what-never-came",
+        wrong="who asks for a value whose creation has failed waits for ever",
+        place="rpc.rref_owners:OwnerTables.get_owner_rref",
+        old="            ended = self._ended.get(rref_id)\n",
+        new="            pass\n",
+    ),
+    Mutant(
+        name="new-process-asked-for-the-old",
+        wrong="a new process is asked for the values of the one that has ended",
+        place="rpc.rref_users:UserTables.process_ended",
+        old="users += [user for user in confirmed if user is not None]",
+        new="pass",
+        origin="blind",
+    ),
+    Mutant(
+        name="busy-threads-count-as-idle",
+        wrong="all threads count as idle, whatever they do",
+        place="rpc.agent:RpcAgent.get_metrics",
+        old="str(self.pool.size - self.pool.busy)",
+        new="str(self.pool.size)",
+        origin="blind",
+    ),
+    Mutant(
+        name="calls-and-requests-mixed-up",
+        wrong="the counters of calls that are made and of requests that are served are mixed up",
+        place="rpc.agent:RpcAgent.get_metrics",
+        old='"agent.server_active_calls": str(self._in_flight.served)',
+        new='"agent.server_active_calls": str(self._in_flight.made)',
+    ),
     # -- texts
     Mutant(
         name="text-not-read",
