@@ -55,7 +55,9 @@ def raises_elsewhere(to: int, type: int, text: str) -> Any:
     return rpc.rpc_sync(to, raises, args=(type, text))
 
 
-def _error_of_call(way: int, to: int, type: int, text: str) -> Exception | None:
+def _error_of_call(way: int, to: int, type: int, text: str) -> tuple[str, str]:
+    """The name of the type and the text: an error that is kept would keep the frames that it was
+    raised through."""
     args = (type, text)
     try:
         if way == 0:
@@ -69,8 +71,8 @@ def _error_of_call(way: int, to: int, type: int, text: str) -> Exception | None:
         else:
             rpc.rpc_sync(to, raises_elsewhere, args=(to, *args))
     except Exception as error:
-        return error
-    return None
+        return error.__class__.__name__, str(error)
+    return "", ""
 
 
 #: how the error is asked for; the last two are by a reference and by a call within the call
@@ -91,9 +93,9 @@ def texts_of_errors(to: int, text: int, type: int, way: int) -> str:
     character as PyTorch reads it, and the type itself where there is one to get."""
     name: str = rpc.get_worker_info(to).name
     made = _TYPES[type](_TEXTS[text])
-    error = _error_of_call(way, to, type, _TEXTS[text])
-    said = str(error)
-    wanted = made.__class__ if way == _BY_REFERENCE or isinstance(made, _KEPT) else RuntimeError
+    raised, said = _error_of_call(way, to, type, _TEXTS[text])
+    kept = way == _BY_REFERENCE or isinstance(made, _KEPT)
+    wanted = made.__class__.__name__ if kept else RuntimeError.__name__
     if way == _WITHIN:
         said, times = _read(said), 2
     else:
@@ -102,8 +104,7 @@ def texts_of_errors(to: int, text: int, type: int, way: int) -> str:
     for _ in range(times):
         shown = _read(shown)
     return told(
-        raised=error is not None,
-        of_its_type=error.__class__ is wanted,
+        of_its_type=raised == wanted,
         with_its_text=way == _WITHIN or shown in said,
         from_its_worker=name in said,
     )
