@@ -240,9 +240,7 @@ class Handler(BaseHTTPRequestHandler):
             self._missing(path)
         else:
             plotly = self.server.painter.plotly
-            shown = figure_page(
-                coverage(history), history.title, back="/campaign", plotly=plotly
-            )
+            shown = figure_page(coverage(history), history.title, back="/campaign", plotly=plotly)
             self._send(HTTPStatus.OK, shown, _policy_of_figures(plotly))
 
     def _start(self, path: str) -> None:

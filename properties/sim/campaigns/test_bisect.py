@@ -74,8 +74,8 @@ def test_the_commit_that_brought_it(history, failing, tmp_path, capsys, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SQUALL_STORE", raising=False)
     kept = Store().keep(failing, found_by="campaign")
+    words = ["--good", names["no Python"] + "~1", "--repository", str(folder), "--json"]
     with pytest.raises(SystemExit) as ended:
-        words = ["--good", names["no Python"] + "~1", "--repository", str(folder), "--json"]
         run_command(["bisect", kept.name, *words])
     said = capsys.readouterr()
     report = json.loads(said.out)
