@@ -200,6 +200,10 @@ OneFault = Annotated[
 ]
 Engine = Annotated[EngineName, _engine()]
 Jobs = Annotated[int, _jobs()]
+#: None: 1, or as many as a machine has processors
+JobsOfPlace = Annotated[
+    int | None, _jobs(", with --on ray on each machine (default: 1, there one a processor)")
+]
 OneJobACore = Annotated[int | None, _jobs("; by default one a core")]
 OnDevice = Annotated[Device, _device("Where all tensors live.")]
 DeviceOfScript = Annotated[Device, _device("Default device of the script.")]

@@ -195,6 +195,104 @@ def test_a_function_of_torchscript_is_called_on_another_worker(
     assert found.errors == [] and said.splitlines()[-1] == "3.0 3.0"
 
 
+def test_a_function_of_torchscript_that_makes_calls_needs_pytorchs_engine(
+    tmp_path: Path, engine: EngineName
+) -> None:
+    """Its calls are operators of the compiled engine: the port refuses it with what to do."""
+    source = """
+        import os, torch
+        from torch import Tensor
+        from torch.distributed import rpc
+        from torch.futures import Future
+
+        @torch.jit.script
+        def twice(x: Tensor) -> Tensor:
+            return x * 2
+
+        @rpc.functions.async_execution
+        @torch.jit.script
+        def elsewhere(to: str, x: Tensor) -> Future[Tensor]:
+            return rpc.rpc_async(to, twice, (x,))
+
+        rank = int(os.environ["RANK"])
+        rpc.init_rpc(f"w{rank}", rank=rank, world_size=3)
+        if rank == 0:
+            print(rpc.rpc_sync("w1", elsewhere, args=("w2", torch.ones(1))).item())
+        rpc.shutdown()
+    """
+    found, said = run(tmp_path, engine, source, workers=3)
+    if engine == "port":
+        assert "elsewhere is compiled to TorchScript and makes a call" in found.errors[0].message
+        assert "--engine torch" in found.errors[0].message
+    else:
+        assert found.errors == [] and said.splitlines()[-1] == "2.0"
+
+
+def test_what_torchscript_cannot_compile_fails_as_under_pytorch(
+    tmp_path: Path, engine: EngineName
+) -> None:
+    source = """
+        import torch
+
+        def wrong(x):
+            yield x
+
+        try:
+            torch.jit.script(wrong)
+        except torch.jit.frontend.UnsupportedNodeError as error:
+            print("yield" in str(error).lower())
+
+        def outer():
+            factor = 3
+
+            @torch.jit.script
+            def inner(x: torch.Tensor) -> torch.Tensor:
+                return x * 3
+
+            return inner
+
+        print(outer()(torch.ones(1)).item())
+    """
+    found, said = run(tmp_path, engine, source)
+    assert found.errors == [] and said.split() == ["True", "3.0"]
+
+
+def test_each_process_registers_its_data_pipes(tmp_path: Path, engine: EngineName) -> None:
+    """A module that registers one is imported by each process, as its class of that process."""
+    source = """
+        import multiprocessing as mp
+        from torch.utils.data import IterDataPipe, functional_datapipe
+
+        @functional_datapipe("doubled_by_us")
+        class Doubled(IterDataPipe):
+            def __init__(self, source):
+                self.source = source
+
+            def __iter__(self):
+                return (2 * each for each in self.source)
+
+        class Numbers(IterDataPipe):
+            def __iter__(self):
+                return iter(range(3))
+
+        def main(name):
+            print(name, list(Numbers().doubled_by_us()), type(Numbers().doubled_by_us()) is Doubled)
+
+        if __name__ == "__main__":
+            child = mp.get_context("spawn").Process(target=main, args=("child",))
+            child.start()
+            child.join()
+            main("parent")
+            try:
+                functional_datapipe("doubled_by_us")(Doubled)
+            except Exception as error:
+                print("already taken" in str(error))
+    """
+    found, said = run(tmp_path, engine, source)
+    assert found.errors == []
+    assert said.splitlines() == ["child [0, 2, 4] True", "parent [0, 2, 4] True", "True"]
+
+
 def test_a_group_whose_calls_have_no_limit_forms(tmp_path: Path, engine: EngineName) -> None:
     source = """
         import os, time
