@@ -10,18 +10,69 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import stat
 import sys
+import weakref
 from collections.abc import Callable
 from functools import partial
 from multiprocessing import context, process, reduction, spawn
-from typing import Any, NoReturn
+from typing import Any
 
 from squall.real.native.here import Here
 from squall.sim.scripts.compat.errors import report
+from squall.sim.scripts.ranks import inherited
 
 _context: Any = context
 _spawn: Any = spawn
 _process: Any = process
+
+
+class SharedFile:
+    """A file in memory that two processes have, as a storage of tensors is: by its number in the one that
+    has started the other."""
+
+    def __init__(self, pid: int, fd: int) -> None:
+        self._place = f"/proc/{pid}/fd/{fd}"
+
+    def detach(self) -> int:
+        """Open it here."""
+        return os.open(self._place, os.O_RDWR)
+
+
+class Parcel:
+    """Pickles for a process that is started: tensors go by shared memory, as ``torch.multiprocessing``
+    has it. What they lie in stays open here as long as this is kept."""
+
+    def __init__(self) -> None:
+        self._kept: list[int] = []
+        weakref.finalize(self, _close, self._kept)
+
+    def pack(self, obj: Any) -> bytes:
+        """Raises RuntimeError for what processes do not share here: queues and pipes."""
+        before = _context.get_spawning_popen()
+        _context.set_spawning_popen(self)
+        try:
+            return bytes(reduction.ForkingPickler.dumps(obj))
+        finally:
+            _context.set_spawning_popen(before)
+
+    def duplicate_for_child(self, fd: int) -> int:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise RuntimeError(
+                "on the engine torch processes of a script share memory, but no queues and no pipes: the "
+                "simulated network is between them, and nothing else; a DataLoader runs with "
+                "num_workers=0, and all of them with --engine port"
+            )
+        self._kept.append(os.dup(fd))
+        return self._kept[-1]
+
+    def DupFd(self, fd: int) -> SharedFile:  # noqa: N802 - multiprocessing calls it so
+        return SharedFile(int(os.readlink("/proc/self")), fd)
+
+
+def _close(fds: list[int]) -> None:
+    while fds:
+        os.close(fds.pop())
 
 
 class Popen:
@@ -37,20 +88,9 @@ class Popen:
         self._look = look
         self.returncode: int | None = None
         _spawn._check_not_importing_main()
-        _context.set_spawning_popen(self)
-        try:
-            call = bytes(reduction.ForkingPickler.dumps(obj))
-        finally:
-            _context.set_spawning_popen(None)
-        self.pid: int = here.ask("child", call, inherited(own), forked)
-
-    def duplicate_for_child(self, fd: int) -> NoReturn:
-        raise RuntimeError(
-            "on the engine torch processes of a script share no queues and no pipes: the simulated "
-            "network is between them, and nothing else (a DataLoader runs with num_workers=0)"
-        )
-
-    DupFd = duplicate_for_child  # a start method has the one or the other
+        self._parcel = Parcel()
+        call = self._parcel.pack(obj)
+        self.pid: int = here.ask("child", call, inherited(os.environ, own), forked)
 
     def poll(self, flag: int = 0) -> int | None:
         self._look()  # whoever polls lets time go on
@@ -76,11 +116,6 @@ class Popen:
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-def inherited(own: dict[str, str]) -> dict[str, str]:
-    """What a process that this one starts finds in its environment: not its ``own`` rank."""
-    return {key: value for key, value in os.environ.items() if own.get(key) != value}
 
 
 def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None:

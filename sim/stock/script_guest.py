@@ -32,6 +32,7 @@ from squall.real.rpc.rendezvous import store_key
 from squall.sim.scripts import dates, event_loop, generators, outside, returned
 from squall.sim.scripts.compat.clock import BOOT_S, EPOCH_S
 from squall.sim.scripts.compat.errors import exit_code_of, report, usage_of
+from squall.sim.scripts.ranks import inherited
 from squall.sim.stock import script_children, script_programs, stacks_from_outside
 
 #: how often the clock may be read at one instant, and how far it then goes on
@@ -215,8 +216,9 @@ class ScriptGuest:
         False, and ProcessRaisedException as it does."""
         if not join:
             raise RuntimeError("the engine torch starts processes with join=True only")
-        call = pickle.dumps((fn, tuple(args)))
-        environ = script_children.inherited(self._own)
+        parcel = script_children.Parcel()
+        call = parcel.pack((fn, tuple(args)))
+        environ = inherited(os.environ, self._own)
         failed = self.here.ask("spawn", call, nprocs, environ)
         if failed is not None:
             number, text = failed

@@ -170,7 +170,7 @@ def test_a_data_loader_gives_what_it_gives_on_stock_pytorch(
     if engine == "port":
         assert said == "[12.0, 44.0]\n"
     else:
-        assert "share no queues" in found.errors[0].message
+        assert "but no queues and no pipes" in found.errors[0].message
 
 
 def test_a_function_of_torchscript_is_called_on_another_worker(
@@ -364,3 +364,29 @@ def test_an_interrupt_of_its_own_ends_a_process_and_not_the_run(tmp_path: Path) 
     assert [error.type for error in found.errors] == ["KeyboardInterrupt"]
     assert (found.broken_off, list(found.exit_codes.values())) == ("", [-2])
     assert said.endswith("KeyboardInterrupt\n")
+
+
+def test_tensors_are_shared_with_processes_that_are_started(
+    tmp_path: Path, engine: EngineName
+) -> None:
+    source = """
+        import torch, torch.multiprocessing as mp
+
+        def add(rank, sums, module, plain):
+            sums[rank] += rank + 1
+            module.weight.data += 1
+            plain += 1
+
+        if __name__ == "__main__":
+            sums, plain = torch.zeros(3).share_memory_(), torch.zeros(2)
+            module = torch.nn.Linear(2, 1, bias=False)
+            module.weight.data.zero_()
+            module.share_memory()
+            mp.spawn(add, (sums, module, plain), nprocs=2)
+            child = mp.get_context("spawn").Process(target=add, args=(2, sums, module, plain))
+            child.start()
+            child.join()
+            print(sums.tolist(), module.weight.tolist(), plain.tolist(), child.exitcode)
+    """
+    found, said = run(tmp_path, engine, source)
+    assert (found.errors, said) == ([], "[1.0, 2.0, 3.0] [[3.0, 3.0]] [3.0, 3.0] 0\n")

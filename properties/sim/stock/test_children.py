@@ -122,7 +122,7 @@ def test_what_only_real_processes_share_is_refused(tmp_path: Path) -> None:
     )
     done = squall("run", str(script), "--engine", "torch", "--no-check")
     assert done.returncode == 1
-    assert "processes of a script share no queues and no pipes" in done.stderr
+    assert "processes of a script share memory, but no queues and no pipes" in done.stderr
 
 
 def test_a_loader_with_workers_is_refused_with_what_to_do(tmp_path: Path) -> None:
