@@ -21,6 +21,7 @@ from squall.sim.cluster import Cluster
 from squall.sim.faults.plan import Plan
 from squall.sim.programs.host import Host, leave_group, place, together, withdraw
 from squall.sim.programs.run import finished, gradients_of, idle_workers, is_leaf_of, reference_for
+from squall.sim.programs.stories.updates import register_for
 from squall.sim.programs.threads import threads_of
 from squall.sim.programs.trainer import TrainerRun
 from squall.sim.world.oracle import attach
@@ -59,6 +60,7 @@ class _FaultyRun:
 
     def run(self, *, quiet: bool, raises: bool) -> Run:
         retained(), written()  # of a run that came to no end
+        register_for(self.program)
         result, cluster = self.result, self.cluster
         for rank, worker in enumerate(cluster.workers):
             place(worker, self.hosts[rank])

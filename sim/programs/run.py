@@ -25,7 +25,7 @@ from squall.real.rpc.all_gather import _all_gather
 from squall.real.worker import Worker
 from squall.sim.cluster import Cluster
 from squall.sim.programs.host import Host, leave_group, place, together, withdraw
-from squall.sim.programs.stories.updates import register
+from squall.sim.programs.stories.updates import register_for
 from squall.sim.programs.threads import threads_of
 from squall.sim.programs.trainer import TrainerRun
 from squall.sim.world.leftovers import tell_what_a_failed_pass_left, tell_what_a_pass_left
@@ -66,10 +66,7 @@ def run_program(
         attach(reference, cluster.runtime)
     hosts: list[Host] = []
     retained(), written()  # of a run that came to no end
-    if any(
-        updates.stepper == "registered" for _, _, step in program.steps for updates in step.updates
-    ):
-        register()
+    register_for(program)
 
     def on_pass(trainer: int, step: int, context_id: int) -> None:
         gradients = gradients_of(cluster.workers, hosts, context_id)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from squall.model.program.program import Program
 from squall.model.program.stories import AS_IT_SHOULD_BE, PLANTED, RAISED, StoryError
 from squall.real.autograd import api as autograd
 from squall.real.rpc import api as rpc
@@ -100,9 +101,12 @@ class RegisteredTwin(Slow):
         sleep(self.pause_s)
 
 
-def register() -> None:
-    """Register the twin with torch, once in a process. To be called outside of workers: it imports
-    torch's compiler."""
+def register_for(program: Program) -> None:
+    """Register the twin with torch, once in a process, if a program needs it. To be called outside
+    of workers: it imports torch's compiler."""
+    steps = (step for _, _, step in program.steps)
+    if not any(updates.stepper == "registered" for step in steps for updates in step.updates):
+        return
     from torch.distributed.optim.utils import functional_optim_map, register_functional_optim
 
     if Registered not in functional_optim_map:
