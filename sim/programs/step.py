@@ -17,6 +17,7 @@ from squall.model.program.program import REFERENCE_CALLS, Backward, Input, Op, S
 from squall.real.autograd import api as autograd
 from squall.real.future import Future
 from squall.real.rpc import api as rpc
+from squall.real.streams import has_streams, streams_of
 from squall.sim.programs.failing import call_that_fails
 from squall.sim.programs.host import (
     Address,
@@ -106,6 +107,8 @@ class StepRun:
             return  # what is kept may be such a copy itself
         for key, value in self.fetched.items():
             if key < 0 and isinstance(value, Tensor):
+                if has_streams(value.device):  # what was sent of it may be on its way still
+                    streams_of(value.device).synchronize(value.device)
                 with torch.no_grad():
                     value.fill_(7)
 
