@@ -32,6 +32,7 @@ from squall.sim.programs.host import (
 )
 from squall.sim.programs.stories.play import StoryRuns
 from squall.sim.programs.trainer_state import TrainerState
+from squall.sim.world.torch_settings import default_device_context
 
 
 class StepRun:
@@ -76,6 +77,7 @@ class StepRun:
                         self._backward(context_id, backward, outcome)
                     if self.step.optimize and self.trainer.optimizer is not None:
                         self.trainer.optimizer.step(context_id)
+                        _wait_for_devices()
                 self._keep()
                 self._scribble()
         except Exception as error:
@@ -318,3 +320,13 @@ def _detached(value: Value) -> Value:
     if isinstance(value, tuple):
         return tuple(each.detach() for each in value)
     return value.detach()
+
+
+def _wait_for_devices() -> None:
+    """Parameters are updated on streams of their owners' pools, which no reply names, as in PyTorch:
+    whoever reads them next waits for the devices first."""
+    default = default_device_context()
+    if default is not None and has_streams(default.device):
+        module = streams_of(default.device)
+        for index in range(module.device_count()):
+            module.synchronize(index)
