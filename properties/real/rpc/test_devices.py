@@ -10,6 +10,7 @@ from squall.real.rpc import api as rpc
 from squall.real.rpc.device_copies import move_tensors
 from squall.sim.cluster import Cluster
 from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.mutants.planted.devices import MUTANTS
 from squall.sim.world.stand_in.backend import begin_run
 from squall.sim.world.stand_in.streams import STAND_IN
 
@@ -133,3 +134,21 @@ def test_tensors_are_laid_out_as_they_were_and_share_memory_as_they_did(source, 
         assert len({copy.untyped_storage()._cdata for copy in copies}) == 1
     copies[1].add_(torch.ones(3, requires_grad=True).to(there))  # no view: it may be written to
     STAND_IN.end()
+
+
+def _through_the_cpu():
+    x = torch.ones(2, device="cpu", requires_grad=True)
+    with dist_autograd.context() as context_id:
+        y = (x * 3).to("standin:0")
+        dist_autograd.backward(context_id, [y.sum()])
+        return dist_autograd.get_gradients(context_id)[x].tolist()
+
+
+def test_a_node_of_the_cpu_runs_after_one_of_a_device():
+    assert on_workers({}, _through_the_cpu, workers=1) == [3, 3]
+
+
+def test_a_device_node_that_finds_no_cpu_queue_fails_the_pass():
+    bug = next(m for m in MUTANTS if m.name == "continuations-without-a-cpu-queue")
+    with bug.apply(), pytest.raises(Exception, match="NoneType"):
+        on_workers({}, _through_the_cpu, workers=1)
