@@ -121,7 +121,7 @@ covers: $(INSTALLED)
 # wheels for GPU_PYTHON into .gpu-bundle, which travels with the repository; `make gpu` there needs
 # nothing else. Without a GPU, from what is installed: make gpu ARGS=--stand-in
 GPU_PYTHON ?= 3.12
-GPU_WHEELS := simpy greenlet networkx numpy pandas python-dateutil pytz tzdata six pydantic \
+GPU_WHEELS := simpy greenlet networkx numpy pandas python-dateutil pytz tzdata six pydantic annotated-doc \
 	pydantic-core annotated-types typing-inspection typing-extensions typer rich shellingham click \
 	markdown-it-py mdurl pygments plotly narwhals jinja2 markupsafe pytest iniconfig packaging pluggy \
 	expecttest hypothesis sortedcontainers

@@ -19,6 +19,8 @@ ENGINE_NAMES: tuple[EngineName, ...] = tuple(
     sorted(path.stem for path in (Path(__file__).parent / "engines").glob("[a-z]*.py"))
 )
 DEVICES: tuple[Device, ...] = get_args(Device)
+#: why a device is refused
+NOT_ON_TORCH = "{!r} is for the engine port: torch's own is carried on the CPU alone, expected cpu"
 #: how much goes wrong, as drawn from a seed (sim/search/draw.py)
 Profile = Literal["mild", "rough", "storm"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
@@ -26,3 +28,8 @@ PROFILES: tuple[Profile, ...] = get_args(Profile)
 #: https://cdn.plot.ly, so that it needs a network; ``file``: a file beside it, which many pages share
 PlotlyFrom = Literal["inline", "cdn", "file"]
 PLOTLY_FROM: tuple[PlotlyFrom, ...] = get_args(PlotlyFrom)
+
+
+def runs_on(engine: EngineName, device: Device) -> bool:
+    """Whether an engine can have tensors on a device."""
+    return engine != "torch" or device == "cpu"

@@ -18,7 +18,15 @@ from squall.model.program.strict_json import MadeError, shown
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.sim.faults.file import MOST, check_plan
 from squall.sim.faults.plan import NO_FAULTS, Plan
-from squall.sim.names import ENGINE_NAMES, MAX_SEED, MAX_WORKERS, Device, EngineName
+from squall.sim.names import (
+    ENGINE_NAMES,
+    MAX_SEED,
+    MAX_WORKERS,
+    NOT_ON_TORCH,
+    Device,
+    EngineName,
+    runs_on,
+)
 from squall.sim.world.latency import DEFAULT_LATENCY, parse_latency
 
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
@@ -142,6 +150,8 @@ class Scenario(Checked):
         if not isinstance(self.work, Program | Script):
             raise MadeError(f"scenario.work: {shown(self.work)} is no program and no script")
         check_plan(self.faults, workers=self.workers)
+        if not runs_on(self.engine, self.world.device):
+            raise MadeError(f"scenario.world.device: {NOT_ON_TORCH.format(self.world.device)}")
         for name in ("shut_down_early", "skip_handshakes"):
             if self.script is not None and getattr(self.world, name):
                 raise MadeError(

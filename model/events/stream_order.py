@@ -51,50 +51,55 @@ class Race(NamedTuple):
     second: int
 
 
-def order_graph(events: Sequence[StreamEvent]) -> nx.DiGraph[Node]:
-    """What must come before what; a node is the number of an event."""
-    graph: nx.DiGraph[Node] = nx.DiGraph()
+def predecessors(events: Sequence[StreamEvent]) -> list[tuple[int, ...]]:
+    """For each event, the numbers of those that it directly follows; all are smaller than its own."""
     last: dict[StreamId, int] = {}
     recorded: dict[int, int] = {}
-    host: int | None = None
+    host = -1
+    found: list[tuple[int, ...]] = []
     for number, event in enumerate(events):
-        graph.add_node(number)
+        stream = event.stream
         if event.kind == "host":
-            behind = recorded.get(event.event) if event.event >= 0 else last.get(event.stream)
-            if behind is not None:
-                graph.add_edge(behind, number)
-            if host is not None:
-                graph.add_edge(host, number)
+            behind = recorded.get(event.event, -1) if event.event >= 0 else last.get(stream, -1)
+            found.append(tuple(before for before in (behind, host) if before >= 0))
             host = number
             continue
-        if event.stream in last:
-            graph.add_edge(last[event.stream], number)
-        if host is not None:
-            graph.add_edge(host, number)
+        before_it = last.get(stream, -1)
+        follows: tuple[int, ...] = () if before_it < 0 else (before_it,)
+        if host > before_it:  # else what is before it in the stream follows the host
+            follows = (*follows, host)
         if event.kind == "record":
             recorded[event.event] = number
         elif event.kind == "wait" and event.event in recorded:
-            graph.add_edge(recorded[event.event], number)
-        last[event.stream] = number
+            follows = (*follows, recorded[event.event])
+        last[stream] = number
+        found.append(follows)
+    return found
+
+
+def order_graph(events: Sequence[StreamEvent]) -> nx.DiGraph[Node]:
+    """What must come before what; a node is the number of an event."""
+    graph: nx.DiGraph[Node] = nx.DiGraph()
+    graph.add_nodes_from(range(len(events)))
+    for number, follows in enumerate(predecessors(events)):
+        graph.add_edges_from((before, number) for before in follows)
     return graph
 
 
 def races(events: Sequence[StreamEvent]) -> list[Race]:
     """All pairs of accesses that are in no order: for each, the nearest ones before it."""
-    graph = order_graph(events)
     lanes: dict[StreamId, int] = {}
     for event in events:
         lanes.setdefault(event.stream, len(lanes))
-    width = len(lanes)
+    nothing = [-1] * len(lanes)
     # How far each stream is known to be done where an event begins: of every predecessor the most.
     known: list[list[int]] = []
     writer: dict[int, int] = {}
     readers: dict[int, dict[StreamId, int]] = {}
     found: list[Race] = []
-    for number in nx.lexicographical_topological_sort(graph):
-        event = events[number]
-        clock = [-1] * width
-        for before in graph.predecessors(number):
+    for number, (event, follows) in enumerate(zip(events, predecessors(events), strict=True)):
+        clock = known[follows[0]].copy() if follows else nothing.copy()
+        for before in follows[1:]:
             clock = list(map(max, clock, known[before]))
         if event.kind == "kernel":
             for block in dict.fromkeys((*event.reads, *event.writes)):

@@ -13,10 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from squall.real.rpc.tensor_copies import copy_tensor
+from squall.real.rpc.tensor_copies import copy_tensor, mostly_gaps
 from squall.real.streams import has_streams, on_streams, streams_of
 
 _CPU = torch.device("cpu")
+#: by storage and where it goes: a tensor that is all of it there
+_Moved = dict[tuple[int, torch.device], Tensor]
 
 
 def all_on_cpu(tensors: Sequence[Tensor]) -> bool:
@@ -61,39 +63,36 @@ def move_tensors(
 ) -> tuple[list[Tensor], tuple[Any, ...]]:
     """Copies of tensors, each on the device that it goes to, and the streams on which they are ready.
 
-    Those that are views of one storage share one there too, if they go to the same device.
+    They are laid out as they were, as on the CPU (:mod:`squall.real.rpc.tensor_copies`): whole storages
+    travel, once for all tensors that use them and go to the same device.
     """
     streams: dict[torch.device, Any] = {}
-    moved: dict[tuple[int, torch.device], Tensor] = {}
+    moved: _Moved = {}
     copies = [
-        _move(tensor, to, streams, moved, tensors)
-        for tensor, to in zip(tensors, targets, strict=True)
+        _move(tensor, to, streams, moved) for tensor, to in zip(tensors, targets, strict=True)
     ]
     return copies, tuple(streams[device] for device in streams)
 
 
 def _move(
-    tensor: Tensor,
-    target: torch.device,
-    streams: dict[torch.device, Any],
-    moved: dict[tuple[int, torch.device], Tensor],
-    tensors: Sequence[Tensor],
+    tensor: Tensor, target: torch.device, streams: dict[torch.device, Any], moved: _Moved
 ) -> Tensor:
-    requires_grad = tensor.requires_grad
-    source = tensor.detach()
+    if tensor.requires_grad:  # it shares its memory with no other
+        return _move(tensor.detach(), target, streams, {}).requires_grad_()
     if not has_streams(target):
-        copied = copy_tensor(source) if source.is_cpu else source.to(target)
-        return copied.requires_grad_() if requires_grad else copied
+        if tensor.is_cpu:
+            return copy_tensor(tensor)
+        with torch.no_grad():
+            return _copied(tensor, target, moved)
     stream = streams.get(target)
     if stream is None:
         stream = streams[target] = streams_of(target).Stream(device=target)
-    if has_streams(source.device):
-        here = streams_of(source.device).current_stream(source.device)
+    if has_streams(tensor.device):
+        here = streams_of(tensor.device).current_stream(tensor.device)
         stream.wait_event(here.record_event())
-        source.record_stream(stream)
-    with torch.no_grad(), on_streams(_on_both(source.device, stream)):
-        copied = _copied(source, target, moved, tensors)
-    return copied.requires_grad_() if requires_grad else copied
+        tensor.record_stream(stream)
+    with torch.no_grad(), on_streams(_on_both(tensor.device, stream)):
+        return _copied(tensor, target, moved)
 
 
 def _on_both(device: torch.device, stream: Any) -> tuple[Any, ...]:
@@ -106,28 +105,39 @@ def _on_both(device: torch.device, stream: Any) -> tuple[Any, ...]:
     return (stream, copying)
 
 
-def _copied(
-    source: Tensor,
-    target: torch.device,
-    moved: dict[tuple[int, torch.device], Tensor],
-    tensors: Sequence[Tensor],
-) -> Tensor:
-    if source.layout is not torch.strided or not _shares(source, tensors):
-        return source.clone() if source.device == target else source.to(target)
-    key = source.untyped_storage()._cdata, target
+def _copied(source: Tensor, target: torch.device, moved: _Moved) -> Tensor:
+    if source.layout is torch.sparse_coo:
+        indices, values = (
+            _copied(part, target, moved) for part in (source._indices(), source._values())
+        )
+        return torch.sparse_coo_tensor(indices, values, source.shape, check_invariants=False)
+    if source.layout is not torch.strided or source.is_quantized:
+        return _dense(source, target)
+    storage = source.untyped_storage()
+    nbytes = storage.nbytes()
+    if mostly_gaps(source, nbytes):
+        return _dense(source, target)
+    key = storage._cdata, target
     whole = moved.get(key)
-    if whole is None or whole.dtype is not source.dtype:
-        length = source.untyped_storage().nbytes() // source.element_size()
-        flat = source.as_strided((length,), (1,), 0)
-        whole = moved[key] = flat.clone() if source.device == target else flat.to(target)
-    return whole.as_strided(source.size(), source.stride(), source.storage_offset())
+    bits = source.is_conj() or source.is_neg()
+    if whole is None and nbytes == source.nbytes and source.is_contiguous() and not bits:
+        copied = moved[key] = _dense(source, target)
+        return copied
+    plain = source.detach()
+    if bits:  # they say how elements are read, and travel beside them
+        torch._C._set_conj(plain, False)
+        torch._C._set_neg(plain, False)
+    if whole is None or nbytes % source.element_size():
+        length = nbytes // source.element_size()
+        whole = moved[key] = _dense(plain.as_strided((length,), (1,), 0), target)
+    same = whole if whole.dtype is source.dtype else whole.reshape(-1).view(source.dtype)
+    # .data: no view of another tensor, which nothing may be written to where gradients are recorded
+    copied = same.as_strided(source.size(), source.stride(), source.storage_offset()).data
+    if bits:
+        torch._C._set_conj(copied, source.is_conj())
+        torch._C._set_neg(copied, source.is_neg())
+    return copied
 
 
-def _shares(source: Tensor, tensors: Sequence[Tensor]) -> bool:
-    """Whether another tensor of the message is in the same storage, or this one is a part of it."""
-    key = source.untyped_storage()._cdata
-    sharing = sum(
-        tensor.layout is torch.strided and tensor.untyped_storage()._cdata == key
-        for tensor in tensors
-    )
-    return bool(sharing > 1)
+def _dense(source: Tensor, target: torch.device) -> Tensor:
+    return source.clone() if source.device == target else source.to(target)

@@ -58,10 +58,15 @@ def copy_tensor(tensor: Tensor, storages: Storages | None = None) -> Tensor:
     return tensor.clone()
 
 
+def mostly_gaps(tensor: Tensor, nbytes: int) -> bool:
+    """Whether a tensor uses so little of its storage, of ``nbytes``, that it travels without it."""
+    return nbytes >= _RECOPY_BYTES and nbytes >= _RECOPY_FACTOR * tensor.nbytes
+
+
 def _copy_strided(tensor: Tensor, storages: Storages | None) -> Tensor:
     storage = tensor.untyped_storage()
     nbytes = storage.nbytes()
-    if nbytes >= _RECOPY_BYTES and nbytes >= _RECOPY_FACTOR * tensor.nbytes:
+    if mostly_gaps(tensor, nbytes):
         return tensor.clone()
     shared = None
     if storages is not None and nbytes:

@@ -206,7 +206,12 @@ JobsOfPlace = Annotated[
 ]
 OneJobACore = Annotated[int | None, _jobs("; by default one a core")]
 OnDevice = Annotated[Device, _device("Where all tensors live.")]
-DeviceOfScript = Annotated[Device, _device("Default device of the script.")]
+DeviceOfScript = Annotated[
+    Device,
+    _device(
+        "Default device of the script. On stand-in its gradients are not compared with a reference, but the order of streams is checked."
+    ),
+]
 Seed = Annotated[int, _SEED]
 Latency = Annotated[str, _LATENCY]
 

@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from squall.sim.cli.bad_input import BadInput
-from squall.sim.names import DEVICES, ENGINE_NAMES, MAX_SEED, Device, EngineName
+from squall.sim.names import (
+    DEVICES,
+    ENGINE_NAMES,
+    MAX_SEED,
+    NOT_ON_TORCH,
+    Device,
+    EngineName,
+    runs_on,
+)
 
 T = TypeVar("T")
 
@@ -102,6 +110,12 @@ def device(text: str) -> Device:
             problem = "PyTorch finds no CUDA device on this machine, expected cpu"
             raise BadInput("--device", text, problem)
     return found
+
+
+def device_of(engine: EngineName, device: Device) -> None:
+    """Raises :class:`BadInput` for a device on which the engine cannot have tensors."""
+    if not runs_on(engine, device):
+        raise BadInput("--device", device, NOT_ON_TORCH.format(device))
 
 
 def latency(text: str) -> str:

@@ -79,6 +79,7 @@ def _of_seed(seed: int | Rescheduled, changes: Changes) -> Scenario:
     from squall.sim.faults.plan import NO_FAULTS
     from squall.sim.search.draw import Settings, draw
 
+    parsers.device_of(changes.engine or "port", changes.device or "cpu")
     faults = changes.faults
     profile, plan = (None, NO_FAULTS) if faults is None else (faults.profile, faults.plan)
     return draw(seed, Settings(profile, plan, changes.engine or "port", changes.device or "cpu"))
@@ -88,12 +89,10 @@ def _changed(scenario: Scenario, changes: Changes) -> Scenario:
     """A scenario that was saved, with what the command line replaces."""
     if changes.faults is not None:
         scenario = _under(scenario, changes.faults.plan_for(scenario.workers))
-    if changes.engine is not None:
-        scenario = replace(scenario, engine=changes.engine)
-    if changes.device is not None:
-        scenario = scenario.in_world(device=changes.device)
-    parsers.device(scenario.world.device)
-    return scenario
+    engine = changes.engine or scenario.engine
+    device = parsers.device(changes.device or scenario.world.device)
+    parsers.device_of(engine, device)
+    return replace(scenario, engine=engine, world=replace(scenario.world, device=device))
 
 
 def _under(scenario: Scenario, plan: Plan) -> Scenario:

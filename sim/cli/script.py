@@ -44,6 +44,7 @@ class ScriptRun:
         """The script as it is now, in this world. Raises :class:`BadInput`."""
         from squall.sim.scenario import Scenario, World
 
+        parsers.device_of(self.engine, self.device)
         script = self._read()
         world = World(latency=self.latency, faults=self._plan(script), device=self.device)
         return Scenario(work=script, seed=self.seed, world=world, engine=self.engine)

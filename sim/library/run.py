@@ -26,7 +26,7 @@ from squall.sim.library.errors import RankError, problems, rank_error
 from squall.sim.library.function import script_of
 from squall.sim.library.hypotheses import outside
 from squall.sim.library.results import unpacked
-from squall.sim.names import PLOTLY_FROM, EngineName, PlotlyFrom
+from squall.sim.names import PLOTLY_FROM, Device, EngineName, PlotlyFrom
 from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scripts.run import read_script
@@ -235,6 +235,7 @@ def scenario_of(
     seed: int = 7,
     engine: EngineName = "port",
     latency: str = DEFAULT_LATENCY,
+    device: Device = "cpu",
     faults: FaultsGiven = None,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
@@ -262,7 +263,7 @@ def scenario_of(
         if profile is None
         else draw_faults(profile, seed, workers or 0, DEFAULT_RPC_TIMEOUT_S)
     )
-    world = World(latency=latency, faults=plan)
+    world = World(latency=latency, faults=plan, device=device)
     return Scenario(work=script, seed=seed, world=world, engine=engine, profile=profile)
 
 
@@ -292,6 +293,7 @@ def run(
     seed: int = 7,
     engine: EngineName = "port",
     latency: str = DEFAULT_LATENCY,
+    device: Device = "cpu",
     faults: FaultsGiven = None,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
@@ -322,7 +324,8 @@ def run(
     True
 
     ``seed`` decides every latency and every interleaving. ``latency`` is that of each message, as
-    ``squall run --latency`` has it. ``faults``: a profile ("mild", "rough", "storm"), a plan
+    ``squall run --latency`` has it. ``device``: the default device of the ranks, as
+    ``squall run --device`` has it. ``faults``: a profile ("mild", "rough", "storm"), a plan
     (``squall.faults``) or the file of one. ``check``: compare gradients with those of a single
     process. ``join``: the name under which each rank joins an RPC group before the function and
     leaves it afterwards, such as ``"worker{rank}"``; without it the function does that itself.
@@ -339,6 +342,7 @@ def run(
         seed=seed,
         engine=engine,
         latency=latency,
+        device=device,
         faults=faults,
         args=args,
         kwargs=kwargs,

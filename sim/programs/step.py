@@ -17,6 +17,7 @@ from squall.model.program.program import REFERENCE_CALLS, Backward, Input, Op, S
 from squall.real.autograd import api as autograd
 from squall.real.future import Future
 from squall.real.rpc import api as rpc
+from squall.real.streams import has_streams, streams_of
 from squall.sim.programs.failing import call_that_fails
 from squall.sim.programs.host import (
     Address,
@@ -31,6 +32,7 @@ from squall.sim.programs.host import (
 )
 from squall.sim.programs.stories.play import StoryRuns
 from squall.sim.programs.trainer_state import TrainerState
+from squall.sim.world.torch_settings import default_device_context
 
 
 class StepRun:
@@ -77,6 +79,7 @@ class StepRun:
                         self.host.on_failed(context_id)
                     if self.step.optimize and self.trainer.optimizer is not None:
                         self.trainer.optimizer.step(context_id)
+                        _wait_for_devices()
                 self._keep()
                 self._scribble()
         except Exception as error:
@@ -108,6 +111,8 @@ class StepRun:
             return  # what is kept may be such a copy itself
         for key, value in self.fetched.items():
             if key < 0 and isinstance(value, Tensor):
+                if has_streams(value.device):  # what was sent of it may be on its way still
+                    streams_of(value.device).synchronize(value.device)
                 with torch.no_grad():
                     value.fill_(7)
 
@@ -317,3 +322,13 @@ def _detached(value: Value) -> Value:
     if isinstance(value, tuple):
         return tuple(each.detach() for each in value)
     return value.detach()
+
+
+def _wait_for_devices() -> None:
+    """Parameters are updated on streams of their owners' pools, which no reply names, as in PyTorch:
+    whoever reads them next waits for the devices first."""
+    default = default_device_context()
+    if default is not None and has_streams(default.device):
+        module = streams_of(default.device)
+        for index in range(module.device_count()):
+            module.synchronize(index)

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+import torch
+
 from squall.model.events.hangs import explain as explain_passes
 from squall.model.events.run import ProcessError, Run
 from squall.model.one_process.reference import OnPass
@@ -37,11 +39,19 @@ from squall.sim.world.oracle import attach, joint_reference
 from squall.sim.world.schedule import FIFO
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.spinning import SpinningError
+from squall.sim.world.stand_in import STAND_IN_NAME
+from squall.sim.world.stand_in.backend import begin_run
+from squall.sim.world.stand_in.streams import STAND_IN
+from squall.sim.world.stand_in.tensors import DEVICE_TYPE
 from squall.sim.world.stuck import explain, waiting
 from squall.sim.world.trace import Trace
 
 #: key in ``SimProcess.locals`` of what it gave back
 _RETURNED = "returned"
+_NOT_COMPARED = (
+    "gradients were not compared: PyTorch's own engine does not run on the stand-in device; the order "
+    "of streams was checked"
+)
 
 
 def read_script(
@@ -120,10 +130,18 @@ class _ScriptRun:
             schedule = FIFO
         #: the clock and the queue, if somebody chooses the order
         chosen = None if chooser is None else ChosenTime(chooser)
-        reference = joint_reference() if script.check else None
+        self._on_stand_in = world.device == STAND_IN_NAME
+        # PyTorch's own engine, which computes the reference, does not know the stand-in.
+        reference = joint_reference() if script.check and not self._on_stand_in else None
         self.reference = reference
+        default_device = None
+        if self._on_stand_in:
+            # Nobody has a home of his own: as on CUDA, the first device is the current one.
+            begin_run(scenario.seed, 0, self._id_that_runs)
+            default_device = torch.device(DEVICE_TYPE)
+        isolation = TorchIsolation(default_device=default_device)
         self.runtime = SimRuntime(
-            seed=scenario.seed, order=schedule, isolation=TorchIsolation(), time=chosen
+            seed=scenario.seed, order=schedule, isolation=isolation, time=chosen
         )
         self.trace = Trace(observer=reference)
         self.choice = None if chosen is None else GroupChoice(self.runtime, chosen, self.trace)
@@ -138,6 +156,10 @@ class _ScriptRun:
             bandwidth_bytes_per_s=None if chosen is not None else world.bandwidth_bytes_per_s,
             tracer=self.runtime.tracer,
         )
+
+    def _id_that_runs(self) -> int:
+        worker = self.runtime.running.worker
+        return worker.id if isinstance(worker, ScriptWorker) else -1
 
     def _new_worker(self, name: str) -> ScriptWorker:
         worker = ScriptWorker(self.runtime, self.network, name=name)
@@ -198,6 +220,11 @@ class _ScriptRun:
                 run.ended_s = runtime.now()
                 run.digests = (trace.digest(),)
         self._look(run, launcher)
+        if self._on_stand_in:
+            STAND_IN.end()
+            run.stream_events = tuple(STAND_IN.log)
+            if self.script.check:
+                run.hints.append(_NOT_COMPARED)
         run.wall_time_s = time.perf_counter() - started
         return run
 

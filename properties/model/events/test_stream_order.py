@@ -1,5 +1,9 @@
 """Races between kernels, found from what streams tell alone."""
 
+import networkx as nx
+from hypothesis import given
+from hypothesis import strategies as st
+
 from squall.model.events.stream_order import Race, StreamEvent, order_graph, races
 
 ONE, TWO = (0, 1), (0, 2)
@@ -46,3 +50,37 @@ def test_order_is_passed_on_through_a_third_stream():
     ]
     assert races(events) == []
     assert list(order_graph(events).edges) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+
+
+_STREAMS = st.sampled_from([(0, 0), (0, 1), (1, 0)])
+_BLOCKS = st.lists(st.integers(1, 3), max_size=2, unique=True).map(tuple)
+_EVENTS = st.lists(
+    st.one_of(
+        st.builds(kernel, _STREAMS, _BLOCKS, _BLOCKS),
+        st.builds(
+            StreamEvent,
+            st.sampled_from(["record", "wait", "host"]),
+            _STREAMS,
+            event=st.integers(-1, 3),
+        ),
+    ),
+    max_size=14,
+)
+
+
+@given(_EVENTS)
+def test_a_program_has_a_race_where_two_accesses_have_no_path_between_them(events):
+    graph = order_graph(events)
+    apart = {
+        (first, second)
+        for second, later in enumerate(events)
+        for first, earlier in enumerate(events[:second])
+        if earlier.kind == later.kind == "kernel"
+        and (
+            {*earlier.writes} & {*later.reads, *later.writes} or {*earlier.reads} & {*later.writes}
+        )
+        and not nx.has_path(graph, first, second)
+    }
+    found = {(race.first, race.second) for race in races(events)}
+    assert found <= apart
+    assert bool(found) == bool(apart)

@@ -7,8 +7,12 @@ import torch
 
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import api as rpc
+from squall.real.rpc.device_copies import move_tensors
 from squall.sim.cluster import Cluster
 from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.mutants.planted.devices import MUTANTS
+from squall.sim.world.stand_in.backend import begin_run
+from squall.sim.world.stand_in.streams import STAND_IN
 
 
 class Mapped(Cluster):
@@ -102,3 +106,49 @@ def test_a_reply_on_a_device_without_a_way_back_is_an_error():
 
     said = on_workers(THERE, main)
     assert "Request device mapping is not available for destination worker0 for device" in said
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("standin:0", "standin:0"),
+        ("standin:0", "standin:1"),
+        ("standin:0", "cpu"),
+        ("cpu", "standin:1"),
+    ],
+)
+def test_tensors_are_laid_out_as_they_were_and_share_memory_as_they_did(source, target):
+    begin_run(0, 1, lambda: 0)
+    base = torch.arange(12.0).to(source)
+    sent = [base[:1].expand(4), base[2:5], base.view(3, 4).t(), base.view(torch.int32)]
+    there = torch.device(target)
+    copies, _ = move_tensors(sent, [there] * len(sent))
+    for index in range(2):
+        torch.get_device_module("standin").synchronize(index)
+    for before, after in zip(sent, copies, strict=True):
+        assert after.device == there
+        assert after.stride() == before.stride()
+        assert after.storage_offset() == before.storage_offset()
+        assert torch.equal(after.cpu(), before.cpu())
+    if source != "cpu":
+        assert len({copy.untyped_storage()._cdata for copy in copies}) == 1
+    copies[1].add_(torch.ones(3, requires_grad=True).to(there))  # no view: it may be written to
+    STAND_IN.end()
+
+
+def _through_the_cpu():
+    x = torch.ones(2, device="cpu", requires_grad=True)
+    with dist_autograd.context() as context_id:
+        y = (x * 3).to("standin:0")
+        dist_autograd.backward(context_id, [y.sum()])
+        return dist_autograd.get_gradients(context_id)[x].tolist()
+
+
+def test_a_node_of_the_cpu_runs_after_one_of_a_device():
+    assert on_workers({}, _through_the_cpu, workers=1) == [3, 3]
+
+
+def test_a_device_node_that_finds_no_cpu_queue_fails_the_pass():
+    bug = next(m for m in MUTANTS if m.name == "continuations-without-a-cpu-queue")
+    with bug.apply(), pytest.raises(Exception, match="NoneType"):
+        on_workers({}, _through_the_cpu, workers=1)

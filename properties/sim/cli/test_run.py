@@ -90,6 +90,11 @@ def write(path: Path, text: str, body: str = "pass") -> str:
             "--device: expected cpu or cuda or stand-in, got 'tpu'",
         ),
         (
+            ["examples/pipeline.py", "--device", "stand-in", "--engine", "torch"],
+            "--device: 'stand-in' is for the engine port: torch's own is carried on the CPU alone, "
+            "expected cpu",
+        ),
+        (
             ["examples/pipeline.py", "--engine", "none"],
             "--engine: expected port or torch, got 'none'",
         ),

@@ -126,6 +126,7 @@ def fuzz(
         raise BadInput(
             "--minutes", f"{minutes:g}", "expected either --seeds or --minutes, got both"
         )
+    parsers.device_of(engine, device)
     source = None
     if until_proven is not None:
         _check_proof(seeds, minutes, distil)

@@ -65,16 +65,16 @@ MUTANTS = (
     Mutant(
         name="large-storages-travel-whole",
         wrong="a few elements of a large storage take all of it along",
-        place="rpc.tensor_copies:_copy_strided",
-        old="if nbytes >= _RECOPY_BYTES and",
-        new="if False and",
+        place="rpc.tensor_copies:mostly_gaps",
+        old="return nbytes >= _RECOPY_BYTES and",
+        new="return False and",
     ),
     Mutant(
         name="views-arrive-alone",
         wrong="a view of a storage of any size arrives without the rest of it",
-        place="rpc.tensor_copies:_copy_strided",
-        old="if nbytes >= _RECOPY_BYTES and",
-        new="if nbytes and",
+        place="rpc.tensor_copies:mostly_gaps",
+        old="return nbytes >= _RECOPY_BYTES and",
+        new="return nbytes > 0 and",
     ),
     Mutant(
         name="shared-by-first-element",

@@ -138,4 +138,24 @@ MUTANTS = (
         old="self.reverse_device_maps if request else self.device_maps",
         new="self.reverse_device_maps if not request else {}",
     ),
+    _on_device(
+        name="continuations-without-a-cpu-queue",
+        origin="p40255",
+        wrong="what follows a node of a device finds no ready queue of the CPU",
+        place="autograd.device_threads:DeviceThreads._run",
+        old="graph_task, task.fn, task.inputs, graph_task.cpu_ready_queue",
+        new="graph_task, task.fn, task.inputs, None",
+        unseen="programs have all tensors on devices, and no node of the CPU follows one of a device "
+        "(properties/real/rpc/test_devices.py has such a pass)",
+    ),
+    _on_device(
+        name="streams-of-arguments-alone",
+        origin="i54017",
+        wrong="a request has streams for the devices of its tensors alone, not for those of its results",
+        place="rpc.agent:RpcAgent._handle",
+        old="pool_streams(self.devices, request.streams)",
+        new="pool_streams((), request.streams)",
+        unseen="a reply waits for whatever streams are current on the devices of its tensors, also where "
+        "those are the default ones",
+    ),
 )
