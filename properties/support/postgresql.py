@@ -111,8 +111,9 @@ class Server:
             return [tuple(row) for row in found] if found.returns_rows else []
 
     def _url(self, database: str) -> URL:
-        where = {"host": "127.0.0.1", "port": self.port, "database": database}
-        return URL.create("postgresql+psycopg", _USER, self.password, **where)
+        return URL.create(
+            "postgresql+psycopg", _USER, self.password, "127.0.0.1", self.port, database
+        )
 
     def _stop(self, how: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -123,7 +124,7 @@ class Server:
     def _run(self, program: str, *words: str) -> subprocess.Popen[bytes]:
         programs = _programs()
         assert programs is not None
-        owner = {"user": _USER, "group": _USER, "extra_groups": []} if os.getuid() == 0 else {}
+        owner = _USER if os.getuid() == 0 else None
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 [programs / program, *words],
@@ -131,7 +132,9 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                **owner,  # type: ignore[call-overload]
+                user=owner,
+                group=owner,
+                extra_groups=None if owner is None else [],
             )
 
 

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from squall.model.events.run import Violation
-from squall.sim.campaigns.lease import Row, failed_row, judged, work
+from squall.sim.campaigns.lease import ALIVE, Row, failed_row, judged, work
 from squall.sim.campaigns.place import HERE, Done, Event, Heard, Joined
 from squall.sim.campaigns.plan import Lease, versions
 from squall.sim.search.judge import TIMEOUT_S
@@ -37,15 +37,15 @@ def resident_bytes(pid: int | str = "self") -> int:
 
 class _Judging:
     """A process that judges what is left of a lease. ``tries``: processes that have ended at the
-    seed with which it begins."""
+    seed with which it begins. ``since``: when the first process of the lease began."""
 
-    def __init__(self, lease: Lease, rows: list[Row], tries: int = 0) -> None:
-        self.lease, self.rows, self.tries = lease, rows, tries
+    def __init__(self, lease: Lease, rows: list[Row], tries: int, since: float) -> None:
+        self.lease, self.rows, self.tries, self.since = lease, rows, tries, since
         self._began = len(rows)
         self.heard = time.monotonic()
         left = range(lease.seeds.start + len(rows), lease.seeds.stop)
         judging = partial(work, again=tries > 0)
-        self.copy = Contained(judging, left, lease.part.settings, os.getpid())
+        self.copy = Contained(judging, left, lease.part, os.getpid())
 
     @property
     def complete(self) -> bool:
@@ -55,7 +55,9 @@ class _Judging:
         """Take what it has sent. False once it sends no more."""
         try:
             while not self.complete and self.copy.connection.poll():
-                self.rows.append(self.copy.connection.recv())
+                said = self.copy.connection.recv()
+                if said is not ALIVE:
+                    self.rows.append(said)
                 self.heard = time.monotonic()
         except (EOFError, ConnectionError):
             return False
@@ -113,10 +115,11 @@ class Pool:
             if not process.complete:
                 process.ended(*(reason or ("the process ended", "the end of its process")))
             if process.complete:
-                found = judged(process.lease, process.rows, process.copy.pid)
+                seconds = time.monotonic() - process.since
+                found = judged(process.lease, process.rows, process.copy.pid, seconds)
                 events.append(Done(HERE, found))
             else:
-                self._run(process.lease, process.rows, process.tries)
+                self._run(process.lease, process.rows, process.tries, process.since)
         self._fill()
         events.append(Heard(HERE, sum(len(each.rows) for each in self._running.values())))
         return events
@@ -132,10 +135,10 @@ class Pool:
 
     def _fill(self) -> None:
         while self._waiting and len(self._running) < self._jobs:
-            self._run(self._waiting.popleft(), [])
+            self._run(self._waiting.popleft(), [], 0, time.monotonic())
 
-    def _run(self, lease: Lease, rows: list[Row], tries: int = 0) -> None:
-        process = _Judging(lease, rows, tries)
+    def _run(self, lease: Lease, rows: list[Row], tries: int, since: float) -> None:
+        process = _Judging(lease, rows, tries, since)
         self._running[process.copy.connection] = process
 
     def _wait(self, timeout_s: float) -> None:

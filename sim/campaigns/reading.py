@@ -72,7 +72,7 @@ class Reading:
                 yield json.dumps([table.name, *map(row.__getitem__, columns)]) + "\n"
 
     def rows(self, table: Table) -> Iterator[dict[str, Any]]:
-        """In the order of the key. Some are read at a time, so that neither the memory nor a
+        """All of a table, in the order of its key. Some are read at a time, so that neither the memory nor a
         transaction has to hold all."""
         keys = table.primary_key.columns.values()
         asked = select(table).where(self._mine(table)).order_by(*keys).limit(_ROWS)
@@ -83,6 +83,10 @@ class Reading:
             if len(some) < _ROWS:
                 return
             page = asked.where(tuple_(*keys) > tuple_(*(some[-1][key.name] for key in keys)))
+
+    def ask(self, question: Select[Any]) -> list[Any]:
+        """The rows that answer it, all at once."""
+        return list(self._db.run(lambda connection: connection.execute(question).all()))
 
     def verdicts(self) -> str:
         """A hash over :meth:`lines`: campaigns with the same verdicts have the same."""
@@ -108,23 +112,22 @@ class Reading:
         )
         first = select(*(ranked.c[name] for name in Kind._fields)).where(ranked.c.rank == 1)
         ordered = first.order_by(ranked.c.part, ranked.c.seed)
-        return [Kind(*row) for row in self._db.run(lambda db: db.execute(ordered).all())]
+        return [Kind(*row) for row in self.ask(ordered)]
 
     def counts(self) -> tuple[int, int, int]:
         """Seeds judged, how many of them failed, and events."""
         columns = LEASE.c
         sums = (func.sum(columns.stop - columns.first), func.sum(columns.failed))
         asked = select(*sums, func.sum(columns.events)).where(self._mine(LEASE))
-        judged, failed, events = self._db.run(lambda db: db.execute(asked).one())
+        ((judged, failed, events),) = self.ask(asked)
         return int(judged or 0), int(failed or 0), int(events or 0)  # PostgreSQL sums to Decimal
 
     def judged(self) -> dict[str, int]:
-        """By part, how many seeds have a verdict."""
+        """By part, how many numbers have a verdict."""
         columns = LEASE.c
         count = func.sum(columns.stop - columns.first)
         asked = select(columns.part, count).where(self._mine(LEASE)).group_by(columns.part)
-        rows = self._db.run(lambda db: db.execute(asked).all())
-        return {part: int(judged) for part, judged in rows}
+        return {part: int(judged) for part, judged in self.ask(asked)}
 
     def close(self) -> None:
         self._db.close()
@@ -132,7 +135,7 @@ class Reading:
     def _mine(self, table: Table) -> ColumnElement[bool]:
         """The rows of the share."""
         index, of = self._share
-        if of == 1:
+        if of == 1 or table not in (LEASE, FAILURE):
             return true()
         mine = LEASE.c.number % of == index
         if table is LEASE:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -9,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 
 from squall.sim.campaigns.address import Address, CampaignStoreError, UnusableError, address_of
 from squall.sim.campaigns.database import PATIENCE_S, Database
@@ -17,9 +19,10 @@ from squall.sim.campaigns.lease import Judged
 from squall.sim.campaigns.leases import Key, digests
 from squall.sim.campaigns.locks import FileLock, ShareLock
 from squall.sim.campaigns.opening import enter
+from squall.sim.campaigns.parts import Canaries
 from squall.sim.campaigns.plan import Lease
 from squall.sim.campaigns.reading import Kind, Reading, open_store
-from squall.sim.campaigns.tables import FAILURE, LEASE, add
+from squall.sim.campaigns.tables import CANARY, FACT, FAILURE, LEASE, SITUATION, add, put
 from squall.sim.campaigns.transfer import absorb
 
 __all__ = ["CampaignStore", "CampaignStoreError", "Kind"]
@@ -62,6 +65,8 @@ class CampaignStore(Reading):
             database.run(begin, again=False)
             self._opened = opened.pop_all()
         super().__init__(database, said, (index, of) if shared else (0, 1))
+        #: by part, facts and situations that it has for sure: most leases bring nothing new
+        self._known: defaultdict[str, set[int | str]] = defaultdict(set)
 
     @property
     def patience_s(self) -> float:
@@ -89,17 +94,33 @@ class CampaignStore(Reading):
 
         def put(connection: Connection) -> None:
             nonlocal before
-            now = digests(connection, [judged.lease.key for judged in done])
+            there = digests(connection, [judged.lease.key for judged in done])
             if before is None:  # else a server was lost, maybe after it had taken all
-                before = now
-            new = [judged for judged in done if judged.lease.key not in now]
-            if new:
-                add(connection, LEASE, list(map(_lease, new)))
-                add(connection, FAILURE, [row for judged in new for row in _failures(judged)])
+                before = there
+            new = [judged for judged in done if judged.lease.key not in there]
+            now_s = time.time()
+            for table, rows_of in _ROWS.items():
+                add(connection, table, [row for each in new for row in rows_of(each, now_s)])
 
+        if any(each.facts or each.situations for each in done):
+            done = [self._without_known(each) for each in done]
         self._db.run(put)
         assert before is not None
+        for each in done:
+            self._known[each.lease.part.name].update(each.facts, each.situations)
         return [judged for judged in done if judged.lease.key not in before]
+
+    def _without_known(self, judged: Judged) -> Judged:
+        known = self._known[judged.lease.part.name]
+        facts = tuple(each for each in judged.facts if each not in known)
+        situations = tuple(each for each in judged.situations if each not in known)
+        return judged._replace(facts=facts, situations=situations)
+
+    def note(self, table: Table, row: dict[str, Any]) -> None:
+        """Keep what has come of a planted bug (``CANARY``), or what is known of a kind of failure
+        (``TRIAGE``), instead of what was known before."""
+        row = {name: _storable(value) for name, value in row.items()}
+        self._db.run(lambda connection: put(connection, table, row))
 
     def absorb(self, other: Path | Address) -> None:
         """Take over all that another store has; nothing of it, if the two have judged a lease
@@ -121,9 +142,9 @@ def _lock(file: Path) -> FileLock:
         raise CampaignStoreError(f"{file}: {error}") from None
 
 
-def _lease(judged: Judged) -> dict[str, Any]:
+def _lease(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
     part, seeds, number = judged.lease
-    return {
+    yield {
         "part": part.name,
         "first": seeds.start,
         "stop": seeds.stop,
@@ -131,14 +152,53 @@ def _lease(judged: Judged) -> dict[str, Any]:
         "digest": judged.digest,
         "events": judged.events,
         "failed": len(judged.failures),
+        "worker": _storable(judged.worker),
+        "host": _storable(judged.host),
+        "seconds": judged.seconds,
+        "finished": now_s,
     }
 
 
-def _failures(judged: Judged) -> Iterator[dict[str, Any]]:
+def _failures(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
     part, first = judged.lease.key
     for row in judged.failures:
         said = {name: _storable(value) for name, value in row._asdict().items() if name != "events"}
         yield {"part": part, "first": first, **said}
+
+
+def _facts(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
+    part, _ = judged.lease.key
+    return ({"part": part, "fact": fact, "at": now_s} for fact in judged.facts)
+
+
+def _situations(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
+    part, _ = judged.lease.key
+    return ({"part": part, "name": name, "at": now_s} for name in judged.situations)
+
+
+def _canary(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
+    part, numbers, _ = judged.lease
+    if not isinstance(part, Canaries):
+        return
+    (number,) = numbers
+    yield {
+        "part": part.name,
+        "name": part.bugs[number],
+        "noticed": None if judged.failures else judged.events,
+        "scenarios": judged.events,
+        "seconds": judged.seconds,
+        "at": now_s,
+    }
+
+
+#: what becomes of a lease, table by table
+_ROWS = {
+    LEASE: _lease,
+    FAILURE: _failures,
+    FACT: _facts,
+    SITUATION: _situations,
+    CANARY: _canary,
+}
 
 
 def _storable(value: object) -> object:

@@ -12,7 +12,7 @@ from squall.sim.campaigns.address import CampaignStoreError
 from squall.sim.campaigns.database import Database
 from squall.sim.campaigns.leases import digests
 from squall.sim.campaigns.reading import Reading
-from squall.sim.campaigns.tables import FAILURE, LEASE, add
+from squall.sim.campaigns.tables import LEASE, MERGED, add
 
 #: rows that are in memory at a time
 _ROWS = 500
@@ -33,8 +33,10 @@ def absorb(database: Database, other: Reading) -> None:
                         f"are not those of {database.address}"
                     )
             add(connection, LEASE, some)
-        for some in _chunks(other, FAILURE):
-            add(connection, FAILURE, some)
+        for table in MERGED:
+            if table is not LEASE:
+                for some in _chunks(other, table):
+                    add(connection, table, some)
 
     database.run(copy)
 

@@ -257,6 +257,21 @@ def script(text: str) -> Path:
     return path
 
 
+def folder_to_make(field: str) -> Callable[[str], Path]:
+    """A folder that is new or empty, in one that there is."""
+
+    def parse(text: str) -> Path:
+        path = Path(text)
+        if not text or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+            raise BadInput(field, text, f"expected a folder that is new or empty, got {text!r}")
+        if not path.absolute().parent.is_dir():
+            folder = str(path.parent)
+            raise BadInput(field, text, f"there is no directory {folder!r} to write into")
+        return path
+
+    return parse
+
+
 def store_of_campaign(field: str) -> Callable[[str], str]:
     """A file that can be written, or the address of a database; no password of it is told."""
 

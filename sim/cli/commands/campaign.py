@@ -13,6 +13,7 @@ from rich.console import Console
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.campaign_export import export_store
 from squall.sim.cli.campaign_place import (
     INDEX_VARIABLE,
     OF_VARIABLE,
@@ -64,6 +65,8 @@ squall campaign campaign.toml --on index               (the share that JOB_COMPL
 squall campaign campaign.toml --on ray --ray-address 10.0.0.1:6379
 
 squall campaign --merge campaign.*.sqlite --store all.sqlite
+
+squall campaign --export night --store night.sqlite    (Parquet, for DuckDB or pandas)
 """
 
 
@@ -123,6 +126,22 @@ def campaign(
         ),
     ] = 200,
     merge: Annotated[bool, merge_option("Instead: put the stores of shares together.")] = False,
+    shrink: Annotated[
+        bool,
+        typer.Option(
+            "--shrink/--no-shrink",
+            help="Make the first scenario of each kind of failure small at the end, for a minute each.",
+        ),
+    ] = True,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export",
+            metavar="DIR",
+            help="Instead: write what the store has as Parquet into a new folder.",
+            parser=parsers.folder_to_make("--export"),
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Judge many seeds, some at a time in a process of their own, and keep all that is judged.
@@ -136,6 +155,11 @@ def campaign(
     played: list[tuple[str, object]] = [("--seeds", seeds), ("--faults", faults)]
     played.append(("--engine", None if engine == "port" else engine))
     try:
+        if export is not None:
+            given = [("FILE", files), ("--merge", merge or None), ("--resume", resume or None)]
+            _check_alone("--export", [*given, *played, ("--index", index), ("--of", of)])
+            export_store(Address.read(store or "campaign.sqlite"), export, json=json)
+            return
         if merge:
             _check_merge(named, [*played, ("--index", index), ("--of", of)])
             into = Address.read(store or "campaign.sqlite")
@@ -146,7 +170,7 @@ def campaign(
             name = "campaign.sqlite" if plan.of == 1 else f"campaign.{plan.index}.sqlite"
             where = Where(on, ray_address, jobs, worker_memory)
             where.check(share=plan.of > 1)
-            interrupted = _play(plan, Address.read(store or name), where, resume, json)
+            interrupted = _play(plan, Address.read(store or name), where, resume, shrink, json)
     except CampaignStoreError as error:
         shown = "" if store is None else str(Address.read(store))
         raise BadInput("FILE" if merge else "--store", shown, str(error)) from None
@@ -156,13 +180,16 @@ def campaign(
     raise typer.Exit(interrupted)
 
 
-def _play(plan: Plan, address: Address, where: Where, resume: bool, json: bool) -> int:
+def _play(
+    plan: Plan, address: Address, where: Where, resume: bool, shrink: bool, json: bool
+) -> int:
     from squall.sim.campaigns.driver import drive
     from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
     from squall.sim.cli.reports.kept_campaign import Telling
+    from squall.sim.cli.reports.triaging import Triaging
 
-    for part in plan.parts:
-        ready(part.engine)
+    for engine in dict.fromkeys(each for part in plan.parts for each in part.engines):
+        ready(engine)
     place = where.place()
     store = CampaignStore(address, plan.said(), resume=resume, tell=lambda line: telling.loss(line))
     interrupted = False
@@ -177,6 +204,9 @@ def _play(plan: Plan, address: Address, where: Where, resume: bool, json: bool) 
                 on_look=telling.look,
                 on_loss=telling.loss,
             )
+        triaging = Triaging(store, telling.files, telling.console, telling.jobs, shrink)
+        telling.back = triaging.back
+        triaging.run()
     except KeyboardInterrupt:
         interrupted = True
         store.patience_s = 0.0  # whoever interrupts does not wait for a server that is away
@@ -212,7 +242,7 @@ def _report(telling: object, *, json: bool, interrupted: bool) -> int:
         return INTERRUPTED
     if report.missing is not None:
         sys.stderr.write(f"squall: {report.missing}\n")
-    return exit_code(good=not report.failed, unchecked=report.missing)
+    return exit_code(good=report.good, unchecked=report.missing)
 
 
 def _plan(
@@ -272,6 +302,11 @@ def _check_merge(files: list[Path], given: list[tuple[str, object]]) -> None:
     """Raises BadInput for what a merge is not made with."""
     if not files:
         raise BadInput("FILE", "", "expected the stores that are to be merged")
+    _check_alone("--merge", given)
+
+
+def _check_alone(option: str, given: list[tuple[str, object]]) -> None:
+    """Raises BadInput for what does not go with an option."""
     for name, value in given:
         if value is not None:
-            raise BadInput(name, str(value), "does not go with --merge, which plays nothing")
+            raise BadInput(name, str(value), f"does not go with {option}, which plays nothing")
