@@ -43,3 +43,13 @@ def test_a_folder_of_the_repository_is_no_package_of_its_own(folder: str) -> Non
     assert done.returncode == 1
     assert f"ImportError: import squall.{folder}: " in done.stderr
     assert in_python(f"import squall.{folder}").returncode == 0
+
+
+def test_databases_are_imported_by_campaigns_alone() -> None:
+    code = (
+        "import sys; from squall.sim.cli.commands import *; from squall.sim.cli import main\n"
+        "from squall.sim.cli.commands import campaign; import squall.sim.cli.entry\n"
+        "print(sorted({'sqlalchemy', 'alembic', 'psycopg', 'pyarrow', 'torch'} & set(sys.modules)))"
+    )
+    done = in_python(code)
+    assert done.stdout == "[]\n", done.stderr

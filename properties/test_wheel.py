@@ -245,6 +245,13 @@ def test_a_campaign(installed: Installed) -> None:
     assert (report["outcome"], report["scenarios"]) == ("ok", 20)
 
 
+def test_a_campaign_that_is_kept(installed: Installed) -> None:
+    report = installed.report("campaign", "--seeds", "0:4", "--lease", "2", "--store", "db")
+    assert (report["outcome"], report["judged"]) == ("ok", 4)
+    exported = installed.report("campaign", "--export", "out", "--store", "db")
+    assert (exported["leases"], exported["failures"]) == (2, 0)
+
+
 @pytest.mark.usefixtures("compiled_engine")
 def test_a_campaign_on_the_compiled_engine(installed: Installed) -> None:
     # seeds that meet no defect of PyTorch

@@ -24,7 +24,7 @@ def merge(
         with ExitStack() as opened:
             source = open_store(place)
             opened.callback(source.close)
-            its = source.said | _WHOLE
+            its, plan = source.said | _WHOLE, source.plan()
         for name, value in (said and its).items():
             if said.get(name) != value:
                 raise CampaignStoreError(
@@ -39,4 +39,4 @@ def merge(
     except BaseException:
         store.close()
         raise
-    return store, Plan.read(said)
+    return store, plan

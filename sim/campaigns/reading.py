@@ -25,6 +25,7 @@ from squall.sim.campaigns.address import Address, CampaignStoreError, address_of
 from squall.sim.campaigns.database import Database
 from squall.sim.campaigns.locks import FileLock, gate
 from squall.sim.campaigns.opening import said_by
+from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.schema import check_known, migrate, newest, version_of
 from squall.sim.campaigns.tables import FAILURE, LEASE
 
@@ -64,6 +65,15 @@ class Reading:
     def file(self) -> Address:
         """Where it is; ``str()`` of it has no password in it."""
         return self._db.address
+
+    def plan(self) -> Plan:
+        """What is to be played, all shares together. Raises CampaignStoreError if another squall has
+        put it in other words."""
+        try:
+            return Plan.read(self.said)
+        except (ValueError, KeyError, TypeError, IndexError):
+            problem = "its plan is in the words of another version of squall"
+            raise CampaignStoreError(f"{self.file}: {problem}") from None
 
     def lines(self) -> Iterator[str]:
         """The table of verdicts: a line a lease, and one a failure."""

@@ -227,3 +227,11 @@ def test_left_keeps_the_order_and_asks_for_some_at_a_time(tmp_path: Path) -> Non
     next(some)
     assert next(counted) < 1000
     store.close()
+
+
+def test_a_plan_in_other_words(tmp_path: Path) -> None:
+    said = PLAN.said() | {"parts": "whatever was there"}
+    CampaignStore(tmp_path / "db", said, resume=False).close()
+    with pytest.raises(CampaignStoreError, match="db: its plan is in the words of another version"):
+        merge([tmp_path / "db"], tmp_path / "all", resume=False)
+    assert not (tmp_path / "all").exists()
