@@ -16,6 +16,8 @@ from squall.sim.world import interrupts
 
 #: real seconds without a sign of life after which a worker counts as gone, and between two looks
 SILENCE_S, _LOOK_S = 60.0, 0.25
+#: real seconds without any worker after which a campaign is given up
+NOBODY_S = 600.0
 #: workers that a lease may lose before the campaign is given up: it may be what ends them
 LOSSES = 10
 
@@ -94,7 +96,7 @@ class _Driver:
         self._free: deque[str] = deque()
         self._out = 0
         self._look_next = 0.0
-        self._listened = time.monotonic()
+        self._listened = self._somebody = time.monotonic()
         #: whether the last look was one of several a second
         self.looked_at = False
 
@@ -136,6 +138,10 @@ class _Driver:
                 worker.heard += seconds
 
     def _end_silent(self, now: float) -> None:
+        if self._workers:
+            self._somebody = now
+        elif now - self._somebody > NOBODY_S:
+            raise PlaceError(f"there has been no worker for {NOBODY_S:g} s")
         for name in [n for n, w in self._workers.items() if now - w.heard > self._silence_s]:
             self._place.stop(name)
             self._lose(name, f"not heard of for {self._silence_s:g} s")

@@ -29,7 +29,7 @@ from squall.sim.search.proving import code_stamp
 from squall.sim.world.choosing import Grain
 
 #: what a scenario of a part takes, where one without faults takes 1 (docs/campaigns.md)
-COSTS = {"port": 1.0, "torch": 10.0, "guided": 1.5, "diff": 12.0}
+COSTS = {"port": 1.0, "torch": 4.0, "guided": 1.5, "diff": 5.0}
 #: how far shares may be from adding up to 1, which decimal fractions may not do exactly
 _ROUNDING = 1e-9
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")

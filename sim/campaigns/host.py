@@ -6,6 +6,7 @@ Nothing of squall is imported here: a process that only passes messages on needs
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -90,9 +91,12 @@ class Host:
         code = self._process.poll()
         how = f"exit code {code}" if code is None or code >= 0 else f"signal {-code}"
         self._complaints.seek(0)
-        said = self._complaints.read().decode(errors="replace").split("\n")
-        last = next((f": {line.strip()}" for line in reversed(said) if line.strip()), "")
-        return HostEndedError(f"the process {self._module} has ended, {how}{last[:300]}")
+        said = self._complaints.read().decode(errors="replace").splitlines()
+        last = next((line.strip() for line in reversed(said) if line.strip()), "")
+        # what a log has before the text, and what follows the first sentence, is for its authors
+        sentence = re.sub(r"^\[.*?\]( \S+:\d+:)? ", "", last).split(". ")[0].rstrip(".")[:200]
+        more = f": {sentence}" if sentence else ""
+        return HostEndedError(f"the process {self._module} has ended, {how}{more}")
 
 
 def connection() -> Connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import time
 from collections import defaultdict
 from contextlib import suppress
@@ -30,6 +31,11 @@ from squall.sim.campaigns.ray_station import Station
 #: real seconds between two looks at which machines there are, and after which a station answers
 #: though it has nothing to tell
 _NODES_S, _ANSWER_S = 5.0, 1.0
+#: real seconds until it must take a connection
+_REACH_S = 10.0
+#: real seconds for which Ray's head may not answer: a Ray of our own, and one that a network may be
+#: between; after them Ray ends this process
+_PATIENCE_S, _PATIENCE_FAR_S = 15, 180
 #: stations that may end one after the other before any has begun to work
 _FAILED = 5
 #: bytes of Ray's store for objects, where it is ours: messages are small and go beside it
@@ -54,8 +60,8 @@ class RayCluster:
     """A worker (:class:`.place.Place`) for each machine of the cluster at ``address``, also for those
     that come later; None: a Ray of its own on this machine.
 
-    ``jobs``: leases that each judges at the same time; by default as many as Ray says that the
-    machine has processors. Actors are not started again by Ray, nor are their calls: what is lost
+    ``jobs``: leases that each judges at the same time; by default, and at most, as many as Ray says
+    that the machine has processors. Actors are not started again by Ray, nor are their calls: what is lost
     is told, and the driver hands it out again.
     """
 
@@ -119,6 +125,8 @@ class RayCluster:
         self._connected = False
 
     def _connect(self) -> None:
+        patience_s = _PATIENCE_S if self._address is None else _PATIENCE_FAR_S
+        os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(patience_s))
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         try:
             if self._address is None:
@@ -130,6 +138,7 @@ class RayCluster:
                     **quiet,
                 )
             else:
+                _reach(self._address)
                 ray.init(self._address, **quiet)
         except Exception as error:
             where = "none can be started" if self._address is None else f"none at {self._address}"
@@ -142,8 +151,12 @@ class RayCluster:
             return
         self._nodes_next = now + _NODES_S
         there = {station.node for station in self._stations.values()}
-        for node in ray.nodes():
-            jobs = self._jobs or int(node["Resources"].get("CPU", 0))
+        nodes = ray.nodes()
+        if self._address is None and not any(node["Alive"] for node in nodes):
+            raise PlaceError("Ray on this machine has ended")
+        for node in nodes:
+            processors = int(node["Resources"].get("CPU", 0))
+            jobs = min(self._jobs or processors, processors)
             if not node["Alive"] or node["NodeID"] in there or jobs < 1:
                 continue
             number = next(self._numbers[node["NodeID"]])
@@ -195,6 +208,14 @@ class RayCluster:
     def _end(self, station: _Station) -> None:
         with suppress(Exception):  # it may be gone
             ray.kill(station.actor)
+
+
+def _reach(address: str) -> None:
+    """Raises OSError where nobody answers, for which Ray would wait for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon:
+        with socket.create_connection((host.strip("[]"), int(port)), _REACH_S):
+            pass
 
 
 def _reason(error: BaseException) -> str:

@@ -22,7 +22,8 @@ _AT_LEAST = 1.2
 
 
 def _ray_address(text: str) -> str:
-    if text == "auto" or re.fullmatch(r"(ray://)?[A-Za-z0-9_.\[\]:-]+:[0-9]{1,5}", text):
+    found = re.fullmatch(r"(?:ray://)?[A-Za-z0-9_.\[\]:-]+:([0-9]{1,5})", text)
+    if text == "auto" or (found is not None and 0 < int(found[1]) < 2**16):
         return text
     raise BadInput(
         "--ray-address", text, f"expected auto, HOST:PORT or ray://HOST:PORT, got {text!r}"

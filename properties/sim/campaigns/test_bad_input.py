@@ -129,6 +129,13 @@ def test_what_does_not_go_together(
         (["--store", "store"], "--store: store: file is not a database"),
         (["--store", "no/such/file"], "--store: there is no directory 'no/such'"),
         (["--seeds", f"0:{2**64 - 1}"], "--seeds: expected seeds up to"),
+        (["--on", "cloud"], "--on: expected pool or ray or index, got 'cloud'"),
+        (["--ray-address", "auto"], "--ray-address: expected --on ray with it"),
+        (["--ray-address", "here"], "--ray-address: expected auto, HOST:PORT or ray://"),
+        (["--ray-address", "here:99999"], "--ray-address: expected auto, HOST:PORT or ray://"),
+        (["--on", "index"], "--on: index: expected --index and --of, or JOB_COMPLETION_INDEX"),
+        (["--worker-memory", "2T"], "--worker-memory: expected megabytes or gigabytes as in"),
+        (["--worker-memory", "9M"], "got 9M: a process begins with"),
         (["--lease", "0"], "--lease: expected an integer from 1 to"),
     ):
         assert problem in told(capsys, *words), words
