@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from array import array
 from hashlib import blake2b
 from multiprocessing.connection import Connection
 from typing import NamedTuple
@@ -43,9 +44,12 @@ class Judged(NamedTuple):
 def judged(lease: Lease, rows: list[Row], pid: int = 0, seconds: float = 0.0) -> Judged:
     """On this machine. ``rows``: of its seeds, in their order."""
     events = sum(row.events for row in rows)
-    failures = tuple(row for row in rows if row.property)
+    failures = tuple(row._replace(facts=b"", situations=()) for row in rows if row.property)
     digest, host = digest_of(lease, rows), socket.gethostname()
-    return Judged(lease, digest, events, failures, pid, host, seconds)
+    found = Judged(lease, digest, events, failures, pid, host, seconds)
+    facts = {fact for row in rows if row.facts for fact in array("Q", row.facts)}
+    situations = {name for row in rows for name in row.situations}
+    return found._replace(facts=tuple(sorted(facts)), situations=tuple(sorted(situations)))
 
 
 def work(connection: Connection, numbers: range, part: Part, driver: int, *, again: bool) -> None:
@@ -63,7 +67,12 @@ def work(connection: Connection, numbers: range, part: Part, driver: int, *, aga
             told = time.monotonic()
             connection.send(ALIVE)
 
+    known: set[int] = set()
     for row in part.rows(numbers, alive, again=again):
+        if row.facts:
+            new = set(array("Q", row.facts)) - known
+            known |= new
+            row = row._replace(facts=array("Q", new).tobytes())
         connection.send(row)
         if os.getppid() != driver:
             return

@@ -139,6 +139,12 @@ class Reading:
         asked = select(columns.part, count).where(self._mine(LEASE)).group_by(columns.part)
         return {part: int(judged) for part, judged in self.ask(asked)}
 
+    def failed(self) -> dict[str, int]:
+        """By part, how many of its seeds have failed."""
+        columns = LEASE.c
+        asked = select(columns.part, func.sum(columns.failed)).where(self._mine(LEASE))
+        return {part: int(failed) for part, failed in self.ask(asked.group_by(columns.part))}
+
     def close(self) -> None:
         self._db.close()
 

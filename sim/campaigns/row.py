@@ -10,8 +10,9 @@ from squall.sim.search.judge import Verdict
 
 class Row(NamedTuple):
     """What became of ``seed``, a number of its part; ``property``, ``what`` and ``text`` are of the
-    first violation, "" without one. ``text`` may name what differs between processes, and counts
-    in no digest."""
+    first violation, "" without one. What follows counts in no digest: ``text`` may name what differs
+    between processes; ``facts`` (words of 64 bits) and ``situations`` are what a campaign is shown to
+    have seen, a fact at least in one row of each process that has seen it."""
 
     seed: int
     property: str = ""
@@ -19,12 +20,16 @@ class Row(NamedTuple):
     digest: str = ""
     events: int = 0
     text: str = ""
+    facts: bytes = b""
+    situations: tuple[str, ...] = ()
 
 
 def row_of(number: int, verdict: Verdict) -> Row:
     if verdict.ok:
-        return Row(number, digest=verdict.digest, events=verdict.events)
-    return failed_row(number, verdict.violations[0], verdict.digest, verdict.events)
+        row = Row(number, digest=verdict.digest, events=verdict.events)
+    else:
+        row = failed_row(number, verdict.violations[0], verdict.digest, verdict.events)
+    return row._replace(facts=verdict.facts, situations=verdict.sometimes)
 
 
 def failed_row(number: int, first: Violation, digest: str = "", events: int = 0) -> Row:

@@ -159,10 +159,14 @@ def _lease(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
     }
 
 
+#: what a failure's row is kept of
+_OF_FAILURE = ("seed", "property", "what", "digest", "text")
+
+
 def _failures(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
     part, first = judged.lease.key
     for row in judged.failures:
-        said = {name: _storable(value) for name, value in row._asdict().items() if name != "events"}
+        said = {name: _storable(getattr(row, name)) for name in _OF_FAILURE}
         yield {"part": part, "first": first, **said}
 
 

@@ -13,7 +13,16 @@ import typer
 
 from squall.sim.cli import parsers
 from squall.sim.cli.faults import Faults, read_faults
-from squall.sim.names import MAX_SEED, MAX_WORKERS, PROFILES, Device, EngineName, Profile
+from squall.sim.names import (
+    MAX_SEED,
+    MAX_WORKERS,
+    PLOTLY_FROM,
+    PROFILES,
+    Device,
+    EngineName,
+    PlotlyFrom,
+    Profile,
+)
 
 MAX_JOBS = 256
 MAX_SECONDS = 24 * 3600.0
@@ -100,6 +109,16 @@ AllowUnchecked = Annotated[
     typer.Option(
         "--allow-unchecked",
         help="Exit code 0, not 4, for a run in which there was nothing to check.",
+    ),
+]
+Plotly = Annotated[
+    PlotlyFrom | None,
+    typer.Option(
+        "--plotly",
+        metavar="inline|cdn|file",
+        help="Where a page has plotly.js from, 4.7 MB: in itself (the default), from cdn.plot.ly, or "
+        "from a file beside it, which several pages share.",
+        parser=parsers.one_of("--plotly", PLOTLY_FROM),
     ),
 ]
 AllowScripts = Annotated[

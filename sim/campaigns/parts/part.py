@@ -44,7 +44,7 @@ class Part:
 
     @property
     def settings(self) -> Settings:
-        return Settings(self.profile, engine=self.engine)
+        return Settings(self.profile, engine=self.engine, stats=True)
 
     @property
     def engines(self) -> tuple[EngineName, ...]:

@@ -61,6 +61,12 @@ class Program:
         program.search_path = [p for p in program.search_path if not program.is_user_entry(p)]
         return program
 
+    def add(self, script: Path) -> None:
+        """One more script, which a process has started another process on."""
+        folder = _folder(script)
+        self._script_dirs |= {folder}
+        self._user_entries.pop(folder, None)
+
     def path_of(self, script: Path | None) -> list[str]:
         """What ``sys.path`` is in a process that runs this script: its directory comes first."""
         return [*([] if script is None else [_folder(script)]), *self.search_path]

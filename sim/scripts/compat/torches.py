@@ -17,6 +17,7 @@ from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade
 from squall.sim.scripts.compat.process import current_process
 from squall.sim.scripts.compat.rpc_api import make_rpc_api
 from squall.sim.scripts.compat.substitutes import STANDARD, STANDARD_PRIVATE, front
+from squall.sim.scripts.compat.torchscript import make_jit
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace, Substitute
@@ -198,6 +199,7 @@ SUBSTITUTES: dict[str, Substitute] = {
     "torch.distributed.rpc": make_rpc,
     "torch.distributed.rpc._testing": faulty.make_testing,
     "torch.futures": make_futures,
+    "torch.jit": make_jit,
     "torch.multiprocessing": spawn.make_torch_multiprocessing,
     "torch.multiprocessing.spawn": spawn.make_torch_spawn,
     "torch.nn": front("torch.nn"),
