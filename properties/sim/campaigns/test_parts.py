@@ -14,6 +14,7 @@ import torch
 from squall.sim.campaigns.driver import drive
 from squall.sim.campaigns.file import COSTS, load_plan
 from squall.sim.campaigns.parts import Canaries, Diff, Exploration, Guided, Part, Versions, part_of
+from squall.sim.campaigns.parts.canaries import BY_DEFAULT
 from squall.sim.campaigns.parts.guided import stamp_of_cover
 from squall.sim.campaigns.parts.versions import BLOCK
 from squall.sim.campaigns.plan import Plan
@@ -220,3 +221,9 @@ def test_a_campaign_fails_if_a_canary_lives(tmp_path, capsys, monkeypatch):
         ("canaries", 2),
     ]
     assert f"canaries, {SURVIVES}: canary: {SURVIVES}: " in said.err
+
+
+@pytest.mark.timeout(1200)
+def test_canaries_by_default_die_early():
+    part = Canaries("canaries", range(len(BY_DEFAULT)), bugs=BY_DEFAULT, each=60)
+    assert [row.text for row in rows(part) if row.property] == []
