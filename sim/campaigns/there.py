@@ -13,6 +13,7 @@ import sys
 import torch
 
 from squall.sim.campaigns.parts.part import Part
+from squall.sim.campaigns.row import dumped
 from squall.sim.search.proving import code_stamp
 
 
@@ -27,7 +28,7 @@ def main(words: list[str]) -> None:
     torch.set_num_threads(1)
     part = Part("there", range(asked["first"], asked["stop"]), asked["profile"])
     for row in part.rows(part.seeds, lambda: None):
-        print(json.dumps(row), flush=True)
+        print(dumped(row), flush=True)
 
 
 if __name__ == "__main__":

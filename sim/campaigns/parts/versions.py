@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 from squall.model.events.run import Violation
 from squall.real.own_files import PACKAGE
 from squall.sim.campaigns.parts.part import Alive, Part
-from squall.sim.campaigns.row import Row, failed_row
+from squall.sim.campaigns.row import Row, failed_row, loaded
 from squall.sim.scenario import Scenario
 from squall.sim.world.contained import end_with_parent
 
@@ -78,7 +78,7 @@ class Versions(Part):
             with self._judging(numbers) as process:
                 assert process.stdout is not None
                 for line in process.stdout:
-                    yield self._row(numbers.start, Row(*json.loads(line)))
+                    yield self._row(numbers.start, loaded(line))
                     tries, numbers = 0, numbers[1:]
                 code = process.wait()
             tries += 1
