@@ -10,23 +10,26 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from squall.model.program.strict_json import complaint
-from squall.sim.campaigns.parts import Canaries, Diff, Exploration, Guided, Part
+from squall.sim.campaigns.parts import Canaries, Diff, Exploration, Guided, Part, Versions
 from squall.sim.campaigns.parts.canaries import BY_DEFAULT, check_bug
 from squall.sim.campaigns.parts.exploration import programs
 from squall.sim.campaigns.parts.guided import stamp_of_cover
+from squall.sim.campaigns.parts.versions import OtherPythonError, ask
 from squall.sim.campaigns.plan import MOST, Plan
 from squall.sim.explore.enumeration import BoundsError
 from squall.sim.names import ENGINE_NAMES, PROFILES, EngineName, Profile
+from squall.sim.search.proving import code_stamp
 from squall.sim.world.choosing import Grain
 
 #: what a scenario of a part takes, where one without faults takes 1 (docs/campaigns.md)
-COSTS = {"port": 1.0, "torch": 10.0, "guided": 1.5, "diff": 12.0}
+COSTS = {"port": 1.0, "torch": 4.0, "guided": 1.5, "diff": 5.0}
 #: how far shares may be from adding up to 1, which decimal fractions may not do exactly
 _ROUNDING = 1e-9
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
@@ -87,6 +90,16 @@ class _Diff(_Shared):
         return Diff(name, seeds)
 
 
+class _Versions(_Shared):
+    faults: Profile | None = None
+
+    def cost(self) -> float:
+        return COSTS["port"]
+
+    def part(self, name: str, seeds: range) -> Part:
+        return Versions(name, seeds, self.faults)
+
+
 class _Whole(_Strict):
     """A part whose work has an end, and is done whole."""
 
@@ -138,6 +151,7 @@ _KINDS: dict[str, tuple[type[_Shared] | type[_Whole], dict[str, Any]]] = {
     "guided": (_Guided, {}),
     "torch": (_Seeds, {"engine": "torch"}),
     "diff": (_Diff, {}),
+    "versions": (_Versions, {}),
     "canaries": (_Canaries, {}),
     "explore": (_Explored, {}),
 }
@@ -146,6 +160,8 @@ _KINDS: dict[str, tuple[type[_Shared] | type[_Whole], dict[str, Any]]] = {
 class _File(_Strict):
     scenarios: Annotated[int, Field(ge=1, le=MOST)]
     first_seed: Annotated[int, Field(ge=0, le=MOST)] = 0
+    #: interpreters of parts of the kind "versions"
+    python: Annotated[tuple[str, ...], Field(strict=False)] = ()
     parts: dict[str, Any]
 
 
@@ -153,7 +169,7 @@ def load_plan(file: Path) -> Plan:
     """The plan that a file describes. Raises CampaignFileError."""
     try:
         said = _File.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-        return Plan(_parts(said))
+        return Plan(_on_others(_parts(said), said.python, file.parent))
     except CampaignFileError as error:
         raise CampaignFileError(f"{file}: {error}") from None
     except OSError as error:
@@ -189,6 +205,31 @@ def _parts(said: _File) -> tuple[Part, ...]:
         except CampaignFileError as error:
             raise CampaignFileError(f"parts.{name}: {error}") from None
     return tuple(found)
+
+
+def _on_others(parts: tuple[Part, ...], python: tuple[str, ...], folder: Path) -> tuple[Part, ...]:
+    """The parts, those for other versions with the interpreters, whose paths begin at the file."""
+    if not any(isinstance(part, Versions) for part in parts):
+        if python:
+            raise CampaignFileError("python: is for a part versions, and there is none")
+        return parts
+    if not python:
+        raise CampaignFileError("python: is missing, expected interpreters for the part versions")
+    others = []
+    for number, text in enumerate(python):
+        try:
+            other = ask((folder / Path(text).expanduser()).absolute())
+        except OtherPythonError as error:
+            raise CampaignFileError(f"python[{number}]: {error}") from None
+        if other.code != (here := code_stamp("")):
+            problem = f"{text!r} has a squall with the code {other.code}, expected {here}"
+            raise CampaignFileError(f"python[{number}]: {problem}")
+        others.append(other)
+    paths, versions = tuple(each.path for each in others), tuple(each.torch for each in others)
+    return tuple(
+        replace(part, python=paths, torch=versions) if isinstance(part, Versions) else part
+        for part in parts
+    )
 
 
 def _read(name: str, value: Any) -> _Shared | _Whole:

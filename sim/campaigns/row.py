@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import NamedTuple
 
 from squall.model.events.run import Violation
@@ -35,3 +36,15 @@ def row_of(number: int, verdict: Verdict) -> Row:
 def failed_row(number: int, first: Violation, digest: str = "", events: int = 0) -> Row:
     """Of a number whose first violation that is."""
     return Row(number, first.property, first.what, digest, events, str(first))
+
+
+def dumped(row: Row) -> str:
+    """A line of JSON."""
+    return json.dumps({**row._asdict(), "facts": row.facts.hex()})
+
+
+def loaded(line: str) -> Row:
+    """The row of which :func:`dumped` has made a line."""
+    said = json.loads(line)
+    facts, situations = bytes.fromhex(said.pop("facts")), tuple(said.pop("situations"))
+    return Row(**said, facts=facts, situations=situations)

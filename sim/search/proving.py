@@ -186,9 +186,10 @@ def proof_of(source: int | Rescheduled, settings: Settings, given: Sample | None
     return Proof(source, settings, {SEEDS: given}, max(seed + 1, given.scenarios))
 
 
-def code_stamp() -> str:
-    """What tells one state of the code from another: squall's sources, and PyTorch's version."""
-    seen = blake2b(torch.__version__.encode(), digest_size=8)
+def code_stamp(version: str | None = None) -> str:
+    """What tells one state of the code from another: squall's sources, and PyTorch's version, for
+    which ``version`` may stand."""
+    seen = blake2b((torch.__version__ if version is None else version).encode(), digest_size=8)
     for room in ("real", "model", "sim"):
         for file in sorted((PACKAGE / room).resolve().rglob("*")):
             if file.suffix in (".py", ".cpp", ".h"):

@@ -66,6 +66,15 @@ FILES = {
         f"{GOOD}[parts.'my part']\nkind = 'plain'\nshare = 0.1\n",
         "parts: the name 'my part' is none",
     ),
+    "no interpreter": (
+        f"{GOOD}[parts.versions]\nshare = 0.1\n".replace("plain = 0.5", "plain = 0.4"),
+        "python: is missing, expected interpreters for the part versions",
+    ),
+    "interpreters for nothing": (f"python = ['x']\n{GOOD}", "python: is for a part versions"),
+    "an interpreter that is not there": (
+        "python = ['no/such/python']\nscenarios = 9\n[parts]\nversions = 1.0\n",
+        "/no/such/python' cannot be run: No such file or directory",
+    ),
     "no TOML": ("scenarios: 3", "at line 1"),
     "binary": ("\0\1\2", "line 1"),
 }

@@ -4,15 +4,19 @@ import json
 import math
 import os
 import signal
+import sys
 from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
+import torch
 
 from squall.sim.campaigns.driver import drive
 from squall.sim.campaigns.file import COSTS, load_plan
-from squall.sim.campaigns.parts import Canaries, Diff, Exploration, Guided, Part, part_of
+from squall.sim.campaigns.parts import Canaries, Diff, Exploration, Guided, Part, Versions, part_of
+from squall.sim.campaigns.parts.canaries import BY_DEFAULT
 from squall.sim.campaigns.parts.guided import stamp_of_cover
+from squall.sim.campaigns.parts.versions import BLOCK
 from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.pool import TRIES, Pool
 from squall.sim.campaigns.store import CampaignStore
@@ -41,6 +45,41 @@ def rows(part, numbers=None):
 )
 def test_a_part_is_what_it_has_said(part):
     assert part_of(json.loads(json.dumps(part.said()))) == part
+
+
+def test_versions_are_judged_by_their_interpreters(tmp_path):
+    # another environment's interpreter; that its torch is the same is for its verdicts to say
+    file = tmp_path / "campaign.toml"
+    file.write_text(
+        f"scenarios = 8\npython = ['{sys.executable}', '{sys.executable}']\n"
+        "[parts]\nversions = { share = 1, faults = 'rough' }\n"
+    )
+    (part,) = load_plan(file).parts
+    assert part.torch == (torch.__version__,) * 2
+    assert part.place(BLOCK - 1) == (0, BLOCK - 1)
+    assert part.place(BLOCK + 3) == (1, 3)
+    assert part.place(2 * BLOCK) == (0, BLOCK)
+    assert part_of(json.loads(json.dumps(part.said()))) == part
+    numbers = range(BLOCK - 2, BLOCK + 2)
+    here = Part("rough", numbers, "rough")
+    expected = [*rows(here, range(BLOCK - 2, BLOCK)), *rows(here, range(2))]
+    found = rows(part, numbers)
+    assert [row.seed for row in found] == list(numbers)
+    assert [row[1:] for row in found] == [row[1:] for row in expected]
+    assert part.name_of(BLOCK + 1) == f"seed 1 on torch {torch.__version__}"
+
+
+def test_a_version_on_which_processes_end_fails_and_is_named(tmp_path):
+    other = tmp_path / "python"
+    other.write_text("#!/bin/sh\nexit 9\n")
+    other.chmod(0o755)
+    part = Versions("versions", range(2), python=(str(other),), torch=("2.0",))
+    found = rows(part)
+    assert [(row.seed, row.property, row.what) for row in found] == [
+        (0, "progress", "the process ended (torch 2.0)"),
+        (1, "progress", "the process ended (torch 2.0)"),
+    ]
+    assert part.again(found[1]) == f"{other} -m squall replay 1"
 
 
 def test_guided_numbers_are_the_cover_on_one_schedule_after_the_other():
@@ -147,12 +186,12 @@ def test_shares_are_those_of_the_time(tmp_path):
         f"[parts.canaries]\nbugs = ['{DIES}']\nseeds = 7\n"
         "[parts.more]\nkind = 'explore'\nprograms = 'workers<=2, calls<=1'\n"
     )
-    plain, torch, canaries, more = load_plan(file).parts
-    assert len(plain.seeds) + len(torch.seeds) == 11000
+    plain, compiled, canaries, more = load_plan(file).parts
+    assert len(plain.seeds) + len(compiled.seeds) == 11000
     assert math.isclose(
-        len(plain.seeds) * COSTS["port"], len(torch.seeds) * COSTS["torch"], rel_tol=0.01
+        len(plain.seeds) * COSTS["port"], len(compiled.seeds) * COSTS["torch"], rel_tol=0.01
     )
-    assert plain.seeds.start == torch.seeds.start == 5
+    assert plain.seeds.start == compiled.seeds.start == 5
     assert (canaries.bugs, canaries.each, canaries.seeds) == ((DIES,), 7, range(1))
     assert (more.name, more.kind, len(more.seeds)) == ("more", "explore", 4)
 
@@ -182,3 +221,9 @@ def test_a_campaign_fails_if_a_canary_lives(tmp_path, capsys, monkeypatch):
         ("canaries", 2),
     ]
     assert f"canaries, {SURVIVES}: canary: {SURVIVES}: " in said.err
+
+
+@pytest.mark.timeout(1200)
+def test_canaries_by_default_die_early():
+    part = Canaries("canaries", range(len(BY_DEFAULT)), bugs=BY_DEFAULT, each=60)
+    assert [row.text for row in rows(part) if row.property] == []

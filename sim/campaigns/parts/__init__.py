@@ -9,11 +9,12 @@ from squall.sim.campaigns.parts.diff import Diff
 from squall.sim.campaigns.parts.exploration import Exploration
 from squall.sim.campaigns.parts.guided import Guided
 from squall.sim.campaigns.parts.part import Part
+from squall.sim.campaigns.parts.versions import Versions
 
-__all__ = ["KINDS", "Canaries", "Diff", "Exploration", "Guided", "Part", "part_of"]
+__all__ = ["KINDS", "Canaries", "Diff", "Exploration", "Guided", "Part", "Versions", "part_of"]
 
 KINDS: dict[str, type[Part]] = {
-    each.kind: each for each in (Part, Guided, Diff, Canaries, Exploration)
+    each.kind: each for each in (Part, Guided, Diff, Canaries, Exploration, Versions)
 }
 
 
