@@ -8,6 +8,8 @@ handed the pickled ``Process``. So ``fork`` copies no memory here, and what a mo
 
 from __future__ import annotations
 
+import ctypes
+import io
 import multiprocessing
 import os
 import sys
@@ -16,12 +18,37 @@ from functools import partial
 from multiprocessing import context, process, reduction, spawn
 from typing import Any, NoReturn
 
+import torch
+
 from squall.real.native.here import Here
 from squall.sim.scripts.compat.errors import report
 
 _context: Any = context
 _spawn: Any = spawn
 _process: Any = process
+
+
+class _Pickler(reduction.ForkingPickler):
+    """As ``multiprocessing`` pickles for a child, but tensors travel by value.
+
+    torch would move them to shared memory first, and send the file of it.
+    """
+
+    def reducer_override(self, obj: Any) -> Any:
+        if not isinstance(obj, torch.UntypedStorage) or obj.device.type != "cpu":
+            return NotImplemented
+        if obj.is_shared():
+            raise RuntimeError(
+                "on the engine torch processes of a script share no memory: a tensor after "
+                "share_memory_() cannot be an argument of a process; run it with --engine port"
+            )
+        return _storage, (ctypes.string_at(obj.data_ptr(), obj.nbytes()),)
+
+
+def _storage(written: bytes) -> torch.UntypedStorage:
+    if not written:
+        return torch.UntypedStorage(0)
+    return torch.frombuffer(bytearray(written), dtype=torch.uint8).untyped_storage()
 
 
 class Popen:
@@ -39,7 +66,9 @@ class Popen:
         _spawn._check_not_importing_main()
         _context.set_spawning_popen(self)
         try:
-            call = bytes(reduction.ForkingPickler.dumps(obj))
+            written = io.BytesIO()
+            _Pickler(written).dump(obj)
+            call = written.getvalue()
         finally:
             _context.set_spawning_popen(None)
         self.pid: int = here.ask("child", call, inherited(own), forked)
