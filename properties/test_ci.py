@@ -14,7 +14,7 @@ import pytest
 from squall.properties.support.paths import ROOT
 
 #: programs that the script looks for, besides those of any system
-NEEDED = ("chromium", "chromedriver", "c++")
+NEEDED = ("chromium", "chromedriver", "c++", "pg_ctlcluster")
 #: of any system
 USUAL = ("bash", "dirname", "env")
 
@@ -60,7 +60,8 @@ def test_what_is_missing_is_installed(tmp_path: Path, missing: str) -> None:
     program(tmp_path, "id", "echo 0")
     program(tmp_path, "apt-get", f'echo "$@" >>{tmp_path}/installed')
     assert run(tmp_path).returncode == 0
-    assert "g++" in (tmp_path / "installed").read_text()
+    installed = (tmp_path / "installed").read_text().split()
+    assert {"chromium", "chromium-driver", "g++", "postgresql"} <= {*installed}
 
 
 @pytest.mark.parametrize("missing", NEEDED)
@@ -70,7 +71,7 @@ def test_or_it_fails_before_anything_is_run(tmp_path: Path, missing: str) -> Non
     program(tmp_path, "id", "echo 1000")
     done = run(tmp_path)
     assert done.returncode == 1
-    assert "apt-get install chromium chromium-driver g++" in done.stderr
+    assert "apt-get install chromium chromium-driver g++ postgresql" in done.stderr
     assert done.stdout == ""
 
 

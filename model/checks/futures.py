@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from squall.model.checks.excuses import ENDED_PROCESS, FAULT, NO_END, OWN_TIME, TOO_LATE, excused
 from squall.model.checks.failed_passes import CREATION_TIMED_OUT, OVER, TIMED_OUT, of_call_given_up
+from squall.model.checks.leaving import fetch_overtaken
 from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
 from squall.model.events.passes import REFUSED
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
@@ -114,7 +115,7 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
             continue
         if _left_meanwhile(run, n) and excused(run, ENDED_PROCESS):
             continue
-        if _deleted_as_it_left(run, n) and excused(run, ENDED_PROCESS):
+        if fetch_overtaken(run, n, *records[n][4][:3]) and excused(run, ENDED_PROCESS):
             continue
         if not any(text in error for text in texts):
             what = f"{type} could not be handled"
@@ -132,24 +133,6 @@ def _left_meanwhile(run: Run, n: int) -> bool:
     )
     since = max(begun, default=n)
     return any(since < end < n for end in faults_of(run).gone.get(worker, ()))
-
-
-def _deleted_as_it_left(run: Run, n: int) -> bool:
-    """Whether event ``n`` ends a fetch by a worker that left its group meanwhile, with work under
-    way: it deleted its reference, and that overtook the fetch."""
-    ends = run.program is not None and run.program.endings
-    if run.of(tracing.TABLES_COUNTED) and not ends:
-        return False  # nobody left before all was quiet
-    records = run.records
-    src, type, id, _ = records[n][4]
-    if not type.endswith("RREF_FETCH_CALL"):
-        return False
-    for at in run.of(tracing.CALL_STARTED):
-        if records[at][1] == src and records[at][4][0] == id:
-            (rref,) = records[at][4][4]
-            deleted = (m for m in run.of(tracing.USER_DELETED) if at < m < n)
-            return any(records[m][1] == src and records[m][4][0] == rref for m in deleted)
-    return False
 
 
 def _calls(run: Run) -> Iterator[Violation]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from squall.model.checks.exceptions import Excuses, excuse_of_context
 from squall.model.checks.excuses import ENDED_PROCESS, FAULT, excused
+from squall.model.checks.leaving import fetch_overtaken
 from squall.model.events.fault_effects import faults_of
 from squall.model.events.rref import FETCHES_DISAGREE, RREF_TYPES, Protocol
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
@@ -54,6 +55,12 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
         for breach in take(worker, task, type, values):
             if breach.what == FETCHES_DISAGREE and faults.hit(n) and excused(run, FAULT):
                 continue  # it came after its user had given up waiting: nobody sees the answer
+            if (
+                breach.what == FETCHES_DISAGREE
+                and _overtaken(run, n)
+                and excused(run, ENDED_PROCESS)
+            ):
+                continue
             if worker in protocol.leaving and excused(run, ENDED_PROCESS):
                 continue  # its tables may be cleared already
             yield run.violation("rrefs", breach.what, breach.expected, breach.seen, n)
@@ -80,6 +87,15 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
             if expected != seen:
                 what = f"{name.replace('_', ' ')} in the tables at the end"
                 yield run.violation("rrefs", what, expected, seen, n)
+
+
+def _overtaken(run: Run, n: int) -> bool:
+    """Whether what event ``n`` tells of was asked for by a worker that has left since."""
+    _, worker, task, _, _ = run.records[n]
+    for at in reversed(run.of(tracing.HANDLER_STARTED)):
+        if at < n and run.records[at][1:3] == (worker, task):
+            return fetch_overtaken(run, n, *run.records[at][4][:3])
+    return False
 
 
 def _of_earlier_groups(run: Run) -> set[int]:

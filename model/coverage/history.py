@@ -26,7 +26,7 @@ class History(BaseModel):
     ``at``: numbers of scenarios, the last one is of all; ``sets``: how many facts of each set
     (:mod:`squall.model.coverage.behaviour`) were seen by then. ``reached``: the number of the first
     scenario that reached each rare situation, None for those that none did; ``times``: in how many
-    scenarios. ``parts``: how many scenarios were played of each part of the campaign, in their
+    scenarios, where that is known. ``parts``: how many scenarios were played of each part of the campaign, in their
     order.
     """
 
@@ -66,7 +66,7 @@ def history_of(
 ) -> History:
     """The history of what was seen. ``times``: in how many scenarios each rare situation that can be
     told was reached; ``parts`` as in :class:`History`."""
-    growth = seen.growth(_points(seen.scenarios))
+    growth = seen.growth(points(seen.scenarios))
     return History(
         title=title,
         at=tuple(number for number, _ in growth),
@@ -87,7 +87,7 @@ def load_history(text: str) -> History:
         raise HistoryError(f"{place}: {first['msg']}") from None
 
 
-def _points(last: int) -> list[int]:
+def points(last: int) -> list[int]:
     """Numbers up to the last, evenly spread over its orders of magnitude."""
     if last < 1:
         return []

@@ -194,7 +194,7 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
         stories=choices.chance("stories", 0.2) and limits.stories,
         acts=choices.chance("acts", 0.3) and limits.acts,
         calm=limits.stories,
-        sized_stories=choices.chance("sized stories", 0.12) and limits.stories,
+        sized_stories=choices.chance("sized stories", 0.18) and limits.stories,
         wide_stories=limits.stories and choices.chance("wide stories", _WITH_WIDE_STORIES),
         gathers="gathers" in has,
         groups=choices.integer("groups", 2, _MOST_GROUPS)

@@ -23,6 +23,7 @@ Stepper = Literal[
     "slow",  # an optimizer that waits between reading a parameter and writing it
     "hesitant",  # one that waits before it looks at gradients
     "functional",  # torch.optim.SGD, which has a functional twin
+    "registered",  # a slow one with a functional twin of its own, which it has registered
 ]
 LedgerCall = Literal["sync", "async", "remote"]
 #: updates of all trainers together: as powers of two, their sums are exact
@@ -36,7 +37,7 @@ class Updates(Checked):
     ``shared``: all with one optimizer, which is sent to them. ``skips``: a step leaves out one of
     several parameters. ``pause_s``: seconds that optimizers and the ledger wait. ``ledger``: how
     trainers call the ledger on ``worker``. ``waits``: until all of it is there, before references
-    are handed on. ``fails``: the second step of each slow or hesitant optimizer raises, and when all
+    are handed on. ``fails``: the second step of each optimizer that waits raises, and when all
     have ended there is a step that raises on one owner only.
     """
 

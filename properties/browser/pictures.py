@@ -74,12 +74,17 @@ def own_test() -> pictures.Recording:
 
 
 def click_message(page: Page, kind: str, nth: int) -> None:
-    trace = page.js(
-        "return document.getElementById('figure').data.findIndex(t => t.mode === 'markers' && "
-        "t.meta && t.meta.events && t.legendgroup === arguments[0])",
+    """Choose the nth message of a kind of those that the window shows."""
+    trace, shown = page.js(
+        "const f = document.getElementById('figure'), [low, high] = f._fullLayout.xaxis.range;"
+        "const trace = f.data.findIndex(t => t.mode === 'markers' && t.meta && t.meta.events && "
+        "t.legendgroup === arguments[0]), axis = f._fullLayout.xaxis;"
+        "const shown = [...f.data[trace].x.keys()].filter(n => axis.d2l(f.data[trace].x[n]) > low"
+        " && axis.d2l(f.data[trace].x[n]) < high);"
+        "return [trace, shown];",
         kind,
     )
-    page.click(*page.pixel(trace, nth))
+    page.click(*page.pixel(trace, shown[nth]))
     page.wait("squall.chosen >= 0 && squall.cone")
     page.move(4, 4)
 
@@ -144,7 +149,7 @@ def main() -> None:
             browser,
             pictures.page(training),
             [
-                ("timeline-space-time", "space_time", lambda p: click_message(p, "gradient", 3)),
+                ("timeline-space-time", "space_time", lambda p: click_message(p, "gradient", 1)),
                 ("timeline-work", "work", clock("order")),
                 ("timeline-graph", "graph", half_way),
             ],

@@ -15,17 +15,23 @@ from squall.model.coverage.growth import Seen
 from squall.model.coverage.history import history_of
 from squall.properties.browser.conftest import Page, chromium
 from squall.properties.browser.test_page import VIEWS
+from squall.sim.names import PlotlyFrom
 from squall.sim.scenarios.store import Place, Store
 from squall.sim.search.draw import draw
 from squall.sim.serve.server import Server
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def plotly() -> PlotlyFrom:
+    return "inline"
+
+
+@pytest.fixture
+def server(tmp_path: Path, plotly: PlotlyFrom) -> Iterator[Server]:
     place = Place(tmp_path / "store")
     for seed in (1, 2):
         Store(place).keep(draw(seed), found_by="fuzz")
-    server = Server(place, 0)
+    server = Server(place, 0, plotly=plotly)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     yield server
@@ -71,6 +77,7 @@ def styled(page: Page) -> bool:
     return font.startswith("system-ui")
 
 
+@pytest.mark.parametrize("plotly", ["inline", "file"])
 def test_a_run_is_drawn_under_the_policy(own_browser: Chrome, server: Server) -> None:
     page = Page(own_browser)
     name = Store(server.library.place).failures()[0].name

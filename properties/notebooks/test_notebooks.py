@@ -26,7 +26,9 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def test_they_are_numbered_from_one_on():
-    assert [path.name[:3] for path in NOTEBOOKS] == [f"0{n}_" for n in range(1, len(NOTEBOOKS) + 1)]
+    assert [path.name[:3] for path in NOTEBOOKS] == [
+        f"{n:02}_" for n in range(1, len(NOTEBOOKS) + 1)
+    ]
     assert NOTEBOOKS
 
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
+import torch
+
 from squall.real import tracing
 from squall.real.autograd.context import DistAutogradContext, ThreadLocalDistAutogradContext
 from squall.real.autograd.hooks import call_post_hooks, call_pre_hooks
@@ -59,8 +61,10 @@ class DistAccumulateGradCaptureHook:
         with ThreadLocalDistAutogradContext(self._context):
             # Called even without a gradient, as another entry may bring it.
             input_grads[:] = call_pre_hooks(self._pointer, input_grads)
+            torch._C._set_grad_enabled(False)  # whatever the user's code left behind
             if self._accumulate(input_grads):
                 call_post_hooks(self._pointer, [], input_grads)
+                torch._C._set_grad_enabled(False)
         return input_grads[0]
 
     def _accumulate(self, input_grads: list[Tensor | None]) -> bool:

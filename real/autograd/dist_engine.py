@@ -469,6 +469,9 @@ class DistEngine:
     ) -> None:
         """Take the running pass away from its context. The engine's lock is held."""
         context.passes[graph_task.pass_id] = error
+        if error is not None:  # else each has handed on what it was given
+            for root in graph_task.graph_roots:
+                root.let_go()
         context.reset_graph_task()
         context.pass_id = None
         self._initialized_context_ids.pop(context.context_id, None)

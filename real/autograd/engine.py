@@ -168,6 +168,7 @@ class Engine:
                 call_leaf_hooks(cast(Any, func).variable, grads)
             else:
                 grads = call_tensor_pre_hooks(func, self._abi.pointer(func), grads)
+            torch._C._set_grad_enabled(False)  # whatever the user's code left behind
         for capture in info.captures:
             captured = grads[capture.input_idx]
             if capture.hooks:

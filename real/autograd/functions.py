@@ -43,6 +43,9 @@ class GraphRoot:
     def apply(self) -> list[Tensor | None]:
         return list(self._grads)
 
+    def let_go(self) -> None:
+        """Nothing to do: it goes with its pass."""
+
     def _sequence_nr(self) -> int:
         return 1 << 62
 
@@ -138,6 +141,10 @@ class SendRpcBackward:
 
     def get_grads(self) -> list[Tensor]:
         return self._grads
+
+    def let_go(self) -> None:
+        """Forget gradients that a pass which has failed did not get to: the next one brings its own."""
+        self._grads = []
 
     def apply(self) -> list[Tensor | None]:
         """The gradients that arrived, which are moved out: they serve one run."""

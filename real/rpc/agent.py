@@ -324,7 +324,9 @@ class RpcAgent:
 
     def _handle(self, request: Message) -> None:
         callback = self.worker.request_callback
-        if callback is None:  # shut down between arrival and now
+        # Shut down between arrival and now; by now the worker may be in another group, whose tables
+        # know nothing of what the request is about.
+        if callback is None or self.worker.agent is not self:
             self._in_flight.served_one_less()
             return
         if self.devices:

@@ -1,55 +1,171 @@
-"""``campaign.toml``: the parts of a campaign, and the share of its scenarios that each has."""
+"""``campaign.toml``: the parts of a campaign, and the share of its time that each has.
+
+Parts without an end (seeds, the cover) have shares of the time; others, whose work has an end (planted
+bugs, programs of a size), are done whole. What a scenario takes is not measured, since the plan must be
+the same on each machine and each day: :data:`COSTS` say it.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from squall.model.program.strict_json import complaint
-from squall.sim.campaigns.plan import MOST, Part, Plan
-from squall.sim.names import PROFILES
+from squall.sim.campaigns.parts import Canaries, Diff, Exploration, Guided, Part
+from squall.sim.campaigns.parts.canaries import BY_DEFAULT, check_bug
+from squall.sim.campaigns.parts.exploration import programs
+from squall.sim.campaigns.parts.guided import stamp_of_cover
+from squall.sim.campaigns.plan import MOST, Plan
+from squall.sim.explore.enumeration import BoundsError
+from squall.sim.names import ENGINE_NAMES, PROFILES, EngineName, Profile
+from squall.sim.world.choosing import Grain
 
-#: parts by name, but for their seeds
-PARTS: dict[str, Part] = {
-    "plain": Part("plain", range(0)),
-    **{profile: Part(profile, range(0), profile) for profile in PROFILES},
-    "torch": Part("torch", range(0), engine="torch"),
-}
+#: what a scenario of a part takes, where one without faults takes 1 (docs/campaigns.md)
+COSTS = {"port": 1.0, "torch": 10.0, "guided": 1.5, "diff": 12.0}
 #: how far shares may be from adding up to 1, which decimal fractions may not do exactly
 _ROUNDING = 1e-9
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 
 
 class CampaignFileError(Exception):
     """The file is no campaign: which field, and what would be right."""
 
 
-class _File(BaseModel):
+class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
+
+class _Shared(_Strict):
+    """A part of which there is as much as anybody wants."""
+
+    share: Annotated[float, Field(gt=0, le=1)]
+
+    def cost(self) -> float:
+        raise NotImplementedError
+
+    def part(self, name: str, seeds: range) -> Part:
+        raise NotImplementedError
+
+
+def _engine(name: str) -> str:
+    if name not in ENGINE_NAMES:
+        raise ValueError(f"should be one of {', '.join(ENGINE_NAMES)}")
+    return name
+
+
+class _Seeds(_Shared):
+    faults: Profile | None = None
+    engine: Annotated[EngineName, AfterValidator(_engine)] = "port"
+
+    def cost(self) -> float:
+        return COSTS.get(self.engine, COSTS["port"])
+
+    def part(self, name: str, seeds: range) -> Part:
+        return Part(name, seeds, self.faults, self.engine)
+
+
+class _Guided(_Shared):
+    faults: Profile | None = None
+
+    def cost(self) -> float:
+        return COSTS["guided"]
+
+    def part(self, name: str, seeds: range) -> Part:
+        return Guided(name, seeds, self.faults, cover=stamp_of_cover(self.faults))
+
+
+class _Diff(_Shared):
+    def cost(self) -> float:
+        return COSTS["diff"]
+
+    def part(self, name: str, seeds: range) -> Part:
+        return Diff(name, seeds)
+
+
+class _Whole(_Strict):
+    """A part whose work has an end, and is done whole."""
+
+    def part(self, name: str) -> Part:
+        raise NotImplementedError
+
+
+class _Canaries(_Whole):
+    bugs: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
+    seeds: Annotated[int, Field(ge=1, le=10_000_000)] = 500
+
+    def part(self, name: str) -> Part:
+        bugs = BY_DEFAULT if self.bugs is None else tuple(dict.fromkeys(self.bugs))
+        if not bugs:
+            raise CampaignFileError("bugs: is empty, expected names of planted bugs")
+        for bug in bugs:
+            try:
+                check_bug(bug)
+            except ValueError as error:
+                raise CampaignFileError(f"bugs: {error}") from None
+        return Canaries(name, range(len(bugs)), bugs=bugs, each=self.seeds)
+
+
+class _Explored(_Whole):
+    programs: str
+    executions: Annotated[int, Field(ge=1, le=1_000_000_000)] = 20_000
+    grain: Grain = "message"
+    one_fault: bool = False
+
+    def part(self, name: str) -> Part:
+        try:
+            count = len(programs(self.programs))
+        except BoundsError as error:
+            raise CampaignFileError(f"programs: {error}") from None
+        return Exploration(
+            name,
+            range(count),
+            programs=self.programs,
+            executions=self.executions,
+            grain=self.grain,
+            one_fault=self.one_fault,
+        )
+
+
+#: what a part is by its name, and what is said of it already
+_KINDS: dict[str, tuple[type[_Shared] | type[_Whole], dict[str, Any]]] = {
+    "plain": (_Seeds, {}),
+    **{profile: (_Seeds, {"faults": profile}) for profile in PROFILES},
+    "guided": (_Guided, {}),
+    "torch": (_Seeds, {"engine": "torch"}),
+    "diff": (_Diff, {}),
+    "canaries": (_Canaries, {}),
+    "explore": (_Explored, {}),
+}
+
+
+class _File(_Strict):
     scenarios: Annotated[int, Field(ge=1, le=MOST)]
     first_seed: Annotated[int, Field(ge=0, le=MOST)] = 0
-    parts: dict[str, Annotated[float, Field(gt=0, le=1)]]
+    parts: dict[str, Any]
 
 
 def load_plan(file: Path) -> Plan:
     """The plan that a file describes. Raises CampaignFileError."""
     try:
         said = _File.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise CampaignFileError(f"{file}: {error.strerror}") from None
-    except ValidationError as error:
-        problem = complaint(error, "part").removeprefix(".")
-        raise CampaignFileError(f"{file}: {problem}") from None
-    except (ValueError, RecursionError) as error:
-        raise CampaignFileError(f"{file}: {_one_line(error)}") from None
-    try:
         return Plan(_parts(said))
     except CampaignFileError as error:
         raise CampaignFileError(f"{file}: {error}") from None
+    except OSError as error:
+        raise CampaignFileError(f"{file}: {error.strerror}") from None
+    except ValidationError as error:
+        raise CampaignFileError(f"{file}: {_problem(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise CampaignFileError(f"{file}: {_one_line(error)}") from None
+
+
+def _problem(error: ValidationError) -> str:
+    return complaint(error, "part").removeprefix(".")
 
 
 def _one_line(error: Exception) -> str:
@@ -57,28 +173,66 @@ def _one_line(error: Exception) -> str:
 
 
 def _parts(said: _File) -> tuple[Part, ...]:
-    for name in said.parts:
-        if name not in PARTS:
-            raise CampaignFileError(
-                f"parts: there is no part {name!r}, expected some of {', '.join(PARTS)}"
-            )
-    total = math.fsum(said.parts.values())
+    """All parts with their numbers, in the order of the file."""
+    read = {name: _read(name, value) for name, value in said.parts.items()}
+    counts = _counts(said, {n: each for n, each in read.items() if isinstance(each, _Shared)})
+    found = []
+    for name, each in read.items():
+        try:
+            if isinstance(each, _Whole):
+                found.append(each.part(name))
+                continue
+            seeds = range(said.first_seed, said.first_seed + counts[name])
+            if seeds.stop > MOST:
+                raise CampaignFileError(f"its seeds end at {seeds.stop}, expected {MOST}")
+            found.append(each.part(name, seeds))
+        except CampaignFileError as error:
+            raise CampaignFileError(f"parts.{name}: {error}") from None
+    return tuple(found)
+
+
+def _read(name: str, value: Any) -> _Shared | _Whole:
+    """What the file says of a part."""
+    fields = dict(value) if isinstance(value, dict) else {"share": value}
+    kind = fields.pop("kind", name)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        known = ", ".join(_KINDS)
+        if kind == name:
+            raise CampaignFileError(f"parts: there is no part {name!r}, expected some of {known}")
+        raise CampaignFileError(f"parts.{name}: kind: {kind!r}, expected one of {known}")
+    if not _NAME.fullmatch(name):
+        raise CampaignFileError(
+            f"parts: the name {name!r} is none, expected up to 40 letters, digits, dots and dashes"
+        )
+    model, known_fields = _KINDS[kind]
+    if issubclass(model, _Whole) and not isinstance(value, dict):
+        raise CampaignFileError(
+            f"parts.{name}: is done whole and has no share, expected a table [parts.{name}]"
+        )
+    try:
+        return model.model_validate(known_fields | fields)
+    except ValidationError as error:
+        raise CampaignFileError(f"parts.{name}{complaint(error, 'part')}") from None
+
+
+def _counts(said: _File, shared: dict[str, _Shared]) -> dict[str, int]:
+    """How many scenarios each part has, so that its share of the time is what the file says."""
+    if not shared and said.parts:
+        return {}
+    total = math.fsum(each.share for each in shared.values())
     if abs(total - 1) > _ROUNDING:
         raise CampaignFileError(f"parts: the shares add up to {total:g}, expected 1")
-    found = []
-    share, before = 0.0, 0
-    for name, part in PARTS.items():
-        if name not in said.parts:
-            continue
-        share += said.parts[name]
-        after = round(share * said.scenarios)
+    weights = {name: each.share / each.cost() for name, each in shared.items()}
+    whole = math.fsum(weights.values())
+    counts = {}
+    weight, before = 0.0, 0
+    for name, each in shared.items():
+        weight += weights[name]
+        after = round(weight / whole * said.scenarios)
         if after == before:
             raise CampaignFileError(
-                f"parts.{name}: {said.parts[name]:g} of {said.scenarios} scenarios is none"
+                f"parts.{name}: {each.share:g} of the time of {said.scenarios} scenarios is none"
             )
-        seeds = range(said.first_seed, said.first_seed + after - before)
-        if seeds.stop > MOST:
-            raise CampaignFileError(f"parts.{name}: its seeds end at {seeds.stop}, expected {MOST}")
-        found.append(Part(name, seeds, part.profile, part.engine))
+        counts[name] = after - before
         before = after
-    return tuple(found)
+    return counts

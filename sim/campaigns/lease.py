@@ -3,60 +3,82 @@
 from __future__ import annotations
 
 import os
+import socket
+import time
+from array import array
 from hashlib import blake2b
-from itertools import chain
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 import torch
 
-from squall.model.events.run import Violation
+from squall.sim.campaigns.parts.part import Part
 from squall.sim.campaigns.plan import Lease
-from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.draw import Settings
-from squall.sim.search.judge import Verdict, drawn_ahead, judge_in_time
+from squall.sim.campaigns.row import Row, failed_row
+from squall.sim.world.contained import end_with_parent
+
+__all__ = ["ALIVE", "Judged", "Row", "digest_of", "failed_row", "judged", "work"]
+
+#: what a process sends where a verdict takes long, and real seconds between two of these
+ALIVE, _ALIVE_S = None, 5.0
 
 
-class Row(NamedTuple):
-    """What became of a seed; ``property``, ``what`` and ``text`` are of the first violation, ""
-    without one. ``text`` may name what differs between processes, and counts in no digest."""
+class Judged(NamedTuple):
+    """What a lease has come to. ``digest``: over all that is known of its seeds. ``pid``: of the
+    process that has reached the last verdict, on ``host``, ``seconds`` of real time after the
+    lease was begun there. ``worker``: what the driver calls who has judged it. ``facts`` and
+    ``situations``: behaviour and rare situations that its seeds have shown, if that was asked for."""
 
-    seed: int
-    property: str = ""
-    what: str = ""
-    digest: str = ""
-    events: int = 0
-    text: str = ""
+    lease: Lease
+    digest: str
+    events: int
+    failures: tuple[Row, ...]
+    pid: int = 0
+    host: str = ""
+    seconds: float = 0.0
+    worker: str = ""
+    facts: tuple[int, ...] = ()
+    situations: tuple[str, ...] = ()
 
 
-def work(
-    connection: Connection, seeds: range, settings: Settings, driver: int, *, again: bool
-) -> None:
-    """Judge the seeds, and send a row of each as it is there, as long as the driver lives.
+def judged(lease: Lease, rows: list[Row], pid: int = 0, seconds: float = 0.0) -> Judged:
+    """On this machine. ``rows``: of its seeds, in their order."""
+    events = sum(row.events for row in rows)
+    failures = tuple(row._replace(facts=b"", situations=()) for row in rows if row.property)
+    digest, host = digest_of(lease, rows), socket.gethostname()
+    found = Judged(lease, digest, events, failures, pid, host, seconds)
+    facts = {fact for row in rows if row.facts for fact in array("Q", row.facts)}
+    situations = {name for row in rows for name in row.situations}
+    return found._replace(facts=tuple(sorted(facts)), situations=tuple(sorted(situations)))
 
-    ``again``: a process has ended at the first of them, which is drawn alone then: else it might
-    be blamed for what the drawing of a later one does.
+
+def work(connection: Connection, numbers: range, part: Part, driver: int, *, again: bool) -> None:
+    """Judge some numbers of a part, and send a row of each as it is there, as long as the driver lives.
+
+    In between comes :data:`ALIVE`. ``again``: a process has ended at the first of them.
     """
+    end_with_parent()  # a scenario that hangs would never see that nobody waits for it
     torch.set_num_threads(1)
-    with campaign_settings(settings.device):
-        for source in chain(seeds[:again], drawn_ahead(seeds[again:], settings)):
-            if os.getppid() != driver:
-                return
-            connection.send(row_of(judge_in_time(source, settings)))
+    told = time.monotonic()
 
+    def alive() -> None:
+        nonlocal told
+        if time.monotonic() - told > _ALIVE_S:
+            told = time.monotonic()
+            connection.send(ALIVE)
 
-def row_of(verdict: Verdict) -> Row:
-    if verdict.ok:
-        return Row(verdict.seed, digest=verdict.digest, events=verdict.events)
-    return failed_row(verdict.seed, verdict.violations[0], verdict.digest, verdict.events)
-
-
-def failed_row(seed: int, first: Violation, digest: str = "", events: int = 0) -> Row:
-    """Of a seed whose first violation that is."""
-    return Row(seed, first.property, first.what, digest, events, str(first))
+    known: set[int] = set()
+    for row in part.rows(numbers, alive, again=again):
+        if row.facts:
+            new = set(array("Q", row.facts)) - known
+            known |= new
+            row = row._replace(facts=array("Q", new).tobytes())
+        connection.send(row)
+        if os.getppid() != driver:
+            return
 
 
 def digest_of(lease: Lease, rows: list[Row]) -> str:
-    """Over all that is known of the seeds of a lease."""
+    """Over all that is known of the numbers of a lease."""
     told = [lease.part.name, *(tuple(row[:5]) for row in rows)]
     return blake2b(repr(told).encode(), digest_size=16).hexdigest()

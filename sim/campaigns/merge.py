@@ -1,31 +1,41 @@
-"""Files of the shares of a campaign, put together into one."""
+"""Stores of the shares of a campaign, put together into one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
+from squall.sim.campaigns.address import Address, CampaignStoreError
 from squall.sim.campaigns.plan import Plan
-from squall.sim.campaigns.store import CampaignStore, CampaignStoreError, said_in
+from squall.sim.campaigns.reading import open_store
+from squall.sim.campaigns.store import CampaignStore
 
 _WHOLE = {"share": "0 of 1"}
 
 
-def merge(files: Sequence[Path], into: Path, *, resume: bool) -> tuple[CampaignStore, Plan]:
-    """The store of the whole campaign, with what its shares have come to, and its plan. Raises CampaignStoreError, before it writes anything if the files are not of one
-    campaign."""
-    said = said_in(files[0]) | _WHOLE
-    for file in files[1:]:
-        for name, value in (said_in(file) | _WHOLE).items():
+def merge(
+    places: Sequence[Path | Address], into: Path | Address, *, resume: bool
+) -> tuple[CampaignStore, Plan]:
+    """The store of the whole campaign, with what its shares have come to, and its plan. Raises
+    CampaignStoreError, before it writes anything if the stores are not of one campaign."""
+    said: dict[str, str] = {}
+    for place in places:
+        with ExitStack() as opened:
+            source = open_store(place)
+            opened.callback(source.close)
+            its = source.said | _WHOLE
+        for name, value in (said and its).items():
             if said.get(name) != value:
                 raise CampaignStoreError(
-                    f"{file}: {name} is {value!r} there and {said.get(name)!r} in {files[0]}: not the "
-                    "same campaign"
+                    f"{place}: {name} is {value!r} there and {said.get(name)!r} in {places[0]}: "
+                    "not the same campaign"
                 )
+        said = said or its
     store = CampaignStore(into, said, resume=resume)
     try:
-        for file in files:
-            store.absorb(file)
+        for place in places:
+            store.absorb(place)
     except BaseException:
         store.close()
         raise

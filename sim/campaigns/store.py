@@ -1,196 +1,212 @@
-"""What a campaign has come to, in one SQLite file with one writer: a lease is there whole or not."""
+"""What a campaign has come to, in a database: a lease is there whole or not."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from hashlib import blake2b
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from squall.sim.campaigns.lease import Row, digest_of
+from sqlalchemy import Connection, Table
+
+from squall.sim.campaigns.address import Address, CampaignStoreError, UnusableError, address_of
+from squall.sim.campaigns.database import PATIENCE_S, Database
+from squall.sim.campaigns.lease import Judged
+from squall.sim.campaigns.leases import Key, digests
+from squall.sim.campaigns.locks import FileLock, ShareLock
+from squall.sim.campaigns.opening import enter
+from squall.sim.campaigns.parts import Canaries
 from squall.sim.campaigns.plan import Lease
+from squall.sim.campaigns.reading import Kind, Reading, open_store
+from squall.sim.campaigns.tables import CANARY, FACT, FAILURE, LEASE, SITUATION, add, put
+from squall.sim.campaigns.transfer import absorb
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS campaign (said TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS lease (
-    part TEXT, first INTEGER, stop INTEGER NOT NULL, digest TEXT NOT NULL, events INTEGER NOT NULL,
-    PRIMARY KEY (part, first)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS failure (
-    part TEXT, seed INTEGER, property TEXT NOT NULL, what TEXT NOT NULL, digest TEXT NOT NULL,
-    text TEXT NOT NULL, PRIMARY KEY (part, seed)) WITHOUT ROWID;
-"""
-#: SQLite takes the other columns of a group from the row that has the least key
-_KINDS = """
-SELECT property, what, part, seed, digest, text, count(*), min(printf('%s %020d', part, seed)) AS key
-FROM failure GROUP BY property, what ORDER BY key
-"""
-#: what the tables of verdicts have; the texts of failures are for readers
-_VERDICTS = (
-    ("lease", "SELECT part, first, stop, digest, events FROM lease ORDER BY part, first"),
-    ("failure", "SELECT part, seed, property, what, digest FROM failure ORDER BY part, seed"),
-)
+__all__ = ["CampaignStore", "CampaignStoreError", "Kind"]
+
+#: leases that the store is asked for at a time
+_ASKED = 500
 
 
-class CampaignStoreError(Exception):
-    """The file cannot be used: which one, and why."""
+class CampaignStore(Reading):
+    """The store of whoever plays a campaign, or a share of it; nobody else plays the same.
 
-
-class Kind(NamedTuple):
-    """A kind of failure: the first scenario that showed it, and how many have."""
-
-    property: str
-    what: str
-    part: str
-    seed: int
-    digest: str
-    text: str
-    scenarios: int = 1
-
-
-class CampaignStore:
-    """``said``: what decides the verdicts of the campaign, which a resumed one must say as well.
+    ``said``: what decides the verdicts of the campaign, which a resumed one must say as well. A
+    file holds one share, a database of a server those of many drivers, of which each sees its own.
+    ``tell`` gets a line when a server is lost, and one when it is there again.
 
     Its methods raise CampaignStoreError. What was taken stays, whatever ends the process.
     """
 
-    def __init__(self, file: Path, said: dict[str, str], *, resume: bool) -> None:
-        self.file, self.said = file, said
-        try:
-            # Such a lock is of one process: the copies that judge do not hold it, should the
-            # driver be killed.
-            self._lock = file.with_name(f"{file.name}.lock").open("w")
-            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError) as error:
-            if isinstance(error, PermissionError) and error.filename:
-                raise CampaignStoreError(f"{file}: {error.strerror}") from None
-            raise CampaignStoreError(f"{file}: another campaign is writing into it") from None
-        except OSError as error:
-            raise CampaignStoreError(f"{file}: {error.strerror}") from None
-        with _told(file):
-            self._db = sqlite3.connect(_uri(file, "rwc"), uri=True)
-            self._db.executescript(f"PRAGMA synchronous=FULL;{_SCHEMA}")
-            known = self._db.execute("SELECT said FROM campaign").fetchone()
-            if known is None:
-                with self._db:
-                    self._db.execute("INSERT INTO campaign VALUES (?)", [json.dumps(said)])
-        if known is None:
-            return
-        if not resume:
-            raise CampaignStoreError(f"{file}: holds a campaign; --resume goes on with it")
-        check_same(file, json.loads(known[0]), said)
+    def __init__(
+        self,
+        place: Address | Path,
+        said: dict[str, str],
+        *,
+        resume: bool,
+        tell: Callable[[str], object] = lambda line: None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        address = address_of(place)
+        index, of = map(int, said["share"].split(" of "))
+        shared = address.file is None
+        with ExitStack() as opened:
+            if address.file is not None:
+                opened.callback(_lock(address.file).close)
+            on_connect = ShareLock(index, of).take if shared else lambda connection: None
+            database = Database(
+                address, create=True, on_connect=on_connect, tell=tell, patience_s=patience_s
+            )
+            opened.callback(database.close)
+            begin = partial(enter, said=said, share=(index, of), shared=shared, resume=resume)
+            database.run(begin, again=False)
+            self._opened = opened.pop_all()
+        super().__init__(database, said, (index, of) if shared else (0, 1))
+        #: by part, facts and situations that it has for sure: most leases bring nothing new
+        self._known: defaultdict[str, set[int | str]] = defaultdict(set)
+
+    @property
+    def patience_s(self) -> float:
+        """Real seconds for which a lost server is tried again."""
+        return self._db.patience_s
+
+    @patience_s.setter
+    def patience_s(self, seconds: float) -> None:
+        self._db.patience_s = seconds
 
     def has(self, lease: Lease) -> bool:
-        with _told(self.file):
-            found = self._db.execute(
-                "SELECT 1 FROM lease WHERE part = ? AND first = ?",
-                [lease.part.name, lease.seeds.start],
-            )
-            return found.fetchone() is not None
+        return not list(self.left([lease]))
 
-    def take(self, lease: Lease, rows: list[Row]) -> bool:
-        """Keep what came of a lease; on disk when this returns. False if it was there before."""
-        name, seeds = lease.part.name, lease.seeds
-        events = sum(row.events for row in rows)
-        with _told(self.file), self._db:
-            added = self._db.execute(
-                "INSERT OR IGNORE INTO lease VALUES (?, ?, ?, ?, ?)",
-                [name, seeds.start, seeds.stop, digest_of(lease, rows), events],
-            ).rowcount
-            if added:
-                self._db.executemany(
-                    "INSERT INTO failure VALUES (?, ?, ?, ?, ?, ?)",
-                    [(name, *row[:4], row.text) for row in rows if row.property],
-                )
-        return bool(added)
+    def left(self, leases: Iterable[Lease]) -> Iterator[Lease]:
+        """Those that it does not have, in their order; some are looked up at a time."""
+        waiting = iter(leases)
+        while some := list(islice(waiting, _ASKED)):
+            there = self._db.run(partial(digests, keys=[lease.key for lease in some]))
+            yield from (lease for lease in some if lease.key not in there)
 
-    def absorb(self, other: Path) -> None:
-        """Take over all that another file has; nothing of it, if the two have judged a lease
+    def take(self, done: Sequence[Judged]) -> list[Judged]:
+        """Keep what came of leases, all in one transaction; on disk when this returns. Those that
+        were not there before come back."""
+        before: dict[Key, str] | None = None
+
+        def put(connection: Connection) -> None:
+            nonlocal before
+            there = digests(connection, [judged.lease.key for judged in done])
+            if before is None:  # else a server was lost, maybe after it had taken all
+                before = there
+            new = [judged for judged in done if judged.lease.key not in there]
+            now_s = time.time()
+            for table, rows_of in _ROWS.items():
+                add(connection, table, [row for each in new for row in rows_of(each, now_s)])
+
+        if any(each.facts or each.situations for each in done):
+            done = [self._without_known(each) for each in done]
+        self._db.run(put)
+        assert before is not None
+        for each in done:
+            self._known[each.lease.part.name].update(each.facts, each.situations)
+        return [judged for judged in done if judged.lease.key not in before]
+
+    def _without_known(self, judged: Judged) -> Judged:
+        known = self._known[judged.lease.part.name]
+        facts = tuple(each for each in judged.facts if each not in known)
+        situations = tuple(each for each in judged.situations if each not in known)
+        return judged._replace(facts=facts, situations=situations)
+
+    def note(self, table: Table, row: dict[str, Any]) -> None:
+        """Keep what has come of a planted bug (``CANARY``), or what is known of a kind of failure
+        (``TRIAGE``), instead of what was known before."""
+        row = {name: _storable(value) for name, value in row.items()}
+        self._db.run(lambda connection: put(connection, table, row))
+
+    def absorb(self, other: Path | Address) -> None:
+        """Take over all that another store has; nothing of it, if the two have judged a lease
         differently."""
-        with _told(other):
-            self._db.execute("ATTACH ? AS other", [_uri(other, "rw")])
+        source = open_store(other)
         try:
-            with _told(other), self._db:
-                differs = self._db.execute(
-                    "SELECT there.part, there.first FROM other.lease AS there "
-                    "JOIN lease AS here USING (part, first) WHERE there.digest <> here.digest"
-                ).fetchone()
-                if differs is None:
-                    for table in ("lease", "failure"):
-                        self._db.execute(
-                            f"INSERT OR IGNORE INTO {table} SELECT * FROM other.{table}"
-                        )
+            absorb(self._db, source)
         finally:
-            with _told(other):
-                self._db.execute("DETACH other")
-        if differs is not None:
-            raise CampaignStoreError(
-                f"{other}: its verdicts on the seeds from {differs[1]} on, part {differs[0]}, are not "
-                f"those of {self.file}"
-            )
-
-    def lines(self) -> Iterator[str]:
-        """The table of verdicts: a line a lease, and one a failure."""
-        with _told(self.file):
-            for table, question in _VERDICTS:
-                for row in self._db.execute(question):
-                    yield json.dumps([table, *row]) + "\n"
-
-    def verdicts(self) -> str:
-        """A hash over :meth:`lines`: campaigns with the same verdicts have the same."""
-        seen = blake2b(digest_size=16)
-        for line in self.lines():
-            seen.update(line.encode())
-        return seen.hexdigest()
-
-    def kinds(self) -> list[Kind]:
-        """The failures, each kind once: by property and what broke."""
-        with _told(self.file):
-            return [Kind(*row[:7]) for row in self._db.execute(_KINDS)]
-
-    def counts(self) -> tuple[int, int, int]:
-        """Seeds judged, how many of them failed, and events."""
-        with _told(self.file):
-            judged, events = self._db.execute(
-                "SELECT coalesce(sum(stop - first), 0), coalesce(sum(events), 0) FROM lease"
-            ).fetchone()
-            (failed,) = self._db.execute("SELECT count(*) FROM failure").fetchone()
-        return judged, failed, events
+            source.close()
 
     def close(self) -> None:
-        self._db.close()
-        self._lock.close()
+        self._opened.close()
 
 
-def said_in(file: Path) -> dict[str, str]:
-    """What decides the verdicts that a file holds. Raises CampaignStoreError."""
-    with _told(file), closing(sqlite3.connect(_uri(file, "rw"), uri=True)) as db:
-        known = db.execute("SELECT said FROM campaign").fetchone()
-    if known is None:
-        raise CampaignStoreError(f"{file}: holds no campaign")
-    said: dict[str, str] = json.loads(known[0])
-    return said
-
-
-def check_same(file: Path, before: dict[str, str], now: dict[str, str]) -> None:
-    """Raises CampaignStoreError for the first thing that decides verdicts and is different now."""
-    for name, value in now.items():
-        if before.get(name) != value:
-            raise CampaignStoreError(
-                f"{file}: {name} was {before.get(name)!r} and is {value!r} now: verdicts would differ"
-            )
-
-
-def _uri(file: Path, mode: str) -> str:
-    return f"{file.absolute().as_uri()}?mode={mode}"
-
-
-@contextmanager
-def _told(file: Path) -> Iterator[None]:
+def _lock(file: Path) -> FileLock:
     try:
-        yield
-    except sqlite3.Error as error:
+        return FileLock(file)
+    except UnusableError as error:
         raise CampaignStoreError(f"{file}: {error}") from None
+
+
+def _lease(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
+    part, seeds, number = judged.lease
+    yield {
+        "part": part.name,
+        "first": seeds.start,
+        "stop": seeds.stop,
+        "number": number,
+        "digest": judged.digest,
+        "events": judged.events,
+        "failed": len(judged.failures),
+        "worker": _storable(judged.worker),
+        "host": _storable(judged.host),
+        "seconds": judged.seconds,
+        "finished": now_s,
+    }
+
+
+#: what a failure's row is kept of
+_OF_FAILURE = ("seed", "property", "what", "digest", "text")
+
+
+def _failures(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
+    part, first = judged.lease.key
+    for row in judged.failures:
+        said = {name: _storable(getattr(row, name)) for name in _OF_FAILURE}
+        yield {"part": part, "first": first, **said}
+
+
+def _facts(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
+    part, _ = judged.lease.key
+    return ({"part": part, "fact": fact, "at": now_s} for fact in judged.facts)
+
+
+def _situations(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
+    part, _ = judged.lease.key
+    return ({"part": part, "name": name, "at": now_s} for name in judged.situations)
+
+
+def _canary(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
+    part, numbers, _ = judged.lease
+    if not isinstance(part, Canaries):
+        return
+    (number,) = numbers
+    yield {
+        "part": part.name,
+        "name": part.bugs[number],
+        "noticed": None if judged.failures else judged.events,
+        "scenarios": judged.events,
+        "seconds": judged.seconds,
+        "at": now_s,
+    }
+
+
+#: what becomes of a lease, table by table
+_ROWS = {
+    LEASE: _lease,
+    FAILURE: _failures,
+    FACT: _facts,
+    SITUATION: _situations,
+    CANARY: _canary,
+}
+
+
+def _storable(value: object) -> object:
+    """PostgreSQL's texts have no zero bytes in them, and nobody's have halves of characters."""
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")

@@ -13,7 +13,16 @@ import typer
 
 from squall.sim.cli import parsers
 from squall.sim.cli.faults import Faults, read_faults
-from squall.sim.names import MAX_SEED, MAX_WORKERS, PROFILES, Device, EngineName, Profile
+from squall.sim.names import (
+    MAX_SEED,
+    MAX_WORKERS,
+    PLOTLY_FROM,
+    PROFILES,
+    Device,
+    EngineName,
+    PlotlyFrom,
+    Profile,
+)
 
 MAX_JOBS = 256
 MAX_SECONDS = 24 * 3600.0
@@ -102,6 +111,16 @@ AllowUnchecked = Annotated[
         help="Exit code 0, not 4, for a run in which there was nothing to check.",
     ),
 ]
+Plotly = Annotated[
+    PlotlyFrom | None,
+    typer.Option(
+        "--plotly",
+        metavar="inline|cdn|file",
+        help="Where a page has plotly.js from, 4.7 MB: in itself (the default), from cdn.plot.ly, or "
+        "from a file beside it, which several pages share.",
+        parser=parsers.one_of("--plotly", PLOTLY_FROM),
+    ),
+]
 AllowScripts = Annotated[
     bool,
     typer.Option(
@@ -181,6 +200,10 @@ OneFault = Annotated[
 ]
 Engine = Annotated[EngineName, _engine()]
 Jobs = Annotated[int, _jobs()]
+#: None: 1, or as many as a machine has processors
+JobsOfPlace = Annotated[
+    int | None, _jobs(", with --on ray on each machine (default: 1, there one a processor)")
+]
 OneJobACore = Annotated[int | None, _jobs("; by default one a core")]
 OnDevice = Annotated[Device, _device("Where all tensors live.")]
 DeviceOfScript = Annotated[Device, _device("Default device of the script.")]

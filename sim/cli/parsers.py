@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import re
 import tokenize
 import warnings
 from collections.abc import Callable
@@ -49,6 +50,19 @@ def positive(field: str, most: float) -> Callable[[str], float]:
         if not 0 < value <= most:
             raise BadInput(field, text, f"expected a positive number, got {text!r}")
         return value
+
+    return parse
+
+
+def size_bytes(field: str) -> Callable[[str], int]:
+    """An amount of memory, in bytes."""
+
+    def parse(text: str) -> int:
+        found = re.fullmatch(r"([0-9]{1,6})([MG])", text)
+        if found is None:
+            problem = f"expected megabytes or gigabytes as in 500M or 2G, got {text!r}"
+            raise BadInput(field, text, problem)
+        return int(found[1]) << (20 if found[2] == "M" else 30)
 
     return parse
 
@@ -241,3 +255,35 @@ def script(text: str) -> Path:
     except ValueError as error:
         raise BadInput(field, text, f"{text!r} is no Python script: {error}") from None
     return path
+
+
+def folder_to_make(field: str) -> Callable[[str], Path]:
+    """A folder that is new or empty, in one that there is."""
+
+    def parse(text: str) -> Path:
+        path = Path(text)
+        if not text or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+            raise BadInput(field, text, f"expected a folder that is new or empty, got {text!r}")
+        if not path.absolute().parent.is_dir():
+            folder = str(path.parent)
+            raise BadInput(field, text, f"there is no directory {folder!r} to write into")
+        return path
+
+    return parse
+
+
+def store_of_campaign(field: str) -> Callable[[str], str]:
+    """A file that can be written, or the address of a database; no password of it is told."""
+
+    def parse(text: str) -> str:
+        if "://" not in text:
+            return str(file_to_write(field)(text))
+        from squall.sim.campaigns.address import Address
+
+        try:
+            Address.read(text)
+        except ValueError as error:
+            raise BadInput(field, "", str(error)) from None
+        return text
+
+    return parse

@@ -6,6 +6,7 @@ import io
 
 from squall.model.checks.registry import check
 from squall.model.coverage.sometimes import sometimes
+from squall.model.events.run import Run
 from squall.sim.engines.port import ENGINE as PORT
 from squall.sim.explore.faults import check_explorable, sent_in
 from squall.sim.explore.state import shown
@@ -32,8 +33,7 @@ class ScriptSubject:
         out = io.StringIO()
         run = PORT.run(self.scenario, stdout=out, stderr=io.StringIO(), chooser=chooser)
         if not (run.chosen_from or run.broken_off):
-            why = f": {run.errors[0].type}: {run.errors[0].message}" if run.errors else ""
-            raise NotExplorableError(f"no group of its processes stands{why}")
+            raise NotExplorableError(_why_no_group(run))
         run.violations = check(run)
         errors = sorted(f"{each.worker} {each.type}: {each.message}" for each in run.errors)
         waits = sorted(shown(RuntimeError(line)) for line in run.waits)
@@ -41,3 +41,16 @@ class ScriptSubject:
         printed = sorted(out.getvalue().splitlines())
         state = shown((printed, errors, waits, sorted(run.exit_codes.items()), left))
         return Ended(state, tuple(run.violations), sent_in(run), sometimes(run))
+
+
+def _why_no_group(run: Run) -> str:
+    """Why there was nothing to order in a run: what is ordered are the messages of a group."""
+    if run.errors:
+        first = run.errors[0]
+        return f"no RPC group stands, since a process ended with {first.type}: {first.message}"
+    if not run.workers:
+        return (
+            "no process joins an RPC group (rpc.init_rpc), so that there are no messages whose order "
+            "could matter"
+        )
+    return f"its RPC group is never complete: {run.workers} of its workers have joined"

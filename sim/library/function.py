@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +16,11 @@ from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
 
-from squall.real.own_files import PACKAGE
 from squall.sim.library.carried import MAIN, carried, named, or_shared
 from squall.sim.library.rank import MARK, Asked
 from squall.sim.library.rewritten import REWRITTEN
 from squall.sim.scenario import Script
-from squall.sim.scripts.compat.program import Program
+from squall.sim.scripts.compat.program import belongs_to_python
 
 _TEXT = """\
 # Written by squall: each rank calls {function}.
@@ -49,7 +49,7 @@ def script_of(
     """The script in which each of ``workers`` ranks calls ``function(rank, *args, **kwargs)``.
 
     ``join``: see :class:`~squall.sim.library.rank.Asked`. Raises TypeError for what cannot be
-    called.
+    called, with these arguments or at all.
     """
     if not callable(function):
         raise TypeError(
@@ -65,6 +65,7 @@ def script_of(
     name = _name(function)
     positional = tuple(or_shared(value) for value in positional)
     options = {key: or_shared(value) for key, value in options.items()}
+    _check_arguments(function, name, positional, options)
     data = carried((function if name is None else None, positional, options))
     module = _module_of(function)
     root, file = _place(module)
@@ -86,6 +87,29 @@ def script_of(
     path = str(root / told.replace("/", "."))
     # Each rank is a process of its own from the start.
     return Script(path=path, text=text, args=("{rank}",), workers=workers, check=check)
+
+
+def _check_arguments(
+    function: Any, name: str | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    """Raises TypeError if the function does not take what each rank calls it with."""
+    try:
+        # What a decorator passes on is its own affair.
+        signature = inspect.signature(function, follow_wrapped=False)
+    except ValueError:  # of some functions in C nobody knows
+        return
+    first = next(iter(signature.parameters), "")
+    # A method that is found by its name gets an instance in each rank.
+    own = (None,) if name is not None and "." in name.partition(":")[2] and first == "self" else ()
+    try:
+        signature.bind(*own, 0, *args, **kwargs)
+    except TypeError as error:
+        shown = getattr(function, "__name__", type(function).__name__)
+        given = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
+        raise TypeError(
+            f"function is {shown}{signature}, and each rank would call "
+            f"{shown}({', '.join(['rank', *given])}): {error}"
+        ) from None
 
 
 def _module_of(function: Any) -> str:
@@ -135,7 +159,5 @@ def _is_found(module: str, file: str | None, root: Path) -> bool:
 
 def _search_path() -> list[str]:
     """Where modules of the caller's own are looked for."""
-    program = Program(search_path=())
     places = [os.path.abspath(entry) for entry in sys.path]
-    ours = str(PACKAGE.resolve().parent)
-    return [p for p in dict.fromkeys(places) if program.is_user_entry(p) and p != ours]
+    return [place for place in dict.fromkeys(places) if not belongs_to_python(place)]

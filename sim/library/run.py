@@ -26,7 +26,7 @@ from squall.sim.library.errors import RankError, problems, rank_error
 from squall.sim.library.function import script_of
 from squall.sim.library.hypotheses import outside
 from squall.sim.library.results import unpacked
-from squall.sim.names import EngineName
+from squall.sim.names import PLOTLY_FROM, EngineName, PlotlyFrom
 from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scripts.run import read_script
@@ -139,15 +139,23 @@ class Run:
 
         return events_frame(self.inner.records)
 
-    def timeline(self) -> Timeline:
+    def timeline(self, *, plotly: PlotlyFrom = "inline") -> Timeline:
         """The pictures of the run as one page: shown where it is the last value of a cell, written
-        by :meth:`Timeline.save`."""
+        by :meth:`Timeline.save`.
+
+        ``plotly``: where the page has plotly.js from, 4.7 MB: in itself ("inline"), from cdn.plot.ly
+        ("cdn"), or from a file that is written beside it ("file"). Raises ValueError for another one.
+        """
         from squall.sim.pictures.page import page
         from squall.sim.pictures.recording import facts_of, recording
 
+        if plotly not in PLOTLY_FROM:
+            known = ", ".join(map(repr, PLOTLY_FROM))
+            raise ValueError(f"plotly is {plotly!r}, expected one of {known}")
         script = self.scenario.script
         title = Path(script.path).name if script is not None else "a program"
-        return Timeline(page(recording(self.inner, title=title, facts=facts_of(self.scenario))))
+        recorded = recording(self.inner, title=title, facts=facts_of(self.scenario))
+        return Timeline(lambda where: page(recorded, plotly=where), plotly)
 
     def raise_if_failed(self) -> Run:
         """This run. Raises :class:`Failed`, an AssertionError, if something is wrong."""
@@ -190,17 +198,30 @@ class Run:
 class Timeline:
     """A page with the pictures of a run. In a notebook it shows itself."""
 
-    def __init__(self, text: str) -> None:
-        self.html = text
+    def __init__(self, page: Callable[[PlotlyFrom], str], plotly: PlotlyFrom = "inline") -> None:
+        self._page = page
+        self._plotly = plotly
+
+    @cached_property
+    def html(self) -> str:
+        """The text of the page."""
+        return self._page(self._plotly)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page, which opens without a network. Raises OSError."""
+        """Write the page, which opens without a network unless it has plotly.js from there, and
+        plotly.js beside it if that is a file. Raises OSError."""
+        from squall.sim.pictures.plotly_js import write_plotly
+
         where = Path(path)
         where.write_text(self.html, encoding="utf-8")
+        if self._plotly == "file":
+            write_plotly(where.parent)
         return where
 
     def _repr_html_(self) -> str:
-        page = html.escape(self.html, quote=True)
+        # There is no file beside a cell of a notebook.
+        text = self._page("inline") if self._plotly == "file" else self.html
+        page = html.escape(text, quote=True)
         return f'<iframe srcdoc="{page}" style="width:100%;height:800px;border:0"></iframe>'
 
     def __repr__(self) -> str:

@@ -40,7 +40,7 @@ from squall.sim.search.again import again
 from squall.sim.search.campaign import run_campaign
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.shrink.shrinker import Shrinker
-from squall.sim.world.choosing import Grain
+from squall.sim.world.choosing import Grain, GrainError, NotExplorableError
 
 #: what a run can be named by: a seed, a file, the name of a stored failure, or a run itself
 Named = int | str | os.PathLike[str] | Run | Scenario
@@ -277,16 +277,26 @@ def explore(
         options: dict[str, Any] = {"args": args, "kwargs": kwargs, "join": join}
         scenario = scenario_of(what, workers=workers, seed=0, **options)
     executed, states, every, found = 0, 0, True, []
-    with turn, outside():
-        for part in parts(
-            scenario, How(grain=grain), Budget(executions, seconds), one_fault=one_fault
-        ):
-            executed += part.explored.executions
-            states += len(part.explored.states)
-            every = every and part.explored.exhausted
-            for _, small in part.counterexamples():
-                found.append(Run(small, again(small)))
+    how, budget = How(grain=grain), Budget(executions, seconds)
+    try:
+        with turn, outside():
+            for part in parts(scenario, how, budget, one_fault=one_fault):
+                executed += part.explored.executions
+                states += len(part.explored.states)
+                every = every and part.explored.exhausted
+                for _, small in part.counterexamples():
+                    found.append(Run(small, again(small)))
+    except GrainError as error:
+        raise ValueError(f"grain is {grain!r}, and {error}: expected 'task' or 'fine'") from None
+    except NotExplorableError as error:
+        raise ValueError(f"this cannot be explored: {error}{_join_hint(what, join)}") from None
     return Explored(executed, states, every, found)
+
+
+def _join_hint(what: object, join: str | None) -> str:
+    if join is not None or not callable(what):
+        return ""
+    return '; with join="worker{rank}" each rank joins one before it calls the function'
 
 
 @dataclass(frozen=True)

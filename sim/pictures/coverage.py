@@ -84,6 +84,13 @@ def _curve(history: History, name: str, what: str, color: str, dash: str) -> go.
     )
 
 
+def _reached(history: History, name: str) -> list[tuple[str, str]]:
+    told = [("first", f"scenario {history.reached[name]:,}")]
+    if name in history.times:
+        told.append(("in", f"{history.times[name]:,} of {history.scenarios:,}"))
+    return told
+
+
 def _situations(history: History, rows: list[str]) -> list[go.Scatter]:
     """A mark where each was reached first, and one at the end for those that never were."""
     found = [name for name in rows if history.reached[name] is not None]
@@ -95,16 +102,7 @@ def _situations(history: History, rows: list[str]) -> list[go.Scatter]:
             y=found,
             marker={"color": BLUE, "size": 9, "symbol": "circle"},
             name="reached first",
-            hovertext=[
-                table(
-                    [
-                        ("first", f"scenario {history.reached[name]:,}"),
-                        ("in", f"{history.times.get(name, 0):,} of {history.scenarios:,}"),
-                    ],
-                    head=name,
-                )
-                for name in found
-            ],
+            hovertext=[table(_reached(history, name), head=name) for name in found],
             **common,
         ),
         go.Scatter(

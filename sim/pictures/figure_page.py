@@ -5,8 +5,10 @@ from __future__ import annotations
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from squall.sim.names import PlotlyFrom
 from squall.sim.pictures import packed
 from squall.sim.pictures.page import MAP_STYLES, TEMPLATES, styles
+from squall.sim.pictures.plotly_js import linked
 
 
 def figure_scripts() -> tuple[str, ...]:
@@ -14,13 +16,18 @@ def figure_scripts() -> tuple[str, ...]:
     return (get_plotlyjs(), TEMPLATES.get_template("figure.js").render())
 
 
-def figure_page(figure: go.Figure, title: str, back: str = "") -> str:
-    """The page as HTML. ``back``: what a link at its top leads to, if there is one."""
+def figure_page(
+    figure: go.Figure, title: str, back: str = "", *, plotly: PlotlyFrom = "inline"
+) -> str:
+    """The page as HTML. ``back``: what a link at its top leads to, if there is one; ``plotly``: as of
+    :func:`squall.sim.pictures.page.page`."""
+    link = linked(plotly)
     return TEMPLATES.get_template("figure.html").render(
         title=title,
         back=back,
         figure=packed.packed(figure.to_json()),
         style=styles()[0],
-        scripts=figure_scripts(),
+        linked=link,
+        scripts=figure_scripts() if link is None else figure_scripts()[1:],
         never_styled=MAP_STYLES.findall(get_plotlyjs()),
     )

@@ -42,12 +42,18 @@ class Host:
     """The leaves that a worker owns, and the references that it keeps."""
 
     def __init__(
-        self, program: Program, worker: int, on_pass: Callable[[int, int, int], None]
+        self,
+        program: Program,
+        worker: int,
+        on_pass: Callable[[int, int, int], None],
+        on_failed: Callable[[int], None] = lambda context_id: None,
     ) -> None:
-        """``on_pass(trainer, step, context_id)`` is called after each backward pass."""
+        """``on_pass(trainer, step, context_id)`` is called after each backward pass,
+        ``on_failed(context_id)`` when all those of a step are over, of which one has failed."""
         self.program = program
         self.worker = worker
         self.on_pass = on_pass
+        self.on_failed = on_failed
         self.leaves = {
             number: at_home(initial_values(leaf, program.mode), worker)
             for number, leaf in enumerate(program.leaves)

@@ -25,9 +25,10 @@ from squall.real.rpc.all_gather import _all_gather
 from squall.real.worker import Worker
 from squall.sim.cluster import Cluster
 from squall.sim.programs.host import Host, leave_group, place, together, withdraw
+from squall.sim.programs.stories.updates import register
 from squall.sim.programs.threads import threads_of
 from squall.sim.programs.trainer import TrainerRun
-from squall.sim.world.leftovers import tell_what_a_pass_left
+from squall.sim.world.leftovers import tell_what_a_failed_pass_left, tell_what_a_pass_left
 from squall.sim.world.oracle import attach, joint_reference
 from squall.sim.world.stand_in.streams import STAND_IN
 from squall.sim.world.stuck import Deadlock
@@ -65,6 +66,10 @@ def run_program(
         attach(reference, cluster.runtime)
     hosts: list[Host] = []
     retained(), written()  # of a run that came to no end
+    if any(
+        updates.stepper == "registered" for _, _, step in program.steps for updates in step.updates
+    ):
+        register()
 
     def on_pass(trainer: int, step: int, context_id: int) -> None:
         gradients = gradients_of(cluster.workers, hosts, context_id)
@@ -73,8 +78,12 @@ def run_program(
             for worker in cluster.workers:
                 tell_what_a_pass_left(worker, context_id)
 
+    def on_failed(context_id: int) -> None:
+        for worker in cluster.workers:
+            tell_what_a_failed_pass_left(worker, context_id)
+
     for rank, worker in enumerate(cluster.workers):
-        host = Host(program, rank, on_pass)
+        host = Host(program, rank, on_pass, on_failed)
         host.shuts_down_early, host.keeps_errors = shut_down_early, True
         hosts.append(host)
         place(worker, host)

@@ -73,6 +73,8 @@ class StepRun:
                     self._forward()
                     for backward in self.step.backwards:
                         self._backward(context_id, backward, outcome)
+                    if outcome.failed:
+                        self.host.on_failed(context_id)
                     if self.step.optimize and self.trainer.optimizer is not None:
                         self.trainer.optimizer.step(context_id)
                 self._keep()

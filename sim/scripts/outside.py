@@ -1,23 +1,29 @@
-"""Programs that a script starts: Python must not be one of them, as it would run outside the simulation.
+"""Programs that a script starts: Python must not be a real one of them, outside the simulation.
 
 ``git rev-parse`` and the like may run. A rank that is started so would meet the others on real
-sockets, in real time, and the run would be "ok" without it. Imports no torch.
+sockets, in real time, and the run would be "ok" without it. What ``subprocess`` starts is run in the
+simulation instead (sim/scripts/subprocesses.py). Imports no torch.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-import re
-import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-_PYTHON = re.compile(r"python[\d.]*|torchrun|pytest|ipython")
+from squall.sim.scripts.python_command import CannotRun, read
+
 #: where a frame lies that may start what it likes: compilers of PyTorch's, for instance
 _LIBRARIES = (os.sep + "site-packages" + os.sep,)
+#: files whose frames are between the caller and what is started
+_BETWEEN = (
+    __file__,
+    os.path.join(os.path.dirname(__file__), "subprocesses.py"),
+    subprocess.__file__,
+)
 _EXEC = ("execl", "execle", "execlp", "execlpe", "execv", "execve", "execvp", "execvpe")
 #: by function of ``os``: which argument says what is started
 _SPAWN = {
@@ -28,34 +34,16 @@ _SPAWN = {
 }
 
 
-def starts_python(command: Any) -> bool:
-    """Whether a command, as ``subprocess`` takes it, starts Python."""
-    if isinstance(command, str | bytes | os.PathLike):
-        text = os.fsdecode(command)
-        try:
-            words = shlex.split(text)
-        except ValueError:
-            words = text.split()
-    elif isinstance(command, Sequence):
-        words = [os.fsdecode(word) for word in command[:1]]
-    else:
-        return False
-    names = [os.path.basename(word) for word in words]
-    return sys.executable in words or any(map(_PYTHON.fullmatch, names))
-
-
 def check(command: Any, called: str) -> None:
     """Raises RuntimeError if ``called``, a function of the script's, would start Python."""
-    if starts_python(command) and not _by_library():
-        raise RuntimeError(
-            f"{called} would start Python outside of the simulation: give each rank a command line of "
-            "its own (squall run a.py : b.py), or use multiprocessing or torch.multiprocessing"
-        )
+    if not by_library() and read(command, shell=isinstance(command, str), called=called):
+        raise CannotRun(called, "this function of os is not simulated")
 
 
-def _by_library() -> bool:
-    frame: Any = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename in (__file__, subprocess.__file__):
+def by_library() -> bool:
+    """Whether code of an installed package asks for what is started."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename in _BETWEEN:
         frame = frame.f_back
     return frame is not None and any(part in frame.f_code.co_filename for part in _LIBRARIES)
 
@@ -79,21 +67,6 @@ def functions_of_os() -> dict[str, Any]:
         if hasattr(os, name):
             found[name] = guarded(getattr(os, name), f"os.{name}", place)
     return found
-
-
-def functions_of_subprocess() -> dict[str, Any]:
-    """The same of ``subprocess``."""
-
-    class Popen(subprocess.Popen):  # type: ignore[type-arg]
-        def __init__(self, args: Any, *rest: Any, **options: Any) -> None:
-            check(args, "subprocess.Popen")
-            super().__init__(args, *rest, **options)
-
-    names = ("run", "call", "check_call", "check_output", "getoutput", "getstatusoutput")
-    found: dict[str, Any] = {
-        name: guarded(getattr(subprocess, name), f"subprocess.{name}") for name in names
-    }
-    return {**found, "Popen": Popen}
 
 
 def _no_exec(name: str) -> Callable[..., NoReturn]:

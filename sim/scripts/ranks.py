@@ -58,6 +58,12 @@ def _filled(word: str, values: Mapping[str, str]) -> str:
     return word
 
 
+def inherited(environ: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """What a process finds that another one starts: not ``own``, what the launcher has set for that one
+    alone."""
+    return {name: value for name, value in environ.items() if own.get(name) != value}
+
+
 def environment(
     outside: Mapping[str, str], rank: int, workers: int | None, line: CommandLine
 ) -> dict[str, str]:

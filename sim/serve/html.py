@@ -8,9 +8,11 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from squall.sim.campaigns.status import KindStatus, Status
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure
 from squall.sim.search.histories import KeptHistory
+from squall.sim.serve.campaign import REFRESH_S, speed_curve, words_of
 
 _TEMPLATES = Environment(
     loader=PackageLoader("squall.sim.serve"),
@@ -32,11 +34,32 @@ def listing(
     histories: Sequence[KeptHistory],
     folder: str,
     token: str,
+    campaign: str | None = None,
 ) -> str:
     """The first page: failures, other runs that are kept, and what campaigns have seen. ``token``:
-    see server.py."""
-    values = {"failures": failures, "runs": runs, "histories": histories}
+    see server.py. ``campaign``: the store of one that has a page of its own."""
+    values = {"failures": failures, "runs": runs, "histories": histories, "campaign": campaign}
     return _page("list.html", folder=folder, token=token, **values)
+
+
+def campaign_page(status: Status, failures: Sequence[Failure]) -> str:
+    """How far a campaign is; a browser asks again by itself until it has ended. ``failures``: what
+    is kept, among which may be those of the campaign."""
+    curve, words = speed_curve(status.speed), words_of(status)
+    runs = [_run_of(kind, failures) for kind in status.kinds]
+    values = {"status": status, "curve": curve, "words": words, "runs": runs}
+    return _page("campaign.html", refresh_s=REFRESH_S, **values)
+
+
+def _run_of(kind: KindStatus, failures: Sequence[Failure]) -> str | None:
+    """The name of a run that is kept and shows the same, of the same seed if there is one."""
+    same = [
+        kept
+        for kept in failures
+        if (kept.expected.property, kept.expected.what) == (kind.property, kind.what)
+    ]
+    same.sort(key=lambda kept: kept.scenario.seed != kind.seed)
+    return same[0].name if same else None
 
 
 def before(name: str, scenario: Scenario, refused: str | None, token: str) -> str:

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from squall.sim.names import PlotlyFrom
 from squall.sim.serve import work
 
 #: real seconds that a page may take
@@ -25,11 +26,13 @@ _CONTEXT.set_forkserver_preload([work.__name__])
 class Painter:
     """Draws pages and keeps them, in a folder that ends with it. Threads may share one.
 
-    ``scripts``: whatever script a scenario has, it may run.
+    ``scripts``: whatever script a scenario has, it may run. ``plotly``: where pages have plotly.js
+    from.
     """
 
-    def __init__(self, *, scripts: bool = False) -> None:
+    def __init__(self, *, scripts: bool = False, plotly: PlotlyFrom = "inline") -> None:
         self.scripts = scripts
+        self.plotly = plotly
         self._folder = tempfile.TemporaryDirectory(prefix="squall-serve-")
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
@@ -41,11 +44,11 @@ class Painter:
 
     def page(self, name: str, scenario: Path) -> str:
         """The page of a scenario. Raises ValueError with what went wrong."""
-        return self._made(work.draw, scenario, name)
+        return self._made(work.draw, scenario, name, self.plotly)
 
     def kept_page(self, name: str, scenario: Path) -> str | None:
         """The page of a scenario, if it has been drawn; this runs nothing."""
-        file = self._file(work.draw, scenario, name)
+        file = self._file(work.draw, scenario, name, self.plotly)
         return file.read_text(encoding="utf-8") if file.exists() else None
 
     def compare(self, one: Path, other: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from squall.model.events.digest import Record
+from squall.sim.names import PlotlyFrom
 from squall.sim.pictures.packed import details
 from squall.sim.pictures.page import page
 from squall.sim.pictures.recording import facts_of, recording
@@ -52,12 +53,13 @@ def to_run(file: Path, scripts: bool) -> Scenario:
     return read.scenario
 
 
-def draw(scenario: Path, name: str, scripts: bool) -> str:
-    """The page of a scenario; ``scripts`` as for :func:`to_run`."""
+def draw(scenario: Path, name: str, plotly: PlotlyFrom, scripts: bool) -> str:
+    """The page of a scenario; ``plotly`` as for :func:`page`, ``scripts`` as for :func:`to_run`."""
     saved = to_run(scenario, scripts)
     words = shlex.join(["squall", "replay", str(scenario)])
     ran = again(saved, seconds=RUN_S)
-    return page(recording(ran, title=name, replay=words, facts=facts_of(saved)))
+    recorded = recording(ran, title=name, replay=words, facts=facts_of(saved))
+    return page(recorded, plotly=plotly)
 
 
 def compare(one: Path, other: Path, scripts: bool) -> str:

@@ -1,21 +1,27 @@
-"""Processes that a script starts with ``multiprocessing.Process``, as the coordinator sees them."""
+"""Processes that a script starts with ``multiprocessing.Process`` or ``subprocess``, as the coordinator
+sees them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 from squall.sim.scripts.compat.process import FIRST_PID
+from squall.sim.scripts.subprocesses import StreamKind
 from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.pipes import Pipes
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.world.primitives import SimTimer
 
 
 class Children:
-    """Answers what sim/stock/script_children.py asks: a child is known by its number as a process.
+    """Answers what sim/stock/script_children.py and script_programs.py ask: a child is known by its
+    number as a process.
 
     ``start``: makes one, given its parent, the pickled ``Process``, its environment, and
-    whether a fork would make it. ``codes``: exit codes
+    whether a fork would make it; ``start_program``: one of ``subprocess``, given its parent, its
+    environment, and what it is told of its program. ``codes``: exit codes
     of processes that have ended by themselves, or by a signal of the script's.
     """
 
@@ -23,14 +29,21 @@ class Children:
         self,
         cluster: NativeCluster,
         start: Callable[[NativeWorker, bytes, dict[str, str], bool], NativeWorker],
+        start_program: Callable[[NativeWorker, dict[str, str], dict[str, Any]], NativeWorker],
     ) -> None:
         self._cluster = cluster
         self._start = start
+        self._start_program = start_program
+        self._pipes = Pipes(cluster)
+        #: by process: what its streams are, if not its own; see :meth:`_program`
+        self._streams: dict[NativeWorker, dict[int, int | str]] = {}
+        #: files that processes write to or read from, as the coordinator has them open
+        self._files: list[int] = []
         self.codes: dict[NativeWorker, int] = {}
         self._by_pid: dict[int, NativeWorker] = {}
         #: by child: who waits for its end, and until when
         self._waiting: dict[NativeWorker, list[tuple[NativeWorker, int, SimTimer | None]]] = {}
-        for word in ("child", "child poll", "child wait", "child kill"):
+        for word in ("child", "child poll", "child wait", "child kill", "program"):
             cluster.answers[word] = getattr(self, "_" + word.replace(" ", "_"))
         cluster.on_gone = self._gone
 
@@ -43,6 +56,55 @@ class Children:
             self._cluster.answer(worker, question, pid)
 
         self._cluster.runtime.call_later(0.0, start)
+
+    def close(self) -> None:
+        """The run is over: no process opens a file any more."""
+        while self._files:
+            os.close(self._files.pop())
+
+    def _program(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        """Start a process of ``subprocess``, and answer with its id and the numbers of its pipes.
+
+        A stream is the number of a pipe, or the path of a file; one that is not named is the
+        process's own.
+        """
+        command, environ, folder, kinds = rest
+        streams = dict(self._streams.get(worker, {}))
+        files = {number: self._opened(worker, kind) for number, kind in enumerate(kinds)}
+
+        def start() -> None:
+            pid = FIRST_PID + len(self._cluster.workers)
+            told = {"command": command, "folder": folder, "streams": streams}
+            pipes = {}
+            for number, kind in enumerate(kinds):
+                if kind == "pipe":
+                    streams[number] = pipes[number] = self._pipes.add()
+                elif kind == "stdout":
+                    if 1 in streams:
+                        streams[2] = streams[1]
+                elif kind in (1, 2) and kind != number:
+                    streams[number] = streams.get(kind, f"/proc/self/fd/{kind}")
+                elif (file := files[number]) is not None:
+                    streams[number] = file
+            child = self._by_pid[pid] = self._start_program(worker, environ, told)
+            self._streams[child] = streams
+            for number, pipe in pipes.items():
+                ends = (worker, child) if number == 0 else (child, worker)
+                self._pipes.connect(pipe, *ends)
+            self._cluster.answer(worker, question, (pid, pipes))
+
+        self._cluster.runtime.call_later(0.0, start)
+
+    def _opened(self, worker: NativeWorker, kind: StreamKind) -> str | None:
+        """Where another process can open the file that a process has by that number."""
+        if kind == "null":
+            return os.devnull
+        if not isinstance(kind, int) or kind in (0, 1, 2):
+            return None
+        path = f"/proc/{worker.process.pid}/fd/{kind}"
+        flags = os.O_RDONLY if _is_read_only(worker.process.pid, kind) else os.O_WRONLY
+        self._files.append(os.open(path, flags))
+        return f"/proc/{os.getpid()}/fd/{self._files[-1]}"
 
     def _code(self, child: NativeWorker) -> int | None:
         if child.alive:
@@ -83,7 +145,14 @@ class Children:
         self._cluster.runtime.call_later(0.0, end)
 
     def _gone(self, child: NativeWorker) -> None:
+        self._pipes.gone(child)
         for worker, question, timer in self._waiting.pop(child, []):
             if timer is not None:
                 timer.cancel()
             self._cluster.answer(worker, question, self._code(child))
+
+
+def _is_read_only(pid: int, fd: int) -> bool:
+    with open(f"/proc/{pid}/fdinfo/{fd}", encoding="ascii") as file:
+        flags = next(line.split()[1] for line in file if line.startswith("flags:"))
+    return int(flags, 8) & os.O_ACCMODE == os.O_RDONLY

@@ -217,6 +217,8 @@ class NativeCluster:
             if call.timer is not None:
                 call.timer.cancel()
         worker.pending.clear()
+        for asked in [asked for asked in self._sleeps if asked[0] is worker]:
+            self._sleeps.pop(asked).cancel()
         if worker.attached:
             worker.attached = False
             self.network.detach(self.store, worker.rank)

@@ -69,6 +69,8 @@ class ScriptProcesses:
         self.errors: list[ProcessError] = []
         self.hints: list[str] = []
         self.exit_codes: dict[str, int] = {}
+        #: names of processes that ``subprocess`` has started, whose exit codes are for their parents
+        self.programs: list[str] = []
         #: as Run.returned
         self.returned: dict[int, bytes] = {}
         self.leaked_rrefs = 0
@@ -95,7 +97,7 @@ class ScriptProcesses:
         self._shown: dict[NativeWorker, list[int]] = {}
         for name in ("role", "join", "spawn", "exit", "pass", "returned"):
             cluster.answers[name] = getattr(self, f"_{name}")
-        self._children = Children(cluster, self._start_child)
+        self._children = Children(cluster, self._start_child, self._start_program)
         cluster.on_leave = self._count
 
     # -- processes ------------------------------------------------------------------------
@@ -123,15 +125,16 @@ class ScriptProcesses:
         call: bytes | None = None,
         child: bool = False,
         forked: bool = False,
+        program: dict[str, Any] | None = None,
     ) -> NativeWorker:
-        """``call``: what another process has started it for; ``child``: as a
+        """``program``: what it is told of itself, if ``subprocess`` has started it; ``call``: what another process has started it for; ``child``: as a
         ``multiprocessing.Process``, which a fork would make if ``forked``."""
         worker = self.cluster.add(self.entry, -1)
         worker.name = f"process {number}"
         worker.computing_s = spinning.limit_s()
         self._lines[worker] = line
         own: dict[str, str] = {}
-        if call is None and self._workers is not None:
+        if call is None and program is None and self._workers is not None:
             own = {name: environ[name] for name in ranks.OWN}
         self._roles[worker] = {
             "script": os.path.abspath(line.path),
@@ -144,6 +147,7 @@ class ScriptProcesses:
             "pid": FIRST_PID + len(self.cluster.workers) - 1,
             "call": call,
             "child": child,
+            "program": program,
             "runs_exit_handlers": not forked,
             "check": self.script.check,
             "watch": True,
@@ -177,6 +181,14 @@ class ScriptProcesses:
         number, line = len(self.cluster.workers), self._lines[parent]
         return self._start(number, line, environ, call=call, child=True, forked=forked)
 
+    def _start_program(
+        self, parent: NativeWorker, environ: dict[str, str], program: dict[str, Any]
+    ) -> NativeWorker:
+        number, line = len(self.cluster.workers), self._lines[parent]
+        worker = self._start(number, line, environ, program=program)
+        self.programs.append(worker.name)
+        return worker
+
     def _exit(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         code, error, usage = rest
         self.exit_codes[worker.name] = code
@@ -193,7 +205,10 @@ class ScriptProcesses:
         self.show()
         self._children.codes[worker] = code
         self.cluster.end(worker)
-        if code and self._roles[worker]["call"] is None:  # a rank takes all others with it
+        role = self._roles[worker]
+        if (
+            code and role["call"] is None and role["program"] is None
+        ):  # a rank takes all others with it
             for other in self.cluster.workers:
                 self.cluster.end(other)
         if worker not in self._spawners:
@@ -212,6 +227,9 @@ class ScriptProcesses:
         rank, value = rest
         self.returned[rank] = value
         self.cluster.answer(worker, question, None)
+
+    def close(self) -> None:
+        self._children.close()
 
     # -- groups ---------------------------------------------------------------------------
 
@@ -374,6 +392,7 @@ def run_script(
         except (TimeoutError, Livelock) as error:
             run.waits = [str(error)]
         processes.show()
+        processes.close()
         run.deaths = cluster.deaths
         for worker in cluster.workers:
             told = worker.process.stderr()
@@ -392,7 +411,9 @@ def run_script(
     run.returned = dict(sorted(processes.returned.items()))
     run.errors, run.exit_codes = processes.errors, processes.exit_codes
     run.hints = processes.hints
-    run.failed_processes = [name for name, code in run.exit_codes.items() if code]
+    run.failed_processes = [
+        name for name, code in run.exit_codes.items() if code and name not in processes.programs
+    ]
     run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts
     run.workers = len(cluster.ranks)
     run.names = {rank: worker.name for rank, worker in cluster.ranks.items()}

@@ -32,7 +32,7 @@ from squall.real.rpc.rendezvous import store_key
 from squall.sim.scripts import dates, event_loop, generators, outside, returned
 from squall.sim.scripts.compat.clock import BOOT_S, EPOCH_S
 from squall.sim.scripts.compat.errors import exit_code_of, report, usage_of
-from squall.sim.stock import script_children, stacks_from_outside
+from squall.sim.stock import script_children, script_programs, stacks_from_outside
 
 #: how often the clock may be read at one instant, and how far it then goes on
 _LOOKS = 1000
@@ -138,6 +138,9 @@ class ScriptGuest:
         )
         event_loop.install(asyncio, threading, clock.read)
         script_children.install(here, clock.read, role["own"])
+        script_programs.install(here, clock.read, role["own"])
+        if role["program"] is not None:
+            script_programs.settle_in(here, role)
         self._own = role["own"]
         _thread.join = _joining(_thread.join, here)
         _thread.start = _starting(_thread.start, here)
@@ -181,6 +184,9 @@ class ScriptGuest:
             # What multiprocessing does in a new process: the module, but not as the main one.
             module.__name__ = "__mp_main__"
             sys.modules["__mp_main__"] = module
+        if role["program"] is not None:
+            script_programs.run(role, module)
+            return None
         text = role["text"]
         if text is None:
             with open(role["script"], encoding="utf-8") as file:

@@ -11,9 +11,11 @@ CUDA cannot be copied.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -22,6 +24,8 @@ from typing import Any
 _FORK = multiprocessing.get_context("fork")
 #: signals of a terminal or of whoever ends a campaign
 _STOPS = frozenset({signal.SIGINT, signal.SIGTERM})
+#: of prctl(2): which signal a process gets as its parent ends
+_PR_SET_PDEATHSIG = 1
 
 
 class Contained:
@@ -74,6 +78,17 @@ class Contained:
         """Make sure that it is gone, and return its exit code as :meth:`wait` does."""
         self._process.kill()
         return self.wait()
+
+
+def end_with_parent() -> None:
+    """Called in a copy: the system ends it as soon as the thread that has made it is gone, whatever
+    ended that. For a copy that may hang, of a process that somebody may kill. Linux only; elsewhere
+    nothing is done."""
+    parent = os.getppid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it was gone before
+            os._exit(0)
 
 
 def _run(

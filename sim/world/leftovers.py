@@ -173,3 +173,15 @@ def tell_what_a_pass_left(worker: Worker, context_id: int) -> None:
     if context is not None:
         for where, held, example in left_in(context, *context._sends.values()):
             worker.tracer.emit(LEFT_BEHIND, f"{where}{AFTER_A_PASS}", held, example)
+
+
+def tell_what_a_failed_pass_left(worker: Worker, context_id: int) -> None:
+    """Report gradients that wait at a send function of an open context, on a worker where no pass of it
+    runs: those of a pass that is over, or was refused, which no later one may come upon."""
+    context = None if worker.container is None else worker.container._contexts.get(context_id)
+    if context is None or context._graph_task is not None:
+        return
+    for send in context._sends.values():
+        if send._grads:
+            where = f"{type(send).__name__}._grads{AFTER_A_PASS}"
+            worker.tracer.emit(LEFT_BEHIND, where, len(send._grads), "")

@@ -18,10 +18,10 @@ FILES = {
     "shares": (GOOD.replace("0.5\n", "0.25\n", 1), "parts: the shares add up to 0.75, expected 1"),
     "too small a share": (
         "scenarios = 3\n[parts]\nplain = 0.99\nstorm = 0.01\n",
-        "parts.storm: 0.01 of 3 scenarios is none",
+        "parts.storm: 0.01 of the time of 3 scenarios is none",
     ),
-    "negative share": (GOOD.replace("rough = 0.5", "rough = -0.5"), "parts.rough: "),
-    "no number": (GOOD.replace("rough = 0.5", "rough = 'half'"), "parts.rough: "),
+    "negative share": (GOOD.replace("rough = 0.5", "rough = -0.5"), "parts.rough.share: "),
+    "no number": (GOOD.replace("rough = 0.5", "rough = 'half'"), "parts.rough.share: "),
     "no scenarios": (GOOD.replace("scenarios = 100\n", ""), "scenarios: "),
     "none at all": (GOOD.replace("100", "0"), "scenarios: "),
     "too many": (GOOD.replace("100", str(2**63)), "scenarios: "),
@@ -31,6 +31,41 @@ FILES = {
     ),
     "unknown field": (f"minutes = 3\n{GOOD}", "minutes: "),
     "no parts": ("scenarios = 100\n[parts]\n", "parts: the shares add up to 0, expected 1"),
+    "a share of what is done whole": (
+        f"{GOOD}canaries = 0.1\n",
+        "parts.canaries: is done whole and has no share, expected a table [parts.canaries]",
+    ),
+    "no planted bug": (
+        f"{GOOD}canaries = {{ bugs = ['no-such-bug'] }}\n",
+        "parts.canaries: bugs: there is no planted bug 'no-such-bug'",
+    ),
+    "a bug that nothing shows": (
+        f"{GOOD}canaries = {{ bugs = ['response-recorded-in-any-case'] }}\n",
+        "parts.canaries: bugs: 'response-recorded-in-any-case' cannot be found yet: ",
+    ),
+    "no bugs": (f"{GOOD}canaries = {{ bugs = [] }}\n", "parts.canaries: bugs: is empty"),
+    "no seeds for them": (f"{GOOD}canaries = {{ seeds = 0 }}\n", "parts.canaries.seeds: "),
+    "no bounds": (
+        f"{GOOD}explore = {{ programs = 'calls<=2' }}\n",
+        "parts.explore: programs: expected workers<=N, calls<=M",
+    ),
+    "no programs": (f"{GOOD}explore = {{}}\n", "parts.explore.programs: "),
+    "unknown kind": (
+        f"{GOOD}[parts.mine]\nkind = 'yours'\nshare = 0.1\n",
+        "parts.mine: kind: 'yours', expected one of plain, mild",
+    ),
+    "unknown engine": (
+        GOOD.replace("rough = 0.5", "rough = { share = 0.5, engine = 'diesel' }"),
+        "parts.rough.engine: 'diesel' is wrong: ",
+    ),
+    "unknown profile": (
+        f"{GOOD}guided = {{ share = 0.1, faults = 'much' }}\n",
+        "parts.guided.faults: ",
+    ),
+    "a name that is none": (
+        f"{GOOD}[parts.'my part']\nkind = 'plain'\nshare = 0.1\n",
+        "parts: the name 'my part' is none",
+    ),
     "no TOML": ("scenarios: 3", "at line 1"),
     "binary": ("\0\1\2", "line 1"),
 }
@@ -85,6 +120,13 @@ def test_what_does_not_go_together(
         (["--store", "store"], "--store: store: file is not a database"),
         (["--store", "no/such/file"], "--store: there is no directory 'no/such'"),
         (["--seeds", f"0:{2**64 - 1}"], "--seeds: expected seeds up to"),
+        (["--on", "cloud"], "--on: expected pool or ray or index, got 'cloud'"),
+        (["--ray-address", "auto"], "--ray-address: expected --on ray with it"),
+        (["--ray-address", "here"], "--ray-address: expected auto, HOST:PORT or ray://"),
+        (["--ray-address", "here:99999"], "--ray-address: expected auto, HOST:PORT or ray://"),
+        (["--on", "index"], "--on: index: expected --index and --of, or JOB_COMPLETION_INDEX"),
+        (["--worker-memory", "2T"], "--worker-memory: expected megabytes or gigabytes as in"),
+        (["--worker-memory", "9M"], "got 9M: a process begins with"),
         (["--lease", "0"], "--lease: expected an integer from 1 to"),
     ):
         assert problem in told(capsys, *words), words

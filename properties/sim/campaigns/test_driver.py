@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from squall.properties.support.waiting import wait_for
-from squall.sim.campaigns.driver import SILENCE_S, TRIES, drive
-from squall.sim.campaigns.lease import Row
+from squall.sim.campaigns.driver import drive
+from squall.sim.campaigns.lease import Row, judged
 from squall.sim.campaigns.merge import merge
 from squall.sim.campaigns.plan import Part, Plan
+from squall.sim.campaigns.pool import SILENCE_S, TRIES, Pool
 from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
 from squall.sim.cli.main import main as run_command
 from squall.sim.scenarios.store import Store
@@ -32,10 +33,10 @@ _HANG = "import signal, time; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.S
 _DIE = "import os; os._exit(3)"
 
 
-def table(file, plan=PLAN, resume=False, **options):
+def table(file, plan=PLAN, resume=False, jobs=1, **options):
     store = CampaignStore(file, plan.said(), resume=resume)
     try:
-        drive(plan, store, **options)
+        drive(plan, store, Pool(jobs), **options)
         return "".join(store.lines())
     finally:
         store.close()
@@ -49,13 +50,17 @@ def whole(tmp_path_factory):
 def test_the_table_is_the_same_with_workers_killed_and_after_a_resume(tmp_path, whole):
     assert whole.count('["lease"') == 5
 
-    def kill(lease, rows, pid):
-        for child in active_children():
-            os.kill(child.pid, signal.SIGKILL)
+    kills = []
+
+    def kill(judged):
+        kills.append(judged.lease)
+        if len(kills) < TRIES:  # as often at one seed, it would have failed
+            for child in active_children():
+                os.kill(child.pid, signal.SIGKILL)
 
     assert table(tmp_path / "killed", jobs=2, on_lease=kill) == whole
 
-    def leave(lease, rows, pid):
+    def leave(judged):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -87,12 +92,12 @@ def test_files_that_do_not_belong_together(tmp_path):
     lease = next(PLAN.leases())
     for file, rows in ((mine, []), (yours, [(0, "rrefs", "x", "", 0, "")])):
         store = CampaignStore(file, said, resume=False)
-        store.take(lease, [Row(*row) for row in rows])
+        store.take([judged(lease, [Row(*row) for row in rows])])
         store.close()
     for files, problem in (
         ([mine, other], "torch is '0' there"),
         ([text], "file is not a database"),
-        ([empty], "no such table"),
+        ([empty], "holds no campaign"),
         ([tmp_path / "none"], "unable to open"),
         ([mine, yours], "part plain, are not those of"),
     ):
@@ -132,8 +137,8 @@ def test_a_scenario_that_hangs_or_ends_its_process_fails(tmp_path, new, silence_
         drive(
             plan,
             store,
-            silence_s=silence_s,
-            on_lease=lambda lease, rows, pid: processes.append(pid),
+            Pool(silence_s=silence_s),
+            on_lease=lambda judged: processes.append(judged.pid),
         )
     (kind,) = store.kinds()
     assert (kind.property, kind.what, kind.seed) == ("progress", what, 0)
@@ -221,7 +226,7 @@ def test_a_full_disk_loses_nothing(tmp_path, whole):
     plan = Plan(PLAN.parts[1:], size=2)
     file = tmp_path / "campaign.sqlite"
 
-    def leave(lease, rows, pid):
+    def leave(judged):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

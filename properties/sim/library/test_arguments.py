@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,18 @@ import squall
 
 def nothing(rank: int) -> int:
     return rank
+
+
+class Of:
+    def one(self, rank: int) -> int:
+        return rank
+
+    def none(self) -> int:
+        return 1
+
+
+def keyword(rank: int, *, size: int) -> int:
+    return rank * size
 
 
 BAD: list[tuple[Callable[[], Any], str]] = [
@@ -31,6 +44,14 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: squall.run(nothing, join="x"), "join is 'x', the same for all ranks"),
     (lambda: squall.run(nothing, join="{who}"), "join is '{who}', expected a name"),
     (lambda: squall.run(nothing, wall_limit_s=-1), "wall_limit_s is -1, expected a number of seconds"),
+    (lambda: squall.run(lambda: 1), "function is <lambda>(), and each rank would call <lambda>(rank): too many"),
+    (lambda: squall.run(Of().none), "each rank would call none(rank): too many positional"),
+    (lambda: squall.run(nothing, args=(1,)), "each rank would call nothing(rank, 1): too many positional"),
+    (lambda: squall.run(keyword), "each rank would call keyword(rank): missing a required"),
+    (lambda: squall.run(keyword, kwargs={"width": 2}), "each rank would call keyword(rank, width=2): "),
+    (lambda: squall.fuzz(lambda: 1), "each rank would call <lambda>(rank): too many"),
+    (lambda: squall.explore(nothing), 'with join="worker{rank}" each rank joins one before it calls'),
+    (lambda: squall.explore(nothing, join="w{rank}", workers=1, args=(2,)), "each rank would call nothing(rank, 2)"),
     (lambda: squall.fuzz(nothing, seeds=0), "seeds is 0, expected how many, at least 1"),
     (lambda: squall.fuzz(nothing, seeds="x"), "seeds is 'x', expected how many"),
     (lambda: squall.fuzz(nothing, seeds=1.5), "seeds is 1.5, expected how many"),
@@ -55,6 +76,12 @@ def test_bad_arguments_are_named(number: int) -> None:
     with pytest.raises((ValueError, TypeError, LookupError)) as caught:
         call()
     assert message in str(caught.value)
+
+
+def test_what_takes_a_rank_is_called() -> None:
+    for each in (nothing, Of().one, partial(keyword, size=2), lambda *_: 0):
+        assert squall.run(each, workers=1).results == [0]
+    assert squall.run(max, workers=1, args=(3,)).results == [3]  # nobody knows its arguments
 
 
 MAIN = """

@@ -18,6 +18,7 @@ from torch.distributed.rpc import rpc_sync
 
 import squall
 from squall.properties.support.paths import ROOT
+from squall.sim.pictures.plotly_js import plotly_file
 
 TIMEOUT_S = 240
 #: what each rank has for itself
@@ -212,6 +213,14 @@ def test_events_are_a_frame_and_pictures_a_page(tmp_path: Path) -> None:
     page = run.timeline()
     assert "worker1" in page.save(tmp_path / "page.html").read_text()
     assert page._repr_html_().startswith("<iframe")
+    small = run.timeline(plotly="file")
+    saved = small.save(tmp_path / "small.html")
+    assert saved.stat().st_size < 500_000 and (tmp_path / plotly_file()).stat().st_size > 4_000_000
+    assert len(small._repr_html_()) > 4_000_000  # a cell of a notebook has no file beside it
+    with pytest.raises(
+        ValueError, match="plotly is 'net', expected one of 'inline', 'cdn', 'file'"
+    ):
+        run.timeline(plotly="net")  # type: ignore[arg-type]
     assert "outcome" in run._repr_html_() and "ok" in repr(run)
 
 

@@ -75,10 +75,16 @@ def test_a_folder_may_have_names_that_squall_has_too(tmp_path: Path, engine: Eng
 @pytest.mark.parametrize(
     "call",
     [
-        "subprocess.Popen([sys.executable, '-c', 'print(1)'])",
-        "subprocess.run('python rank.py', shell=True)",
+        "subprocess.Popen([sys.executable, '-'])",
+        "subprocess.run('cd / && python rank.py', shell=True)",
+        "subprocess.call(['bash', '-c', 'RANK=1 python rank.py'])",
+        "subprocess.run([sys.executable, '-m', 'torch.distributed.run', 'rank.py'])",
+        "subprocess.run([sys.executable, '-m', 'json.tool'])",
+        "subprocess.run([sys.executable, 'a.py'], preexec_fn=print)",
         "subprocess.check_output(['torchrun', 'rank.py'])",
-        "os.system('python3 rank.py')",
+        "os.popen('python3 rank.py')",
+        "os.posix_spawn(sys.executable, [sys.executable, 'rank.py'], {})",
+        "os.spawnv(os.P_WAIT, sys.executable, [sys.executable, 'rank.py'])",
         "os.execv(sys.executable, [sys.executable, __file__])",
         "os.execlp('true', 'true')",
     ],
@@ -88,7 +94,7 @@ def test_python_outside_of_the_simulation_is_refused(
 ) -> None:
     found, said = run(tmp_path, engine, f"import os, subprocess, sys\n{call}\nprint('never')")
     (error,) = found.errors
-    assert error.type == "RuntimeError" and "never" not in said
+    assert error.type in ("RuntimeError", "CannotRun") and "never" not in said
     assert "outside of the simulation" in error.message or "would replace" in error.message
 
 
@@ -318,3 +324,76 @@ def test_tensors_are_arguments_of_processes(tmp_path: Path, engine: EngineName) 
         assert said.splitlines()[0] == "12.0 torch.Size([0, 3]) True"
     else:
         assert "share no memory" in found.errors[0].message
+
+
+def test_a_group_whose_calls_have_no_limit_forms(tmp_path: Path, engine: EngineName) -> None:
+    source = """
+        import os, time
+        import torch.distributed.rpc as rpc
+
+        rank = int(os.environ["RANK"])
+        time.sleep(20 * rank)
+        options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=0)
+        rpc.init_rpc(f"w{rank}", rank=rank, world_size=2, rpc_backend_options=options)
+        print(rpc.rpc_sync(f"w{1 - rank}", len, args=("ab",)))
+        rpc.shutdown()
+    """
+    found, said = run(tmp_path, engine, source, workers=2)
+    assert (found.errors, said) == ([], "2\n2\n")
+
+
+def test_signals_of_a_process_are_handled_as_outside(tmp_path: Path) -> None:
+    """Its own at once; what a handler raises beside a main thread that waits ends the process."""
+    source = """
+        import signal, sys, threading, time
+        began = time.monotonic()
+        def now(): return round(time.monotonic() - began, 1)
+        def handler(number, frame): print(signal.Signals(number).name, now())
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            print("interrupted")
+        for number in (signal.SIGKILL, 0):
+            try:
+                signal.signal(number, handler)
+            except (OSError, ValueError) as error:
+                print(error)
+        def elsewhere():
+            try:
+                signal.signal(signal.SIGALRM, handler)
+            except ValueError as error:
+                print(error)
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        signal.signal(signal.SIGALRM, handler)
+        print(signal.setitimer(signal.ITIMER_REAL, 0.5, 2), signal.getitimer(signal.ITIMER_REAL))
+        signal.pause()
+        time.sleep(3)
+        print(signal.alarm(0))
+        signal.signal(signal.SIGALRM, lambda *_: sys.exit(5))
+        signal.alarm(10)
+        time.sleep(100)
+    """
+    found, said = run(tmp_path, "port", source)
+    assert said.splitlines() == [
+        "interrupted",
+        "[Errno 22] Invalid argument",
+        "signal number out of range",
+        "signal only works in main thread of the main interpreter",
+        "(0.0, 0.0) (0.5, 2.0)",
+        "SIGALRM 0.5",
+        "SIGALRM 2.5",
+        "1",
+    ]
+    assert (found.errors, list(found.exit_codes.values())) == ([], [5])
+    assert 13 < found.ended_s < 14
+
+
+def test_an_interrupt_of_its_own_ends_a_process_and_not_the_run(tmp_path: Path) -> None:
+    source = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)"
+    found, said = run(tmp_path, "port", source)
+    assert [error.type for error in found.errors] == ["KeyboardInterrupt"]
+    assert (found.broken_off, list(found.exit_codes.values())) == ("", [-2])
+    assert said.endswith("KeyboardInterrupt\n")

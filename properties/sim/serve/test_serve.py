@@ -18,13 +18,16 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from plotly.offline import get_plotlyjs
 
 from squall.model.coverage.behaviour import pairs_of
 from squall.model.coverage.growth import Seen
 from squall.model.coverage.history import history_of
 from squall.properties.support.commands import ROOT
 from squall.sim.cli.main import main
+from squall.sim.names import PlotlyFrom
 from squall.sim.pictures.figure_page import figure_scripts
+from squall.sim.pictures.plotly_js import linked, plotly_file
 from squall.sim.scenario import Expected, Scenario, Script
 from squall.sim.scenarios.file import dump_scenario, name_of
 from squall.sim.scenarios.store import Place, Store
@@ -43,7 +46,12 @@ def scenario(seed: int) -> Scenario:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def plotly() -> PlotlyFrom:
+    return "inline"
+
+
+@pytest.fixture
+def server(tmp_path: Path, plotly: PlotlyFrom) -> Iterator[Server]:
     place = Place(tmp_path / "store")
     for seed in (1, 2):
         Store(place).keep(scenario(seed), found_by="fuzz", text="what was seen")
@@ -53,7 +61,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     (runs / f"{name_of(run)}.json").write_text(dump_scenario(run))
     (tmp_path / "secret.json").write_text(json.dumps({"note": SECRET}))
     (runs / "escape.json").symlink_to(tmp_path / "secret.json")
-    server = Server(place, 0)
+    server = Server(place, 0, plotly=plotly)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     yield server
@@ -139,6 +147,19 @@ def test_it_draws_a_run_when_asked(server: Server) -> None:
     assert status == 200
     assert 'data-view="space_time"' in page and f"<h1>{name}</h1>" in page
     assert ask(server, f"/run/{name}")[1] == page
+
+
+@pytest.mark.parametrize("plotly", ["file", "cdn"])
+def test_pages_may_have_plotly_from_elsewhere(server: Server, plotly: PlotlyFrom) -> None:
+    status, page, headers = start(server, f"/run/{name_of(scenario(1))}")
+    link = linked(plotly)
+    assert link is not None and f'<script src="{link.src}"' in page
+    assert status == 200 and len(page) < 500_000
+    allowed = "'self'" if plotly == "file" else link.src
+    assert allowed in headers["Content-Security-Policy"].partition("script-src")[2].split(";")[0]
+    status, script, headers = ask(server, f"/run/{plotly_file()}", site="same-origin")
+    assert (status, script) == (200, get_plotlyjs())
+    assert headers["Content-Type"].startswith("text/javascript")
 
 
 def test_it_compares_two_runs_from_where_they_part(server: Server) -> None:

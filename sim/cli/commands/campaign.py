@@ -13,11 +13,20 @@ from rich.console import Console
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.campaign_export import export_store
+from squall.sim.cli.campaign_place import (
+    INDEX_VARIABLE,
+    OF_VARIABLE,
+    On,
+    RayAddress,
+    Where,
+    WorkerMemory,
+)
 from squall.sim.cli.engine import ready
 from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.options import (
     Engine,
-    Jobs,
+    JobsOfPlace,
     Json,
     ProfileOption,
     merge_option,
@@ -27,6 +36,7 @@ from squall.sim.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from squall.sim.campaigns.address import Address
     from squall.sim.campaigns.plan import Plan
     from squall.sim.names import EngineName, Profile
 
@@ -35,8 +45,6 @@ DEFAULT_SEEDS = "0:1000"
 MAX_SHARES = 100_000
 #: seeds that a process is given at most: their verdicts are in memory until all are there
 MAX_LEASE = 10_000
-#: what Kubernetes tells each pod of an indexed Job, and what its manifest has to say beside it
-INDEX_VARIABLE, OF_VARIABLE = "JOB_COMPLETION_INDEX", "JOB_COMPLETION_COUNT"
 
 RANK = 31
 EPILOG = """\
@@ -50,7 +58,15 @@ squall campaign campaign.toml --jobs 2                 (parts with shares: docs/
 
 squall campaign campaign.toml --index 3 --of 8         (on one of eight machines)
 
+squall campaign campaign.toml --index 3 --of 8 --store postgresql://squall@db.example/night
+
+squall campaign campaign.toml --on index               (the share that JOB_COMPLETION_INDEX says)
+
+squall campaign campaign.toml --on ray --ray-address 10.0.0.1:6379
+
 squall campaign --merge campaign.*.sqlite --store all.sqlite
+
+squall campaign --export night --store night.sqlite    (Parquet, for DuckDB or pandas)
 """
 
 
@@ -66,17 +82,21 @@ def campaign(
     seeds: Annotated[range | None, seeds_option(DEFAULT_SEEDS)] = None,
     faults: ProfileOption = None,
     engine: Engine = "port",
-    jobs: Jobs = 1,
+    jobs: JobsOfPlace = None,
+    on: On = None,
+    ray_address: RayAddress = None,
+    worker_memory: WorkerMemory = None,
     store: Annotated[
-        Path | None,
+        str | None,
         store_option(
-            "FILE",
-            "Where it is kept (default: campaign.sqlite; of a share, campaign.I.sqlite).",
-            parsers.file_to_write,
+            "FILE|URL",
+            "Where it is kept: a file, or postgresql://USER@HOST/DATABASE, into which the drivers "
+            "of all shares may write (default: campaign.sqlite; of a share, campaign.I.sqlite).",
+            parsers.store_of_campaign,
         ),
     ] = None,
     resume: Annotated[
-        bool, resume_option("Go on with what the file has of this campaign.")
+        bool, resume_option("Go on with what the store has of this campaign.")
     ] = False,
     index: Annotated[
         int | None,
@@ -106,55 +126,104 @@ def campaign(
         ),
     ] = 200,
     merge: Annotated[bool, merge_option("Instead: put the stores of shares together.")] = False,
+    shrink: Annotated[
+        bool,
+        typer.Option(
+            "--shrink/--no-shrink",
+            help="Make the first scenario of each kind of failure small at the end, for a minute each.",
+        ),
+    ] = True,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export",
+            metavar="DIR",
+            help="Instead: write what the store has as Parquet into a new folder.",
+            parser=parsers.folder_to_make("--export"),
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Judge many seeds, some at a time in a process of their own, and keep all that is judged.
 
-    The verdicts do not depend on --jobs, on kills, on shares, or on how often it is resumed.
+    The verdicts do not depend on --jobs and --on, on kills, or on how often it is resumed.
     """
-    from squall.sim.campaigns.store import CampaignStoreError
+    from squall.sim.campaigns.address import Address, CampaignStoreError
+    from squall.sim.campaigns.place import PlaceError
 
     named = files or []
     played: list[tuple[str, object]] = [("--seeds", seeds), ("--faults", faults)]
     played.append(("--engine", None if engine == "port" else engine))
     try:
+        if export is not None:
+            given = [("FILE", files), ("--merge", merge or None), ("--resume", resume or None)]
+            _check_alone("--export", [*given, *played, ("--index", index), ("--of", of)])
+            export_store(Address.read(store or "campaign.sqlite"), export, json=json)
+            return
         if merge:
             _check_merge(named, [*played, ("--index", index), ("--of", of)])
-            interrupted = _merge(named, store or Path("campaign.sqlite"), jobs, resume, json)
+            into = Address.read(store or "campaign.sqlite")
+            interrupted = _merge(named, into, resume, json)
         else:
             plan = _plan(named, seeds, faults, engine, played)
             plan = _share(replace(plan, size=lease), index, of)
             name = "campaign.sqlite" if plan.of == 1 else f"campaign.{plan.index}.sqlite"
-            interrupted = _play(plan, store or Path(name), jobs, resume, json)
+            where = Where(on, ray_address, jobs, worker_memory)
+            where.check(share=plan.of > 1)
+            interrupted = _play(plan, Address.read(store or name), where, resume, shrink, json)
     except CampaignStoreError as error:
-        raise BadInput("FILE" if merge else "--store", str(store or ""), str(error)) from None
+        shown = "" if store is None else str(Address.read(store))
+        raise BadInput("FILE" if merge else "--store", shown, str(error)) from None
+    except PlaceError as error:
+        problem = f"{error}; what is judged is kept, --resume goes on"
+        raise BadInput("--on", on or "pool", problem) from None
     raise typer.Exit(interrupted)
 
 
-def _play(plan: Plan, file: Path, jobs: int, resume: bool, json: bool) -> int:
+def _play(
+    plan: Plan, address: Address, where: Where, resume: bool, shrink: bool, json: bool
+) -> int:
     from squall.sim.campaigns.driver import drive
-    from squall.sim.campaigns.store import CampaignStore
+    from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
     from squall.sim.cli.reports.kept_campaign import Telling
+    from squall.sim.cli.reports.triaging import Triaging
 
-    for part in plan.parts:
-        ready(part.engine)
-    store = CampaignStore(file, plan.said(), resume=resume)
+    for engine in dict.fromkeys(each for part in plan.parts for each in part.engines):
+        ready(engine)
+    place = where.place()
+    store = CampaignStore(address, plan.said(), resume=resume, tell=lambda line: telling.loss(line))
     interrupted = False
-    telling = Telling(plan, store, jobs)
+    telling = Telling(plan, store, where.jobs or 1, where.name(share=plan.of > 1))
     try:
         with telling:
-            drive(plan, store, jobs=jobs, on_lease=telling.lease, on_look=telling.look)
+            drive(
+                plan,
+                store,
+                place,
+                on_lease=telling.lease,
+                on_look=telling.look,
+                on_loss=telling.loss,
+            )
+        triaging = Triaging(store, telling.files, telling.console, telling.jobs, shrink)
+        telling.back = triaging.back
+        triaging.run()
     except KeyboardInterrupt:
         interrupted = True
-    return _report(telling, json=json, interrupted=interrupted)
+        store.patience_s = 0.0  # whoever interrupts does not wait for a server that is away
+    try:
+        return _report(telling, json=json, interrupted=interrupted)
+    except CampaignStoreError:
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
 
 
-def _merge(files: list[Path], into: Path, jobs: int, resume: bool, json: bool) -> int:
+def _merge(files: list[Path], into: Address, resume: bool, json: bool) -> int:
     from squall.sim.campaigns.merge import merge
     from squall.sim.cli.reports.kept_campaign import Telling
 
     store, plan = merge(files, into, resume=resume)
-    with Telling(plan, store, jobs) as telling:
+    with Telling(plan, store, jobs=1, on=None) as telling:
         pass
     return _report(telling, json=json, interrupted=False)
 
@@ -173,7 +242,7 @@ def _report(telling: object, *, json: bool, interrupted: bool) -> int:
         return INTERRUPTED
     if report.missing is not None:
         sys.stderr.write(f"squall: {report.missing}\n")
-    return exit_code(good=not report.failed, unchecked=report.missing)
+    return exit_code(good=report.good, unchecked=report.missing)
 
 
 def _plan(
@@ -233,6 +302,11 @@ def _check_merge(files: list[Path], given: list[tuple[str, object]]) -> None:
     """Raises BadInput for what a merge is not made with."""
     if not files:
         raise BadInput("FILE", "", "expected the stores that are to be merged")
+    _check_alone("--merge", given)
+
+
+def _check_alone(option: str, given: list[tuple[str, object]]) -> None:
+    """Raises BadInput for what does not go with an option."""
     for name, value in given:
         if value is not None:
-            raise BadInput(name, str(value), "does not go with --merge, which plays nothing")
+            raise BadInput(name, str(value), f"does not go with {option}, which plays nothing")

@@ -21,6 +21,7 @@ from squall.sim.cli.options import (
     Json,
     LatencyOfScript,
     Mutant,
+    Plotly,
     SeedOfScript,
     Workers,
     file_option,
@@ -29,7 +30,6 @@ from squall.sim.cli.options import (
 from squall.sim.cli.pictured import Bar, Spread, picture_scenario, picture_script
 from squall.sim.cli.scenario import Changes, read_scenario
 from squall.sim.cli.script import RANKS_SUFFIX, ScriptRun
-from squall.sim.names import PLOTLY_FROM, PlotlyFrom
 from squall.sim.world.latency import DEFAULT_LATENCY
 
 DEFAULT_FILE = "timeline.html"
@@ -109,16 +109,6 @@ Times = Annotated[
         metavar="N",
         help="With --odds: runs from each point.",
         parser=parsers.integer("--times", 1, MAX_TIMES),
-    ),
-]
-Plotly = Annotated[
-    PlotlyFrom | None,
-    typer.Option(
-        "--plotly",
-        metavar="inline|cdn|file",
-        help="Where the page has plotly.js from, 4.7 MB: in itself (the default), from cdn.plot.ly, or "
-        "from a file that is written beside it, which pages of one folder share.",
-        parser=parsers.one_of("--plotly", PLOTLY_FROM),
     ),
 ]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the run in the store, for squall serve.")]

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from squall.model.events.run import Violation
-from squall.sim.campaigns.lease import Row
-from squall.sim.campaigns.plan import Lease, Part, Plan
+from squall.sim.campaigns.driver import Look
+from squall.sim.campaigns.known import Known
+from squall.sim.campaigns.lease import Judged
+from squall.sim.campaigns.plan import Part, Plan
+from squall.sim.campaigns.row import Row
 from squall.sim.campaigns.store import CampaignStore, Kind
-from squall.sim.cli.faults import read_faults
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
-from squall.sim.cli.reports.campaign import Asked, again, failure_line
+from squall.sim.cli.reports.triaging import told_lines, told_of
 from squall.sim.scenarios.failure import Failure, with_expectation
 from squall.sim.scenarios.keeping import Keeper
-from squall.sim.search.draw import draw
 
 #: real seconds between two refreshes of the progress bar
 _REFRESH_S = 0.25
@@ -35,32 +44,48 @@ class Telling:
     plan: Plan
     store: CampaignStore
     jobs: int
+    #: where leases are judged; None: nowhere
+    on: str | None
     #: seeds that this process has judged, and how long it took
     here: int = 0
     seconds: float = 0.0
+    #: kinds of earlier campaigns that were gone, and show again
+    back: list[Known] = field(default_factory=list)
     #: what was kept of each kind
     files: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self.console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
         self._keeper = Keeper(self._warn)
         self._parts = {part.name: part for part in self.plan.parts}
         self._judged, self._failed, _ = self.store.counts()
         self._progress = Progress(
-            TextColumn("campaign"),
+            TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[said]}"),
             TimeRemainingColumn(compact=True),
             TextColumn("left"),
-            console=self._console,
+            console=self.console,
             auto_refresh=False,
             transient=True,
-            disable=not self._console.is_terminal,
+            disable=not self.console.is_terminal,
         )
         total = self.plan.scenarios
-        self._task = self._progress.add_task("", total=total, completed=self._judged, said="")
+        self._task = self._progress.add_task(
+            "campaign", total=total, completed=self._judged, said=""
+        )
         self._shown = 0.0
+        self._bars = self._bars_of_parts() if len(self.plan.parts) > 1 else {}
+
+    def _bars_of_parts(self) -> dict[str, TaskID]:
+        judged = self.store.judged()
+        return {
+            part.name: self._progress.add_task(
+                f"  {part.name}", total=total, completed=judged.get(part.name, 0), said=part.unit
+            )
+            for part, total in self.plan.counts().items()
+        }
 
     def __enter__(self) -> Telling:
         self._started = time.monotonic()
@@ -73,24 +98,33 @@ class Telling:
         self.seconds = time.monotonic() - self._started
         self._progress.stop()
 
-    def lease(self, lease: Lease, rows: list[Row], pid: int) -> None:
+    def lease(self, judged: Judged) -> None:
         """What came of a lease that is on disk."""
-        self.here += len(rows)
-        for row in rows:
-            if row.property:
-                self._failed += 1
-                name = lease.part.name
-                self.tell(Kind(row.property, row.what, name, row.seed, row.digest, row.text))
+        name = judged.lease.part.name
+        self.here += len(judged.lease.seeds)
+        if name in self._bars:
+            self._progress.advance(self._bars[name], len(judged.lease.seeds))
+        for row in judged.failures:
+            self._failed += 1
+            self.tell(Kind(row.property, row.what, name, row.seed, row.digest, row.text))
 
-    def look(self, under_way: int) -> None:
-        """Show how far it is; ``under_way``: verdicts of leases that are not complete."""
+    def loss(self, line: str) -> None:
+        """A worker is gone."""
+        self._warn(line)
+
+    def look(self, look: Look) -> None:
+        """Show how far it is."""
         now = time.monotonic()
         if now - self._shown < _REFRESH_S:
             return
         self._shown = now
-        here = self.here + under_way
+        self.jobs = max(self.jobs, look.jobs)
+        here = self.here + look.under_way
         failed = f", {self._failed:,} failed" if self._failed else ""
-        said = f"{here / max(now - self._started, 1e-9):,.1f}/s{failed}"
+        workers = ""
+        if self.on == "ray":
+            workers = f", {look.workers} worker{'' if look.workers == 1 else 's'}"
+        said = f"{here / max(now - self._started, 1e-9):,.1f}/s, {look.jobs} at a time{workers}{failed}"
         self._progress.update(self._task, completed=self._judged + here, said=said)
         self._progress.refresh()
 
@@ -100,41 +134,43 @@ class Telling:
         if key in self.files:
             return
         failure = self._failure(kind)
-        if failure is None:
-            self.files[key] = ""
-            self._console.print(f"seed {kind.seed}: {kind.text}", markup=False)
-            return
-        kept = self._keeper.keep(failure.scenario, found_by="campaign", text=failure.text)
-        failure.file = self.files[key] = "" if kept is None else kept.file
-        self._console.print(failure_line(failure, self._asked(kind.part)), markup=False)
+        part = self._parts[kind.part]
+        kept = None
+        if failure is not None:
+            kept = self._keeper.keep(failure.scenario, found_by="campaign", text=failure.text)
+        file = self.files[key] = "" if kept is None else kept.file
+        lines = [f"{part.name}, {part.name_of(kind.seed)}: {kind.text}"]
+        again = self.again(kind)
+        if again is not None:
+            lines.append(f"  again: {again}")
+        if file:
+            lines += [f"  look: {shlex.join(['squall', 'timeline', file])}", f"  kept: {file}"]
+        self.console.print("\n".join(lines), markup=False)
 
     def again(self, kind: Kind) -> str | None:
-        """A command line that shows it again; None if the seed cannot even be drawn."""
-        failure = self._failure(kind)
-        return None if failure is None else again(failure, self._asked(kind.part))
+        """A command line that shows it again; None if there is none."""
+        again = self._parts[kind.part].again(_row(kind))
+        file = self.files.get((kind.property, kind.what))
+        return shlex.join(["squall", "replay", file]) if again is None and file else again
+
+    def name_of(self, kind: Kind) -> str:
+        """The number of it in words."""
+        return self._parts[kind.part].name_of(kind.seed)
 
     def _failure(self, kind: Kind) -> Failure | None:
         try:
-            scenario = draw(kind.seed, self._parts[kind.part].settings)
+            scenario = self._parts[kind.part].scenario(_row(kind))
         except Exception:
             return None  # which is what the scenario has failed with
+        if scenario is None:
+            return None
         first = Violation(kind.property, kind.what, "", "")
-        scenario = with_expectation(scenario, first, outcome="failed", digest=kind.digest or None)
+        digest = kind.digest or scenario.expected.digest
+        scenario = with_expectation(scenario, first, outcome="failed", digest=digest)
         return Failure(scenario=scenario, text=kind.text, found_by="campaign")
 
-    def _asked(self, name: str) -> Asked:
-        part: Part = self._parts[name]
-        return Asked(
-            seeds=part.seeds,
-            minutes=None,
-            jobs=self.jobs,
-            device="cpu",
-            engine=part.engine,
-            faults=None if part.profile is None else read_faults(part.profile),
-        )
-
     def _warn(self, text: str) -> None:
-        self._console.print(text, style="yellow", markup=False)
+        self.console.print(text, style="yellow", markup=False)
 
 
 class Report:
@@ -145,6 +181,8 @@ class Report:
         self._plan, self._file = telling.plan, telling.store.file
         self.judged, self.failed, self._events = telling.store.counts()
         self._kinds = telling.store.kinds()
+        self._by_part = telling.store.judged()
+        self._triaged = told_of(telling.store, self._kinds)
         self._verdicts = telling.store.verdicts()
 
     @property
@@ -156,13 +194,18 @@ class Report:
         )
 
     @property
+    def good(self) -> bool:
+        """Whether nothing failed, and nothing that was gone is back."""
+        return not self.failed and not self._telling.back
+
+    @property
     def _speed(self) -> float:
         return self._telling.here / self._telling.seconds if self._telling.seconds else 0.0
 
     def to_json(self) -> str:
         """The object of ``squall campaign --json``; its keys are in docs/json.md."""
         good = "ok" if self.missing is None else "incomplete"
-        outcome = "failed" if self.failed else good
+        outcome = good if self.good else "failed"
         said = self._telling.store.said
         told: dict[str, Any] = {
             "outcome": "interrupted" if self._interrupted else outcome,
@@ -170,10 +213,12 @@ class Report:
             "judged": self.judged,
             "failed": self.failed,
             "failures": [self._failure_json(kind) for kind in self._kinds],
+            "regressions": [_regression_json(each) for each in self._telling.back],
             "verdicts": self._verdicts,
             "parts": [self._part_json(part) for part in self._plan.parts],
             "index": self._plan.index,
             "of": self._plan.of,
+            "on": self._telling.on,
             "jobs": self._telling.jobs,
             "events": self._events,
             "judged_now": self._telling.here,
@@ -188,23 +233,34 @@ class Report:
         """Each kind of failure with how often it was found, and a summary."""
         console = Console(file=console.file, width=min(WIDTH, console.width), highlight=False)
         for kind in self._kinds:
-            line = f"{kind.part}, seed {kind.seed}: {kind.text}"
+            name = self._telling.name_of(kind)
+            line = f"{kind.part}, {name}: {kind.text}"
             console.print(Text(line, style="red"), soft_wrap=True)
             again = self._telling.again(kind)
             if again is not None:
                 console.print(Text(f"  again: {again}"), soft_wrap=True)
             console.print(Text(f"  first to break in {kind.scenarios:,} scenarios"), soft_wrap=True)
-        print_panel(console, self._summary(), "squall campaign", good=not self.failed)
+            for line in told_lines(self._triaged[kind.property, kind.what]):
+                console.print(Text(f"  {line}"), soft_wrap=True)
+        for each in self._telling.back:
+            line = f"regression: {each.check}: {each.what}: it was gone, and shows again"
+            console.print(Text(line, style="red"), soft_wrap=True)
+            console.print(Text(f"  again: squall replay {each.scenario}"), soft_wrap=True)
+        print_panel(console, self._summary(), "squall campaign", good=self.good)
 
     def _summary(self) -> Table:
         table = summary_table()
         holds = f"{self.judged:,} scenarios, every property holds"
         failed = f"{self.failed:,} of {self.judged:,} scenarios failed"
-        table.add_row("outcome", verdict(failed if self.failed else holds, good=not self.failed))
+        said = failed if self.failed else holds
+        if self._telling.back:
+            said += f", {len(self._telling.back)} known failures are back"
+        table.add_row("outcome", verdict(said, good=self.good))
         unchecked_row(table, self.missing)
         if self._interrupted:
             table.add_row("", Text("interrupted; --resume goes on", style="yellow"))
-        table.add_row("parts", ", ".join(map(str, self._plan.parts)))
+        for at, part in enumerate(self._plan.parts):
+            table.add_row("" if at else "parts", str(part))
         if self._plan.of > 1:
             table.add_row("share", f"index {self._plan.index} of {self._plan.of}")
         if self._telling.here:
@@ -220,14 +276,17 @@ class Report:
             **kind._asdict(),
             "replay": self._telling.again(kind),
             "file": self._telling.files.get((kind.property, kind.what)) or None,
+            **self._triaged[kind.property, kind.what],
         }
 
-    @staticmethod
-    def _part_json(part: Part) -> dict[str, Any]:
-        return {
-            "name": part.name,
-            "first_seed": part.seeds.start,
-            "scenarios": len(part.seeds),
-            "profile": part.profile,
-            "engine": part.engine,
-        }
+    def _part_json(self, part: Part) -> dict[str, Any]:
+        return {**part.said(), "judged": self._by_part.get(part.name, 0)}
+
+
+def _regression_json(each: Known) -> dict[str, Any]:
+    gone = None if each.gone is None else each.gone.model_dump()
+    return {"property": each.check, "what": each.what, "file": each.scenario, "gone": gone}
+
+
+def _row(kind: Kind) -> Row:
+    return Row(kind.seed, kind.property, kind.what, kind.digest, text=kind.text)

@@ -82,6 +82,33 @@ class Hesitant(Slow):
         sleep(self.pause_s)
 
 
+class Registered:
+    """The optimizer whose functional twin is :class:`RegisteredTwin`: it takes no step itself."""
+
+
+class RegisteredTwin(Slow):
+    """As :class:`Slow`, given the gradients."""
+
+    def step(self, gradients: list[Tensor | None]) -> None:  # type: ignore[override]
+        self.begin()
+        for param, grad in zip(self.params, gradients, strict=True):
+            if grad is not None:
+                before = param.detach().clone()
+                sleep(self.pause_s)
+                with torch.no_grad():
+                    param.copy_(before - self.lr * grad)
+        sleep(self.pause_s)
+
+
+def register() -> None:
+    """Register the twin with torch, once in a process. To be called outside of workers: it imports
+    torch's compiler."""
+    from torch.distributed.optim.utils import functional_optim_map, register_functional_optim
+
+    if Registered not in functional_optim_map:
+        register_functional_optim(Registered, RegisteredTwin)
+
+
 class Ledger:
     """A sum that is read and written under a lock, with a wait in between."""
 
@@ -125,7 +152,7 @@ def optimizer_of(updates: dict[str, Any], params: list[Any]) -> Any:
     """With a learning rate of one: each parameter is less by the gradients of all steps."""
     if updates["stepper"] == "functional":
         return DistributedOptimizer(torch.optim.SGD, params, lr=1.0)
-    kind = Slow if updates["stepper"] == "slow" else Hesitant
+    kind = {"slow": Slow, "hesitant": Hesitant, "registered": Registered}[updates["stepper"]]
     rest = {"pause_s": updates["pause_s"], "fails_at": 2 if updates["fails"] else 0}
     return DistributedOptimizer(kind, params, lr=1.0, **rest)
 

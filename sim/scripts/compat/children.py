@@ -13,10 +13,9 @@ from typing import Any
 from squall.sim.scripts.compat.carry import Parcel
 from squall.sim.scripts.compat.forked import Memory, rebound
 from squall.sim.scripts.compat.modules import CHILD_MAIN
-from squall.sim.scripts.compat.process import SimProcess, current_process
+from squall.sim.scripts.compat.process import OWN_RANK, SimProcess, current_process
+from squall.sim.scripts.ranks import inherited
 
-#: what the launcher set for the main process alone; see :mod:`.launcher`
-OWN_RANK = "own rank"
 _SELF = "multiprocessing.current_process"
 START_METHODS = ("fork", "spawn", "forkserver")
 _LIVE = "_sim"
@@ -242,10 +241,7 @@ def start_method(process: SimProcess) -> str:
 def _start_child(child: BaseProcess, parent: SimProcess, method: str) -> SimProcess:
     memory = Memory(parent) if method == "fork" else None
     carried = _carry(child, parent, memory)
-    environ = dict(parent.environ)
-    for name, value in parent.locals.get(OWN_RANK, {}).items():
-        if environ.get(name) == value:
-            del environ[name]
+    environ = inherited(parent.environ, parent.locals.get(OWN_RANK, {}))
     process = parent.group.create(
         name=child.name,
         parent=parent,

@@ -17,6 +17,14 @@ class ProcessError:
     traceback: str
 
 
+class OwnInterrupt(KeyboardInterrupt):
+    """What SIGINT raises that a process of the script sends itself; Ctrl-C ends the run instead."""
+
+
+OwnInterrupt.__name__ = OwnInterrupt.__qualname__ = "KeyboardInterrupt"
+OwnInterrupt.__module__ = "builtins"
+
+
 def report(error: BaseException) -> ProcessError:
     """Describe ``error``; frames of the simulator itself are left out of the traceback."""
     return ProcessError(type(error).__name__, str(error), "".join(described(error).format()))

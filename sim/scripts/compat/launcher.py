@@ -25,9 +25,8 @@ import torch
 from squall.sim.scenario import Script
 from squall.sim.scripts import dates, ranks
 from squall.sim.scripts.compat import clock, registers
-from squall.sim.scripts.compat.children import OWN_RANK
 from squall.sim.scripts.compat.errors import ProcessError
-from squall.sim.scripts.compat.process import ProcessTable, SimProcess
+from squall.sim.scripts.compat.process import OWN_RANK, ProcessTable, SimProcess
 from squall.sim.scripts.compat.program import Program
 from squall.sim.scripts.compat.torches import PRIVATE, SUBSTITUTES
 from squall.sim.scripts.hints import hint, hint_for_usage
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from squall.sim.world.scheduler import SimRuntime
 
 _REAL_ENVIRON: Any = os.environ
-_STREAMS = ("argv", "path", "stdout", "stderr", "excepthook")
+_STREAMS = ("argv", "path", "stdin", "stdout", "stderr", "excepthook")
 _GENERATED = "_remote_module_"
 
 
@@ -168,6 +167,7 @@ class Launcher:
     ) -> None:
         self.runtime.close()
         self._undo.close()
+        self.table.at_the_end.close()
         isolation = self.runtime.isolation
         if isinstance(isolation, TorchIsolation):
             isolation.close()

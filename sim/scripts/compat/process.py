@@ -5,14 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from greenlet import GreenletExit
 
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat.environ import Environ
-from squall.sim.scripts.compat.errors import ProcessError, exit_code_of, report, usage_of
+from squall.sim.scripts.compat.errors import (
+    OwnInterrupt,
+    ProcessError,
+    exit_code_of,
+    report,
+    usage_of,
+)
 from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN, ModuleSpace
 from squall.sim.scripts.generators import streams, torch_seed
 from squall.sim.world.isolation import STATE
@@ -33,8 +42,11 @@ if TYPE_CHECKING:
 
 #: key of the process in ``Worker.locals``
 PROCESS = "process"
+#: key in ``SimProcess.locals``: of its environment, what the launcher has set for that process alone
+OWN_RANK = "own rank"
 #: process ids are this and a small number
 FIRST_PID = 1000
+SIGINT = 2
 SIGTERM = 15
 SIGKILL = 9
 
@@ -54,6 +66,10 @@ class Stream:
 
     def __init__(self, process: SimProcess, to: TextIO) -> None:
         self._process = process
+        self._to = to
+
+    def redirect(self, to: TextIO) -> None:
+        """Let what is written from now on go there."""
         self._to = to
 
     def write(self, text: str) -> int:
@@ -99,12 +115,22 @@ class SimProcess:
         self.parent = parent
         self.rank = rank
         #: the file of its main module; a child has that of its parent
-        self.script: Path | None = parent.script if parent is not None else script
+        self.script: Path | None = script or (parent.script if parent is not None else None)
+        #: whether a program of its own was started, by ``subprocess``: nobody waits for its end
+        #: unasked
+        self.is_program = False
+        #: its working directory, while it does not run; None: that of all processes
+        self.folder: str | None = group.folder()
         self.daemon = daemon
         self.argv = list(argv)
         self.environ = Environ(environ)
-        self.stdout: Any = Stream(self, group.stdout)
-        self.stderr: Any = Stream(self, group.stderr)
+        self.stdin: Any = sys.stdin
+        #: where its standard output, 1, and standard error, 2, go: a child's too, by default
+        self.files: dict[int, Any] = {1: group.stdout, 2: group.stderr}
+        if parent is not None:
+            self.files = dict(parent.files)
+        self.stdout: Any = Stream(self, self.files[1])
+        self.stderr: Any = Stream(self, self.files[2])
         self.excepthook: Any = sys.__excepthook__
         self.is_silent = False
         #: False for a forked child, which ends without them
@@ -170,19 +196,35 @@ class SimProcess:
         """Execute the script as the main module, under ``name``."""
         assert self.script is not None
         path = str(self.script.resolve())
-        from importlib.machinery import ModuleSpec, SourceFileLoader
-
         spec = ModuleSpec(name, SourceFileLoader(name, path), origin=path)
-        module = type(sys)(name)
-        own = module.__dict__
-        own["__builtins__"] = self.space.builtins.__dict__
-        own["__file__"] = path
-        own["__loader__"] = spec.loader
-        own["__cached__"] = None
+        module = self._main_module(name)
+        module.__dict__.update(__file__=path, __loader__=spec.loader, __cached__=None)
+        exec(self.group.program.code(path), module.__dict__)
+
+    def run_text(self, text: str) -> None:
+        """Execute what ``python -c`` was given."""
+        module = self._main_module(MAIN)
+        exec(compile(text, "<string>", "exec", dont_inherit=True), module.__dict__)
+
+    def run_module(self, spec: ModuleSpec) -> None:
+        """Execute a module of the user's as the main one, as ``python -m`` does."""
+        assert spec.origin is not None
+        if spec.parent:
+            self.space.load(spec.parent)
+        module = self._main_module(MAIN)
+        module.__dict__.update(
+            __file__=spec.origin, __loader__=spec.loader, __cached__=None, __spec__=spec,
+            __package__=spec.parent,
+        )  # fmt: skip
+        exec(self.group.program.code(spec.origin), module.__dict__)
+
+    def _main_module(self, name: str) -> ModuleType:
+        module = ModuleType(name)
+        module.__dict__["__builtins__"] = self.space.builtins.__dict__
         self.space.add(MAIN, module)
         if name == CHILD_MAIN:
             self.space.add(CHILD_MAIN, module)
-        exec(self.group.program.code(path), own)
+        return module
 
     def _main(self, body: Callable[[], object]) -> None:
         code = 0
@@ -199,27 +241,29 @@ class SimProcess:
 
     def _uncaught(self, error: BaseException) -> int:
         """Record and print an error that ends the process; its exit code."""
-        if isinstance(error, KeyboardInterrupt | SpinningError):
+        is_own = isinstance(error, OwnInterrupt)
+        if isinstance(error, KeyboardInterrupt | SpinningError) and not is_own:
             self.group.runtime.fail(error)
             return 130
         code = exit_code_of(error)
         self.usage = usage_of(error)
         if code is None:
             self.error = report(error)
-            if self.parent is not None:
+            if self.parent is not None and not self.is_program:
                 sys.stderr.write(f"Process {self.name}:\n")
             # The script may have set a hook of its own.
             if self.excepthook is sys.__excepthook__ and sys.excepthook is sys.__excepthook__:
                 sys.stderr.write(self.error.traceback)
             else:
                 sys.excepthook(type(error), error, error.__traceback__)
-            code = 1
+            code = -SIGINT if is_own else 1
         return code
 
     def _finish(self, code: int) -> int:
         """Wait for threads, run what was registered to run at exit, then wait for children."""
+        children = [child for child in self.children if not child.is_program]
         if self.error is not None:
-            for child in self.children:
+            for child in children:
                 child.terminate()
         try:
             threading = self.space.loaded.get("threading")
@@ -227,10 +271,10 @@ class SimProcess:
                 threading._shutdown()
             if self.runs_exit_handlers:
                 self.run_exit_handlers()
-            for child in self.children:
+            for child in children:
                 if child.daemon:
                     child.terminate()
-            for child in self.children:
+            for child in children:
                 child.ended.wait()
         except GreenletExit:
             raise
@@ -249,6 +293,16 @@ class SimProcess:
                 if exit_code_of(error) is None:
                     sys.stderr.write(f"Exception ignored in atexit callback: {function!r}\n")
                     sys.stderr.write(report(error).traceback)
+
+    def end_by(self, error: BaseException, where: str) -> None:
+        """End the process by an exception that another task of it raised, as if nobody caught it: it
+        cannot be raised in the main task, which may wait."""
+        code = self._uncaught(error)
+        if self.error is not None:
+            sys.stderr.write(f"squall: raised in {where}, which runs beside the main thread\n")
+        if self.runs_exit_handlers:
+            self.run_exit_handlers()
+        self.end(code)
 
     def exit_now(self, code: int = 0, /) -> None:
         """End the process at once, as ``os._exit`` does. Does not return."""
@@ -316,6 +370,9 @@ class SimProcess:
         _REAL_ENVIRON._data = self.environ._data  # type: ignore[attr-defined]
         sys.argv = self.argv
         sys.path = self.space.path
+        if self.folder is not None:
+            os.chdir(self.folder)
+        sys.stdin = self.stdin
         sys.stdout = self.stdout
         sys.stderr = self.stderr
         sys.excepthook = self.excepthook
@@ -325,6 +382,9 @@ class SimProcess:
         self.torch.remove()
         self.argv = sys.argv
         self.space.path = sys.path
+        if self.group.has_folders:
+            self.folder = os.getcwd()
+        self.stdin = sys.stdin
         self.stdout = sys.stdout
         self.stderr = sys.stderr
         self.excepthook = sys.excepthook
@@ -364,6 +424,24 @@ class ProcessTable:
     pid: int = FIRST_PID - 1
     #: what processes without a seed of their own draw from; None: the seed of the run
     chance_seed: int | None = None
+
+    #: whether each process has a working directory of its own
+    has_folders: bool = False
+    #: what is to be done when the run is over
+    at_the_end: ExitStack = field(default_factory=ExitStack)
+
+    def folder(self) -> str | None:
+        """The working directory of a new process; None: that of all."""
+        return os.getcwd() if self.has_folders else None
+
+    def keep_folders_apart(self) -> None:
+        """From now on each process has a working directory of its own."""
+        if not self.has_folders:
+            self.has_folders = True
+            folder = os.getcwd()
+            self.at_the_end.callback(os.chdir, folder)
+            for process in self.processes:
+                process.folder = folder
 
     def create(self, **details: Any) -> SimProcess:
         process = SimProcess(self, len(self.processes), **details)

@@ -61,6 +61,12 @@ class Program:
         program.search_path = [p for p in program.search_path if not program.is_user_entry(p)]
         return program
 
+    def add(self, script: Path) -> None:
+        """One more script, which a process has started another process on."""
+        folder = _folder(script)
+        self._script_dirs |= {folder}
+        self._user_entries.pop(folder, None)
+
     def path_of(self, script: Path | None) -> list[str]:
         """What ``sys.path`` is in a process that runs this script: its directory comes first."""
         return [*([] if script is None else [_folder(script)]), *self.search_path]
@@ -120,11 +126,24 @@ class Program:
         path = Path(entry or ".").resolve()
         if str(path) in self._script_dirs:
             return True
-        if path == _ROOT or "site-packages" in path.parts or "dist-packages" in path.parts:
-            return False
-        if path.suffix == ".zip":
-            return False
-        return not any(path == Path(place) or Path(place) in path.parents for place in _LIBRARY)
+        return not (belongs_to_python(entry) or _is_installed_to(path))
+
+
+def belongs_to_python(entry: str) -> bool:
+    """Whether every process of this Python looks for modules there, whoever runs it."""
+    path = Path(entry or ".").resolve()
+    if path == _ROOT or "site-packages" in path.parts or "dist-packages" in path.parts:
+        return True
+    if path.suffix == ".zip":
+        return True
+    return any(path == Path(place) or Path(place) in path.parents for place in _LIBRARY)
+
+
+def _is_installed_to(folder: Path) -> bool:
+    """Whether an installer has put packages there (``pip install --target``): most of those with
+    compiled parts can be executed only once in an interpreter. A folder that is being worked on has
+    an ``.egg-info`` at most."""
+    return next(folder.glob("*.dist-info"), None) is not None
 
 
 def _folder(script: Path) -> str:

@@ -6,7 +6,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from squall.sim.scripts.compat import chance, clock, library, systems
+from squall.sim.scripts.compat import chance, clock, library, signals, systems
 from squall.sim.scripts.compat.facades import Facade
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ STANDARD: dict[str, Substitute] = {
     "numpy.random": chance.make_numpy_random,
     "os": systems.make_os,
     "random": chance.make_random,
-    "signal": systems.make_signal,
+    "signal": signals.make_signal,
     "subprocess": systems.make_subprocess,
     "sys": systems.make_sys,
     "threading": library.make_threading,

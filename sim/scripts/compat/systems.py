@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING, Any
 from squall.sim.scripts.compat.chance import urandom
 from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade, builtin
 from squall.sim.scripts.compat.loaded_modules import LoadedModules
-from squall.sim.scripts.outside import functions_of_os, functions_of_subprocess
+from squall.sim.scripts.compat.programs import start_in
+from squall.sim.scripts.compat.signals import deliver
+from squall.sim.scripts.outside import functions_of_os
+from squall.sim.scripts.subprocesses import functions, popen, system
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
@@ -63,11 +66,19 @@ def make_os(space: ModuleSpace) -> ModuleType:
     def abort() -> None:
         process.exit_now(-int(real_signal.SIGABRT))
 
+    @builtin
+    def chdir(path: Any) -> None:
+        process.group.keep_folders_apart()
+        real_os.chdir(path)
+
     return Facade(
         space,
         real_os,
         {
             **functions_of_os(),
+            "chdir": chdir,
+            "fchdir": chdir,
+            "system": builtin(system(popen(start_in(process)))),
             "_exit": process.exit_now,
             "abort": abort,
             "environ": environ,
@@ -85,7 +96,7 @@ def make_os(space: ModuleSpace) -> ModuleType:
 
 
 def make_subprocess(space: ModuleSpace) -> ModuleType:
-    return Facade(space, subprocess, functions_of_subprocess())
+    return Facade(space, subprocess, functions(start_in(space.process)))
 
 
 def _ignore_fork(**_: Any) -> None:
@@ -119,66 +130,6 @@ def make_atexit(space: ModuleSpace) -> ModuleType:
             "unregister": unregister,
         },
     )
-
-
-def make_signal(space: ModuleSpace) -> ModuleType:
-    """Handlers are called for what ``os.kill``, ``raise_signal`` and ``alarm`` of simulated processes
-    send; nothing that comes from outside is delivered to one."""
-    process: SimProcess = space.process
-    handlers: dict[int, Any] = process.signal_handlers
-    alarms: list[Any] = []
-
-    def signal(signalnum: int, handler: Any, /) -> Any:
-        if not callable(handler) and handler not in (real_signal.SIG_DFL, real_signal.SIG_IGN):
-            raise TypeError(
-                "signal handler must be signal.SIG_IGN, signal.SIG_DFL, or a callable object"
-            )
-        before = getsignal(signalnum)
-        handlers[int(signalnum)] = handler
-        return before
-
-    def getsignal(signalnum: int, /) -> Any:
-        if signalnum == real_signal.SIGINT:
-            return handlers.get(int(signalnum), real_signal.default_int_handler)
-        return handlers.get(int(signalnum), real_signal.SIG_DFL)
-
-    def alarm(seconds: int, /) -> int:
-        for timer in alarms:
-            timer.cancel()
-        alarms.clear()
-        if seconds:
-            due = lambda: deliver(process, int(real_signal.SIGALRM))  # noqa: E731
-            alarms.append(process.group.runtime.call_later(float(seconds), due))
-        return 0
-
-    def raise_signal(signalnum: int, /) -> None:
-        deliver(process, int(signalnum))
-
-    return Facade(
-        space,
-        real_signal,
-        {"alarm": alarm, "getsignal": getsignal, "raise_signal": raise_signal, "signal": signal},
-    )
-
-
-#: signals that a process survives that has no handler for them
-_HARMLESS = (real_signal.SIGCHLD, real_signal.SIGCONT, real_signal.SIGURG, real_signal.SIGWINCH)
-
-
-def deliver(process: SimProcess, signum: int) -> None:
-    """Let a process get a signal: call its handler, or end it. Its own comes at once, another's as a task
-    of its own beside what the process does."""
-    handler = process.signal_handlers.get(signum, real_signal.SIG_DFL)
-    if handler == real_signal.SIG_IGN or (signum in _HARMLESS and not callable(handler)):
-        return
-    runtime = process.group.runtime
-    if not callable(handler) or signum == real_signal.SIGKILL:
-        process.terminate(-signum)
-    elif runtime.running.worker is process.worker and runtime.running is not runtime.hub_task:
-        handler(signum, None)
-    else:
-        name = f"handler of signal {signum}"
-        runtime.spawn(lambda: handler(signum, None), name=name, worker=process.worker)
 
 
 def make_importlib(space: ModuleSpace) -> ModuleType:

@@ -28,7 +28,6 @@ from squall.sim.scenario import Scenario
 from squall.sim.search.mutants.mutant import Mutant, MutantError
 from squall.sim.search.mutants.result import CRASH, HANG, Part, Result
 from squall.sim.search.mutants.trial import (
-    SMALLER_S,
     Ended,
     Limits,
     Problem,
@@ -64,7 +63,7 @@ def run_mutants(
     """
     chosen = list(mutants)
     results: dict[str, Result] = {}
-    campaigns = _campaigns(chosen, limits, jobs)
+    campaigns = results_of(chosen, limits, jobs)
     with (
         interrupts.heard(),
         contextlib.suppress(KeyboardInterrupt),
@@ -79,8 +78,17 @@ def run_mutants(
     return [results[mutant.name] for mutant in chosen if mutant.name in results]
 
 
-def _campaigns(mutants: list[Mutant], limits: Limits, jobs: int) -> Generator[Result, None, None]:
-    """The result of each campaign as it ends, ``jobs`` at a time."""
+def results_of(
+    mutants: list[Mutant],
+    limits: Limits,
+    jobs: int,
+    *,
+    on_look: Callable[[], object] = lambda: None,
+) -> Generator[Result, None, None]:
+    """The result of each campaign as it ends, ``jobs`` at a time.
+
+    ``on_look`` is called several times a second.
+    """
     # All are compiled now, so that an edit of ``real/`` during the campaign changes none.
     waiting: deque[tuple[Result, CodeType]] = deque()
     for mutant in mutants:
@@ -104,6 +112,7 @@ def _campaigns(mutants: list[Mutant], limits: Limits, jobs: int) -> Generator[Re
                 else:
                     start(_campaign(result, code, limits))
             interrupts.check()
+            on_look()
             for connection in wait(list(running), _LOOK_S):
                 assert isinstance(connection, Connection)
                 running[connection].receive()
@@ -138,14 +147,14 @@ class _Trial:
         self.result = result
         self.part = part
         self.code = code
-        self._seconds = limits.seconds
+        self._limits = limits
         self._started = self._heard = time.monotonic()
         self._heard_cpu_s = 0.0
         #: the scenario that it is at
         self._at: Starting | None = None
         self._killed = math.inf
         self._ended = False
-        self.copy = Contained(attack, result.mutant, code, scenarios, limits.seconds)
+        self.copy = Contained(attack, result.mutant, code, scenarios, limits)
 
     def receive(self) -> None:
         """Take what it has sent."""
@@ -186,11 +195,13 @@ class _Trial:
             if cpu_s - self._heard_cpu_s > HANG_S or now - self._heard > BLOCKED_S:
                 self._showed(self._at, HANG, f"a scenario took more than {HANG_S:g} s", cpu_s)
                 return True
-        if now - self._killed > SHARED * SMALLER_S:  # it may be in a scenario that hangs
+        if (
+            now - self._killed > SHARED * self._limits.smaller_s
+        ):  # it may be in a scenario that hangs
             return True
         # The process ends by itself when its time is over; between two scenarios it soon sends
         # something.
-        return now - self._started > SHARED * (self._seconds + HANG_S)
+        return now - self._started > SHARED * (self._limits.seconds + HANG_S)
 
     def _died(self, at: Starting) -> None:
         """The process ended in the middle of a scenario: by the bug, or by a signal from

@@ -24,6 +24,7 @@ from squall.sim.search.mutants.clean_process import CleanProcess
 from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.result import CRASH
 from squall.sim.search.schedules import Rescheduled
+from squall.sim.world.contained import end_with_parent
 
 #: seconds to look for a smaller scenario that fails too
 SMALLER_S = 1.0
@@ -35,9 +36,11 @@ _MOST_SAID = 300
 class Limits:
     """What a campaign tries: for ``seconds`` of one core at most, ``seeds`` (None: all from 0 on),
     with the faults of ``profile`` (None: those that the mutant needs). ``corpus`` and ``cover``:
-    whether these come first; ``covers`` takes the place of those of squall, by profile."""
+    whether these come first; ``covers`` takes the place of those of squall, by profile.
+    ``smaller_s``: seconds to look for a smaller scenario that fails too."""
 
     seconds: float = 60.0
+    smaller_s: float = SMALLER_S
     seeds: Sequence[int] | None = None
     profile: str | None = None
     corpus: bool = True
@@ -104,10 +107,11 @@ def attack(
     mutant: Mutant,
     code: CodeType,
     scenarios: Iterable[Scenario],
-    seconds: float,
+    limits: Limits,
 ) -> None:
-    """Try a bug, ``code`` being that of the function with it, on ``scenarios`` for so many
-    ``seconds`` of a core, and send what happens."""
+    """Try a bug, ``code`` being that of the function with it, on ``scenarios`` for as many
+    seconds of a core as the ``limits`` say, and send what happens."""
+    end_with_parent()
     logging.disable(logging.CRITICAL)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
@@ -115,7 +119,7 @@ def attack(
     try:
         clean = CleanProcess(mutant.device)
         with clean as clean_process, campaign_settings(mutant.device):
-            _attack(connection, mutant, code, scenarios, seconds, clean_process)
+            _attack(connection, mutant, code, scenarios, limits, clean_process)
     except Exception as error:
         connection.send(Problem(f"{type(error).__name__}: {error}"))
 
@@ -125,11 +129,11 @@ def _attack(
     mutant: Mutant,
     code: CodeType,
     scenarios: Iterable[Scenario],
-    seconds: float,
+    limits: Limits,
     clean_process: CleanProcess,
 ) -> None:
     started = time.process_time()
-    until = started + seconds
+    until = started + limits.seconds
     killed = False
     for scenario in scenarios:
         connection.send(Starting(scenario))
@@ -142,9 +146,9 @@ def _attack(
             found = failure_of(scenario, broken)
             if not killed:
                 killed = True
-                until = min(until, now + SMALLER_S)
+                until = min(until, now + limits.smaller_s)
         connection.send(Ended(now - started, found))
-        if now > until:
+        if now >= until:
             return
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -265,3 +266,25 @@ def test_two_processes_import_at_once(tmp_path: Path) -> None:
         """,
     )
     assert play(script).lines == ["[True, True]"]
+
+
+def test_what_an_installer_put_somewhere_is_executed_once(tmp_path: Path) -> None:
+    """``pip install --target``: most packages with compiled parts bear no second copy. A folder of
+    the user's own, beside it on the path, is executed for each process."""
+    write(tmp_path, "", "target/installed-1.0.dist-info/METADATA")
+    write(tmp_path, "", "target/installed/__init__.py")
+    write(tmp_path, "", "mine/mine.py")
+    source = """
+        import installed, mine
+        import torch.multiprocessing as mp
+        def show(rank):
+            print(id(installed), id(mine))
+        if __name__ == "__main__":
+            mp.spawn(show, nprocs=2)
+            show(2)
+    """
+    script = write(tmp_path, source, "scripts/start.py")
+    path = os.pathsep.join([str(tmp_path / "target"), str(tmp_path / "mine")])
+    said = squall("run", str(script), PYTHONPATH=path)
+    installed, mine = zip(*(line.split() for line in said.stdout.splitlines()[:3]), strict=True)
+    assert (len(set(installed)), len(set(mine))) == (1, 3), said.stderr

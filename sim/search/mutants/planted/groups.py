@@ -95,8 +95,6 @@ MUTANTS = (
         old="        future.try_fail(RpcError(OVER))\n",
         new="        pass\n",
         needs="Q",
-        unseen="a fetch has to overtake its creation on the way to a worker that leaves before the "
-        "creation comes: a minute of a campaign has no scenario in which both happen",
     ),
     # -- joining and barriers ---------------------------------------------------------------
     Mutant(

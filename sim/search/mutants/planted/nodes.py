@@ -154,6 +154,7 @@ MUTANTS = (
         wrong="a gradient is accumulated before the hooks that may change it",
         place="autograd.capture_hook:DistAccumulateGradCaptureHook.__call__",
         old="        input_grads[:] = call_pre_hooks(self._pointer, input_grads)\n"
+        "        torch._C._set_grad_enabled(False)  # whatever the user's code left behind\n"
         "        if self._accumulate(input_grads):\n",
         new="        added = self._accumulate(input_grads)\n"
         "        input_grads[:] = call_pre_hooks(self._pointer, input_grads)\n"

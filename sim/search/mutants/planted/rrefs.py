@@ -431,8 +431,6 @@ MUTANTS = (
         old="if owner.created and rref_id",
         new="if rref_id",
         needs="RQ",
-        unseen="one scenario in 30,000 has it: the call is overtaken by a message that cannot be read "
-        "and by the whole end of the group; kept as creation-that-shutdown-overtook.json",
     ),
     Mutant(
         name="creation-joins-the-next-group",
@@ -442,8 +440,6 @@ MUTANTS = (
         old="self._ended.get(rref_id) or (None if begun else OVER)",
         new="self._ended.get(rref_id)",
         needs="PQ",
-        unseen="one scenario in 50,000 has it: the group has to end at once while a slow creation is "
-        "under way that nobody waits for; kept as creation-of-the-group-before.json",
     ),
     Mutant(
         name="settled-not-told",

@@ -1,0 +1,91 @@
+"""Kinds of failures that campaigns of this folder have found: on which versions each shows, and on
+which it does not any more. One that comes back after it was gone is a regression.
+
+A kind is a file under ``.squall/known``, beside the scenarios that :mod:`squall.sim.scenarios.store`
+keeps.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from squall.sim.campaigns.plan import versions
+from squall.sim.scenarios.store import Place, default_place, write_synced
+
+#: versions that are kept of each kind, the last ones
+_MOST = 50
+Key = tuple[str, str]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class Version(_Strict):
+    """What ran, ``at`` which time in seconds since 1970, and whether the failure showed."""
+
+    squall: str
+    torch: str
+    code: str
+    shows: bool
+    at: float
+
+
+class Known(_Strict):
+    """A kind of failure: the property, and what broke. ``scenario``: the file of one that has shown it. ``versions``: the last
+    ones that it was looked for on, in their order."""
+
+    check: str
+    what: str
+    scenario: str
+    versions: tuple[Version, ...] = Field(default=(), strict=False)
+
+    @property
+    def key(self) -> Key:
+        return self.check, self.what
+
+    @property
+    def gone(self) -> Version | None:
+        """The version on which it was gone, if that is the last thing that is known of it."""
+        last = self.versions[-1] if self.versions else None
+        return None if last is None or last.shows else last
+
+    def seen(self, *, shows: bool) -> Known:
+        """With what the versions of today have come to. What they have said before is replaced."""
+        now = Version(**versions(), shows=shows, at=time.time())
+        same = now.model_dump(include={"squall", "torch", "code"})
+        kept = [each for each in self.versions if not same.items() <= each.model_dump().items()]
+        return self.model_copy(update={"versions": (*kept, now)[-_MOST:]})
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [each.model_dump() for each in self.versions]
+
+
+def known(place: Place | None = None) -> dict[Key, Known]:
+    """All that can be read, by property and what broke."""
+    found = {}
+    for file in sorted(_folder(place).glob("*.json")):
+        try:
+            each = Known.model_validate_json(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, ValidationError):
+            continue  # one file less that a campaign looks at
+        found[each.key] = each
+    return found
+
+
+def remember(each: Known, place: Place | None = None) -> None:
+    """Raises OSError."""
+    folder = _folder(place)
+    folder.mkdir(parents=True, exist_ok=True)
+    name = blake2b(json.dumps(each.key).encode(), digest_size=8).hexdigest()
+    write_synced(folder / f"{name}.json", json.dumps(each.model_dump(), indent=1) + "\n")
+
+
+def _folder(place: Place | None) -> Path:
+    return (place or default_place()).folder / "known"

@@ -1,0 +1,1 @@
+"""A module a schema, named by its number."""

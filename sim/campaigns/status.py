@@ -1,0 +1,209 @@
+"""How far a campaign is: what its page shows, read from its store."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import select
+
+from squall.model.coverage.sometimes import situations
+from squall.sim.campaigns import overview
+from squall.sim.campaigns.plan import Plan
+from squall.sim.campaigns.reading import Reading
+from squall.sim.campaigns.tables import CANARY, TRIAGE
+
+#: real seconds without the end of a lease after which a worker counts as gone
+LATELY_S = 600.0
+
+
+@dataclass(frozen=True)
+class PartStatus:
+    """``says``: its seeds, faults and engine. ``facts``: kinds of behaviour seen so far."""
+
+    name: str
+    says: str
+    scenarios: int
+    judged: int
+    failed: int
+    facts: int = 0
+    reached: int = 0
+    situations: int = 0
+
+
+@dataclass(frozen=True)
+class WorkerStatus:
+    """``last``: when a lease of it was last complete, in seconds since 1970. ``per_second``: scenarios
+    of one real second in one lease at a time."""
+
+    host: str
+    name: str
+    leases: int
+    scenarios: int
+    per_second: float
+    last: float
+
+
+@dataclass(frozen=True)
+class KindStatus:
+    """A kind of failure, its first scenario, and how many have shown it. ``notes``: what triage has
+    found out."""
+
+    property: str
+    what: str
+    part: str
+    seed: int
+    text: str
+    scenarios: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CanaryStatus:
+    """A planted bug, and in which of its scenarios it was noticed; None: in none."""
+
+    name: str
+    noticed: int | None
+
+
+@dataclass(frozen=True)
+class Status:
+    """``speed``: pairs of a time in seconds since 1970 and the scenarios of a second then."""
+
+    store: str
+    said: dict[str, str]
+    parts: tuple[PartStatus, ...]
+    workers: tuple[WorkerStatus, ...]
+    kinds: tuple[KindStatus, ...]
+    canaries: tuple[CanaryStatus, ...]
+    speed: tuple[tuple[float, float], ...]
+
+    @property
+    def at_work(self) -> bool:
+        """Whether somebody has ended a lease lately."""
+        return bool(self.workers)
+
+    @property
+    def ended(self) -> bool:
+        return self.judged == self.scenarios
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(sorted({worker.host for worker in self.workers}))
+
+    @property
+    def scenarios(self) -> int:
+        return sum(part.scenarios for part in self.parts)
+
+    @property
+    def judged(self) -> int:
+        return sum(part.judged for part in self.parts)
+
+    @property
+    def failed(self) -> int:
+        return sum(part.failed for part in self.parts)
+
+    @property
+    def per_second(self) -> float:
+        """Of the latest time that is known."""
+        return self.speed[-1][1] if self.speed else 0.0
+
+    @property
+    def silent_canaries(self) -> tuple[str, ...]:
+        """Planted bugs that were not noticed: such a campaign proves nothing."""
+        return tuple(each.name for each in self.canaries if each.noticed is None)
+
+    @property
+    def outcome(self) -> str:
+        if self.silent_canaries:
+            return "blind"
+        if self.kinds:
+            return "failed"
+        return "ok" if self.judged == self.scenarios else "incomplete"
+
+    def to_json(self) -> str:
+        told = {**asdict(self), "outcome": self.outcome, "silent_canaries": self.silent_canaries}
+        return json.dumps(told, allow_nan=False)
+
+
+def status_of(store: Reading, now: float | None = None) -> Status:
+    """What a store says now. ``now``: seconds since 1970. Raises CampaignStoreError."""
+    now = time.time() if now is None else now
+    judged, failed = store.judged(), store.failed()
+    facts, reached = overview.facts(store), overview.situations(store)
+    parts = tuple(
+        PartStatus(
+            part.name,
+            str(part).partition(" ")[2],
+            len(part.seeds),
+            judged.get(part.name, 0),
+            failed.get(part.name, 0),
+            sum(facts.get(part.name, {}).values()),
+            len(reached.get(part.name, {})),
+            len(situations(part.engine)) if part.name in facts else 0,
+        )
+        for part in Plan.read(store.said).parts
+    )
+    notes = _notes(store)
+    kinds = tuple(
+        KindStatus(
+            kind.property,
+            kind.what,
+            kind.part,
+            kind.seed,
+            kind.text,
+            kind.scenarios,
+            notes.get((kind.property, kind.what), ()),
+        )
+        for kind in store.kinds()
+    )
+    return Status(
+        store=str(store.file),
+        said=store.said,
+        parts=parts,
+        workers=tuple(
+            WorkerStatus(
+                each.host, each.name, each.leases, each.scenarios, speed_of(each), each.last
+            )
+            for each in overview.workers(store)
+            if each.last > now - LATELY_S
+        ),
+        kinds=kinds,
+        canaries=_canaries(store),
+        speed=tuple(overview.speed(store)),
+    )
+
+
+def speed_of(worker: overview.WorkerSum) -> float:
+    """Scenarios of one real second of one of its leases."""
+    return worker.scenarios / worker.seconds if worker.seconds else 0.0
+
+
+def _canaries(store: Reading) -> tuple[CanaryStatus, ...]:
+    asked = select(CANARY.c.name, CANARY.c.noticed).order_by(CANARY.c.part, CANARY.c.name)
+    return tuple(CanaryStatus(name, noticed) for name, noticed in store.ask(asked))
+
+
+def _notes(store: Reading) -> dict[tuple[str, str], tuple[str, ...]]:
+    """What triage has said of each kind of failure, in words."""
+    found = {}
+    for row in store.rows(TRIAGE):
+        said = []
+        if row["events"] is not None:
+            said.append(f"shrunk to {row['events']:,} events")
+        for name, words in (("versions", "on"), ("bisected", "since"), ("before", "seen before:")):
+            if row[name]:
+                said.append(f"{words} {_words(row[name])}")
+        found[row["property"], row["what"]] = tuple(said)
+    return found
+
+
+def _words(text: str) -> str:
+    """JSON that holds a text, several, or some by name, in a line."""
+    value = json.loads(text)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {each}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)

@@ -1,0 +1,289 @@
+"""``subprocess`` in a script: a command that starts Python on a script, a text or a module starts a
+simulated process, any other command a real one.
+
+Either engine says how a simulated process is started and asked (:class:`Started`). Imports no torch.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, Literal, Protocol
+
+from squall.sim.scripts.outside import by_library
+from squall.sim.scripts.python_command import CannotRun, PythonCommand, read
+
+#: what a stream of a new process is: that of its parent, a pipe to it, where standard output goes, or
+#: a file, by its number in the parent
+StreamKind = Literal["inherit", "pipe", "stdout", "null"] | int
+#: what a pipe takes and gives at a time
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a new process runs and finds. ``streams``: standard input, output and error; ``cwd``: its
+    folder, None for that of its parent; ``environ``: None for what a child inherits."""
+
+    command: PythonCommand
+    environ: Mapping[str, str] | None
+    cwd: str | None
+    streams: tuple[StreamKind, StreamKind, StreamKind]
+
+
+class Started(Protocol):
+    """A simulated process as the one knows it that has started it."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+
+    def wait(self, timeout_s: float | None) -> int | None:
+        """The same once it has ended, or after so many seconds of virtual time."""
+
+    def signal(self, number: int) -> None:
+        """Send it a signal. No effect once it has ended."""
+
+    def feed(self, data: bytes) -> None:
+        """Write to its standard input. Raises BrokenPipeError once it has ended."""
+
+    def end_feed(self) -> None:
+        """It will read no more than what it was fed."""
+
+    def read(self, stream: int, most: int) -> bytes:
+        """What it has written to 1, standard output, or 2, standard error: at least a byte, b"" once
+        it has ended."""
+
+
+Start = Callable[[Request], Started]
+
+
+class ReadEnd(io.RawIOBase):
+    """Bytes that ``read(most)`` gives, b"" at their end."""
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        super().__init__()
+        self._read = read
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._read(min(len(buffer), _CHUNK))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class WriteEnd(io.RawIOBase):
+    """Bytes that go to ``write(data)``."""
+
+    def __init__(
+        self, write: Callable[[bytes], object], end: Callable[[], object] | None = None
+    ) -> None:
+        super().__init__()
+        self._write = write
+        self._end = end
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        text = bytes(data)
+        self._write(text)
+        return len(text)
+
+    def close(self) -> None:
+        if not self.closed:
+            end, self._end = self._end, None
+            if end is not None:
+                end()
+        super().close()
+
+
+def popen(start: Start) -> type[subprocess.Popen[Any]]:
+    """``subprocess.Popen`` whose Python is started by ``start``."""
+
+    class Popen(subprocess.Popen):  # type: ignore[type-arg]
+        _started: Started | None = None
+
+        def __init__(
+            self,
+            args: Any,
+            bufsize: int = -1,
+            executable: Any = None,
+            stdin: Any = None,
+            stdout: Any = None,
+            stderr: Any = None,
+            preexec_fn: Any = None,
+            close_fds: bool = True,
+            shell: bool = False,
+            cwd: Any = None,
+            env: Any = None,
+            universal_newlines: bool | None = None,
+            *rest: Any,
+            **more: Any,
+        ) -> None:
+            command = None
+            if not by_library():
+                command = read(args, shell=bool(shell), executable=executable)
+            if command is None:
+                super().__init__(
+                    args, bufsize, executable, stdin, stdout, stderr, preexec_fn, close_fds, shell,
+                    cwd, env, universal_newlines, *rest, **more,
+                )  # fmt: skip
+                return
+            self._child_created = False  # no real one
+            if preexec_fn is not None:
+                raise CannotRun("subprocess.Popen", "preexec_fn is not simulated")
+            text, encoding, errors = (more.get(name) for name in ("text", "encoding", "errors"))
+            self.args = args
+            self.encoding, self.errors = encoding, errors
+            self.text_mode = bool(encoding or errors or text or universal_newlines)
+            self.stdin = self.stdout = self.stderr = None
+            self.returncode: int | None = None
+            environ = None if env is None else {**_decoded(env), **dict(command.environ)}
+            if env is None and command.environ:
+                environ = {**os_environ(), **dict(command.environ)}
+            request = Request(
+                command,
+                environ,
+                None if cwd is None else os.path.abspath(os.fsdecode(cwd)),
+                (_kind(stdin, 0), _kind(stdout, 1), _kind(stderr, 2)),
+            )
+            if request.cwd is not None and not os.path.isdir(request.cwd):
+                problem = NotADirectoryError if os.path.exists(request.cwd) else FileNotFoundError
+                number = 20 if os.path.exists(request.cwd) else 2
+                raise problem(number, os.strerror(number), os.fsdecode(cwd))
+            self._started = started = start(request)
+            self.pid = started.pid
+            if request.streams[0] == "pipe":
+                write_end = WriteEnd(started.feed, started.end_feed)
+                self.stdin = self._wrapped(write_end, bufsize)
+            if request.streams[1] == "pipe":
+                self.stdout = self._wrapped(ReadEnd(lambda most: started.read(1, most)), bufsize)
+            if request.streams[2] == "pipe":
+                self.stderr = self._wrapped(ReadEnd(lambda most: started.read(2, most)), bufsize)
+
+        def _wrapped(self, raw: ReadEnd | WriteEnd, bufsize: int) -> Any:
+            if isinstance(raw, ReadEnd):
+                readable = io.BufferedReader(raw)
+                if not self.text_mode:
+                    return readable
+                return io.TextIOWrapper(readable, encoding=self.encoding, errors=self.errors)
+            writable: Any = raw if bufsize == 0 else io.BufferedWriter(raw)
+            if not self.text_mode:
+                return writable
+            return io.TextIOWrapper(
+                writable, encoding=self.encoding, errors=self.errors, line_buffering=bufsize == 1
+            )
+
+        def poll(self) -> int | None:
+            if self._started is None:
+                return super().poll()
+            if self.returncode is None:
+                self.returncode = self._started.poll()
+            return self.returncode
+
+        def wait(self, timeout: float | None = None) -> int:
+            if self._started is None:
+                return super().wait(timeout)
+            if self.returncode is None:
+                self.returncode = self._started.wait(timeout)
+            if self.returncode is None:
+                assert timeout is not None, "without a limit it waits for the end"
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            return self.returncode
+
+        def communicate(self, input: Any = None, timeout: float | None = None) -> tuple[Any, Any]:
+            if self._started is None:
+                return super().communicate(input, timeout)
+            if self.stdin is not None and not self.stdin.closed:
+                try:
+                    if input:
+                        self.stdin.write(input)
+                    self.stdin.close()
+                except BrokenPipeError:
+                    pass  # it has ended, and read no more
+            self.wait(timeout)
+            found = []
+            for stream in (self.stdout, self.stderr):
+                found.append(None if stream is None else stream.read())
+                if stream is not None:
+                    stream.close()
+            return found[0], found[1]
+
+        def send_signal(self, sig: int) -> None:
+            if self._started is None:
+                super().send_signal(sig)
+            elif self.returncode is None:
+                self._started.signal(int(sig))
+
+    return Popen
+
+
+def functions(start: Start) -> dict[str, Any]:
+    """By name: what takes the place of functions and classes of ``subprocess``."""
+    own: dict[str, Any] = {**vars(subprocess), "Popen": popen(start)}
+    found = {"Popen": own["Popen"]}
+    # The standard library's own functions, which know the class by its name.
+    names = ("run", "call", "check_call", "check_output", "getstatusoutput", "getoutput")
+    for name in names:
+        real = getattr(subprocess, name)
+        function = FunctionType(real.__code__, own, name, real.__defaults__, real.__closure__)
+        function.__kwdefaults__ = real.__kwdefaults__
+        function.__module__, function.__doc__ = "subprocess", real.__doc__
+        found[name] = own[name] = function
+    return found
+
+
+def system(popen: Callable[..., Any]) -> Callable[[Any], int]:
+    """``os.system``."""
+    real = os.system
+
+    def system(command: Any) -> int:
+        if by_library() or read(command, shell=True, called="os.system") is None:
+            return real(command)
+        code: int = popen(command, shell=True).wait()
+        return code << 8 if code >= 0 else -code
+
+    return system
+
+
+def os_environ() -> dict[str, str]:
+    """That of the running process."""
+    return dict(os.environ)
+
+
+def file_not_there(path: str, error: OSError) -> str:
+    """What Python says of a script that it cannot open, before it ends with exit code 2."""
+    return f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] {os.strerror(error.errno or 0)}\n"
+
+
+def _decoded(env: Mapping[Any, Any]) -> dict[str, str]:
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()}
+
+
+def _kind(given: Any, of: int) -> StreamKind:
+    """What ``stdin``, ``stdout`` or ``stderr`` means. Raises ValueError and what ``fileno`` raises."""
+    if given is None:
+        return "inherit"
+    if given == subprocess.PIPE:
+        return "pipe"
+    if given == subprocess.DEVNULL:
+        return "null"
+    if given == subprocess.STDOUT:
+        if of != 2:
+            raise ValueError("STDOUT can only be used for stderr")
+        return "stdout"
+    # A stream that is captured has no number.
+    standard = {1: sys.stdout, 2: sys.stderr}
+    for number, stream in standard.items():
+        if given is stream:
+            return number
+    return given if isinstance(given, int) else int(given.fileno())

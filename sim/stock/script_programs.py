@@ -1,0 +1,153 @@
+"""Inside a worker process of a script: processes that ``subprocess`` starts, and what such a process
+finds. The coordinator starts them and keeps the pipes between them."""
+
+from __future__ import annotations
+
+import io
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.machinery import PathFinder
+from typing import Any
+
+from squall.real.native.here import Here
+from squall.sim.scripts.python_command import CannotRun, PythonCommand
+from squall.sim.scripts.ranks import inherited
+from squall.sim.scripts.subprocesses import (
+    ReadEnd,
+    Request,
+    WriteEnd,
+    file_not_there,
+    popen,
+    system,
+)
+
+_subprocess: Any = subprocess
+
+
+class Program:
+    """A :class:`~squall.sim.scripts.subprocesses.Started` on this engine. ``pipes``: their numbers, by
+    stream."""
+
+    def __init__(
+        self, here: Here, look: Callable[[], object], pid: int, pipes: dict[int, int]
+    ) -> None:
+        self._here = here
+        self._look = look
+        self.pid = pid
+        self._pipes = pipes
+
+    def poll(self) -> int | None:
+        self._look()  # whoever polls lets time go on
+        code: int | None = self._here.ask("child poll", self.pid)
+        return code
+
+    def wait(self, timeout_s: float | None) -> int | None:
+        code: int | None = self._here.ask("child wait", self.pid, timeout_s)
+        return code
+
+    def signal(self, number: int) -> None:
+        if number:
+            self._here.ask("child kill", self.pid, number)
+
+    def feed(self, data: bytes) -> None:
+        if not self._here.ask("pipe write", self._pipes[0], data):
+            raise BrokenPipeError(32, "Broken pipe")
+
+    def end_feed(self) -> None:
+        self._here.ask("pipe end", self._pipes[0])
+
+    def read(self, stream: int, most: int) -> bytes:
+        data: bytes = self._here.ask("pipe read", self._pipes[stream], most)
+        return data
+
+
+def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None:
+    """Let ``subprocess`` and ``os.system`` start Python in the simulation from now on. ``look`` and
+    ``own``: see :func:`squall.sim.stock.script_children.install`."""
+
+    def start(request: Request) -> Program:
+        sys.stdout.flush()
+        environ = request.environ
+        if environ is None:
+            environ = inherited(os.environ, own)
+        folder = request.cwd or os.getcwd()
+        command = located(request.command, folder, environ)
+        pid, pipes = here.ask("program", command, dict(environ), folder, request.streams)
+        return Program(here, look, pid, pipes)
+
+    _subprocess.Popen = popen(start)
+    vars(os)["system"] = system(_subprocess.Popen)
+
+
+def located(command: PythonCommand, folder: str, environ: Any) -> PythonCommand:
+    """A command with the whole path of what it runs. Raises :class:`CannotRun` for a module that is not the
+    user's."""
+    if command.kind == "script":
+        whole = os.path.join(folder, command.what)
+        return PythonCommand("script", whole, (command.what, *command.args))
+    if command.kind == "code":
+        return PythonCommand("code", command.what, ("-c", *command.args))
+    places = [folder, *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
+    name, spec = command.what, None
+    for end in [at for at, letter in enumerate(f"{name}.") if letter == "."]:
+        spec = PathFinder.find_spec(name[:end], places)
+        if spec is None:
+            raise CannotRun("subprocess.Popen", f"the module {name} is none of the script's own")
+        places = list(spec.submodule_search_locations or ())
+    return PythonCommand("module", name, (str(spec and spec.origin), *command.args))
+
+
+def settle_in(here: Here, role: dict[str, Any]) -> None:
+    """Take the place of a process that was started so: its folder, arguments, and streams."""
+    program = role["program"]
+    os.chdir(program["folder"])
+    command: PythonCommand = program["command"]
+    sys.argv[:] = command.args
+    is_script = command.kind == "script"
+    sys.path[0] = os.path.dirname(command.what) if is_script else program["folder"]
+    said = role["environ"].get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[1:1] = [entry for entry in said if entry and entry not in sys.path]
+    for number, stream in program["streams"].items():
+        if isinstance(stream, str):
+            _open(number, stream)
+        elif number == 0:
+            sys.stdin = io.TextIOWrapper(
+                io.BufferedReader(ReadEnd(partial(here.ask, "pipe read", stream))), encoding="utf-8"
+            )
+        else:
+            writing: Any = WriteEnd(partial(here.ask, "pipe write", stream))
+            file = io.TextIOWrapper(writing, encoding="utf-8", write_through=True)
+            setattr(sys, "stdout" if number == 1 else "stderr", file)
+
+
+def _open(number: int, path: str) -> None:
+    """Let a standard stream be that of a file."""
+    flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND
+    opened = os.open(path, flags)
+    os.dup2(opened, number)
+    os.close(opened)
+    if number == 0:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def run(role: dict[str, Any], module: Any) -> None:
+    """Run what the command names, as the main module."""
+    command: PythonCommand = role["program"]["command"]
+    if command.kind == "code":
+        del module.__dict__["__file__"]
+        exec(compile(command.what, "<string>", "exec", dont_inherit=True), module.__dict__)
+        return
+    if command.kind == "module":
+        runpy.run_module(command.what, run_name="__main__", alter_sys=True)
+        return
+    try:
+        with open(command.what, "rb") as file:
+            text = file.read()
+    except OSError as error:
+        sys.stderr.write(file_not_there(command.what, error))
+        raise SystemExit(2) from None
+    exec(compile(text, command.what, "exec", dont_inherit=True), module.__dict__)
