@@ -397,3 +397,25 @@ def test_an_interrupt_of_its_own_ends_a_process_and_not_the_run(tmp_path: Path) 
     assert [error.type for error in found.errors] == ["KeyboardInterrupt"]
     assert (found.broken_off, list(found.exit_codes.values())) == ("", [-2])
     assert said.endswith("KeyboardInterrupt\n")
+
+
+def test_a_manager_is_there_or_refused_by_name(tmp_path: Path, engine: EngineName) -> None:
+    source = """
+        from multiprocessing import Manager, Process
+
+        def main(queue):
+            queue.put("from the child")
+
+        if __name__ == "__main__":
+            with Manager() as manager:
+                queue = manager.Queue()
+                child = Process(target=main, args=(queue,))
+                child.start()
+                print(queue.get())
+                child.join()
+    """
+    found, said = run(tmp_path, engine, source)
+    if engine == "port":
+        assert (found.errors, said) == ([], "from the child\n")
+    else:
+        assert "no multiprocessing.Manager" in found.errors[0].message
