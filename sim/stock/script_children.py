@@ -15,8 +15,8 @@ import sys
 import weakref
 from collections.abc import Callable
 from functools import partial
-from multiprocessing import context, process, reduction, spawn
-from typing import Any
+from multiprocessing import context, managers, process, reduction, spawn
+from typing import Any, NoReturn
 
 from squall.real.native.here import Here
 from squall.sim.scripts.compat.errors import report
@@ -118,10 +118,19 @@ class Popen:
         """Nothing is open."""
 
 
+def _no_manager(*_: Any, **__: Any) -> NoReturn:
+    raise RuntimeError(
+        "on the engine torch there is no multiprocessing.Manager: processes of a script share no "
+        "queues and no pipes, the simulated network is between them, and nothing else; run it with "
+        "--engine port"
+    )
+
+
 def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None:
     """Let the processes that the script makes from now on be the coordinator's. ``look``: called by
     who asks whether one has ended; ``own``: what this process alone was given of its environment."""
 
+    managers.BaseManager.start = _no_manager  # type: ignore[method-assign]
     for kind in (_context.ForkProcess, _context.SpawnProcess, _context.ForkServerProcess):
         forked = kind is _context.ForkProcess  # it ends without the handlers of atexit
         kind._Popen = staticmethod(partial(Popen, here, look, own, forked))

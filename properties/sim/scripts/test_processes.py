@@ -293,6 +293,39 @@ def test_each_process_registers_its_data_pipes(tmp_path: Path, engine: EngineNam
     assert said.splitlines() == ["child [0, 2, 4] True", "parent [0, 2, 4] True", "True"]
 
 
+def test_tensors_are_arguments_of_processes(tmp_path: Path, engine: EngineName) -> None:
+    """Among them a data set of a loader, views of one tensor, and one without elements."""
+    source = """
+        import sys, torch
+        import torch.multiprocessing as mp
+        from torch.utils.data import DataLoader, TensorDataset
+
+        def main(loader, rows, none, weight):
+            print(sum(float(each.sum()) for each, in loader), none.shape, weight.requires_grad)
+            rows[0].fill_(7)
+            print(rows[1].tolist())
+
+        if __name__ == "__main__":
+            whole = torch.arange(4.0)
+            loader = DataLoader(TensorDataset(torch.ones(6, 2)), batch_size=4)
+            weight = torch.nn.Parameter(torch.ones(2))
+            if "shared" in sys.argv:
+                weight.share_memory_()
+            args = (loader, (whole[:2], whole), torch.empty(0, 3), weight)
+            child = mp.get_context("spawn").Process(target=main, args=args)
+            child.start()
+            child.join()
+    """
+    found, said = run(tmp_path, engine, source)
+    assert found.errors == []
+    assert said.splitlines() == ["12.0 torch.Size([0, 3]) True", "[7.0, 7.0, 2.0, 3.0]"]
+    found, said = run(tmp_path, engine, source, "shared")
+    if engine == "port":
+        assert said.splitlines()[0] == "12.0 torch.Size([0, 3]) True"
+    else:
+        assert "share no memory" in found.errors[0].message
+
+
 def test_a_group_whose_calls_have_no_limit_forms(tmp_path: Path, engine: EngineName) -> None:
     source = """
         import os, time
@@ -390,3 +423,25 @@ def test_tensors_are_shared_with_processes_that_are_started(
     """
     found, said = run(tmp_path, engine, source)
     assert (found.errors, said) == ([], "[1.0, 2.0, 3.0] [[3.0, 3.0]] [3.0, 3.0] 0\n")
+
+
+def test_a_manager_is_there_or_refused_by_name(tmp_path: Path, engine: EngineName) -> None:
+    source = """
+        from multiprocessing import Manager, Process
+
+        def main(queue):
+            queue.put("from the child")
+
+        if __name__ == "__main__":
+            with Manager() as manager:
+                queue = manager.Queue()
+                child = Process(target=main, args=(queue,))
+                child.start()
+                print(queue.get())
+                child.join()
+    """
+    found, said = run(tmp_path, engine, source)
+    if engine == "port":
+        assert (found.errors, said) == ([], "from the child\n")
+    else:
+        assert "no multiprocessing.Manager" in found.errors[0].message
