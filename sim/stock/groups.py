@@ -56,7 +56,7 @@ class _Group:
         self.senders: dict[tuple[int, Tag], list[int]] = {}
         #: how many wait for a piece that is not sent yet, by sender, receiver and tag
         self.notices: Counter[tuple[int, int, Tag]] = Counter()
-        #: by member: when its last piece arrives
+        #: by member: when the last of what it has sent arrives, notices too
         self.last_s: dict[int, float] = {}
         self.gone: set[int] = set()
 
@@ -127,10 +127,7 @@ class Groups:
         number, rank, tag, pieces, wants, tells, readers, timeout_s = rest
         group, runtime = self._groups[number], self._cluster.runtime
         for dst, data in pieces.items():
-            arrives_s = self._carry(
-                group, rank, dst, _PIECE, data, partial(self._piece, group, tag)
-            )
-            group.last_s[rank] = max(group.last_s.get(rank, 0.0), arrives_s)
+            self._carry(group, rank, dst, _PIECE, data, partial(self._piece, group, tag))
         for src in tells:
             self._carry(group, rank, src, _NOTICE, b"", partial(self._notice, group, tag))
         wait = _Wait(
@@ -160,13 +157,14 @@ class Groups:
 
     def _carry(
         self, group: _Group, src: int, dst: int, kind: int, data: bytes, arrive: Any
-    ) -> float:
-        """Let ``data`` go from one member to another; when it arrives."""
+    ) -> None:
+        """Let ``data`` go from one member to another."""
         start, end = self._place(group, src), self._place(group, dst)
         delay_s = self._cluster.network.delay_s(start, end, kind, len(data))
         # It is the network's, and goes on when its sender has ended.
         self._cluster.runtime.call_later(delay_s, lambda: arrive(src, dst, data)).worker = None
-        return self._cluster.runtime.now() + delay_s
+        arrives_s = self._cluster.runtime.now() + delay_s
+        group.last_s[src] = max(group.last_s.get(src, 0.0), arrives_s)
 
     def _place(self, group: _Group, rank: int) -> int:
         """Which end of a link a member is: that of its RPC messages, if it has any."""
