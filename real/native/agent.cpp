@@ -12,6 +12,7 @@
 #include <torch/extension.h>
 
 #include "about.h"
+#include "group.h"
 #include "link.h"
 #include "retries.h"
 
@@ -292,6 +293,15 @@ py::bytes ask(Link& link, char kind, const std::string& what) {
   return py::bytes(answer);
 }
 
+int64_t ask_then(Link& link, char kind, const std::string& what, py::object function) {
+  auto held = std::make_shared<py::object>(std::move(function));
+  return link.ask_then(kind, what, [held](const std::string& answer) {
+    py::gil_scoped_acquire gil;
+    auto function = std::move(*held);  // so that it ends with the interpreter's lock
+    function(py::bytes(answer));
+  });
+}
+
 } // namespace
 
 } // namespace squall
@@ -304,6 +314,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         torch::distributed::autograd::ThreadLocalDistAutogradContext::getContextPtr();
     return context == nullptr ? -1 : context->contextId();
   });
+  bind_groups(m);
   py::class_<Link, std::shared_ptr<Link>>(m, "Link")
       .def(py::init<int>())
       .def("start", &Link::start)
@@ -312,6 +323,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def("ask", &ask)
       .def("begin", [](Link& link, char kind, const std::string& what) { return link.begin(kind, what); })
       .def("end", [](Link& link, int64_t question) { link.end(question); }, py::call_guard<py::gil_scoped_release>())
+      .def("ask_then", &ask_then)
       .def("wake", &Link::wake)
       .def("on_call", &call_python)
       .def_static("set_lane", &Link::set_lane);

@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).parent
-SOURCES = ("agent.cpp", "link.cpp")
-HEADERS = ("about.h", "link.h", "quiet.h", "retries.h")
+SOURCES = ("agent.cpp", "group.cpp", "link.cpp")
+HEADERS = ("about.h", "group.h", "link.h", "quiet.h", "retries.h")
 NAME = "squall_agent"
 FLAGS = ("-O1", "-g0", "-std=c++20", "-fPIC", "-fvisibility=hidden")
 

@@ -16,6 +16,7 @@ namespace squall {
 namespace {
 
 constexpr int kFirstHandler = 1;
+constexpr int kFirstContinuation = 500;
 constexpr int kCaller = 900;
 constexpr int kFirstUnnamed = 1000;
 // How long to wait between two looks at the threads: at first, and at most.
@@ -165,6 +166,30 @@ std::string Link::ask(char kind, const std::string& what) {
   return end(begin(kind, what));
 }
 
+int64_t Link::ask_then(
+    char kind, const std::string& what, std::function<void(const std::string&)> then) {
+  int64_t question = 0;
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    question = questions_++;
+    asked_[question].then = std::move(then);
+  }
+  say('A', Writer().put<int64_t>(question).put<char>(kind).put_bytes(what).bytes);
+  return question;
+}
+
+void Link::continue_with(std::function<void()> work) {
+  for (auto& lane : continuations_) {
+    if (!lane->busy()) {
+      lane->run(std::move(work));
+      return;
+    }
+  }
+  const int number = kFirstContinuation + static_cast<int>(continuations_.size());
+  continuations_.push_back(std::make_unique<Lane>(number, [] {}));
+  continuations_.back()->run(std::move(work));
+}
+
 void Link::wake(int64_t question) {
   {
     std::lock_guard<std::mutex> guard(mutex_);
@@ -172,8 +197,12 @@ void Link::wake(int64_t question) {
     if (found == asked_.end() || found->second.there) {
       return;
     }
-    found->second.there = true;
-    answered_.notify_all();
+    if (found->second.then) {
+      asked_.erase(found);
+    } else {
+      found->second.there = true;
+      answered_.notify_all();
+    }
   }
   say('W', Writer().put<int64_t>(question).bytes);
 }
@@ -282,7 +311,10 @@ void Link::obey(const std::string& command) {
     auto what = reader.get_bytes();
     std::lock_guard<std::mutex> guard(mutex_);
     const auto found = asked_.find(question);
-    if (found != asked_.end() && !found->second.there) {
+    if (found != asked_.end() && found->second.then) {
+      continue_with([then = std::move(found->second.then), what = std::move(what)] { then(what); });
+      asked_.erase(found);
+    } else if (found != asked_.end() && !found->second.there) {
       found->second.what = std::move(what);
       found->second.there = true;
       answered_.notify_all();

@@ -90,7 +90,11 @@ class Link {
   int64_t begin(char kind, const std::string& what);
   std::string end(int64_t question);
 
-  // Somebody here has answered, with nothing; the coordinator need not.
+  // Tells the coordinator something and returns the number of the question; `then` is given the
+  // answer on a thread of its own kind, never on one that handles messages.
+  int64_t ask_then(char kind, const std::string& what, std::function<void(const std::string&)> then);
+
+  // Somebody here has answered, with nothing; the coordinator need not, and `then` is not called.
   void wake(int64_t question);
 
   // What to say with the next batch; `kind` tells the coordinator how to read it.
@@ -131,6 +135,7 @@ class Link {
   void obey(const std::string& command);
   void report();
   void next_handler();
+  void continue_with(std::function<void()> work);
 
   const int fd_;
   // Whether all threads share one processor.
@@ -142,6 +147,8 @@ class Link {
   struct Answer {
     bool there = false;
     std::string what;
+    // If nobody waits for it.
+    std::function<void(const std::string&)> then;
   };
   std::condition_variable answered_;
   // Until their end.
@@ -153,6 +160,8 @@ class Link {
   std::mutex handlers_mutex_;
   std::condition_variable handlers_free_;
   std::unique_ptr<Lane> caller_;
+  // Threads on which what was asked for goes on: as many as are blocked at a time.
+  std::vector<std::unique_ptr<Lane>> continuations_;
 };
 
 } // namespace squall

@@ -45,7 +45,7 @@ class Children:
         self._waiting: dict[NativeWorker, list[tuple[NativeWorker, int, SimTimer | None]]] = {}
         for word in ("child", "child poll", "child wait", "child kill", "program"):
             cluster.answers[word] = getattr(self, "_" + word.replace(" ", "_"))
-        cluster.on_gone = self._gone
+        cluster.on_gone.append(self._gone)
 
     def _child(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         call, environ, forked = rest

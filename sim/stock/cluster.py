@@ -97,7 +97,7 @@ class NativeCluster:
         #: called after each batch
         self.on_heard: Callable[[], object] | None = None
         #: called when a process has ended
-        self.on_gone: Callable[[NativeWorker], object] | None = None
+        self.on_gone: list[Callable[[NativeWorker], object]] = []
         #: called when all leave the group together, before they do
         self.on_leave: Callable[[], object] | None = None
         self.answers: dict[str, Answer] = {
@@ -222,8 +222,8 @@ class NativeCluster:
         if worker.attached:
             worker.attached = False
             self.network.detach(self.store, worker.rank)
-        if self.on_gone is not None:
-            self.on_gone(worker)
+        for told in self.on_gone:
+            told(worker)
 
     def _hear(self, worker: NativeWorker, batch: Batch) -> None:
         before, self.runtime.running = self.runtime.running, self._tasks[worker]

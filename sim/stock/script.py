@@ -31,9 +31,11 @@ from squall.sim.scripts.hints import hint, hint_for_usage
 from squall.sim.stock.children import Children
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.gradients import PassLog, summarise
+from squall.sim.stock.groups import Groups
 from squall.sim.stock.patience import ComputingError
 from squall.sim.stock.plan import script_left_out
 from squall.sim.stock.stacks_from_outside import stack_from_outside
+from squall.sim.stock.stores import Stores
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import Zygote
 from squall.sim.world import spinning
@@ -95,9 +97,11 @@ class ScriptProcesses:
         #: by process that was spawned: who waits for it, the question, and all that it waits for
         self._spawners: dict[NativeWorker, tuple[NativeWorker, int, list[NativeWorker]]] = {}
         self._shown: dict[NativeWorker, list[int]] = {}
-        for name in ("role", "join", "spawn", "exit", "pass", "returned"):
+        for name in ("role", "meet", "join", "spawn", "exit", "pass", "returned"):
             cluster.answers[name] = getattr(self, f"_{name}")
         self._children = Children(cluster, self._start_child, self._start_program)
+        self._stores = Stores(cluster)
+        self.groups = Groups(cluster)
         cluster.on_leave = self._count
 
     # -- processes ------------------------------------------------------------------------
@@ -251,9 +255,7 @@ class ScriptProcesses:
             self._too_late = self.cluster.runtime.call_later(
                 JOIN_TIMEOUT_S, lambda: self._join_too_late(world_size)
             )
-        first = self._roles[worker]["call"] is None and len(self.cluster.workers) == 1
-        if first and by_rank and not ranks.has_ranks(self.script):
-            self.cluster.runtime.call_later(0.0, lambda: self._start_ranks(rank, world_size))
+        self._start_others(worker, rank, world_size, by_rank)
         if len(self._joining) == world_size:
             joining, self._joining = self._joining, {}
             if self._too_late is not None:
@@ -275,10 +277,23 @@ class ScriptProcesses:
         for each, asked in joining.items():
             self.cluster.answer(each, asked, problem)
 
+    def _meet(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        """A process is about to wait for the others of a process group."""
+        self._start_others(worker, *rest)
+        self.cluster.answer(worker, question, None)
+
+    def _start_others(
+        self, worker: NativeWorker, rank: int, world_size: int, by_rank: bool
+    ) -> None:
+        """Start the other ranks of a script of which one process was."""
+        first = self._roles[worker]["call"] is None and len(self.cluster.workers) == 1
+        if first and by_rank and not ranks.has_ranks(self.script):
+            self.cluster.runtime.call_later(0.0, lambda: self._start_ranks(rank, world_size))
+
     def _start_ranks(self, rank: int, world_size: int) -> None:
         if self._workers is None:
             self._workers = world_size
-        for other in range(world_size):
+        for other in range(max(world_size, self._workers)):  # a process group may have fewer
             if other != rank:
                 self.start(other, rank=other)
 
@@ -384,7 +399,7 @@ def run_script(
             processes.launch()
             cluster.run()
             if any(worker.alive for worker in cluster.workers):
-                run.waits = cluster.waits()
+                run.waits = cluster.waits() + processes.groups.waits()
         except KeyboardInterrupt:
             run.broken_off = "interrupted"
         except ComputingError:

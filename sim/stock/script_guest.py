@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import functools
-import inspect
 import itertools
 import os
 import pickle
@@ -18,6 +17,7 @@ import sys
 import threading
 import time
 import types
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl, urlparse
@@ -33,7 +33,8 @@ from squall.sim.scripts import dates, event_loop, generators, outside, returned
 from squall.sim.scripts.compat.clock import BOOT_S, EPOCH_S
 from squall.sim.scripts.compat.errors import exit_code_of, report, usage_of
 from squall.sim.scripts.ranks import inherited
-from squall.sim.stock import script_children, script_programs, stacks_from_outside
+from squall.sim.stock import group_guest, script_children, script_programs, stacks_from_outside
+from squall.sim.stock.store_guest import FileStore, SharedStore, TCPStore
 
 #: how often the clock may be read at one instant, and how far it then goes on
 _LOOKS = 1000
@@ -42,12 +43,14 @@ _TICK_S = 0.001
 _LOOK_S = 0.05
 # Modules of torch's of which names are replaced, or used that their stubs do not know.
 _autograd: Any = torch.distributed.autograd
-_distributed: Any = torch.distributed
 _multiprocessing: Any = torch.multiprocessing
 _thread: Any = threading.Thread
 _thread_module: Any = threading
 _run_exit_handlers: Any = vars(atexit)["_run_exitfuncs"]
 _subprocess: Any = subprocess
+_DISTRIBUTED = ("torch.distributed", "torch.distributed.distributed_c10d")
+#: how often this process has come to the process group of a place
+_met: Counter[str] = Counter()
 _registry: Any = torch.distributed.rpc.backend_registry
 
 
@@ -122,10 +125,10 @@ class ScriptGuest:
         _registry.init_backend = here.init_backend
         handlers = sys.modules["torch.distributed.rendezvous"].__dict__["_rendezvous_handlers"]
         for scheme in ("env", "tcp", "file"):
-            handlers[scheme] = _meet
-        for module in ("torch.distributed", "torch.distributed.distributed_c10d"):
-            place = vars(sys.modules[module])
-            place["init_process_group"] = _refusing(place["init_process_group"])
+            handlers[scheme] = functools.partial(_meet, here)
+        group_guest.install(here)
+        for module in (*_DISTRIBUTED, "torch.distributed.rendezvous"):
+            vars(sys.modules[module]).update(TCPStore=TCPStore, FileStore=FileStore)
         _multiprocessing.spawn = self._spawn
         if role["watch"]:
             _autograd.backward = self._told_of(_autograd.backward, all=role["check"])
@@ -330,32 +333,34 @@ def _starting(start: Any, here: Here) -> Any:
     return started
 
 
-def _refusing(init_process_group: Callable[..., Any]) -> Callable[..., Any]:
-    """Process groups, whose members would wait for each other on real sockets: those that meet by
-    a rendezvous are refused by name, where their constructor would complain about ranks."""
-    signature = inspect.signature(init_process_group)
+def _meet(here: Here, url: str, **kwargs: Any) -> Any:
+    """Replaces the rendezvous of a group: its store, the rank and the world size.
 
-    @functools.wraps(init_process_group)
-    def refused(*args: Any, **kwargs: Any) -> Any:
-        if signature.bind(*args, **kwargs).arguments.get("store") is None:
-            raise NotImplementedError(
-                "torch.distributed.init_process_group is not simulated on the engine torch: a script "
-                "has its RPC group there, and no collectives; run it with --engine port"
-            )
-        return init_process_group(*args, **kwargs)
-
-    return refused
-
-
-def _meet(url: str, *args: Any, **kwargs: Any) -> Any:
-    """Replaces the rendezvous of a group, which the coordinator does: it knows the members.
+    Each time that a process comes to a process group it is a new store, as it is a new one under
+    stock PyTorch; the group of RPC, whose members the coordinator knows, does not look at it.
 
     Raises ValueError as PyTorch does for a URL, and variables of the environment, that say too little.
     """
-    asked = dict(parse_qsl(urlparse(url).query))
+    parsed = urlparse(url)
+    asked = dict(parse_qsl(parsed.query))
     rank, world_size = (int(asked.pop(name, -1)) for name in ("rank", "world_size"))
-    store_key(url.partition("?")[0], rank, world_size)
-    yield _distributed.HashStore(), -1, -1
+    key = store_key(url.partition("?")[0], rank, world_size)
+    if parsed.scheme == "env":
+        rank = int(os.environ["RANK"]) if rank == -1 else rank
+        world_size = int(os.environ["WORLD_SIZE"]) if world_size == -1 else world_size
+    timeout = kwargs.get("timeout")
+    if timeout is None:  # not for a process group
+        yield SharedStore(f"{key} rendezvous"), rank, world_size
+        return
+    for name, value in (("rank", rank), ("world size", world_size)):
+        if value == -1:
+            raise ValueError(
+                f"Error initializing torch.distributed using {parsed.scheme}:// rendezvous: "
+                f"{name} parameter missing"
+            )
+    here.ask("meet", rank, world_size, "RANK" in os.environ)
+    _met[key] += 1
+    yield SharedStore(f"{key} process group {_met[key]}", timeout), rank, world_size
 
 
 def _uncaught(error: BaseException) -> tuple[int, dict[str, str] | None, str | None]:

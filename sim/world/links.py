@@ -26,16 +26,21 @@ class Links:
 
     def delay_s(self, message: Message, now_s: float) -> float:
         """How long a message takes that is sent now, in seconds; its link carries it from here on."""
-        src, dst = message.src, message.dst
+        return self.delay_of_s(
+            message.src, message.dst, int(message.type), message.size_bytes, now_s
+        )
+
+    def delay_of_s(self, src: int, dst: int, kind: int, size_bytes: int, now_s: float) -> float:
+        """The same for anything; ``kind`` names, with the link, the draws of its latency."""
         delay_s = 0.0
         if self._bandwidth_bytes_per_s is not None:
             start_s = max(now_s, self._free_at_s.get((src, dst), 0.0))
-            done_s = start_s + message.size_bytes / self._bandwidth_bytes_per_s
+            done_s = start_s + size_bytes / self._bandwidth_bytes_per_s
             self._free_at_s[src, dst] = done_s
             delay_s = done_s - now_s
         latency = self._latency
         if latency.is_random:
-            key = (src, dst, int(message.type))
+            key = (src, dst, kind)
             count = self._carried.get(key, 0)
             self._carried[key] = count + 1
             stream = self._stream.named(b"link %d->%d/%x/%d/latency" % (*key, count))

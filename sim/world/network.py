@@ -242,6 +242,11 @@ class Network(World):
             return
         env.put(delivery, self._arrive_callbacks, delay_s)
 
+    def delay_s(self, src: int, dst: int, kind: int, size_bytes: int) -> float:
+        """How long something that is no message takes from one worker to another if it is sent now,
+        in seconds: its link carries it from here on, and no rule judges it."""
+        return self._links.delay_of_s(src, dst, kind, size_bytes, self.runtime.env.now)
+
     # -- inside -------------------------------------------------------------------------
 
     def _obey(self, verdict: Verdict, delivery: Delivery, delay_s: float) -> None:

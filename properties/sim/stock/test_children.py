@@ -140,18 +140,6 @@ def test_a_loader_with_workers_is_refused_with_what_to_do(tmp_path: Path) -> Non
     assert "a DataLoader runs with num_workers=0" in done.stderr
 
 
-def test_a_process_group_beside_rpc_is_refused_by_its_name(tmp_path: Path) -> None:
-    script = tmp_path / "group.py"
-    script.write_text(
-        "import torch.distributed as dist\n"
-        "dist.init_process_group('gloo', init_method='tcp://localhost:29500', rank=0, world_size=1)\n"
-    )
-    done = squall("run", str(script), "--engine", "torch", "--no-check")
-    assert done.returncode == 1
-    assert "init_process_group is not simulated on the engine torch" in done.stderr
-    assert "--engine port" in done.stderr
-
-
 def test_a_group_without_a_world_size_is_refused_with_what_to_do(tmp_path: Path) -> None:
     script = tmp_path / "open_group.py"
     script.write_text(

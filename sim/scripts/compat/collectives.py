@@ -6,7 +6,6 @@ They move copies of tensors and take no virtual time: only RPC crosses the simul
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce as fold
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from squall.sim.scripts.compat.carry import Parcel
 from squall.sim.scripts.compat.groups import Group, resolve
 from squall.sim.scripts.compat.process import current_process
 from squall.sim.scripts.compat.work import Work, copy, in_background, member_meant
+from squall.sim.scripts.reductions import reduced
 
 
 def _collective(
@@ -44,27 +44,6 @@ def _copies(tensors: list[Tensor]) -> list[Tensor]:
     return [copy(tensor) for tensor in tensors]
 
 
-_OPERATORS: list[tuple[Any, Callable[[Tensor, Tensor], Tensor]]] = [
-    (ReduceOp.SUM, torch.add),
-    (ReduceOp.AVG, torch.add),
-    (ReduceOp.PRODUCT, torch.mul),
-    (ReduceOp.MIN, torch.minimum),
-    (ReduceOp.MAX, torch.maximum),
-    (ReduceOp.BAND, torch.bitwise_and),
-    (ReduceOp.BOR, torch.bitwise_or),
-    (ReduceOp.BXOR, torch.bitwise_xor),
-]
-
-
-def _reduced(tensors: list[Tensor], op: Any) -> Tensor:
-    """All tensors by ``op``, in order of rank."""
-    for known, operator in _OPERATORS:
-        if op == known:
-            total = fold(operator, tensors)
-            return total / len(tensors) if known == ReduceOp.AVG else total
-    raise ValueError(f"reduce operation {op} is not supported")
-
-
 # -- collectives of tensors ----------------------------------------------------------------------
 
 
@@ -72,7 +51,7 @@ def all_reduce(
     tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
     def finish(_: Group, tensors: list[Tensor]) -> Tensor:
-        return tensor.detach().copy_(_reduced(tensors, op))
+        return tensor.detach().copy_(reduced(tensors, op))
 
     return _collective(group, copy(tensor), finish, async_op)
 
@@ -106,7 +85,7 @@ def reduce(
 
     def finish(own: Group, tensors: list[Tensor]) -> None:
         if own.rank() == root:
-            tensor.detach().copy_(_reduced(tensors, op))
+            tensor.detach().copy_(reduced(tensors, op))
 
     return _collective(group, copy(tensor), finish, async_op)
 
@@ -178,7 +157,7 @@ def reduce_scatter(
     async_op: bool = False,
 ) -> Work | None:
     def finish(own: Group, lists: list[list[Tensor]]) -> None:
-        output.detach().copy_(_reduced([each[own.rank()] for each in lists], op))
+        output.detach().copy_(reduced([each[own.rank()] for each in lists], op))
 
     return _collective(group, _copies(input_list), finish, async_op)
 

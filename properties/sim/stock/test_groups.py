@@ -1,0 +1,47 @@
+"""Process groups on the engine ``torch``: each script of ``groups/`` prints what it prints on stock
+PyTorch with gloo and real processes, which ``groups/NAME.txt`` holds, its lines sorted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from squall.properties.support.commands import squall
+
+pytestmark = pytest.mark.usefixtures("compiled_engine")
+
+FOLDER = Path(__file__).parent / "groups"
+SCRIPTS = {"collectives": 3, "point_to_point": 3, "ddp_beside_rpc": 4, "ends_and_limits": 2}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_prints_what_stock_pytorch_prints(name: str) -> None:
+    runs = []
+    for seed in ("1", "2", "2"):
+        done = squall(
+            *("run", str(FOLDER / f"{name}.py"), "--workers", str(SCRIPTS[name])),
+            *("--engine", "torch", "--seed", seed, "--no-check", "--allow-unchecked", "--json"),
+        )
+        assert done.returncode == 0, done.stderr
+        expected = (FOLDER / f"{name}.txt").read_text().splitlines()
+        shown = set(done.stderr.splitlines())
+        assert [line for line in expected if line not in shown] == []
+        run = json.loads(done.stdout)
+        runs.append((run["digest"], run["virtual_time_s"]))
+    assert runs[0] != runs[1] == runs[2]
+
+
+def test_a_rank_that_never_joins_a_collective_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, threading, torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    dist.all_reduce(torch.ones(1))\n"
+        "threading.Event().wait()\n"
+    )
+    done = squall("run", str(script), "--workers", "2", "--engine", "torch", "--no-check")
+    assert done.returncode == 1
+    assert "Timed out waiting 1800000ms for recv operation to complete" in done.stderr

@@ -1,0 +1,371 @@
+"""Inside a process of a script on the engine ``torch``: the operations of its process groups.
+
+``torch.distributed`` and DistributedDataParallel are PyTorch's own; where they call ProcessGroupGloo
+they get ``Group`` of real/native/group.cpp, whose other half is :class:`Member`.
+
+Who waits for whom is as in gloo: each for all where everybody's data makes the result, a sender for
+its receiver to be there (``broadcast``, ``scatter``, ``gather`` and ``send``).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from squall.real.native.here import Here
+from squall.sim.scripts.reductions import reduced
+
+_ID = "squall group"
+#: seconds of virtual time for which a look at an operation lets others go on
+_LOOK_S = 1e-6
+
+Values = dict[int, list[Tensor]]
+
+
+def install(here: Here) -> None:
+    """Let ``gloo`` be the simulated network."""
+    group: Any = importlib.import_module("squall_agent").Group
+    group.set_factory(functools.partial(Member, here))
+    for name in ("torch.distributed", "torch.distributed.distributed_c10d"):
+        vars(importlib.import_module(name))["ProcessGroupGloo"] = group
+
+
+@dataclass
+class _Operation:
+    """What one member does for its part of a collective, or of a send or receive."""
+
+    tag: tuple[Any, ...]
+    #: what the work gives as its result
+    outputs: list[Tensor] = field(default_factory=list)
+    #: by member: what it is sent
+    pieces: dict[int, list[Tensor]] = field(default_factory=dict)
+    wants: list[int] = field(default_factory=list)
+    #: those who wait until this one is there; and those whom this one waits for
+    tells: list[int] = field(default_factory=list)
+    readers: list[int] = field(default_factory=list)
+    #: given what has come, by member
+    finish: Callable[[Values], object] = lambda values: None
+
+
+class Member:
+    """This process's part of one process group."""
+
+    def __init__(self, here: Here, store: Any, rank: int, size: int, timeout_ms: float) -> None:
+        self._here = here
+        self._link = here.link
+        self._rank = rank
+        self._size = size
+        self._others = [member for member in range(size) if member != rank]
+        self._timeout_s = timeout_ms / 1000
+        self._count = 0
+        if rank == 0:
+            store.set(_ID, str(here.ask("group new", size)))
+        self._number = int(store.get(_ID))
+        problem = here.ask("group join", self._number, rank, self._timeout_s)
+        if problem is not None:
+            raise RuntimeError(problem)
+
+    # -- for group.cpp --------------------------------------------------------------------
+
+    def run(self, what: str, timeout_ms: float, *args: Any) -> Any:
+        """Begin an operation and give its ``Work``."""
+        operation: _Operation = getattr(self, f"_{what}")(*args)
+        timeout_s = self._timeout_s if timeout_ms < 0 else timeout_ms / 1000
+        work = importlib.import_module("squall_agent").GroupWork(self, operation.outputs)
+
+        def then(answer: bytes) -> None:
+            problem, got = pickle.loads(answer)
+            if problem is None:
+                if what == "recv":
+                    work.set_source(next(iter(got)))
+                try:
+                    with torch.no_grad():
+                        operation.finish({src: _unpacked(data) for src, data in got.items()})
+                except Exception as error:  # whoever waits for the work is told
+                    problem = str(error)
+            if problem is None:
+                work.done()
+            else:
+                work.fail(problem)
+
+        self._link.ask_then("P", pickle.dumps(self._asked(operation, timeout_s)), then)
+        return work
+
+    def monitored_barrier(self, timeout_ms: float, wait_all_ranks: bool) -> None:
+        """As ProcessGroupGloo has it: rank 0 hears of each other one, and lets them go on.
+
+        Raises RuntimeError on rank 0 that names who did not come (the first one, or all).
+        """
+        timeout_s = self._timeout_s if timeout_ms <= 0 else timeout_ms / 1000
+        self._count += 1
+        tag = ("monitored_barrier", self._count)
+        token = [torch.zeros(1)]
+        if self._rank != 0:
+            here = _Operation(tag, pieces={0: token}, wants=[0])
+            problem = self._done(here, timeout_s)
+            if problem is not None:
+                raise RuntimeError(
+                    f"Rank {self._rank} successfully reached monitoredBarrier, but received errors "
+                    "while waiting for send/recv from rank 0. Please check rank 0 logs for faulty "
+                    f"rank.\n Original exception: \n{problem}"
+                )
+            return
+        end_s, missing = self._here.now() + timeout_s, []
+        for member in self._others:
+            left_s = max(0.0, end_s - self._here.now())
+            if self._done(_Operation(tag, wants=[member]), left_s) is not None:
+                missing.append(member)
+                if not wait_all_ranks:
+                    break
+        if missing:
+            who = ", ".join(map(str, missing))
+            raise RuntimeError(
+                f"[Rank 0]: Rank{'s' if wait_all_ranks else ''} {who} failed to pass "
+                f"monitoredBarrier in {round(timeout_s * 1000)} ms"
+            )
+        self._done(_Operation(tag, pieces=dict.fromkeys(self._others, token)), timeout_s)
+
+    def look(self) -> None:
+        """Whoever polls lets others go on."""
+        self._here.sleep(_LOOK_S)
+
+    def limit(self, seconds: float, work: Any) -> Callable[[], None]:
+        """Let ``work`` expire after so much virtual time, unless what is returned is called."""
+        question = self._link.ask_then(
+            "P", pickle.dumps(("sleep", seconds)), lambda _: work.expire()
+        )
+        return lambda: self._link.wake(question)
+
+    def set_timeout(self, timeout_ms: float) -> None:
+        self._timeout_s = timeout_ms / 1000
+
+    def sequence_number(self) -> int:
+        return self._count
+
+    def leave(self) -> None:
+        self._here.ask("group leave", self._number, self._rank)
+
+    # -- inside ---------------------------------------------------------------------------
+
+    def _asked(self, operation: _Operation, timeout_s: float) -> tuple[Any, ...]:
+        packed: dict[int, bytes] = {}
+        pieces = {}
+        for dst, values in operation.pieces.items():
+            if id(values) not in packed:  # most send the same to all
+                packed[id(values)] = _packed(values)
+            pieces[dst] = packed[id(values)]
+        return (
+            "group do",
+            self._number,
+            self._rank,
+            operation.tag,
+            pieces,
+            operation.wants,
+            operation.tells,
+            operation.readers,
+            timeout_s,
+        )
+
+    def _done(self, operation: _Operation, timeout_s: float) -> str | None:
+        """Wait for the end of an operation: what went wrong."""
+        problem: str | None = self._here.ask(*self._asked(operation, timeout_s))[0]
+        return problem
+
+    def _tag(self, what: str) -> tuple[Any, ...]:
+        """Names a collective: members that agree on the order of their calls agree on it."""
+        self._count += 1
+        return (what, self._count)
+
+    def _exchange(
+        self,
+        what: str,
+        outputs: list[Tensor],
+        own: list[Tensor],
+        finish: Callable[[Values], object],
+        *,
+        parts: dict[int, list[Tensor]] | None = None,
+    ) -> _Operation:
+        """Everybody's ``own``, or what is meant for this one of their ``parts``, goes to
+        ``finish``, by member."""
+        mine = _copies(own if parts is None else parts[self._rank])
+        pieces = (
+            dict.fromkeys(self._others, own)
+            if parts is None
+            else {member: parts[member] for member in self._others}
+        )
+
+        def finished(values: Values) -> object:
+            values[self._rank] = mine
+            return finish(dict(sorted(values.items())))
+
+        return _Operation(self._tag(what), outputs, pieces, self._others, finish=finished)
+
+    # -- collectives ----------------------------------------------------------------------
+
+    def _all_reduce(self, tensors: list[Tensor], op: Any) -> _Operation:
+        def finish(values: Values) -> None:
+            for at, tensor in enumerate(tensors):
+                tensor.detach().copy_(reduced([each[at] for each in values.values()], op))
+
+        return self._exchange("all_reduce", tensors, tensors, finish)
+
+    def _reduce(self, tensors: list[Tensor], op: Any, root: int) -> _Operation:
+        operation = self._all_reduce(tensors, op)
+        if self._rank != root:
+            operation.finish = lambda values: None
+        return operation
+
+    def _broadcast(self, tensors: list[Tensor], root: int) -> _Operation:
+        tag = self._tag("broadcast")
+        if self._rank == root:
+            pieces = dict.fromkeys(self._others, tensors)
+            return _Operation(tag, tensors, pieces, readers=self._others)
+        finish = lambda values: _put(tensors, values[root])  # noqa: E731
+        return _Operation(tag, tensors, wants=[root], tells=[root], finish=finish)
+
+    def _all_gather(self, outputs: list[list[Tensor]], inputs: list[Tensor]) -> _Operation:
+        (into,) = outputs
+
+        def finish(values: Values) -> None:
+            _put(into, [each[0] for each in values.values()])
+
+        return self._exchange("all_gather", into, inputs, finish)
+
+    def _all_gather_coalesced(
+        self, outputs: list[list[Tensor]], inputs: list[Tensor]
+    ) -> _Operation:
+        def finish(values: Values) -> None:
+            for into, sent in zip(outputs, values.values(), strict=True):
+                _put(into, sent)
+
+        return self._exchange(
+            "all_gather", [each for into in outputs for each in into], inputs, finish
+        )
+
+    def _all_gather_into_tensor(self, outputs: list[Tensor], inputs: list[Tensor]) -> _Operation:
+        def finish(values: Values) -> None:
+            for at, output in enumerate(outputs):
+                parts = [each[at].reshape(-1) for each in values.values()]
+                output.detach().copy_(torch.cat(parts).reshape(output.shape))
+
+        return self._exchange("all_gather_into_tensor", outputs, inputs, finish)
+
+    def _gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], root: int) -> _Operation:
+        tag = self._tag("gather")
+        if self._rank != root:
+            return _Operation(tag, pieces={root: inputs}, readers=[root])
+        (into,), mine = outputs, _copies(inputs)
+
+        def finish(values: Values) -> None:
+            values[root] = mine
+            _put(into, [values[member][0] for member in range(self._size)])
+
+        return _Operation(tag, into, wants=self._others, tells=self._others, finish=finish)
+
+    def _scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], root: int) -> _Operation:
+        tag = self._tag("scatter")
+        if self._rank != root:
+            finish = lambda values: _put(outputs, values[root])  # noqa: E731
+            return _Operation(tag, outputs, wants=[root], tells=[root], finish=finish)
+        (parts,) = inputs
+        mine = parts[root].detach().clone()
+        pieces = {member: [parts[member]] for member in self._others}
+        finish = lambda values: _put(outputs, [mine])  # noqa: E731
+        return _Operation(tag, outputs, pieces, readers=self._others, finish=finish)
+
+    def _reduce_scatter(
+        self, outputs: list[Tensor], inputs: list[list[Tensor]], op: Any
+    ) -> _Operation:
+        parts = {member: [part] for member, part in enumerate(inputs[0])}
+        return self._scattered(outputs, parts, op)
+
+    def _reduce_scatter_tensor(
+        self, outputs: list[Tensor], inputs: list[Tensor], op: Any
+    ) -> _Operation:
+        split = [
+            each.reshape(self._size, *output.shape).unbind(0)
+            for output, each in zip(outputs, inputs, strict=True)
+        ]
+        parts = {member: [each[member] for each in split] for member in range(self._size)}
+        return self._scattered(outputs, parts, op)
+
+    def _scattered(
+        self, outputs: list[Tensor], parts: dict[int, list[Tensor]], op: Any
+    ) -> _Operation:
+        def finish(values: Values) -> None:
+            for at, output in enumerate(outputs):
+                output.detach().copy_(reduced([each[at] for each in values.values()], op))
+
+        return self._exchange("reduce_scatter", outputs, [], finish, parts=parts)
+
+    def _all_to_all(self, outputs: list[Tensor], inputs: list[Tensor]) -> _Operation:
+        def finish(values: Values) -> None:
+            _put(outputs, [each[0] for each in values.values()])
+
+        parts = {member: [each] for member, each in enumerate(inputs)}
+        return self._exchange("all_to_all", outputs, [], finish, parts=parts)
+
+    def _all_to_all_single(
+        self, output: Tensor, input: Tensor, output_sizes: list[int], input_sizes: list[int]
+    ) -> _Operation:
+        outs, ins = (
+            list(whole.split(sizes or whole.size(0) // self._size))
+            for whole, sizes in ((output, output_sizes), (input, input_sizes))
+        )
+        operation = self._all_to_all(outs, ins)
+        operation.outputs = [output]
+        return operation
+
+    def _barrier(self) -> _Operation:
+        return self._exchange("barrier", [], [], lambda values: None)
+
+    # -- point to point -------------------------------------------------------------------
+
+    def _send(self, tensors: list[Tensor], dst: int, tag: int) -> _Operation:
+        return _Operation(("send", tag), pieces={dst: tensors}, readers=[dst])
+
+    def _recv(self, tensors: list[Tensor], src: int, tag: int) -> _Operation:
+        """``src``: -1 for anybody, who is told when it turns out who it is."""
+
+        def finish(values: Values) -> None:
+            (sent,) = values.values()
+            _put(tensors, sent)
+
+        tells = [] if src < 0 else [src]
+        return _Operation(("send", tag), tensors, wants=[src], tells=tells, finish=finish)
+
+
+def _copies(tensors: list[Tensor]) -> list[Tensor]:
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+def _put(into: list[Tensor], values: list[Tensor]) -> None:
+    for tensor, value in zip(into, values, strict=True):
+        tensor.detach().copy_(value.reshape(tensor.shape))
+
+
+def _packed(tensors: list[Tensor]) -> bytes:
+    parts = []
+    for tensor in tensors:
+        flat = tensor.detach().contiguous().reshape(-1)
+        parts.append((tensor.dtype, tuple(tensor.shape), flat.view(torch.uint8).numpy().tobytes()))
+    return pickle.dumps(parts)
+
+
+def _unpacked(data: bytes) -> list[Tensor]:
+    tensors = []
+    for dtype, shape, raw in pickle.loads(data):
+        if math.prod(shape):
+            flat = torch.frombuffer(bytearray(raw), dtype=torch.uint8).view(dtype)
+            tensors.append(flat.reshape(shape))
+        else:
+            tensors.append(torch.empty(shape, dtype=dtype))
+    return tensors

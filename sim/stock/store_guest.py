@@ -1,0 +1,125 @@
+"""Inside a process of a script on the engine ``torch``: TCPStore and FileStore, whose keys and values
+are the coordinator's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed
+
+from squall.real.native.here import Here
+
+#: PyTorch's, of which the stubs know little
+_Store: Any = vars(torch.distributed)["Store"]
+DEFAULT_TIMEOUT = timedelta(seconds=300)
+#: compiled code may hold one longer than the script does, and calls what is defined here
+_made: list[Any] = []
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+class SharedStore(_Store):  # type: ignore[misc]
+    """The keys and values that the coordinator has under ``name``."""
+
+    def __init__(self, name: str, timeout: timedelta = DEFAULT_TIMEOUT) -> None:
+        super().__init__()
+        self._name = name
+        self.set_timeout(timeout)
+        _made.append(self)
+
+    def _ask(self, word: str, *rest: Any) -> Any:
+        answer = Here.process().ask(f"store {word}", self._name, *rest)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def set(self, key: str, value: str | bytes) -> None:
+        self._ask("set", key, _bytes(value))
+
+    def get(self, key: str) -> bytes:
+        """Blocks until the key is there. Raises DistStoreError after the store's timeout."""
+        found: bytes = self._ask("wait", [key], True, self.timeout.total_seconds())
+        return found
+
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        """Blocks until all keys are there. Raises DistStoreError."""
+        limit = self.timeout if timeout is None else timeout
+        self._ask("wait", list(keys), False, limit.total_seconds())
+
+    def add(self, key: str, amount: int) -> int:
+        total: int = self._ask("add", key, amount)
+        return total
+
+    def append(self, key: str, value: str | bytes) -> None:
+        before = self.get(key) if self.check([key]) else b""
+        self.set(key, before + _bytes(value))
+
+    def check(self, keys: Sequence[str]) -> bool:
+        there: bool = self._ask("check", list(keys))
+        return there
+
+    def compare_set(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes:
+        found: bytes = self._ask("compare", key, _bytes(expected), _bytes(desired))
+        return found
+
+    def delete_key(self, key: str) -> bool:
+        there: bool = self._ask("delete", key)
+        return there
+
+    def num_keys(self) -> int:
+        count: int = self._ask("count")
+        return count
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        return [self.get(key) for key in keys]
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, value)
+
+    def has_extended_api(self) -> bool:
+        return True
+
+
+class TCPStore(SharedStore):
+    """The store at ``host_name:port``; port 0 makes a new one."""
+
+    def __init__(
+        self,
+        host_name: str,
+        port: int = 0,
+        world_size: int | None = None,
+        is_master: bool = False,
+        timeout: timedelta = DEFAULT_TIMEOUT,
+        wait_for_workers: bool = True,
+        **_: Any,
+    ) -> None:
+        if port == 0:
+            port = Here.process().ask("store port")
+        super().__init__(f"TCPStore {host_name}:{port}", timeout)
+        self.host = host_name
+        self.port = port
+        if is_master:
+            self.set("\0master", b"1")
+        else:
+            self.wait(["\0master"])
+        if wait_for_workers and world_size:
+            if self.add("\0workers", 1) == world_size:
+                self.set("\0complete", b"1")
+            self.wait(["\0complete"])
+
+    def num_keys(self) -> int:
+        own = ("\0master", "\0workers", "\0complete")
+        return super().num_keys() - sum(self.check([key]) for key in own)
+
+
+class FileStore(SharedStore):
+    """The store behind a file name."""
+
+    def __init__(self, file_name: str, world_size: int = -1) -> None:
+        super().__init__(f"FileStore {file_name}")
+        self.path = file_name
