@@ -10,7 +10,6 @@ from sqlalchemy import select
 from squall.model.coverage.behaviour import SETS, set_of
 from squall.model.coverage.history import History, points
 from squall.model.coverage.sometimes import situations
-from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.reading import Reading
 from squall.sim.campaigns.tables import FACT, LEASE, SITUATION
 
@@ -19,7 +18,7 @@ def history_in(store: Reading, name: str) -> History | None:
     """The history of a part; None if there is no such part. Leases of several workers end in an
     order of their own, so the numbers of scenarios are those of one run of the campaign. Raises
     CampaignStoreError."""
-    part = next((part for part in Plan.read(store.said).parts if part.name == name), None)
+    part = next((part for part in store.plan().parts if part.name == name), None)
     if part is None:
         return None
     judged = _JudgedBy(store, name)

@@ -10,7 +10,6 @@ from sqlalchemy import select
 
 from squall.model.coverage.sometimes import situations
 from squall.sim.campaigns import overview
-from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.reading import Reading
 from squall.sim.campaigns.tables import CANARY, TRIAGE
 
@@ -143,7 +142,7 @@ def status_of(store: Reading, now: float | None = None) -> Status:
             len(reached.get(part.name, {})),
             len(situations(part.engine)) if part.name in facts else 0,
         )
-        for part in Plan.read(store.said).parts
+        for part in store.plan().parts
     )
     notes = _notes(store)
     kinds = tuple(
@@ -189,7 +188,7 @@ def _notes(store: Reading) -> dict[tuple[str, str], tuple[str, ...]]:
     """What triage has said of each kind of failure, in words."""
     found = {}
     for row in store.rows(TRIAGE):
-        said = []
+        said = [f"at {row['place']}"] if row["place"] else []
         if row["events"] is not None:
             said.append(f"shrunk to {row['events']:,} events")
         for name, words in (("versions", "on"), ("bisected", "since"), ("before", "seen before:")):
