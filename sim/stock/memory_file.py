@@ -3,7 +3,6 @@ one, mapped by the other. real/native/shared.h has the other side for messages."
 
 from __future__ import annotations
 
-import mmap
 import os
 
 import torch
@@ -31,10 +30,6 @@ class MemoryFile:
         """Where another process can open it."""
         return f"/proc/{os.getpid()}/fd/{self._fd}".encode()
 
-    def bytes(self) -> Tensor:
-        """All of it, uint8; what is written to the tensor is seen by nobody else."""
-        return torch.frombuffer(mmap.mmap(self._fd, 0, access=mmap.ACCESS_COPY), dtype=torch.uint8)
-
 
 class Stored:
     """Tensors, the large ones of them in a file.
@@ -57,7 +52,7 @@ def store(tensors: list[Tensor]) -> Stored:
         if stored.fd is None:
             stored.fd = os.memfd_create("squall")
         elements = tensor.detach().reshape(-1).view(torch.uint8)
-        data = memoryview(elements.numpy())
+        data = elements.numpy().data
         stored.tensors.append((tensor.dtype, tuple(tensor.shape), at, len(data)))
         while data:
             count = os.pwrite(stored.fd, data, at)
@@ -68,7 +63,12 @@ def store(tensors: list[Tensor]) -> Stored:
 
 def load(stored: Stored, pid: int) -> list[Tensor]:
     """What process ``pid`` stored, while it has the file open."""
-    memory = None if stored.fd is None else MemoryFile(pid, stored.fd).bytes()
+    memory = None
+    if stored.fd is not None:
+        path = f"/proc/{pid}/fd/{stored.fd}"
+        # What is written to it is seen by nobody else, and it needs no open file.
+        size = os.stat(path).st_size
+        memory = torch.from_file(path, shared=False, size=size, dtype=torch.uint8)
     found = []
     for each in stored.tensors:
         if isinstance(each, Tensor):
