@@ -15,21 +15,13 @@
 #include "group.h"
 #include "link.h"
 #include "retries.h"
+#include "shared.h"
 
 namespace squall {
 
 using namespace torch::distributed::rpc;
 
 namespace {
-
-std::string wire(const Message& message) {
-  return wireSerialize(message.payload(), message.tensors());
-}
-
-c10::intrusive_ptr<Message> unwire(MessageType type, int64_t id, const std::string& bytes) {
-  auto [payload, tensors] = wireDeserialize(bytes.data(), bytes.size());
-  return c10::make_intrusive<Message>(std::move(payload), std::move(tensors), type, id);
-}
 
 uint64_t size_bytes(const Message& message) {
   uint64_t size = message.payload().size();
@@ -98,10 +90,12 @@ class Agent : public RpcAgent {
     }
     message->setId(id);
     retries_.sent(message.get(), link_->now());
+    const auto wire = to_wire(*message);
     Writer said;
     said.put<int16_t>(there.id_).put<uint16_t>(message->type()).put<int64_t>(id);
-    said.put<double>(timeout_s).put<uint64_t>(size_bytes(*message));
-    link_->say('Q', said.put_bytes(about(*message)).put_bytes(wire(*message)).bytes);
+    said.put<double>(timeout_s).put<uint64_t>(size_bytes(*message)).put<int32_t>(wire.fd);
+    said.put_bytes(about(*message)).put_bytes(wire.places).put_bytes(wire.bytes);
+    link_->say_with('Q', said.bytes, wire.fd);
     return future;
   }
 
@@ -193,13 +187,19 @@ class Agent : public RpcAgent {
     const auto type = kind == 'F' ? 0 : reader.get<uint16_t>();
     const auto id = reader.get<int64_t>();
     auto bytes = reader.get_bytes();
+    std::string places;
+    std::shared_ptr<shared_parts::Mapping> mapping;
+    if (kind != 'F') {
+      places = reader.get_bytes();
+      mapping = map_shared(reader.get_bytes());
+    }
     if (kind == 'Q') {
       {
         std::lock_guard<std::mutex> guard(mutex_);
         ++requests_;
       }
-      link_->handle([this, from, type, id, bytes = std::move(bytes)] {
-        request(from, static_cast<MessageType>(type), id, bytes);
+      link_->handle([this, from, type, id, bytes = std::move(bytes), places = std::move(places), mapping = std::move(mapping)]() mutable {
+        request(from, static_cast<MessageType>(type), id, bytes, places, std::move(mapping));
       });
       return;
     }
@@ -213,13 +213,13 @@ class Agent : public RpcAgent {
       future = std::move(found->second);
       pending_.erase(found);
     }
-    link_->handle([this, kind, type, id, future, bytes = std::move(bytes)]() mutable {
+    link_->handle([this, kind, type, id, future, bytes = std::move(bytes), places = std::move(places), mapping = std::move(mapping)]() mutable {
       end(future, [&] {
         if (kind == 'F') {
           future->setError(std::make_exception_ptr(std::runtime_error(bytes)));
           return;
         }
-        auto message = unwire(static_cast<MessageType>(type), id, bytes);
+        auto message = from_wire(static_cast<MessageType>(type), id, bytes, places, std::move(mapping));
         if (message->type() == MessageType::EXCEPTION) {
           const std::string text(message->payload().begin(), message->payload().end());
           future->setError(std::make_exception_ptr(std::runtime_error(text)));
@@ -241,10 +241,10 @@ class Agent : public RpcAgent {
     --calls_;
   }
 
-  void request(int16_t from, MessageType type, int64_t id, const std::string& bytes) {
+  void request(int16_t from, MessageType type, int64_t id, const std::string& bytes, const std::string& places, std::shared_ptr<shared_parts::Mapping> mapping) {
     c10::intrusive_ptr<JitFuture> response;
     try {
-      auto message = unwire(type, id, bytes);
+      auto message = from_wire(type, id, bytes, places, std::move(mapping));
       response = (*cb_)(*message, {});
     } catch (const std::exception&) {
       response = c10::make_intrusive<JitFuture>(at::AnyClassType::get());
@@ -254,10 +254,12 @@ class Agent : public RpcAgent {
       const auto message = future.hasError()
           ? createExceptionResponse(future.tryRetrieveErrorMessage(), id)
           : future.value().toCustomClass<Message>();
+      const auto wire = to_wire(*message);
       Writer said;
       said.put<int16_t>(from).put<uint16_t>(message->type()).put<int64_t>(id);
-      said.put<double>(0.0).put<uint64_t>(size_bytes(*message));
-      link_->say('R', said.put_bytes(about(*message)).put_bytes(wire(*message)).bytes);
+      said.put<double>(0.0).put<uint64_t>(size_bytes(*message)).put<int32_t>(wire.fd);
+      said.put_bytes(about(*message)).put_bytes(wire.places).put_bytes(wire.bytes);
+      link_->say_with('R', said.bytes, wire.fd);
       std::lock_guard<std::mutex> guard(mutex_);
       --requests_;
     });

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -136,10 +137,17 @@ void Link::start(int processor) {
 }
 
 void Link::say(char kind, const std::string& what) {
+  say_with(kind, what, -1);
+}
+
+void Link::say_with(char kind, const std::string& what, int fd) {
   if (lane_of_thread < 0) {
     lane_of_thread = unnamed++;
   }
   std::lock_guard<std::mutex> guard(mutex_);
+  if (fd >= 0) {
+    files_.push_back(fd);
+  }
   said_.push_back({lane_of_thread, count_++, kind, what});
 }
 
@@ -292,6 +300,10 @@ void Link::serve() {
     if (!read_command(command)) {
       leave();  // the coordinator is gone
     }
+    for (const int fd : files_of_batch_) {  // it has opened them: it gives a command when it has heard all
+      ::close(fd);
+    }
+    files_of_batch_.clear();
     obey(command);
   }
 }
@@ -332,6 +344,7 @@ void Link::report() {
   {
     std::lock_guard<std::mutex> guard(mutex_);
     items.swap(said_);
+    files_of_batch_.swap(files_);
   }
   std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
     return a.lane != b.lane ? a.lane < b.lane : a.number < b.number;

@@ -52,6 +52,9 @@ class Reader {
     const auto size = get<uint32_t>();
     return std::string(take(size), size);
   }
+  bool at_end() const {
+    return at_ == end_;
+  }
 
  private:
   const char* take(size_t size);
@@ -100,6 +103,10 @@ class Link {
   // What to say with the next batch; `kind` tells the coordinator how to read it.
   void say(char kind, const std::string& what);
 
+  // The same with an open file that the coordinator may open for itself when it hears of it; it is
+  // closed here afterwards. -1 is none.
+  void say_with(char kind, const std::string& what, int fd);
+
   // Runs `work` on the free thread with the lowest number, or when one gets free.
   void handle(std::function<void()> work);
   void set_handlers(size_t most);
@@ -142,6 +149,9 @@ class Link {
   bool alone_ = false;
   std::mutex mutex_;
   std::vector<Item> said_;
+  // Files of what was said since the last batch, and of what was said in it.
+  std::vector<int> files_;
+  std::vector<int> files_of_batch_;
   uint64_t count_ = 0;
   double now_ = 0.0;
   struct Answer {

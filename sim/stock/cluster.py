@@ -25,6 +25,7 @@ from squall.real.worker import Worker
 from squall.sim.faults.injector import Faults
 from squall.sim.faults.plan import NO_FAULTS, Order, Plan
 from squall.sim.stock import message as wire
+from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.stock.message import Batch, NativeMessage, Sent
 from squall.sim.stock.plan import supported
 from squall.sim.stock.worker import Call, NativeWorker
@@ -348,6 +349,14 @@ class NativeCluster:
         )
         message.native_id = sent.id
         message.native_size_bytes = sent.size_bytes
+        message.places = sent.places
+        message.memory = None
+        if sent.fd >= 0:
+            try:
+                message.memory = MemoryFile(worker.process.pid, sent.fd)
+            except (FileNotFoundError, ProcessLookupError):
+                text = f"{worker.name} ended while it sent a message"
+                raise ConnectionError(text) from None
         return message
 
     def _receive(self, worker: NativeWorker, message: Message) -> None:
@@ -356,7 +365,7 @@ class NativeCluster:
         if type.is_request:
             if worker.tracer.enabled:
                 worker.tracer.emit(tracing.HANDLER_STARTED, message.src, type.name, message.id)
-            self._command(worker, b"Q", wire.request(message.src, type, id, message.payload))
+            self._command(worker, b"Q", wire.request(message.src, message))
             return
         call = worker.pending.pop(id, None)
         if call is None:
@@ -366,7 +375,7 @@ class NativeCluster:
         if worker.tracer.enabled:
             outcome = "error" if type.name == "EXCEPTION" else "ok"
             worker.tracer.emit(tracing.CALL_ENDED, call.id, call.dst, outcome)
-        self._command(worker, b"R", wire.response(type, id, message.payload))
+        self._command(worker, b"R", wire.response(message))
 
     def _fail(self, worker: NativeWorker, id: int, text: str, outcome: str) -> None:
         call = worker.pending.pop(id, None)

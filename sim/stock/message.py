@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from squall.real.rpc.message import Message, MessageType
+from squall.sim.stock.memory_file import MemoryFile
 
 _COMMAND = struct.Struct("<cd")
 _SIZE = struct.Struct("<I")
 _BATCH = struct.Struct("<Iii")
 _ITEM = struct.Struct("<ciI")
-_SENT = struct.Struct("<hHqdQ")
+_SENT = struct.Struct("<hHqdQi")
 _QUESTION = struct.Struct("<qc")
 _GUID = struct.Struct("<qq")
 _NUMBER = struct.Struct("<q")
@@ -26,9 +27,13 @@ class NativeMessage(Message):
     """A message whose content is what PyTorch serialised: payload and tensors in one.
 
     ``id`` is the number that a trace shows; ``native_id`` the one that the sender's agent gave.
+    ``memory`` has the elements of large tensors, None if there are none, and ``places`` tells where.
     """
 
-    __slots__ = ("native_id", "native_size_bytes")
+    __slots__ = ("memory", "native_id", "native_size_bytes", "places")
+
+    memory: MemoryFile | None
+    places: bytes
 
     native_id: int
     native_size_bytes: int
@@ -44,18 +49,24 @@ class NativeMessage(Message):
         )
         copy.native_id = self.native_id
         copy.native_size_bytes = self.native_size_bytes
+        copy.memory, copy.places = self.memory, self.places
         return copy
 
 
 class Sent(NamedTuple):
-    """What an agent wants to have sent: a request, or the reply to one (``id`` is its sender's)."""
+    """What an agent wants to have sent: a request, or the reply to one (``id`` is its sender's).
+
+    ``fd``: the sender's open file with the elements of large tensors; -1 if there are none.
+    """
 
     dst: int
     type: MessageType
     id: int
     timeout_s: float
     size_bytes: int
+    fd: int
     about: tuple[object, ...]
+    places: bytes
     wire: bytes
 
 
@@ -89,13 +100,17 @@ def read_batch(data: bytes | memoryview) -> Batch:
 
 
 def read_sent(what: bytes) -> Sent:
-    dst, type, id, timeout_s, size_bytes = _SENT.unpack_from(what)
+    dst, type, id, timeout_s, size_bytes, fd = _SENT.unpack_from(what)
     at = _SENT.size
     (size,) = _SIZE.unpack_from(what, at)
     at += _SIZE.size
     about = tuple(_read_about(what[at : at + size]))
+    at += size
+    (size,) = _SIZE.unpack_from(what, at)
+    at += _SIZE.size
+    places = what[at : at + size]
     at += size + _SIZE.size
-    return Sent(dst, MessageType(type), id, timeout_s, size_bytes, about, what[at:])
+    return Sent(dst, MessageType(type), id, timeout_s, size_bytes, fd, about, places, what[at:])
 
 
 def _read_about(data: bytes) -> Iterator[object]:
@@ -132,12 +147,17 @@ def in_bytes(data: bytes) -> bytes:
     return _SIZE.pack(len(data)) + data
 
 
-def request(src: int, type: MessageType, id: int, wire: bytes) -> bytes:
-    return struct.pack("<hHq", src, type, id) + in_bytes(wire)
+def request(src: int, message: NativeMessage) -> bytes:
+    return struct.pack("<hHq", src, message.type, message.native_id) + _content(message)
 
 
-def response(type: MessageType, id: int, wire: bytes) -> bytes:
-    return struct.pack("<Hq", type, id) + in_bytes(wire)
+def response(message: NativeMessage) -> bytes:
+    return struct.pack("<Hq", message.type, message.native_id) + _content(message)
+
+
+def _content(message: NativeMessage) -> bytes:
+    path = b"" if message.memory is None else message.memory.path
+    return in_bytes(message.payload) + in_bytes(message.places) + in_bytes(path)
 
 
 def failure(id: int, text: str) -> bytes:

@@ -17,6 +17,7 @@ from collections import Counter
 from contextlib import nullcontext
 from typing import Any, TextIO
 
+from torch import Tensor
 from torch.distributed import DistStoreError
 
 from squall.model.checks.compiled import TORN
@@ -32,6 +33,7 @@ from squall.sim.stock.children import Children
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.gradients import PassLog, summarise
 from squall.sim.stock.groups import Groups
+from squall.sim.stock.memory_file import Stored, load
 from squall.sim.stock.patience import ComputingError
 from squall.sim.stock.plan import script_left_out
 from squall.sim.stock.stacks_from_outside import stack_from_outside
@@ -305,7 +307,7 @@ class ScriptProcesses:
             self.log.add(
                 context,
                 {
-                    rank: self.cluster.call(each, "gradients", context) or []
+                    rank: self._gradients(each, context)
                     for rank, each in sorted(self.cluster.ranks.items())
                     if each.attached
                 },
@@ -318,6 +320,16 @@ class ScriptProcesses:
             self.log.failed += 1
             self.caught.append((worker.rank, error))
             self.cluster.answer(worker, question, None)
+
+    def _gradients(self, worker: NativeWorker, context: int) -> list[Tensor]:
+        """None of them if the worker has died, or does not know the context."""
+        stored: Stored | None = self.cluster.call(worker, "gradients", context)
+        if stored is None:
+            return []
+        found = load(stored, worker.process.pid)
+        if stored.fd is not None:
+            self.cluster.call(worker, "gradients_read")
+        return found
 
     def _count(self) -> None:
         """What is left when the group ends."""

@@ -34,6 +34,7 @@ from squall.sim.scripts.compat.clock import BOOT_S, EPOCH_S
 from squall.sim.scripts.compat.errors import exit_code_of, report, usage_of
 from squall.sim.scripts.ranks import inherited
 from squall.sim.stock import group_guest, script_children, script_programs, stacks_from_outside
+from squall.sim.stock.memory_file import Stored, store
 from squall.sim.stock.store_guest import FileStore, SharedStore, TCPStore
 
 #: how often the clock may be read at one instant, and how far it then goes on
@@ -58,6 +59,8 @@ class ScriptGuest:
     def __init__(self, fd: int) -> None:
         self.here = Here(fd, self.serve)
         self._own: dict[str, str] = {}
+        #: the file that the coordinator reads gradients from
+        self._given: int | None = None
 
     def serve(self, question: tuple[Any, ...]) -> Any:
         what, *args = question
@@ -66,13 +69,21 @@ class ScriptGuest:
     def serve_debug_info(self) -> dict[str, int]:
         return debug_info()
 
-    def serve_gradients(self, context_id: int) -> list[torch.Tensor]:
-        """None if RPC has ended here, or this worker does not know the context."""
+    def serve_gradients(self, context_id: int) -> Stored:
+        """None of them if RPC has ended here, or this worker does not know the context."""
         try:
             gradients = _autograd.get_gradients(context_id)
         except RuntimeError:
-            return []
-        return [gradient.detach() for gradient in gradients.values()]
+            return Stored()
+        stored = store([gradient.detach() for gradient in gradients.values()])
+        self._given = stored.fd
+        return stored
+
+    def serve_gradients_read(self) -> None:
+        """The coordinator has them: what they lie in is given back."""
+        if self._given is not None:
+            os.close(self._given)
+            self._given = None
 
     def serve_stacks(self) -> list[str]:
         from squall.sim.stock.stacks import stacks

@@ -1,0 +1,89 @@
+"""Files in memory that have no name, by which large tensors go from one process to another: written once by the
+one, mapped by the other. real/native/shared.h has the other side for messages."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from torch import Tensor
+
+#: bytes from which on a tensor is worth the calls of the system that a file costs
+LARGE = 1 << 20
+
+
+class MemoryFile:
+    """One that another process has open, open here too; closed when nobody here has it any more."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, pid: int, fd: int) -> None:
+        """``fd``: its number in process ``pid``. Raises FileNotFoundError if that has ended."""
+        self._fd = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fd"):
+            os.close(self._fd)
+
+    @property
+    def path(self) -> bytes:
+        """Where another process can open it."""
+        return f"/proc/{os.getpid()}/fd/{self._fd}".encode()
+
+
+class Stored:
+    """Tensors, the large ones of them in a file.
+
+    Made by :func:`store`, and pickled in their place; :func:`load` reads them in another process.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor | tuple[torch.dtype, tuple[int, ...], int, int]] = []
+        self.fd: int | None = None
+
+
+def store(tensors: list[Tensor]) -> Stored:
+    """``fd`` of what is returned is None if none of the tensors is large; the caller closes it."""
+    stored, at = Stored(), 0
+    for tensor in tensors:
+        if not _is_large(tensor):
+            stored.tensors.append(tensor)
+            continue
+        if stored.fd is None:
+            stored.fd = os.memfd_create("squall")
+        elements = tensor.detach().reshape(-1).view(torch.uint8)
+        data = elements.numpy().data
+        stored.tensors.append((tensor.dtype, tuple(tensor.shape), at, len(data)))
+        while data:
+            count = os.pwrite(stored.fd, data, at)
+            data, at = data[count:], at + count
+        at = -(-at // 64) * 64  # the next begins where any type may
+    return stored
+
+
+def load(stored: Stored, pid: int) -> list[Tensor]:
+    """What process ``pid`` stored, while it has the file open."""
+    memory = None
+    if stored.fd is not None:
+        path = f"/proc/{pid}/fd/{stored.fd}"
+        # What is written to it is seen by nobody else, and it needs no open file.
+        size = os.stat(path).st_size
+        memory = torch.from_file(path, shared=False, size=size, dtype=torch.uint8)
+    found = []
+    for each in stored.tensors:
+        if isinstance(each, Tensor):
+            found.append(each)
+            continue
+        assert memory is not None
+        dtype, shape, at, size = each
+        found.append(memory[at : at + size].view(dtype).reshape(shape))
+    return found
+
+
+def _is_large(tensor: Tensor) -> bool:
+    return (
+        tensor.layout is torch.strided
+        and tensor.device.type == "cpu"
+        and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+        and tensor.nbytes >= LARGE
+    )
