@@ -90,6 +90,7 @@ def keeper() -> Iterator[Keeper]:
 @settings(
     suppress_health_check=[*settings().suppress_health_check, HealthCheck.function_scoped_fixture]
 )
+@pytest.mark.timeout(1200)
 @given(scenario=scenarios())
 def test_every_property_holds(keeper: Keeper, replayable: Replayable, scenario: Scenario) -> None:
     assert [str(each) for each in keeper.violations(replayable(scenario))] == []

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any
 from squall.sim.scripts.compat.chance import urandom
 from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade, builtin
 from squall.sim.scripts.compat.loaded_modules import LoadedModules
-from squall.sim.scripts.compat.programs import start_in
 from squall.sim.scripts.compat.signals import deliver
 from squall.sim.scripts.outside import functions_of_os
-from squall.sim.scripts.subprocesses import functions, popen, system
+from squall.sim.scripts.subprocesses import Start, functions, popen, system
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
@@ -78,7 +77,7 @@ def make_os(space: ModuleSpace) -> ModuleType:
             **functions_of_os(),
             "chdir": chdir,
             "fchdir": chdir,
-            "system": builtin(system(popen(start_in(process)))),
+            "system": builtin(system(popen(_start_in(process)))),
             "_exit": process.exit_now,
             "abort": abort,
             "environ": environ,
@@ -96,7 +95,13 @@ def make_os(space: ModuleSpace) -> ModuleType:
 
 
 def make_subprocess(space: ModuleSpace) -> ModuleType:
-    return Facade(space, subprocess, functions(start_in(space.process)))
+    return Facade(space, subprocess, functions(_start_in(space.process)))
+
+
+def _start_in(process: SimProcess) -> Start:
+    from squall.sim.scripts.compat.programs import start_in  # which imports torch
+
+    return start_in(process)
 
 
 def _ignore_fork(**_: Any) -> None:

@@ -95,6 +95,7 @@ MUTANTS = (
         old="        future.try_fail(RpcError(OVER))\n",
         new="        pass\n",
         needs="Q",
+        unseen="no campaign has ended a group so far while such a question waited",
     ),
     # -- joining and barriers ---------------------------------------------------------------
     Mutant(
