@@ -122,7 +122,7 @@ class _Driver:
         self._not_listened(now - self._listened)
         for event in self._place.poll(_LOOK_S):
             if type(event) is Done:
-                done[event.judged.lease.key] = event.judged
+                done[event.judged.lease.key] = event.judged._replace(worker=event.worker)
             self._see(event, now)
         self._listened = time.monotonic()
         self.looked_at = now >= self._look_next

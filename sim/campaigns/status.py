@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from sqlalchemy import select
@@ -15,6 +16,7 @@ from squall.sim.campaigns.tables import CANARY, TRIAGE
 
 #: real seconds without the end of a lease after which a worker counts as gone
 LATELY_S = 600.0
+_LEASES_OF_A_POINT = 5
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def status_of(store: Reading, now: float | None = None) -> Status:
         )
         for part in store.plan().parts
     )
-    notes = _notes(store)
+    notes, at_work = _notes(store), overview.workers(store)
     kinds = tuple(
         KindStatus(
             kind.property,
@@ -165,13 +167,19 @@ def status_of(store: Reading, now: float | None = None) -> Status:
             WorkerStatus(
                 each.host, each.name, each.leases, each.scenarios, speed_of(each), each.last
             )
-            for each in overview.workers(store)
+            for each in at_work
             if each.last > now - LATELY_S
         ),
         kinds=kinds,
         canaries=_canaries(store),
-        speed=tuple(overview.speed(store)),
+        speed=tuple(overview.speed(store, _points(at_work))),
     )
+
+
+def _points(workers: Sequence[overview.WorkerSum]) -> int:
+    """Times of the curve of speed: in each some leases have ended, or it would go up and down."""
+    leases = sum(each.leases for each in workers)
+    return max(2, min(overview.POINTS, leases // _LEASES_OF_A_POINT))
 
 
 def speed_of(worker: overview.WorkerSum) -> float:
