@@ -12,7 +12,8 @@ from sqlalchemy import select
 from squall.model.coverage.sometimes import situations
 from squall.sim.campaigns import overview
 from squall.sim.campaigns.reading import Reading
-from squall.sim.campaigns.tables import CANARY, TRIAGE
+from squall.sim.campaigns.tables import CANARY
+from squall.sim.campaigns.told import told_lines, told_of
 
 #: real seconds without the end of a lease after which a worker counts as gone
 LATELY_S = 600.0
@@ -146,7 +147,8 @@ def status_of(store: Reading, now: float | None = None) -> Status:
         )
         for part in store.plan().parts
     )
-    notes, at_work = _notes(store), overview.workers(store)
+    found, at_work = store.kinds(), overview.workers(store)
+    told = told_of(store, found)
     kinds = tuple(
         KindStatus(
             kind.property,
@@ -155,9 +157,9 @@ def status_of(store: Reading, now: float | None = None) -> Status:
             kind.seed,
             kind.text,
             kind.scenarios,
-            notes.get((kind.property, kind.what), ()),
+            tuple(told_lines(told[kind.property, kind.what])),
         )
-        for kind in store.kinds()
+        for kind in found
     )
     return Status(
         store=str(store.file),
@@ -190,27 +192,3 @@ def speed_of(worker: overview.WorkerSum) -> float:
 def _canaries(store: Reading) -> tuple[CanaryStatus, ...]:
     asked = select(CANARY.c.name, CANARY.c.noticed).order_by(CANARY.c.part, CANARY.c.name)
     return tuple(CanaryStatus(name, noticed) for name, noticed in store.ask(asked))
-
-
-def _notes(store: Reading) -> dict[tuple[str, str], tuple[str, ...]]:
-    """What triage has said of each kind of failure, in words."""
-    found = {}
-    for row in store.rows(TRIAGE):
-        said = [f"at {row['place']}"] if row["place"] else []
-        if row["events"] is not None:
-            said.append(f"shrunk to {row['events']:,} events")
-        for name, words in (("versions", "on"), ("bisected", "since"), ("before", "seen before:")):
-            if row[name]:
-                said.append(f"{words} {_words(row[name])}")
-        found[row["property"], row["what"]] = tuple(said)
-    return found
-
-
-def _words(text: str) -> str:
-    """JSON that holds a text, several, or some by name, in a line."""
-    value = json.loads(text)
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {each}" for name, each in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return str(value)

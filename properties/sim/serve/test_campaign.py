@@ -97,14 +97,19 @@ def test_failures_have_what_is_known_of_them(tmp_path: Path) -> None:
     file = tmp_path / "night.sqlite"
     taken(file, 6, fails=True)
     store = CampaignStore(file, PLAN.said(), resume=True)
-    known = {"property": "rrefs", "what": BROKEN.what, "events": 41, "at": time.time()}
-    store.note(TRIAGE, {**known, "versions": json.dumps({"torch": "2.13.0"})})
+    version = {"squall": "0.1.0", "torch": "2.13.0", "code": "0" * 16, "at": 1.0}
+    versions = [{**version, "shows": True}, {**version, "torch": "2.12.0", "shows": False}]
+    known = {"property": "rrefs", "what": BROKEN.what, "place": "OWNER_CREATED", "at": time.time()}
+    store.note(TRIAGE, {**known, "versions": json.dumps(versions)})
     store.close()
     found = status(file)
     # seed 130 is in both parts
     (kind,) = found.kinds
     assert (kind.part, kind.seed, kind.scenarios) == ("plain", 130, 2)
-    assert kind.notes == ("shrunk to 41 events", "on torch 2.13.0")
+    assert kind.notes == (
+        "place: OWNER_CREATED",
+        "shows on 1 of the 2 versions that it was looked for on",
+    )
     assert found.outcome == "failed"
     assert words_of(found) == "600 of 600 scenarios, 2 failed, of 1 kind"
 

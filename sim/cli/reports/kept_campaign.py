@@ -28,8 +28,8 @@ from squall.sim.campaigns.lease import Judged
 from squall.sim.campaigns.plan import Part, Plan
 from squall.sim.campaigns.row import Row
 from squall.sim.campaigns.store import CampaignStore, Kind
+from squall.sim.campaigns.told import told_lines, told_of
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
-from squall.sim.cli.reports.triaging import told_lines, told_of
 from squall.sim.scenarios.failure import Failure, with_expectation
 from squall.sim.scenarios.keeping import Keeper
 

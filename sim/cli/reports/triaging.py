@@ -6,21 +6,18 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from sqlalchemy import select
 
 from squall.sim.campaigns.known import Known, known, remember
-from squall.sim.campaigns.store import CampaignStore, Kind
+from squall.sim.campaigns.store import CampaignStore
 from squall.sim.campaigns.tables import TRIAGE
-from squall.sim.campaigns.triage import SHRINK_S, Key, Task, Triaged, same, triage
+from squall.sim.campaigns.told import loaded, triaged
+from squall.sim.campaigns.triage import SHRINK_S, Key, Task, Triaged, triage
 from squall.sim.scenario import Scenario
-from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.keeping import Keeper
-from squall.sim.search.shrink.cost import extent
 
 #: real seconds between two refreshes of the display
 _REFRESH_S = 0.25
@@ -70,11 +67,11 @@ class Triaging:
         """The kinds of this campaign first; then those of earlier ones."""
         before = triaged(self.store)
         for key, file in self.files.items():
-            scenario = _loaded(file)
+            scenario = loaded(file)
             if scenario is not None and (key not in before or self._is_to_shrink(before[key])):
                 yield Task(key, scenario, self.shrink)
         for key, each in self._known.items():
-            scenario = _loaded(each.scenario)
+            scenario = loaded(each.scenario)
             if key not in self.files and scenario is not None:
                 yield Task(key, scenario)
 
@@ -131,59 +128,3 @@ class Triaging:
 
     def _warn(self, text: str) -> None:
         self.console.print(text, style="yellow", markup=False)
-
-
-def triaged(store: CampaignStore) -> dict[Key, dict[str, Any]]:
-    """What the store has of each kind, by property and what broke."""
-    rows = store.ask(select(TRIAGE))
-    return {(row.property, row.what): dict(row._mapping) for row in rows}
-
-
-def _loaded(file: str) -> Scenario | None:
-    try:
-        return load_scenario(Path(file)) if file else None
-    except (OSError, ValueError):
-        return None
-
-
-def told_of(store: CampaignStore, kinds: list[Kind]) -> dict[Key, dict[str, Any]]:
-    """What there is to say of each kind; the keys are in docs/json.md."""
-    rows = triaged(store)
-    small = {
-        key: scenario
-        for key, row in rows.items()
-        if (scenario := _loaded(row["scenario"] or "")) is not None
-    }
-    ordered = [(kind.property, kind.what) for kind in kinds]
-    twins = same({key: small[key] for key in ordered if key in small})
-    return {key: _told(rows.get(key), small.get(key), twins.get(key)) for key in ordered}
-
-
-def _told(row: dict[str, Any] | None, small: Scenario | None, twin: Key | None) -> dict[str, Any]:
-    row = row or {}
-    return {
-        "place": row.get("place"),
-        "shrunk": None
-        if small is None
-        else {"file": row["scenario"], "events": row["events"], **extent(small)._asdict()},
-        "same_as": None if twin is None else {"property": twin[0], "what": twin[1]},
-        "versions": json.loads(row.get("versions") or "[]"),
-        "regression": json.loads(row["before"]) if row.get("before") else None,
-    }
-
-
-def told_lines(told: dict[str, Any]) -> Iterator[str]:
-    """The same in words."""
-    if told["regression"] is not None:
-        gone = told["regression"]
-        yield f"regression: it was gone on squall {gone['squall']} ({gone['code']}), torch {gone['torch']}"
-    if told["place"]:
-        yield f"place: {told['place']}"
-    if told["same_as"] is not None:
-        yield f"the same as {told['same_as']['property']}: {told['same_as']['what']}"
-    elif told["shrunk"] is not None:
-        small = told["shrunk"]
-        yield f"small: {small['events']:,} events, squall replay {small['file']}"
-    shows = [each for each in told["versions"] if each["shows"]]
-    if len(told["versions"]) > 1:
-        yield f"shows on {len(shows)} of the {len(told['versions'])} versions that it was looked for on"

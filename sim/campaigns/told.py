@@ -1,0 +1,74 @@
+"""What is known of the failures of a campaign, as its store has it: as data, and in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+from squall.sim.campaigns.reading import Kind, Reading
+from squall.sim.campaigns.tables import TRIAGE
+from squall.sim.campaigns.triage import Key, same
+from squall.sim.scenario import Scenario
+from squall.sim.scenarios.file import load_scenario
+from squall.sim.search.shrink.cost import extent
+
+
+def triaged(store: Reading) -> dict[Key, dict[str, Any]]:
+    """What the store has of each kind, by property and what broke."""
+    rows = store.ask(select(TRIAGE))
+    return {(row.property, row.what): dict(row._mapping) for row in rows}
+
+
+def loaded(file: str) -> Scenario | None:
+    """The scenario of a file; None if it cannot be read."""
+    try:
+        return load_scenario(Path(file)) if file else None
+    except (OSError, ValueError):
+        return None
+
+
+def told_of(store: Reading, kinds: list[Kind]) -> dict[Key, dict[str, Any]]:
+    """What there is to say of each kind; the keys are in docs/json.md."""
+    rows = triaged(store)
+    small = {
+        key: scenario
+        for key, row in rows.items()
+        if (scenario := loaded(row["scenario"] or "")) is not None
+    }
+    ordered = [(kind.property, kind.what) for kind in kinds]
+    twins = same({key: small[key] for key in ordered if key in small})
+    return {key: _told(rows.get(key), small.get(key), twins.get(key)) for key in ordered}
+
+
+def _told(row: dict[str, Any] | None, small: Scenario | None, twin: Key | None) -> dict[str, Any]:
+    row = row or {}
+    return {
+        "place": row.get("place"),
+        "shrunk": None
+        if small is None
+        else {"file": row["scenario"], "events": row["events"], **extent(small)._asdict()},
+        "same_as": None if twin is None else {"property": twin[0], "what": twin[1]},
+        "versions": json.loads(row.get("versions") or "[]"),
+        "regression": json.loads(row["before"]) if row.get("before") else None,
+    }
+
+
+def told_lines(told: dict[str, Any]) -> Iterator[str]:
+    """The same in words."""
+    if told["regression"] is not None:
+        gone = told["regression"]
+        yield f"regression: it was gone on squall {gone['squall']} ({gone['code']}), torch {gone['torch']}"
+    if told["place"]:
+        yield f"place: {told['place']}"
+    if told["same_as"] is not None:
+        yield f"the same as {told['same_as']['property']}: {told['same_as']['what']}"
+    elif told["shrunk"] is not None:
+        small = told["shrunk"]
+        yield f"small: {small['events']:,} events, squall replay {small['file']}"
+    shows = [each for each in told["versions"] if each["shows"]]
+    if len(told["versions"]) > 1:
+        yield f"shows on {len(shows)} of the {len(told['versions'])} versions that it was looked for on"
