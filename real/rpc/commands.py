@@ -285,6 +285,24 @@ class PythonRRefFetchCall(_FetchCall):
     type = MessageType.PYTHON_RREF_FETCH_CALL
 
 
+def _wrapping(
+    type: MessageType, wrapped: Message, profiling_id: GlobalUniqueId, more: tuple[Any, ...]
+) -> Message:
+    """A message with another one inside, and ``more`` about its profile."""
+    head = pickle.dumps((int(wrapped.type), tuple(profiling_id), more))
+    payload = struct.pack("<I", len(head)) + head + wrapped.payload
+    return Message(type, payload, wrapped.tensors, about=(tuple(profiling_id), *wrapped.about))
+
+
+def _unwrapped(message: Message) -> tuple[Message, GlobalUniqueId, tuple[Any, ...]]:
+    """What :func:`_wrapping` was given, without the type."""
+    (size,) = struct.unpack_from("<I", message.payload)
+    type, profiling_id, more = pickle.loads(message.payload[4 : 4 + size])
+    wrapped = Message(MessageType(type), message.payload[4 + size :], message.tensors)
+    wrapped.src, wrapped.dst, wrapped.id = message.src, message.dst, message.id
+    return wrapped, GlobalUniqueId(*profiling_id), more
+
+
 class RunWithProfilingReq:
     """A call, and the wish to have it run under the legacy profiler.
 
@@ -303,22 +321,13 @@ class RunWithProfilingReq:
         self.wrapped_command: Any = None
 
     def to_message(self) -> Message:
-        head = pickle.dumps((int(self.wrapped.type), tuple(self.profiling_id), self.config))
-        payload = struct.pack("<I", len(head)) + head + self.wrapped.payload
-        return Message(
-            MessageType.RUN_WITH_PROFILING_REQ,
-            payload,
-            self.wrapped.tensors,
-            about=(tuple(self.profiling_id), *self.wrapped.about),
+        return _wrapping(
+            MessageType.RUN_WITH_PROFILING_REQ, self.wrapped, self.profiling_id, self.config
         )
 
     @classmethod
     def from_message(cls, message: Message) -> RunWithProfilingReq:
-        (size,) = struct.unpack_from("<I", message.payload)
-        type, profiling_id, config = pickle.loads(message.payload[4 : 4 + size])
-        wrapped = Message(MessageType(type), message.payload[4 + size :], message.tensors)
-        wrapped.src, wrapped.dst, wrapped.id = message.src, message.dst, message.id
-        return cls(wrapped, GlobalUniqueId(*profiling_id), config)
+        return cls(*_unwrapped(message))
 
 
 class RunWithProfilingResp:
@@ -341,19 +350,10 @@ class RunWithProfilingResp:
         self.events = tuple(events)
 
     def to_message(self) -> Message:
-        head = pickle.dumps((int(self.wrapped.type), tuple(self.profiling_id), self.events))
-        payload = struct.pack("<I", len(head)) + head + self.wrapped.payload
-        return Message(
-            MessageType.RUN_WITH_PROFILING_RESP,
-            payload,
-            self.wrapped.tensors,
-            about=(tuple(self.profiling_id), *self.wrapped.about),
+        return _wrapping(
+            MessageType.RUN_WITH_PROFILING_RESP, self.wrapped, self.profiling_id, self.events
         )
 
     @classmethod
     def from_message(cls, message: Message) -> RunWithProfilingResp:
-        (size,) = struct.unpack_from("<I", message.payload)
-        type, profiling_id, events = pickle.loads(message.payload[4 : 4 + size])
-        wrapped = Message(MessageType(type), message.payload[4 + size :], message.tensors)
-        wrapped.src, wrapped.dst, wrapped.id = message.src, message.dst, message.id
-        return cls(wrapped, GlobalUniqueId(*profiling_id), events)
+        return cls(*_unwrapped(message))

@@ -6,6 +6,7 @@ Either engine says how a simulated process is started and asked (:class:`Started
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import subprocess
@@ -106,125 +107,119 @@ class WriteEnd(io.RawIOBase):
         super().close()
 
 
+class _Popen(subprocess.Popen):  # type: ignore[type-arg]
+    """One whose Python is started by :attr:`_start`, all else by the system."""
+
+    _started: Started | None = None
+
+    @staticmethod
+    def _start(request: Request) -> Started:
+        raise NotImplementedError("said by popen()")
+
+    def __init__(
+        self,
+        args: Any,
+        bufsize: int = -1,
+        executable: Any = None,
+        stdin: Any = None,
+        stdout: Any = None,
+        stderr: Any = None,
+        preexec_fn: Any = None,
+        close_fds: bool = True,
+        shell: bool = False,
+        cwd: Any = None,
+        env: Any = None,
+        universal_newlines: bool | None = None,
+        *rest: Any,
+        **more: Any,
+    ) -> None:
+        command = None
+        if not by_library():
+            command = read(args, shell=bool(shell), executable=executable)
+        if command is None:
+            super().__init__(
+                args, bufsize, executable, stdin, stdout, stderr, preexec_fn, close_fds, shell,
+                cwd, env, universal_newlines, *rest, **more,
+            )  # fmt: skip
+            return
+        self._child_created = False  # no real one
+        if preexec_fn is not None:
+            raise CannotRun("subprocess.Popen", "preexec_fn is not simulated")
+        text, encoding, errors = (more.get(name) for name in ("text", "encoding", "errors"))
+        self.args = args
+        self.encoding, self.errors = encoding, errors
+        self.text_mode = bool(encoding or errors or text or universal_newlines)
+        self.stdin = self.stdout = self.stderr = None
+        self.returncode: int | None = None
+        request = _request(command, (stdin, stdout, stderr), cwd, env)
+        self._started = started = self._start(request)
+        self.pid = started.pid
+        if request.streams[0] == "pipe":
+            write_end = WriteEnd(started.feed, started.end_feed)
+            self.stdin = self._wrapped(write_end, bufsize)
+        if request.streams[1] == "pipe":
+            self.stdout = self._wrapped(ReadEnd(lambda most: started.read(1, most)), bufsize)
+        if request.streams[2] == "pipe":
+            self.stderr = self._wrapped(ReadEnd(lambda most: started.read(2, most)), bufsize)
+
+    def _wrapped(self, raw: ReadEnd | WriteEnd, bufsize: int) -> Any:
+        if isinstance(raw, ReadEnd):
+            readable = io.BufferedReader(raw)
+            if not self.text_mode:
+                return readable
+            return io.TextIOWrapper(readable, encoding=self.encoding, errors=self.errors)
+        writable: Any = raw if bufsize == 0 else io.BufferedWriter(raw)
+        if not self.text_mode:
+            return writable
+        return io.TextIOWrapper(
+            writable, encoding=self.encoding, errors=self.errors, line_buffering=bufsize == 1
+        )
+
+    def poll(self) -> int | None:
+        if self._started is None:
+            return super().poll()
+        if self.returncode is None:
+            self.returncode = self._started.poll()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self._started is None:
+            return super().wait(timeout)
+        if self.returncode is None:
+            self.returncode = self._started.wait(timeout)
+        if self.returncode is None:
+            assert timeout is not None, "without a limit it waits for the end"
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return self.returncode
+
+    def communicate(self, input: Any = None, timeout: float | None = None) -> tuple[Any, Any]:
+        if self._started is None:
+            return super().communicate(input, timeout)
+        if self.stdin is not None and not self.stdin.closed:
+            try:
+                if input:
+                    self.stdin.write(input)
+                self.stdin.close()
+            except BrokenPipeError:
+                pass  # it has ended, and read no more
+        self.wait(timeout)
+        found = []
+        for stream in (self.stdout, self.stderr):
+            found.append(None if stream is None else stream.read())
+            if stream is not None:
+                stream.close()
+        return found[0], found[1]
+
+    def send_signal(self, sig: int) -> None:
+        if self._started is None:
+            super().send_signal(sig)
+        elif self.returncode is None:
+            self._started.signal(int(sig))
+
+
 def popen(start: Start) -> type[subprocess.Popen[Any]]:
     """``subprocess.Popen`` whose Python is started by ``start``."""
-
-    class Popen(subprocess.Popen):  # type: ignore[type-arg]
-        _started: Started | None = None
-
-        def __init__(
-            self,
-            args: Any,
-            bufsize: int = -1,
-            executable: Any = None,
-            stdin: Any = None,
-            stdout: Any = None,
-            stderr: Any = None,
-            preexec_fn: Any = None,
-            close_fds: bool = True,
-            shell: bool = False,
-            cwd: Any = None,
-            env: Any = None,
-            universal_newlines: bool | None = None,
-            *rest: Any,
-            **more: Any,
-        ) -> None:
-            command = None
-            if not by_library():
-                command = read(args, shell=bool(shell), executable=executable)
-            if command is None:
-                super().__init__(
-                    args, bufsize, executable, stdin, stdout, stderr, preexec_fn, close_fds, shell,
-                    cwd, env, universal_newlines, *rest, **more,
-                )  # fmt: skip
-                return
-            self._child_created = False  # no real one
-            if preexec_fn is not None:
-                raise CannotRun("subprocess.Popen", "preexec_fn is not simulated")
-            text, encoding, errors = (more.get(name) for name in ("text", "encoding", "errors"))
-            self.args = args
-            self.encoding, self.errors = encoding, errors
-            self.text_mode = bool(encoding or errors or text or universal_newlines)
-            self.stdin = self.stdout = self.stderr = None
-            self.returncode: int | None = None
-            environ = None if env is None else {**_decoded(env), **dict(command.environ)}
-            if env is None and command.environ:
-                environ = {**os_environ(), **dict(command.environ)}
-            request = Request(
-                command,
-                environ,
-                None if cwd is None else os.path.abspath(os.fsdecode(cwd)),
-                (_kind(stdin, 0), _kind(stdout, 1), _kind(stderr, 2)),
-            )
-            if request.cwd is not None and not os.path.isdir(request.cwd):
-                problem = NotADirectoryError if os.path.exists(request.cwd) else FileNotFoundError
-                number = 20 if os.path.exists(request.cwd) else 2
-                raise problem(number, os.strerror(number), os.fsdecode(cwd))
-            self._started = started = start(request)
-            self.pid = started.pid
-            if request.streams[0] == "pipe":
-                write_end = WriteEnd(started.feed, started.end_feed)
-                self.stdin = self._wrapped(write_end, bufsize)
-            if request.streams[1] == "pipe":
-                self.stdout = self._wrapped(ReadEnd(lambda most: started.read(1, most)), bufsize)
-            if request.streams[2] == "pipe":
-                self.stderr = self._wrapped(ReadEnd(lambda most: started.read(2, most)), bufsize)
-
-        def _wrapped(self, raw: ReadEnd | WriteEnd, bufsize: int) -> Any:
-            if isinstance(raw, ReadEnd):
-                readable = io.BufferedReader(raw)
-                if not self.text_mode:
-                    return readable
-                return io.TextIOWrapper(readable, encoding=self.encoding, errors=self.errors)
-            writable: Any = raw if bufsize == 0 else io.BufferedWriter(raw)
-            if not self.text_mode:
-                return writable
-            return io.TextIOWrapper(
-                writable, encoding=self.encoding, errors=self.errors, line_buffering=bufsize == 1
-            )
-
-        def poll(self) -> int | None:
-            if self._started is None:
-                return super().poll()
-            if self.returncode is None:
-                self.returncode = self._started.poll()
-            return self.returncode
-
-        def wait(self, timeout: float | None = None) -> int:
-            if self._started is None:
-                return super().wait(timeout)
-            if self.returncode is None:
-                self.returncode = self._started.wait(timeout)
-            if self.returncode is None:
-                assert timeout is not None, "without a limit it waits for the end"
-                raise subprocess.TimeoutExpired(self.args, timeout)
-            return self.returncode
-
-        def communicate(self, input: Any = None, timeout: float | None = None) -> tuple[Any, Any]:
-            if self._started is None:
-                return super().communicate(input, timeout)
-            if self.stdin is not None and not self.stdin.closed:
-                try:
-                    if input:
-                        self.stdin.write(input)
-                    self.stdin.close()
-                except BrokenPipeError:
-                    pass  # it has ended, and read no more
-            self.wait(timeout)
-            found = []
-            for stream in (self.stdout, self.stderr):
-                found.append(None if stream is None else stream.read())
-                if stream is not None:
-                    stream.close()
-            return found[0], found[1]
-
-        def send_signal(self, sig: int) -> None:
-            if self._started is None:
-                super().send_signal(sig)
-            elif self.returncode is None:
-                self._started.signal(int(sig))
-
-    return Popen
+    return type("Popen", (_Popen,), {"_start": staticmethod(start)})
 
 
 def functions(start: Start) -> dict[str, Any]:
@@ -263,6 +258,24 @@ def os_environ() -> dict[str, str]:
 def file_not_there(path: str, error: OSError) -> str:
     """What Python says of a script that it cannot open, before it ends with exit code 2."""
     return f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] {os.strerror(error.errno or 0)}\n"
+
+
+def _request(command: PythonCommand, streams: tuple[Any, Any, Any], cwd: Any, env: Any) -> Request:
+    """What ``Popen`` was asked for. Raises FileNotFoundError and NotADirectoryError, as it does."""
+    if cwd is not None and not os.path.isdir(cwd):
+        problem = NotADirectoryError if os.path.exists(cwd) else FileNotFoundError
+        number = errno.ENOTDIR if os.path.exists(cwd) else errno.ENOENT
+        raise problem(number, os.strerror(number), os.fsdecode(cwd))
+    environ = None if env is None else {**_decoded(env), **dict(command.environ)}
+    if env is None and command.environ:
+        environ = {**os_environ(), **dict(command.environ)}
+    stdin, stdout, stderr = streams
+    return Request(
+        command,
+        environ,
+        None if cwd is None else os.path.abspath(os.fsdecode(cwd)),
+        (_kind(stdin, 0), _kind(stdout, 1), _kind(stderr, 2)),
+    )
 
 
 def _decoded(env: Mapping[Any, Any]) -> dict[str, str]:
