@@ -203,7 +203,9 @@ class Condition:
             left = None if deadline is None else deadline - self._runtime.now()
             if left is not None and left <= 0:
                 return False
-            self.wait(left)
+            if not self.wait(left):
+                # Not once more for what is left: rounded, that may be too little to move the clock.
+                return predicate()
         return True
 
     def notify(self) -> None:

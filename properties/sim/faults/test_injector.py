@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import weakref
 from typing import Any
 
@@ -736,6 +737,34 @@ def test_a_clock_that_was_fast_runs_as_the_others_once_it_is_healed() -> None:
     assert second - first >= 10.0  # no clock jumps back
     assert third - second == pytest.approx(20.0)
     assert cluster.runtime.now() > healed.time_s + 20.0
+
+
+def test_who_waits_by_a_clock_that_is_late_gives_up_in_time() -> None:
+    """What is left of the time by the worker's clock, which is before 128 s then, may be too little to
+    move the true one, which is past it and has a bit less behind the point."""
+    plan = Plan(inner=(p.ClockSkew(worker=0, offset_s=-32.3),), heal_s=1e6)
+    numbers = random.Random(0)
+
+    def wait(begin_s: float, wake_s: float) -> None:
+        runtime = current_task().runtime
+        sleep(begin_s)
+        lock = runtime.lock()
+        condition = runtime.condition(lock)
+        runtime.call_later(wake_s, condition.notify_all)
+        with lock:
+            before = now()
+            assert not condition.wait_for(lambda: False, 100.0)
+            note(now() - before)
+
+    def story() -> None:
+        runtime = current_task().runtime
+        for number in range(40):
+            times = 28 + 30 * numbers.random(), 90 * numbers.random()
+            runtime.spawn(wait, *times, name=f"waits {number}", worker=current_worker())
+
+    _, cluster = play(plan, story)
+    assert log == [pytest.approx(100.0)] * 40
+    assert injected(cluster, "clock_skew")
 
 
 # -- the plan as a whole ------------------------------------------------------------------------------

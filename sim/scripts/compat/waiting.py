@@ -22,18 +22,20 @@ def wait_for_any(things: Sequence[T], timeout: float | None = None) -> list[T]:
     """Those that are ready, once at least one is; none if ``timeout`` seconds pass first."""
     runtime = current_task().runtime
     deadline = None if timeout is None else runtime.now() + timeout
+    in_time = True
     while True:
         ready = [thing for thing in things if thing.is_ready()]
         if ready or not things:
             return ready
         left = None if deadline is None else deadline - runtime.now()
-        if left is not None and left <= 0:
+        # What is left after a wait may, rounded, be too little to move the clock.
+        if not in_time or (left is not None and left <= 0):
             return []
         any_ready = runtime.event(f"one of {', '.join(str(thing) for thing in things)}")
         for thing in things:
             thing.watchers.append(any_ready)
         try:
-            any_ready.wait(left)
+            in_time = any_ready.wait(left)
         finally:
             for thing in things:
                 thing.watchers.remove(any_ready)
