@@ -267,12 +267,18 @@ class DistAutogradContext:
 
     # -- the pass that runs -------------------------------------------------------------
 
-    def set_graph_task(self, graph_task: GraphTask) -> None:
-        """Raises RuntimeError if there is one."""
+    def set_graph_task(self, graph_task: GraphTask) -> bool:
+        """False, and none is set, if a send function under which it begins was dropped since they were
+        read: nobody would tell the pass, and it would wait for the gradients. Raises RuntimeError if
+        there is one already."""
         with self._lock:
             if self._graph_task is not None:
                 raise RuntimeError("another backward pass runs in this autograd context already")
+            attached = set(self._sends.values())
+            if not attached.issuperset(graph_task.graph_roots[1:]):
+                return False
             self._graph_task = graph_task
+            return True
 
     def retrieve_graph_task(self) -> GraphTask:
         """Raises RuntimeError outside a pass."""

@@ -103,8 +103,8 @@ class DistEngine:
                     place = self._worker.id, context.context_id
                     observer.backward_started(*place, pass_id, roots, retain_graph)
                 graph_task = self.compute_dependencies(context, pass_id, graph_root, retain_graph)
+                graph_task = self._begin(context, graph_task)
                 graph_task.profiler = profiler
-                self._begin(context, graph_task)
             self.run_engine_and_accumulate_gradients(graph_task, graph_root).wait()
             context.clear_and_wait_for_outstanding_rpcs_async(graph_task).wait()
         except BaseException as error:
@@ -181,6 +181,7 @@ class DistEngine:
         """
         pass_id = request.pass_id
         overtaken: GraphTask | None = None
+        dropped = False
         with self._lock:
             running = context.pass_id
             first = running != pass_id
@@ -194,12 +195,20 @@ class DistEngine:
                     overtaken = context.retrieve_graph_task()
                     overtaken.set_exception_without_signal()  # its runners stop from here on
                     self._end(context, overtaken, _OVERTAKEN)
-                self._begin(context, graph_task)
+                graph_task = self._begin(context, graph_task)
+                if send_function not in graph_task.nodes_in_graph:
+                    dropped = True
+                    graph_task.set_exception_without_signal()
+                    self._end(
+                        context, graph_task, str(no_send_function(request.metadata.message_id))
+                    )
             else:
                 graph_task = context.retrieve_graph_task()
                 self._check_attached(send_function, graph_task, request)
         if overtaken is not None:
             overtaken.set_exception(RuntimeError(_OVERTAKEN))
+        if dropped:
+            raise no_send_function(request.metadata.message_id)
         return graph_task, first
 
     def _check_attached(
@@ -355,9 +364,16 @@ class DistEngine:
         for node, _ in recv_backward_edges:
             exec_info[node].needed = True
 
-    def _begin(self, context: DistAutogradContext, graph_task: GraphTask) -> None:
-        """Note that a pass runs. The engine's lock is held."""
-        context.set_graph_task(graph_task)
+    def _begin(self, context: DistAutogradContext, graph_task: GraphTask) -> GraphTask:
+        """Note that a pass runs. The engine's lock is held.
+
+        Gives the pass that runs: another one if a send function was dropped meanwhile."""
+        while not context.set_graph_task(graph_task):
+            pass_id, graph_root = graph_task.pass_id, graph_task.graph_roots[0]
+            assert isinstance(graph_root, GraphRoot)
+            graph_task = self.compute_dependencies(
+                context, pass_id, graph_root, graph_task.keep_graph
+            )
         context.pass_id = context.latest_pass = pass_id = graph_task.pass_id
         context.passes[pass_id] = None
         self._initialized_context_ids[context.context_id] = None
@@ -367,6 +383,7 @@ class DistEngine:
             tracer.made(graph_task)
         if tracer.observer is not None:
             tracer.observer.gradients(self._worker.id, context.context_id, context.live_gradients())
+        return graph_task
 
     def run_engine_and_accumulate_gradients(
         self,

@@ -153,6 +153,30 @@ def test_a_pass_that_waits_for_ever_ends_with_its_context() -> None:
             assert each.engine.num_backward_passes() == 0
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_send_function_that_is_dropped_as_a_pass_begins_is_not_waited_for(seed: int) -> None:
+    """Between the moment in which the pass reads them and the one in which it is known to the context,
+    nobody could tell it."""
+
+    def main() -> None:
+        runtime = current_task().runtime
+        with dist_autograd.context() as context_id:
+            x = leaf(3)
+            rpc.rpc_sync("worker1", multiply, args=(x, x))  # no gradients come for it
+            context = dist_autograd._retrieve_context(context_id)
+            (message,) = context.send_functions()
+            drop = (context.drop_send_function, message, "of a test")
+            runtime.spawn(*drop, name="drop", worker=current_worker())
+            try:
+                dist_autograd.backward(context_id, [x.sum()])
+            except RuntimeError as error:
+                assert "will come from worker 1: of a test" in str(error)
+            else:
+                assert torch.equal(dist_autograd.get_gradients(context_id)[x], torch.ones(3))
+
+    at_worker_0(main, order="random", seed=seed)
+
+
 def test_gradients_of_a_pass_that_is_over_are_refused() -> None:
     def main() -> None:
         with dist_autograd.context() as context_id:
