@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,19 +32,27 @@ def SENDS(run: Run) -> Iterator[Violation]:  # noqa: N802
     yield from _Reader(run).violations()
 
 
+#: a worker's process, by the worker and how many of its processes have ended before
+_Process = tuple[int, int]
+
+
 class _Reader:
     def __init__(self, run: Run) -> None:
         self.run = run
         self._faults = faults_of(run)
-        #: by worker and context: the send functions, with the events that attached them
-        self._attached: dict[tuple[int, int], dict[int, int]] = {}
+        #: by process and context: the send functions, with the events that attached them
+        self._attached: dict[tuple[_Process, int], dict[int, int]] = {}
         #: the events that made a worker known, by who knows it, context and worker
-        self._known: dict[tuple[int, int, int], int] = {}
+        self._known: dict[tuple[_Process, int, int], int] = {}
         #: messages that left, by sender, context and number; whom they went to
-        self._left: dict[tuple[int, int, int], int] = {}
+        self._left: dict[tuple[_Process, int, int], int] = {}
         #: of those the calls, by caller and id; and which of them have failed
-        self._calls: dict[tuple[int, int], tuple[int, int, int]] = {}
-        self._failed: dict[tuple[int, int, int], int] = {}
+        self._calls: dict[tuple[_Process, int], tuple[_Process, int, int]] = {}
+        self._failed: dict[tuple[_Process, int, int], int] = {}
+
+    def _process(self, worker: int, n: int) -> _Process:
+        """That of a worker at an event. A new one has contexts of its own under the same ids."""
+        return worker, bisect_left(self._faults.gone.get(worker, ()), n)
 
     def violations(self) -> Iterator[Violation]:
         records = self.run.records
@@ -58,35 +67,40 @@ class _Reader:
         ):
             _, worker, _, type, values = records[n]
             if type is tracing.MESSAGE_SENT:
-                self._sent(values)
-            elif type is tracing.CALL_ENDED:
-                request = self._calls.get((worker, values[0]))
+                self._sent(n, values)
+                continue
+            process = self._process(worker, n)
+            if type is tracing.CALL_ENDED:
+                request = self._calls.get((process, values[0]))
                 if request is not None and values[2] != "ok":
                     self._failed[request] = n
             elif type is tracing.PASS_STARTED:
-                for message, attached in self._attached.get((worker, values[0]), {}).items():
-                    yield from self._of_send((worker, values[0], message), attached, n)
+                for message, attached in self._attached.get((process, values[0]), {}).items():
+                    yield from self._of_send((process, values[0], message), attached, n)
             elif type is tracing.SEND_ATTACHED:
-                self._attached.setdefault((worker, values[0]), {})[values[1]] = n
+                self._attached.setdefault((process, values[0]), {})[values[1]] = n
             elif type is tracing.SEND_DETACHED:
-                self._attached.get((worker, values[0]), {}).pop(values[1], None)
+                self._attached.get((process, values[0]), {}).pop(values[1], None)
             elif type is tracing.KNOWN_WORKER_ADDED:
-                self._known[worker, values[0], values[1]] = n
+                self._known[process, values[0], values[1]] = n
             else:
-                self._known.pop((worker, values[0], values[1]), None)
+                self._known.pop((process, values[0], values[1]), None)
         yield from self._at_the_end()
 
-    def _sent(self, values: tuple[Any, ...]) -> None:
+    def _sent(self, n: int, values: tuple[Any, ...]) -> None:
         _, src, dst, type, id, _, about = values
         at = _IDS_AT.get(type)
         if at is None or len(about) < at + 2 or not isinstance(about[at], int):
             return  # another message, or a call that is profiled outside of all contexts
-        message = (src, about[at], about[at + 1])
+        process = self._process(src, n)
+        message = (process, about[at], about[at + 1])
         self._left[message] = dst
         if type.endswith("_REQ"):
-            self._calls[src, id] = message
+            self._calls[process, id] = message
 
-    def _of_send(self, message: tuple[int, int, int], attached: int, n: int) -> Iterator[Violation]:
+    def _of_send(
+        self, message: tuple[_Process, int, int], attached: int, n: int
+    ) -> Iterator[Violation]:
         number = message[2]
         if message not in self._left:
             yield self.run.violation(
@@ -109,14 +123,14 @@ class _Reader:
 
     def _at_the_end(self) -> Iterator[Violation]:
         last = len(self.run.records) - 1
-        for (worker, context), functions in self._attached.items():
+        for (process, context), functions in self._attached.items():
             for message, attached in functions.items():
-                left = (worker, context, message) in self._left
-                if not left and not self._faults.gone_after(worker, attached):
-                    yield from self._of_send((worker, context, message), attached, last)
+                left = (process, context, message) in self._left
+                if not left and not self._faults.gone_after(process[0], attached):
+                    yield from self._of_send((process, context, message), attached, last)
         reached = {(src, context, dst): None for (src, context, _), dst in self._left.items()}
         for key, n in self._known.items():
-            if key not in reached and not self._faults.gone_after(key[0], n):
+            if key not in reached and not self._faults.gone_after(key[0][0], n):
                 yield self.run.violation(
                     "sends",
                     "a known worker without a message",
@@ -129,7 +143,7 @@ class _Reader:
                 yield self.run.violation(
                     "sends",
                     "a message to a worker that is not known",
-                    f"worker {key[2]} known to context {key[1]} on worker {key[0]}",
+                    f"worker {key[2]} known to context {key[1]} on worker {key[0][0]}",
                     "it is not",
                 )
 
