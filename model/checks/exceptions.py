@@ -20,6 +20,10 @@ from squall.model.events.run import Run
 from squall.real import tracing
 
 
+#: an id of a context counts in these; what is above is the worker that made it
+_COUNTER_BITS = 48
+
+
 class Excuse(NamedTuple):
     """Why something may be left."""
 
@@ -52,8 +56,9 @@ ENDED_OWNER = Excuse(
 )
 ENDED_FORWARDER = Excuse(
     "ended forwarder",
-    "a worker that had heard of the release ended before the next one, which it told, had: a "
-    "release is passed on by whoever hears of it, and nobody else knows who is behind",
+    "a worker that had heard of the release, or of the end of the process that made it, ended before "
+    "the next one, which it told, had: both are passed on by whoever hears of them, and nobody else "
+    "knows who is behind",
 )
 HELD_PARENT = Excuse("held parent", "a child that is excused itself keeps it")
 HELD_ARGUMENT = Excuse(
@@ -313,7 +318,7 @@ def excuse_of_context(
     records = run.records
     faults = faults_of(run)
     told = {
-        records[n][1]
+        records[n][1]: n
         for n in run.of(tracing.KNOWN_WORKER_ADDED)
         if records[n][4] == (context, worker)
     }
@@ -321,4 +326,17 @@ def excuse_of_context(
         _, other, _, _, (released,) = records[n]
         if released == context and other in told and faults.gone_after(other, n):
             return ENDED_FORWARDER
+    maker = context >> _COUNTER_BITS
+    if all(faults.gone_after(other, n) for other, n in told.items()) and (
+        faults.gone_after(maker, min(told.values(), default=len(records)))
+        and not _connected(run, worker, maker)
+    ):
+        return ENDED_FORWARDER
     return HELD_CONTEXT if excuses().of_context(context) else None
+
+
+def _connected(run: Run, one: int, other: int) -> bool:
+    """Whether a message ever went from one worker to the other, so that each hears when the other's
+    process ends."""
+    pair = {one, other}
+    return any(set(run.records[n][4][1:3]) == pair for n in run.of(tracing.MESSAGE_SENT))

@@ -31,9 +31,10 @@ from squall.sim.scenarios.replay import replay
 Main = Callable[[], Any]
 
 
-def play(plan: Plan, mains: dict[int, Main], *, workers: int = 3) -> Run:
+def play(plan: Plan, mains: dict[int, Main], *, workers: int = 3, **options: Any) -> Run:
     """Run ``mains`` by rank under a plan until everything has come to rest."""
-    with Cluster(workers, faults=plan, latency="constant:0.001", rpc_timeout_s=2.0) as cluster:
+    options = {"latency": "constant:0.001", "rpc_timeout_s": 2.0, **options}
+    with Cluster(workers, faults=plan, **options) as cluster:
         cluster.run(lambda rank: mains.get(rank, lambda: None)(), shutdown=False)
         for worker in cluster.workers:
             if cluster.is_dead(worker):
@@ -221,6 +222,19 @@ def ended_forwarder() -> Run:
     return play(plan, {0: main})
 
 
+def ended_maker() -> Run:
+    """The only worker that had to do with the maker of a context ends when that does, and the worker
+    behind it was never connected to the maker."""
+    behind = Moment(event="context_created", worker=2)
+    plan = Plan(workers=(Crash(worker=0, moment=behind), Crash(worker=1, moment=behind)))
+
+    def main() -> None:
+        with dist_autograd.context():
+            rpc.rpc_sync("worker1", relay, args=(torch.ones(2, requires_grad=True),))
+
+    return play(plan, {0: main}, skip_handshakes=True)
+
+
 SCENARIOS: dict[str, Callable[[], Run]] = {
     "lost fork": lost_fork,
     "ended user": ended_user,
@@ -257,12 +271,18 @@ def test_who_waits_for_a_creation_hears_that_the_creator_has_ended(
     ]
 
 
-@pytest.mark.parametrize("excuse", EXCEPTIONS, ids=lambda excuse: excuse.name)
-def test_an_exception_is_needed_and_is_enough(excuse: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = SCENARIOS[excuse.name]()
+@pytest.mark.parametrize(
+    ("name", "scenario"),
+    [*((each.name, SCENARIOS[each.name]) for each in EXCEPTIONS), ("ended forwarder", ended_maker)],
+    ids=[*(each.name for each in EXCEPTIONS), "ended maker"],
+)
+def test_an_exception_is_needed_and_is_enough(
+    name: str, scenario: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = scenario()
     assert list(RREFS.check(run)) == []
     assert list(CONTEXTS.check(run)) == []
-    assert excuse.name in run.excuses
+    assert name in run.excuses
     # Without the exceptions it is a violation. When it no longer is, the exception is not needed.
     monkeypatch.setattr("squall.model.checks.rrefs.Excuses.of", lambda self, left: None)
     monkeypatch.setattr("squall.model.checks.rrefs.excuse_of_context", lambda *_: None)
