@@ -19,7 +19,6 @@ from squall.model.events.rref import Fork, Id, Protocol, Stage, Value
 from squall.model.events.run import Run
 from squall.real import tracing
 
-
 #: an id of a context counts in these; what is above is the worker that made it
 _COUNTER_BITS = 48
 
