@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from squall.model.checks.exceptions import Excuses, excuse_of_context
-from squall.model.checks.excuses import ENDED_PROCESS, FAULT, excused
+from squall.model.checks.excuses import ENDED_PROCESS, FAULT, TOO_LATE, excused
 from squall.model.checks.leaving import fetch_overtaken
 from squall.model.events.fault_effects import faults_of
 from squall.model.events.rref import FETCHES_DISAGREE, RREF_TYPES, Protocol
@@ -61,6 +61,12 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
                 and excused(run, ENDED_PROCESS)
             ):
                 continue
+            if (
+                breach.what == FETCHES_DISAGREE
+                and _creation_given_up(run, n)
+                and excused(run, TOO_LATE)
+            ):
+                continue
             if worker in protocol.leaving and excused(run, ENDED_PROCESS):
                 continue  # its tables may be cleared already
             yield run.violation("rrefs", breach.what, breach.expected, breach.seen, n)
@@ -96,6 +102,24 @@ def _overtaken(run: Run, n: int) -> bool:
         if at < n and run.records[at][1:3] == (worker, task):
             return fetch_overtaken(run, n, *run.records[at][4][:3])
     return False
+
+
+def _creation_given_up(run: Run, n: int) -> bool:
+    """Whether event ``n`` is a fetch by who made the reference, of whom the call that creates the value
+    ran out of time before: the reference says so from then on, whatever it gave until then."""
+    _, worker, _, _, (rref, _) = run.records[n]
+    if rref[0] != worker:
+        return False
+    calls = {
+        run.records[at][4][0]
+        for at in run.of(tracing.CALL_STARTED)
+        if at < n and run.records[at][1] == worker and rref in run.records[at][4][4]
+    }
+    return any(
+        at < n and run.records[at][1] == worker and run.records[at][4][2] == "timeout"
+        for at in run.of(tracing.CALL_ENDED)
+        if run.records[at][4][0] in calls
+    )
 
 
 def _of_earlier_groups(run: Run) -> set[int]:
