@@ -23,6 +23,10 @@ from squall.real import tracing
 _COUNTER_BITS = 48
 
 
+#: a task is at a request from one of these events on
+_AT_WORK = (tracing.HANDLER_STARTED, tracing.HANDLER_RESUMED)
+
+
 class Excuse(NamedTuple):
     """Why something may be left."""
 
@@ -215,7 +219,7 @@ class Excuses:
         ]
         served = {
             (records[at][4][0], records[at][4][2])
-            for at in self.run.of(tracing.HANDLER_STARTED)
+            for at in self.run.of(*_AT_WORK)
             if records[at][1] == dst and records[at][2] in asked
         }
         return [
@@ -232,7 +236,7 @@ class Excuses:
         _, worker, task, _, _ = records[made]
         served = [
             (records[n][4][0], records[n][4][2])
-            for n in self.run.of(tracing.HANDLER_STARTED)
+            for n in self.run.of(*_AT_WORK)
             if n < made and records[n][1:3] == (worker, task)
         ]
         return any(
