@@ -21,6 +21,7 @@ from squall.real.runtime import Runtime
 from squall.real.tracing import LEFT_BEHIND, STILL_ALIVE, Tracer
 from squall.real.worker import Worker
 from squall.sim.world.primitives import SimLock
+from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.trace import TraceWriter
 
 _CONTAINERS = frozenset({dict, list, set, deque})
@@ -151,6 +152,11 @@ def tell_what_is_alive(worker: Worker) -> None:
         # Who computes a reference joins the graphs of all workers, and runs torch's engine on them:
         # a tensor lives as long as any of that.
         alive = [thing for thing in alive if not isinstance(thing, Tensor)]
+    if alive and isinstance(worker.runtime, SimRuntime):
+        # A program's task reads the gradients of all workers where they are. The process that it is of
+        # may end at that, and leaves it as it is.
+        held = set(map(id, worker.runtime.held_by_frozen()))
+        alive = [thing for thing in alive if id(thing) not in held]
     if alive:
         first = {type(thing).__name__: thing for thing in reversed(alive)}
         for name, count in Counter(type(thing).__name__ for thing in alive).items():

@@ -285,6 +285,16 @@ class SimRuntime(Scheduler):
                 self._foreground -= 1
             self._frozen.append(task)
 
+    def held_by_frozen(self) -> list[object]:
+        """The variables of all functions that frozen tasks are in."""
+        held: list[object] = []
+        for task in self._frozen:
+            frame = None if task.glet is None else task.glet.gr_frame
+            while frame is not None:
+                held += frame.f_locals.values()
+                frame = frame.f_back
+        return held
+
     def forbid_waiting(self) -> None:
         """A task that would wait gets a RuntimeError from here on, and one that would sleep goes on
         at once: for a copy of the process."""
