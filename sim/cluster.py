@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from squall.model.events.stream_order import StreamEvent
 from squall.real.rpc import api, backend_registry, options
 from squall.real.rpc.constants import DEFAULT_NUM_WORKER_THREADS, DEFAULT_RPC_TIMEOUT_S
 from squall.real.rpc.state import rpc_state
@@ -26,6 +27,7 @@ from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.world.choosing import Chooser, ChosenTime
 from squall.sim.world.chosen_network import ChosenNetwork
 from squall.sim.world.crash import crash
+from squall.sim.world.device import kernel_watch
 from squall.sim.world.garbage import collect, deterministic_garbage
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import LatencyModel
@@ -86,7 +88,11 @@ class Cluster:
         if device == STAND_IN_NAME:
             begin_run(seed, workers, self._rank_that_runs)
             default_device = torch.device(DEVICE_TYPE)
-        self._isolation = TorchIsolation(processes=own_settings, default_device=default_device)
+        #: sees what kernels do where the device does not tell
+        self._kernels = kernel_watch(device, self._rank_that_runs) if trace else None
+        self._isolation = TorchIsolation(
+            processes=own_settings, default_device=default_device, dispatch_mode=self._kernels
+        )
         if faults.schedule != Schedule():
             order = faults.schedule
         if not isinstance(order, Schedule):
@@ -157,10 +163,19 @@ class Cluster:
     ) -> None:
         self.runtime.close()
         self._isolation.close()
+        if self._kernels is not None:
+            self._kernels.end()
         if self._device == STAND_IN_NAME:
             STAND_IN.end()
         self._open.close()
         self.trace.close()
+
+    @property
+    def stream_events(self) -> Sequence[StreamEvent]:
+        """What streams of the device have done; nothing on the CPU."""
+        if self._kernels is not None:
+            return self._kernels.log
+        return STAND_IN.log if self._device == STAND_IN_NAME else ()
 
     def init_rpc(self, rank: int) -> None:
         """Join the group as worker ``rank``; for a task of that worker."""

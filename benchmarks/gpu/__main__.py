@@ -23,6 +23,7 @@ from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import judge
 from squall.sim.search.mutants.planted.devices import MUTANTS
+from squall.sim.world.device import seen_as_a_gpu
 from squall.sim.world.stand_in.backend import begin_run
 from squall.sim.world.stand_in.streams import STAND_IN
 
@@ -33,7 +34,7 @@ _TRIED = 40
 def fuzz(device: Device, seconds: float) -> dict[str, Any]:
     """Scenarios from seed 0 on, for so many seconds."""
     began, seed, failed = time.perf_counter(), 0, []
-    with campaign_settings(device):
+    with campaign_settings(device), seen_as_a_gpu():
         while time.perf_counter() - began < seconds:
             verdict = judge(seed, Settings(device=device))
             if not verdict.ok:
@@ -46,7 +47,7 @@ def fuzz(device: Device, seconds: float) -> dict[str, Any]:
 def planted(device: Device) -> dict[str, Any]:
     """Which planted bugs are noticed, by which property, and at which seed."""
     found: dict[str, Any] = {}
-    with campaign_settings(device):
+    with campaign_settings(device), seen_as_a_gpu():
         settings = Settings(device=device)
         good = [s for s in range(_TRIED) if judge(draw(s, settings)).ok]
         for mutant in MUTANTS:

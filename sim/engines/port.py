@@ -12,8 +12,6 @@ from squall.sim.programs.run import MAX_STEPS, run_program
 from squall.sim.scenario import Scenario
 from squall.sim.scripts.run import run_script
 from squall.sim.world.choosing import Chooser
-from squall.sim.world.stand_in import STAND_IN_NAME
-from squall.sim.world.stand_in.streams import STAND_IN
 
 
 class Port:
@@ -51,8 +49,7 @@ class Port:
             early = world.shut_down_early
             run = run_program(program, faults=world.faults, shut_down_early=early, **options)
         run.faulty = world.faults.goes_wrong
-        if world.device == STAND_IN_NAME:
-            run.stream_events = tuple(STAND_IN.log)
+        run.stream_events = tuple(run.cluster.stream_events)
         return run
 
     def ready(self, told: Callable[[str], object]) -> None:

@@ -28,9 +28,9 @@ from squall.sim.programs.host import Host, leave_group, place, together, withdra
 from squall.sim.programs.stories.updates import register_for
 from squall.sim.programs.threads import threads_of
 from squall.sim.programs.trainer import TrainerRun
+from squall.sim.world.device import unseen
 from squall.sim.world.leftovers import tell_what_a_failed_pass_left, tell_what_a_pass_left
 from squall.sim.world.oracle import attach, joint_reference
-from squall.sim.world.stand_in.streams import STAND_IN
 from squall.sim.world.stuck import Deadlock
 
 #: steps of the scheduler that a program may take; the largest takes some thousands
@@ -195,7 +195,7 @@ def gradients_of(workers: Sequence[Worker], hosts: list[Host], context_id: int) 
             if gradient.requires_grad:  # no pass here asks for a graph of it
                 number = STRAY
             # To the host, at once: later passes may be behind this reading in no other way.
-            with STAND_IN.unseen():
+            with unseen():
                 found[number] = (
                     gradient.detach().clone() if gradient.is_cpu else gradient.detach().cpu()
                 )

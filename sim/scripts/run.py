@@ -29,7 +29,7 @@ from squall.sim.scripts.returned import give_to
 from squall.sim.world import spinning
 from squall.sim.world.choosing import Chooser, ChosenTime
 from squall.sim.world.chosen_network import ChosenNetwork
-from squall.sim.world.device import quiet_torch
+from squall.sim.world.device import kernel_watch, quiet_torch
 from squall.sim.world.garbage import deterministic_garbage
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import parse_latency
@@ -139,7 +139,9 @@ class _ScriptRun:
             # Nobody has a home of his own: as on CUDA, the first device is the current one.
             begin_run(scenario.seed, 0, self._id_that_runs)
             default_device = torch.device(DEVICE_TYPE)
-        isolation = TorchIsolation(default_device=default_device)
+        #: sees what kernels do where the device does not tell
+        self._kernels = kernel_watch(world.device, self._id_that_runs) if script.check else None
+        isolation = TorchIsolation(default_device=default_device, dispatch_mode=self._kernels)
         self.runtime = SimRuntime(
             seed=scenario.seed, order=schedule, isolation=isolation, time=chosen
         )
@@ -220,9 +222,13 @@ class _ScriptRun:
                 run.ended_s = runtime.now()
                 run.digests = (trace.digest(),)
         self._look(run, launcher)
+        if self._kernels is not None:
+            self._kernels.end()
+            run.stream_events = tuple(self._kernels.log)
         if self._on_stand_in:
             STAND_IN.end()
-            run.stream_events = tuple(STAND_IN.log)
+            if self._kernels is None:
+                run.stream_events = tuple(STAND_IN.log)
             if self.script.check:
                 run.hints.append(_NOT_COMPARED)
         run.wall_time_s = time.perf_counter() - started

@@ -7,6 +7,7 @@ thread of one process: :mod:`squall.sim.world.isolation` swaps these when a task
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
@@ -57,6 +58,15 @@ def watch_device(device: OwnDevice) -> None:
     _own_device = device
 
 
+_changed: Callable[[Any], object] | None = None
+
+
+def tell_of_streams(changed: Callable[[Any], object] | None) -> None:
+    """Call this with each stream of CUDA that becomes current as a task is switched; None: nobody."""
+    global _changed
+    _changed = changed
+
+
 # -- of a thread ----------------------------------------------------------------------------------
 
 
@@ -99,16 +109,21 @@ class _NoGrad:
 _NO_GRAD = _NoGrad()
 
 
-class DefaultDevice:
-    """The settings of a task that has not run yet, where there is a default device."""
+class FreshSettings:
+    """The settings of a task that has not run yet, where there is a default device, or a dispatch
+    mode that all tasks have."""
 
-    __slots__ = ("device",)
+    __slots__ = ("device", "mode")
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device | None, mode: Any = None) -> None:
         self.device = device
+        self.mode = mode
 
     def restore(self) -> None:
-        torch.set_default_device(self.device)
+        if self.device is not None:
+            torch.set_default_device(self.device)
+        if self.mode is not None:
+            _push_dispatch_mode(self.mode)
 
 
 class ThreadSettings:
@@ -330,4 +345,7 @@ def _put_cuda(state: Any) -> None:
 
 
 def _set_stream(stream_id: int, device_index: int, device_type: int) -> None:
-    _C._cuda_setStream(stream_id=stream_id, device_index=device_index, device_type=device_type)
+    ids = {"stream_id": stream_id, "device_index": device_index, "device_type": device_type}
+    _C._cuda_setStream(**ids)
+    if _changed is not None:
+        _changed(torch.cuda.Stream(**ids))

@@ -238,7 +238,7 @@ def at_home(leaf: torch.Tensor, worker: int) -> torch.Tensor:
     if not STAND_IN.homes:
         return leaf
     moved = leaf.detach().to(home_of(worker))
-    STAND_IN.synchronize(STAND_IN.home(worker))
+    torch.get_device_module(DEVICE_TYPE).synchronize(STAND_IN.home(worker))
     return moved.requires_grad_(leaf.requires_grad)
 
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from squall.model.events.stream_order import StreamEvent
+from squall.sim.world.callers import caller
 
 #: how many devices there are
 DEVICES = 4
@@ -25,8 +26,6 @@ POISON = 0xFF
 _POOL = 32
 #: how eager the streams of one run are: how likely one kernel runs for each that is queued
 _EAGERNESS = (0.0, 0.0, 0.3, 0.9)
-
-_OURS = ("/sim/world/stand_in/", "/torch/")
 
 
 class Work:
@@ -193,7 +192,7 @@ class StandIn:
                     reads=tuple(dict.fromkeys(block.id for block in reads)),
                     writes=tuple(dict.fromkeys(block.id for block in writes)),
                     worker=self.who(),
-                    where=_caller(),
+                    where=caller(),
                 )
             )
         self._queue(Work(queue, run))
@@ -291,22 +290,6 @@ def poison(storage: Any) -> None:
     """Fill memory with what no program writes."""
     if storage.nbytes():
         storage.fill_(POISON)
-
-
-def _caller() -> str:
-    """File and line of the code that asked for a kernel: the first that is not torch's."""
-    frame = sys._getframe(2)
-    found = frame
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if not any(part in path for part in _OURS) and not path.startswith("<"):
-            found = frame
-            break
-        if frame.f_back is None:
-            break
-        frame = frame.f_back
-    path = "/".join(found.f_code.co_filename.split("/")[-3:])
-    return f"{path}:{found.f_lineno} {found.f_code.co_name}"
 
 
 #: the devices of this process

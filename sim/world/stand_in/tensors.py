@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from squall.sim.world.operators import operator
 from squall.sim.world.stand_in.streams import STAND_IN, Block, Queue, poison
 
 #: what the device is called in PyTorch
@@ -73,29 +74,6 @@ class StandInTensor(Tensor):
         return _dispatch(func, args, kwargs)
 
 
-class _Operator(NamedTuple):
-    """What the schema of an operator says."""
-
-    is_view: bool
-    #: positions and names of arguments that are written to
-    written: tuple[tuple[int, str], ...]
-    #: whether it draws random numbers
-    random: bool
-
-
-@functools.cache
-def _operator(func: Any) -> _Operator:
-    schema = func._schema
-    written = tuple(
-        (i, argument.name)
-        for i, argument in enumerate(schema.arguments)
-        if argument.alias_info is not None and argument.alias_info.is_write
-    )
-    returns_alias = any(returned.alias_info is not None for returned in schema.returns)
-    random = torch.Tag.nondeterministic_seeded in func.tags
-    return _Operator(returns_alias and not written, written, random)
-
-
 def empty(inner: Tensor, device: int) -> StandInTensor:
     """A tensor with ``inner``, which nobody else has, as its memory. It is not yet written."""
     poison(inner.untyped_storage())
@@ -112,7 +90,7 @@ def _dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     flat, spec = tree_flatten((args, kwargs))
     ours = [value for value in flat if isinstance(value, StandInTensor)]
     device = _device_for(ours, flat, kwargs)
-    about = _operator(func)
+    about = operator(func)
     if about.is_view:
         return _view(func, args, kwargs, ours[0])
     queue = STAND_IN.current[device]
