@@ -12,7 +12,9 @@ from unittest import SkipTest
 
 import torch
 
+from squall.model.events.stream_order import races
 from squall.real.worker import Worker
+from squall.sim.conformance.on_stand_in import count_stand_ins, rewritten
 from squall.sim.conformance.tests import TIMEOUT_S, WORLD_SIZE, Played, Test
 from squall.sim.scripts.compat.process import ProcessTable, SimProcess, current_process
 from squall.sim.scripts.compat.program import Program
@@ -22,6 +24,9 @@ from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.network import Network
 from squall.sim.world.scheduler import SimRuntime
+from squall.sim.world.stand_in import STAND_IN_NAME
+from squall.sim.world.stand_in.backend import begin_run
+from squall.sim.world.stand_in.streams import STAND_IN
 from squall.sim.world.stuck import explain
 
 #: how a process ends whose test skips itself (common_distributed.TEST_SKIPS)
@@ -35,12 +40,16 @@ def play(test: Test, directory: Path, output: TextIO) -> Played:
     ``directory`` must exist; what the test prints goes to ``output``.
     """
     torch.set_num_threads(1)
+    on_stand_in = test.device == STAND_IN_NAME
+    if on_stand_in:
+        begin_run(0, 0, lambda: -1)
+        STAND_IN.lag()
     runtime = SimRuntime(isolation=TorchIsolation())
     network = Network(runtime, latency=DEFAULT_LATENCY)
     table = ProcessTable(
         runtime=runtime,
         # None of the user's modules: a test does the same wherever it is started.
-        program=Program.of_libraries(),
+        program=Program.of_libraries(rewritten if on_stand_in else None),
         new_worker=lambda name: Worker(runtime, network, name=name),
         substitutes=SUBSTITUTES,
         private=PRIVATE,
@@ -61,7 +70,13 @@ def play(test: Test, directory: Path, output: TextIO) -> Played:
         runtime.run(until_idle=False, max_time_s=TIMEOUT_S)
         # Run what the end of the last process causes at this instant.
         runtime.run(max_time_s=runtime.now())
-    return _outcome(table, runtime)
+    played = _outcome(table, runtime)
+    if on_stand_in and played.outcome == "passed":
+        found = races(STAND_IN.log)
+        if found:
+            first, second = STAND_IN.log[found[0].first], STAND_IN.log[found[0].second]
+            return Played("failed", f"two kernels in no order: {first} || {second}")
+    return played
 
 
 class _Rank:
@@ -79,6 +94,8 @@ class _Rank:
         utils: Any = space.load("torch.testing._internal.common_utils")
         utils.IS_LINUX = False
         common: Any = space.load("torch.testing._internal.common_distributed")
+        if test.device == STAND_IN_NAME:
+            count_stand_ins(common, utils)
         fixture_module, fixture = test.owner.fixture
         module = space.load(test.owner.module)
         name = f"Simulated{test.owner.name}"

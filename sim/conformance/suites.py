@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from squall.sim.conformance.tests import Test, TestClass
+from squall.sim.names import Device
 
 _PACKAGE = "torch.testing._internal.distributed"
 _RPC = f"{_PACKAGE}.rpc"
@@ -44,16 +45,38 @@ SUITES: Mapping[str, tuple[TestClass, ...]] = {
 }
 
 
-def collect(suites: Iterable[str] = (), pattern: str = "") -> list[Test]:
+#: those that need a GPU, or several
+GPU_SUITES: Mapping[str, tuple[TestClass, ...]] = {
+    "cuda_dist_autograd": (
+        _tests("dist_autograd_test", "CudaDistAutogradTest"),
+        _tests("dist_autograd_test", "TensorPipeCudaDistAutogradTest"),
+    ),
+    "cuda_remote_module": (
+        TestClass(f"{_PACKAGE}.nn.api.remote_module_test", "CudaRemoteModuleTest", _TENSORPIPE),
+    ),
+    "cuda_rpc": (
+        _tests("rpc_test", "CudaRpcTest"),
+        _tests("rpc_test", "TensorPipeAgentCudaRpcTest"),
+    ),
+}
+
+
+def suites_of(device: Device) -> Mapping[str, tuple[TestClass, ...]]:
+    """What there is to play on a device."""
+    return SUITES if device == "cpu" else GPU_SUITES
+
+
+def collect(suites: Iterable[str] = (), pattern: str = "", device: Device = "cpu") -> list[Test]:
     """The tests of ``suites`` (none: of all) whose id contains ``pattern``, whatever its case.
 
     A whole id chooses that test alone. Raises KeyError for an unknown suite.
     """
-    names = list(dict.fromkeys(suites)) or list(SUITES)
+    known = suites_of(device)
+    names = list(dict.fromkeys(suites)) or list(known)
     tests = [
-        Test(name, owner, method)
+        Test(name, owner, method, device)
         for name in names
-        for owner in SUITES[name]
+        for owner in known[name]
         for method in _methods(owner.module, owner.name)
     ]
     sought = pattern.lower()

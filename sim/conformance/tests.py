@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from squall.sim.names import Device
+
 Outcome = Literal["passed", "failed", "skipped"]
 Verdict = Literal["passed", "failed", "not_applicable"]
 VERDICTS: tuple[Verdict, ...] = ("passed", "failed", "not_applicable")
@@ -43,6 +45,8 @@ class Test:
     suite: str
     owner: TestClass
     method: str
+    #: where its tensors live that are on "cuda"
+    device: Device = "cpu"
 
     __test__ = False  # pytest
 

@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.engine import ready
 from squall.sim.cli.exits import INTERRUPTED, exit_code
-from squall.sim.cli.options import AllowUnchecked, Engine, Json, OneJobACore
-from squall.sim.names import EngineName
+from squall.sim.cli.options import AllowUnchecked, Engine, Json, OnDevice, OneJobACore
+from squall.sim.names import Device, EngineName
 
 if TYPE_CHECKING:
     from squall.sim.cli.reports.conformance import Conformance
@@ -46,12 +46,13 @@ def conformance(
         str, typer.Option("-k", metavar="PATTERN", help="Only tests with this in their name.")
     ] = "",
     engine: Engine = "port",
+    device: OnDevice = "cpu",
     jobs: OneJobACore = None,
     allow_unchecked: AllowUnchecked = False,
     json: Json = False,
 ) -> None:
     """Run PyTorch's own tests of RPC and distributed autograd, unmodified, in the simulator."""
-    tests = _collect(suites or [], pattern)
+    tests = _collect(suites or [], pattern, device)
     ready(engine)
     console = Console(stderr=json, highlight=False)
     outcome = _play(tests, engine, jobs or _cores(), console)
@@ -67,16 +68,16 @@ def conformance(
     raise typer.Exit(exit_code(good=outcome.ok, unchecked=unchecked, allowed=allow_unchecked))
 
 
-def _collect(suites: Iterable[str], pattern: str) -> list[Test]:
+def _collect(suites: Iterable[str], pattern: str, device: Device) -> list[Test]:
     """The tests that are meant. Raises :class:`BadInput` if there is none."""
-    from squall.sim.conformance.suites import SUITES, collect
+    from squall.sim.conformance.suites import collect, suites_of
 
     suites = list(suites)
     for suite in suites:
-        if suite not in SUITES:
-            known = ", ".join(SUITES)
+        if suite not in suites_of(device):
+            known = ", ".join(suites_of(device))
             raise BadInput("SUITE", suite, f"there is no suite {suite!r}, expected one of {known}")
-    tests = collect(suites, pattern)
+    tests = collect(suites, pattern, device)
     if not tests:
         of = f" of {', '.join(dict.fromkeys(suites))}" if suites else ""
         problem = f"no test{of} has {pattern!r} in its name, expected a part, such as backward"

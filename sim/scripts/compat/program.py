@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +28,8 @@ class Program:
     """The scripts that processes run, and where modules are looked for.
 
     ``scripts``: the text of each, by its file, which need not be there. ``search_path`` is what
-    ``sys.path`` would be without the directory of a script.
+    ``sys.path`` would be without the directory of a script. ``rewrite``: what becomes of the source of
+    library modules that processes execute for themselves.
     """
 
     def __init__(
@@ -36,7 +37,9 @@ class Program:
         scripts: Mapping[Path, str] | None = None,
         *,
         search_path: Sequence[str] | None = None,
+        rewrite: Callable[[str], str] | None = None,
     ) -> None:
+        self._rewrite = rewrite
         self._script_dirs = frozenset(_folder(script) for script in scripts or {})
         if search_path is None:
             # The first entry belongs to the command that runs the simulation, not to the script.
@@ -55,9 +58,9 @@ class Program:
         self._user_entries: dict[str, bool] = {}
 
     @classmethod
-    def of_libraries(cls) -> Program:
+    def of_libraries(cls, rewrite: Callable[[str], str] | None = None) -> Program:
         """No script, and none of the user's modules: what is installed, and nothing else."""
-        program = cls()
+        program = cls(rewrite=rewrite)
         program.search_path = [p for p in program.search_path if not program.is_user_entry(p)]
         return program
 
@@ -84,9 +87,18 @@ class Program:
         """The code of an installed module, by its full name. Raises ImportError."""
         code = self._codes.get(f"<{name}>")
         if code is None:
-            code = _loader_code(self.library_spec(name))
+            spec = self.library_spec(name)
+            code = _loader_code(spec) if self._rewrite is None else self._rewritten(spec)
             self._codes[f"<{name}>"] = code
         return code
+
+    def _rewritten(self, spec: ModuleSpec) -> CodeType:
+        assert self._rewrite is not None
+        loader = spec.loader
+        if not isinstance(loader, SourceFileLoader) or spec.origin is None:
+            return _loader_code(spec)
+        source = self._rewrite(loader.get_data(spec.origin).decode())
+        return compile(source, spec.origin, "exec", dont_inherit=True)
 
     def library_spec(self, name: str) -> ModuleSpec:
         spec = find_spec(name)

@@ -190,6 +190,11 @@ class Backend:
         STAND_IN.synchronize(_index(device))
 
     @staticmethod
+    def _sleep(cycles: int) -> None:
+        """A kernel that takes a while: as late as any, on this device."""
+        STAND_IN.kernel(STAND_IN.current[STAND_IN.current_device], "sleep", (), (), lambda: None)
+
+    @staticmethod
     def manual_seed_all(seed: int) -> None:
         """Random numbers are those of the CPU."""
 
