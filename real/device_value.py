@@ -23,9 +23,27 @@ class DeviceValue:
     __slots__ = ("_events", "devices")
 
     def __init__(self, devices: Iterable[Any]) -> None:
+        """Raises ValueError for a device without an index."""
         found = [torch.device(device) for device in devices]
+        for device in found:
+            if device.index is None:
+                raise ValueError(f"Expected devices to have indices, got {device}")
         self.devices = tuple(device for device in found if has_streams(device))
         self._events: list[tuple[torch.device, Any]] = []
+
+    def problem(self, value: object) -> ValueError | None:
+        """What is wrong with a value: it has tensors on devices that it may not be on, of a type that
+        the others have."""
+        types = {device.type for device in self.devices}
+        used = {tensor.device for tensor in tensors_in(value) if tensor.device.type in types}
+        others = sorted(used.difference(self.devices), key=str)
+        if not others:
+            return None
+        found, allowed = (", ".join(map(str, each)) for each in (others, self.devices))
+        return ValueError(
+            f"The result contained tensors residing on device(s) {found} which are not among the "
+            f"expected device(s) {allowed}"
+        )
 
     def record(self) -> None:
         """The value is complete once the current streams have got here."""

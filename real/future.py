@@ -117,14 +117,19 @@ class Future(Generic[T]):
     # -- completing ---------------------------------------------------------------------
 
     def try_complete(self, value: T) -> bool:
-        """Complete with a value unless complete already. True if this call did it."""
+        """Complete with a value unless complete already. True if this call did it. A value with tensors
+        on devices that it may not be on is a ValueError of whoever asks for it."""
         try:
             self._open.pop()
         except IndexError:
             return False
-        self._value = value
         if self.on_devices is not None:
+            problem = self.on_devices.problem(value)
+            if problem is not None:
+                self._fail(problem)
+                return True
             self.on_devices.record()
+        self._value = value
         self.is_done = True
         # Whoever comes from here on sees that it is done.
         if self._waiting or self._callbacks:
@@ -137,11 +142,14 @@ class Future(Generic[T]):
             self._open.pop()
         except IndexError:
             return False
-        self.error = error if error.__traceback__ is None else without_frames(error)
+        self._fail(error if error.__traceback__ is None else without_frames(error))
+        return True
+
+    def _fail(self, error: BaseException) -> None:
+        self.error = error
         self.is_done = True
         if self._waiting or self._callbacks:
             self._tell()
-        return True
 
     def mark_completed(self, value: T = None) -> None:  # type: ignore[assignment]
         """Complete with a value. Raises RuntimeError if the future is complete."""

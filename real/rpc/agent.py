@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 
@@ -143,14 +144,19 @@ class RpcAgent:
         name = self.get_worker_info(peer).name
         return (self.reverse_device_maps if request else self.device_maps).get(name, {})
 
-    def _put_on_devices(self, message: Message, device_map: DeviceMap | None, kind: str) -> None:
+    def _put_on_devices(
+        self,
+        message: Message,
+        device_map: DeviceMap | None,
+        kind: Literal["Request", "Response"],
+    ) -> None:
         """Say where the tensors of a message go. Raises RuntimeError where they may not."""
         name = self.get_worker_info(message.dst).name
         if device_map is None:
             maps = self.device_maps if kind == "Request" else self.reverse_device_maps
             device_map = maps.get(name, {})
         if device_map or not all_on_cpu(message.tensors):
-            message.targets = targets_of(message.tensors, device_map, destination=name)
+            message.targets = targets_of(message.tensors, device_map, kind=kind, destination=name)
 
     # -- life ---------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ which all that uses the copies waits for in turn. The host waits for nothing, bu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -29,12 +29,13 @@ def targets_of(
     tensors: Sequence[Tensor],
     device_map: Mapping[torch.device, torch.device],
     *,
+    kind: Literal["Request", "Response"],
     destination: str,
 ) -> list[torch.device]:
-    """Where each tensor goes on ``destination``.
+    """Where each tensor of a message of that kind goes on ``destination``.
 
-    Raises RuntimeError for one on a device that the map does not have, with torch's text, which
-    speaks of requests also where it is a reply (torch/csrc/distributed/rpc/tensorpipe_agent.cpp).
+    Raises RuntimeError for one on a device that the map does not have, with torch's text; where there
+    is a map it speaks of requests also for a reply (torch/csrc/distributed/rpc/tensorpipe_agent.cpp).
     """
     found = []
     for tensor in tensors:
@@ -42,16 +43,15 @@ def targets_of(
         target = device_map.get(device)
         if target is None:
             if device.type != "cpu":
-                found_on = (
-                    f" for device {device} but received a tensor on that device."
-                    if device_map
-                    else f", but found tensor on device: {device}"
-                )
+                told, found_on = kind, f", but found tensor on device: {device}"
+                if device_map:
+                    told = "Request"
+                    found_on = f" for device {device} but received a tensor on that device."
                 raise RuntimeError(
                     "TensorPipe RPC backend only supports CPU tensors by default, please move your "
                     "tensors to CPU before sending them over RPC, or call `set_device_map` on "
                     "`TensorPipeRpcBackendOptions` to explicitly configure device mapping. "
-                    f"Request device mapping is not available for destination {destination}{found_on}"
+                    f"{told} device mapping is not available for destination {destination}{found_on}"
                 )
             target = _CPU
         found.append(target)

@@ -25,7 +25,7 @@ from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.network import Network
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.stand_in import STAND_IN_NAME
-from squall.sim.world.stand_in.backend import begin_run
+from squall.sim.world.stand_in.backend import begin_run, register
 from squall.sim.world.stand_in.streams import STAND_IN
 from squall.sim.world.stuck import explain
 
@@ -42,6 +42,7 @@ def play(test: Test, directory: Path, output: TextIO) -> Played:
     torch.set_num_threads(1)
     on_stand_in = test.device == STAND_IN_NAME
     if on_stand_in:
+        register(to_be_copied=False)
         begin_run(0, 0, lambda: -1)
         STAND_IN.lag()
     runtime = SimRuntime(isolation=TorchIsolation())

@@ -51,9 +51,6 @@ GPU_SUITES: Mapping[str, tuple[TestClass, ...]] = {
         _tests("dist_autograd_test", "CudaDistAutogradTest"),
         _tests("dist_autograd_test", "TensorPipeCudaDistAutogradTest"),
     ),
-    "cuda_remote_module": (
-        TestClass(f"{_PACKAGE}.nn.api.remote_module_test", "CudaRemoteModuleTest", _TENSORPIPE),
-    ),
     "cuda_rpc": (
         _tests("rpc_test", "CudaRpcTest"),
         _tests("rpc_test", "TensorPipeAgentCudaRpcTest"),

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import settings
 
 from squall.properties.support.commands import squall
+from squall.sim.conformance.on_stand_in import rewritten
 from squall.sim.conformance.pool import Player
 from squall.sim.conformance.run import judge
 from squall.sim.conformance.suites import SUITES, collect
-from squall.sim.conformance.table import NOT_APPLICABLE
+from squall.sim.conformance.table import NOT_APPLICABLE, NOT_APPLICABLE_STAND_IN
 from squall.sim.conformance.tests import Played, Test
 from squall.sim.scripts.compat.program import Program
 
@@ -64,11 +65,65 @@ def test_playing_leaves_the_settings_of_whoever_asks_alone():
     assert "torch.testing._internal.common_utils" not in set(sys.modules) - modules
 
 
-def test_the_table_names_tests_that_exist_and_says_why():
-    ids = {test.id for test in collect()}
-    for name, reason in NOT_APPLICABLE.items():
+@pytest.mark.parametrize(
+    ("table", "device"), [(NOT_APPLICABLE, "cpu"), (NOT_APPLICABLE_STAND_IN, "stand-in")]
+)
+def test_the_table_names_tests_that_exist_and_says_why(table, device):
+    ids = {test.id for test in collect(device=device)}
+    for name, reason in table.items():
         assert name in ids
         assert reason and reason[0].islower() and not reason.endswith(".")
+
+
+def test_the_tests_of_cuda_are_collected_for_a_device():
+    counts = Counter(test.suite for test in collect(device="stand-in"))
+    assert counts == {"cuda_dist_autograd": 6, "cuda_rpc": 88}
+    assert not {test.id for test in collect(device="cuda")} & {test.id for test in collect()}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CudaDistAutogradTest.test_gpu_simple",
+        "CudaDistAutogradTest.test_gpu_to_cpu_continuation_gpu_root",
+        "TensorPipeAgentCudaRpcTest.test_async_execution_nested_with_cuda_future",
+        "TensorPipeAgentCudaRpcTest.test_cuda_future_device_not_cuda",
+        "TensorPipeAgentCudaRpcTest.test_custom_stream_nested_multi",
+        "TensorPipeAgentCudaRpcTest.test_device_maps_missing_config_remote_response",
+        "TensorPipeAgentCudaRpcTest.test_device_maps_wrong_worker_name",
+        "TensorPipeAgentCudaRpcTest.test_rref_to_here_synchronization4",
+    ],
+)
+def test_a_test_of_cuda_passes_on_the_stand_in(name):
+    (test,) = collect(pattern=name, device="stand-in")
+    with Player() as player:
+        result = judge(test, player.play(test), NOT_APPLICABLE_STAND_IN)
+    assert (result.verdict, result.why) == ("passed", "")
+
+
+def test_a_race_in_a_test_of_cuda_is_seen():
+    """On CUDA it passes: nobody is as late as that."""
+    (test,) = collect(pattern="test_cuda_future_value_on_bad_device", device="stand-in")
+    with Player() as player:
+        played = player.play(test)
+    assert played.outcome == "failed"
+    assert "two kernels in no order: zero_ on stream 0 of device 0" in played.why
+
+
+def test_what_the_stand_in_takes_the_place_of():
+    source = """
+        x = torch.ones(2, device="cuda:0").cuda(1).cuda()
+        if x.is_cuda and y.device.type == 'cuda': torch.cuda._sleep(1)
+        self._test_cuda(f"{worker}/cuda:{i}", r"on device cuda:1 and cuda_x")
+    """
+    assert (
+        rewritten(source)
+        == """
+        x = torch.ones(2, device="standin:0").to("standin:1").to("standin")
+        if (x.device.type == "standin") and y.device.type == 'standin': torch.standin._sleep(1)
+        self._test_cuda(f"{worker}/standin:{i}", r"on device standin:1 and cuda_x")
+    """
+    )
 
 
 @pytest.fixture

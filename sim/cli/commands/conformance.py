@@ -15,6 +15,7 @@ from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.engine import ready
 from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.options import AllowUnchecked, Engine, Json, OnDevice, OneJobACore
+from squall.sim.cli.parsers import device_of
 from squall.sim.names import Device, EngineName
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ EPILOG = """\
 
 dist_autograd, dist_optimizer, faulty_agent, examples, rpc, tensorpipe_rpc
 
+With --device cuda or stand-in: cuda_dist_autograd, cuda_rpc
+
 [bold]Examples[/bold]
 
 squall conformance
@@ -34,6 +37,8 @@ squall conformance
 squall conformance dist_autograd -k nested --jobs 1
 
 squall conformance -k RpcTest.test_add --json
+
+squall conformance --device stand-in     (the tests of CUDA, on any machine)
 """
 
 
@@ -52,6 +57,7 @@ def conformance(
     json: Json = False,
 ) -> None:
     """Run PyTorch's own tests of RPC and distributed autograd, unmodified, in the simulator."""
+    device_of(engine, device)
     tests = _collect(suites or [], pattern, device)
     ready(engine)
     console = Console(stderr=json, highlight=False)

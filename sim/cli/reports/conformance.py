@@ -119,7 +119,8 @@ def _failure(result: Result) -> Text:
     if len(lines) > LOG_LINES:
         lines = ["...", *lines[-LOG_LINES:]]
     text.append("".join(f"    {line}\n" for line in lines), style="dim")
-    text.append(f"  again: squall conformance -k {result.test.id}", style="dim")
+    device = "" if result.test.device == "cpu" else f" --device {result.test.device}"
+    text.append(f"  again: squall conformance -k {result.test.id}{device}", style="dim")
     return text
 
 

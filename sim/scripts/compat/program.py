@@ -94,11 +94,11 @@ class Program:
 
     def _rewritten(self, spec: ModuleSpec) -> CodeType:
         assert self._rewrite is not None
-        loader = spec.loader
-        if not isinstance(loader, SourceFileLoader) or spec.origin is None:
+        if spec.origin is None or not spec.origin.endswith(".py"):
             return _loader_code(spec)
-        source = self._rewrite(loader.get_data(spec.origin).decode())
-        return compile(source, spec.origin, "exec", dont_inherit=True)
+        # Whoever else would load it: pytest does with modules that are named as tests.
+        source = Path(spec.origin).read_text(encoding="utf-8")
+        return compile(self._rewrite(source), spec.origin, "exec", dont_inherit=True)
 
     def library_spec(self, name: str) -> ModuleSpec:
         spec = find_spec(name)

@@ -5,7 +5,6 @@ The names are those of ``torch.cuda``: current_stream, stream, Stream, Event, sy
 
 from __future__ import annotations
 
-import functools
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -203,20 +202,28 @@ class Backend:
         return [torch.float16, torch.bfloat16]
 
 
-@functools.cache
-def register() -> Kernels:
+#: what operators do there, once the device is known
+_kernels: Kernels | None = None
+
+
+def register(*, to_be_copied: bool = True) -> None:
     """Make the device known to PyTorch, once a process.
 
-    Raises RuntimeError where another device has taken the place (PrivateUse1).
+    ``to_be_copied``: torch's own engine, which is told first, knows nothing of it. The first pass of
+    a process starts a thread for each device that is known by then, and no copy of the process may
+    run a pass after that (torch/csrc/autograd/engine.cpp, start_device_threads). Raises RuntimeError
+    where another device has taken the place (PrivateUse1).
     """
-    # The first pass of a process starts a thread for each device that is known by then, and no copy
-    # of the process may run a pass after that (torch/csrc/autograd/engine.cpp, start_device_threads).
-    torch.zeros(1, requires_grad=True).sum().backward()
+    global _kernels
+    if _kernels is not None:
+        return
+    if to_be_copied:
+        torch.zeros(1, requires_grad=True).sum().backward()
     setup: Any = backend_registration._setup_privateuseone_for_python_backend
     setup(DEVICE_TYPE, backend_module=Backend())
     register_tensor_type(StandInTensor)
     watch_device(STAND_IN)
-    return Kernels()
+    _kernels = Kernels()
 
 
 def begin_run(seed: int, workers: int, who: Any) -> None:
