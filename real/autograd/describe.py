@@ -25,11 +25,17 @@ def trace_beginning(tracer: tracing.Tracer, graph_task: GraphTask) -> None:
     context_id = graph_task.context.context_id
     exec_info = graph_task.exec_info
     counts = graph_task.dependencies
-    nodes = []
-    for node, number in graph_task.numbers.items():
-        info = exec_info.get(node)
-        needed = info is NEEDED or not exec_info or (info is not None and info.should_execute())
-        nodes.append((number, node.name(), counts.get(node, 0), needed))
+    nodes = [
+        (
+            number,
+            node.name(),
+            counts.get(node, 0),
+            (info := exec_info.get(node)) is NEEDED
+            or not exec_info
+            or (info is not None and info.should_execute()),
+        )
+        for node, number in graph_task.numbers.items()
+    ]
     graph = describe_graph(graph_task)  # now: what comes after an event may find another one
     tracer.emit(
         tracing.PASS_STARTED,

@@ -100,6 +100,11 @@ class InputAbi:
         """The shapes of the node's inputs; None if that is not known."""
         pointer = read_word(MEMORY, id(node) + self._offsets[type(node)])[0]
         begin, count = self._read_vector(MEMORY, pointer)
+        if count == 1:  # as of most nodes
+            _, sizes, dimensions = self._read_input(MEMORY, begin)
+            if sizes == begin + self._inline and dimensions <= _DIMENSIONS:
+                return (self._read_sizes[dimensions](MEMORY, sizes),)
+            return None
         found = []
         for at in range(begin, begin + count * self._stride, self._stride):
             _, sizes, dimensions = self._read_input(MEMORY, at)

@@ -55,6 +55,18 @@ def _functional_twin(optimizer: Any) -> Any:
     return functional_optim_map.get(optimizer)
 
 
+def register_twin(optimizer: Any, twin: Any) -> None:
+    """Register a functional twin with torch, unless one is registered for ``optimizer``."""
+    with COMPILING:
+        # The module of torch's map finds the twins that are loaded, and does not ask the package.
+        if _load(_WARNING) and all(_load(module) for module, _ in _TWINS.values()):
+            _load("utils")
+        from torch.distributed.optim.utils import functional_optim_map, register_functional_optim
+
+        if optimizer not in functional_optim_map:
+            register_functional_optim(optimizer, twin)
+
+
 def _load(name: str) -> ModuleType | None:
     """A module of the package, without the package; None if there is no such file."""
     full = f"{_PACKAGE}.{name}"

@@ -61,6 +61,26 @@ def test_a_functional_twin_comes_without_its_package_and_is_the_same_with_it() -
     assert done.returncode == 0, done.stderr
 
 
+_REGISTERED = """
+import sys, torch
+from squall.real.rpc.functional_twins import functional_twin, register_twin
+class Own: pass
+class Twin: pass
+register_twin(Own, Twin)
+register_twin(Own, None)
+assert functional_twin(Own) is Twin
+assert not {"torch.distributed.optim", "torch.distributed.fsdp", "sympy"} & sys.modules.keys()
+from torch.distributed.optim import as_functional_optim, utils
+assert utils.functional_optim_map[Own] is Twin
+assert as_functional_optim.__globals__ is vars(utils)
+"""
+
+
+def test_a_twin_is_registered_without_the_package_which_knows_it_later() -> None:
+    done = subprocess.run([sys.executable, "-c", _REGISTERED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_parts_of_a_scenario_add_up() -> None:
     seconds = scenario.measure(2, first=1)
     parts = [s for name, s in seconds.items() if ":" in name or name in scenario.PARTS]

@@ -11,6 +11,7 @@ from squall.model.program.program import Program
 from squall.model.program.stories import AS_IT_SHOULD_BE, PLANTED, RAISED, StoryError
 from squall.real.autograd import api as autograd
 from squall.real.rpc import api as rpc
+from squall.real.rpc.functional_twins import register_twin
 from squall.real.rpc.optimizer import DistributedOptimizer
 from squall.real.rpc.wire_names import label_module
 from squall.real.runtime import current_task
@@ -103,14 +104,10 @@ class RegisteredTwin(Slow):
 
 def register_for(program: Program) -> None:
     """Register the twin with torch, once in a process, if a program needs it. To be called outside
-    of workers: it imports torch's compiler."""
+    of workers: it compiles torch's own twins."""
     steps = (step for _, _, step in program.steps)
-    if not any(updates.stepper == "registered" for step in steps for updates in step.updates):
-        return
-    from torch.distributed.optim.utils import functional_optim_map, register_functional_optim
-
-    if Registered not in functional_optim_map:
-        register_functional_optim(Registered, RegisteredTwin)
+    if any(updates.stepper == "registered" for step in steps for updates in step.updates):
+        register_twin(Registered, RegisteredTwin)
 
 
 class Ledger:
