@@ -57,6 +57,8 @@ def PASSES(run: Run) -> Iterator[Violation]:  # noqa: N802
                 continue
             if of_call_given_up(run, error) and excused(run, TOO_LATE):
                 continue
+            if REFUSED in error and _gave_up_a_pass(run) and excused(run, TOO_LATE):
+                continue
             if faults_of(run).hit() and explained(error) and excused(run, FAULT):
                 continue
             where = f"trainers[{trainer}].steps[{number}]: pass {at} to succeed"
@@ -69,6 +71,20 @@ def of_call_given_up(run: Run, error: str) -> bool:
     it made (docs/divergences.md)."""
     found = _NO_SEND_FUNCTION.search(error)
     return found is not None and int(found[1]) in _given_up(run)
+
+
+def _gave_up_a_pass(run: Run) -> bool:
+    """Whether a call of ``RRef.backward`` ran out of time: its pass may go on for as long again."""
+    records = run.records
+    calls = {
+        (records[n][1], records[n][4][0])
+        for n in run.of(tracing.CALL_STARTED)
+        if records[n][4][2] == "RREF_BACKWARD_REQ"
+    }
+    return any(
+        records[n][4][2] == "timeout" and (records[n][1], records[n][4][0]) in calls
+        for n in run.of(tracing.CALL_ENDED)
+    )
 
 
 def _given_up(run: Run) -> set[int]:
