@@ -91,6 +91,12 @@ class RayCluster:
     def poll(self, timeout_s: float) -> list[Event]:
         if not self._connected:
             self._connect()
+        try:
+            return self._happened(timeout_s)
+        except ConnectionError as error:  # of a client: Ray ends the process of any other driver
+            raise PlaceError(f"Ray at {self._address} is gone: {_reason(error)}") from None
+
+    def _happened(self, timeout_s: float) -> list[Event]:
         events: list[Event] = []
         self._look_at_nodes(events)
         calls = {}
