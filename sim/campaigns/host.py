@@ -13,6 +13,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
+from weakref import WeakSet
 
 #: real seconds that it gets to end by itself
 _END_S = 20.0
@@ -44,6 +45,7 @@ class Host:
                 start_new_session=True,
             )
         self.asked = False
+        _HERE.add(self)
 
     @property
     def pid(self) -> int:
@@ -80,6 +82,11 @@ class Host:
         finally:
             self._complaints.close()
 
+    def leave(self) -> None:
+        """In a copy of this process: were the connection open there, too, its end would not be seen."""
+        if not self._connection.closed:
+            self._connection.close()
+
     def _kill(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -97,6 +104,18 @@ class Host:
         sentence = re.sub(r"^\[.*?\]( \S+:\d+:)? ", "", last).split(". ")[0].rstrip(".")[:200]
         more = f": {sentence}" if sentence else ""
         return HostEndedError(f"the process {self._module} has ended, {how}{more}")
+
+
+#: those whose processes are to see the end of this one, also while a copy of it goes on
+_HERE: WeakSet[Host] = WeakSet()
+
+
+def _leave_all() -> None:
+    for host in list(_HERE):
+        host.leave()
+
+
+os.register_at_fork(after_in_child=_leave_all)
 
 
 def connection() -> Connection:

@@ -16,11 +16,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from squall.sim.campaigns.plan import versions
+from squall.sim.campaigns.row import Key
 from squall.sim.scenarios.store import Place, default_place, write_synced
 
 #: versions that are kept of each kind, the last ones
 _MOST = 50
-Key = tuple[str, str]
+#: as :data:`.row.Key`; with the place None it stands for all places
+KnownKey = tuple[str, str, str | None]
 
 
 class _Strict(BaseModel):
@@ -38,17 +40,19 @@ class Version(_Strict):
 
 
 class Known(_Strict):
-    """A kind of failure: the property, and what broke. ``scenario``: the file of one that has shown it. ``versions``: the last
-    ones that it was looked for on, in their order."""
+    """A kind of failure: the property, what broke, and where. ``scenario``: the file of one that has
+    shown it. ``versions``: the last ones that it was looked for on, in their order. A file without a
+    ``place`` is one of an older squall, which had one kind for all places."""
 
     check: str
     what: str
+    place: str | None = None
     scenario: str
     versions: tuple[Version, ...] = Field(default=(), strict=False)
 
     @property
-    def key(self) -> Key:
-        return self.check, self.what
+    def key(self) -> KnownKey:
+        return self.check, self.what, self.place
 
     @property
     def gone(self) -> Version | None:
@@ -67,8 +71,8 @@ class Known(_Strict):
         return [each.model_dump() for each in self.versions]
 
 
-def known(place: Place | None = None) -> dict[Key, Known]:
-    """All that can be read, by property and what broke."""
+def known(place: Place | None = None) -> dict[KnownKey, Known]:
+    """All that can be read, by their kinds."""
     found = {}
     for file in sorted(_folder(place).glob("*.json")):
         try:
@@ -79,11 +83,18 @@ def known(place: Place | None = None) -> dict[Key, Known]:
     return found
 
 
+def before(found: dict[KnownKey, Known], key: Key) -> Known | None:
+    """What is known of a kind."""
+    return found.get(key) or found.get((*key[:2], None))
+
+
 def remember(each: Known, place: Place | None = None) -> None:
     """Raises OSError."""
     folder = _folder(place)
     folder.mkdir(parents=True, exist_ok=True)
-    name = blake2b(json.dumps(each.key).encode(), digest_size=8).hexdigest()
+    name = blake2b(
+        json.dumps([part for part in each.key if part is not None]).encode(), digest_size=8
+    ).hexdigest()
     write_synced(folder / f"{name}.json", json.dumps(each.model_dump(), indent=1) + "\n")
 
 

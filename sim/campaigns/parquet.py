@@ -49,6 +49,7 @@ _SCHEMAS = {
             "seed": _INTEGER,
             "property": _NAME,
             "what": _NAME,
+            "place": _NAME,
             "digest": _TEXT,
             "text": _TEXT,
         }

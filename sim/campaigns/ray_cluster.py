@@ -91,6 +91,12 @@ class RayCluster:
     def poll(self, timeout_s: float) -> list[Event]:
         if not self._connected:
             self._connect()
+        try:
+            return self._happened(timeout_s)
+        except ConnectionError as error:  # of a client: Ray ends the process of any other driver
+            raise PlaceError(f"Ray at {self._address} is gone: {_reason(error)}") from None
+
+    def _happened(self, timeout_s: float) -> list[Event]:
         events: list[Event] = []
         self._look_at_nodes(events)
         calls = {}
@@ -128,6 +134,12 @@ class RayCluster:
         patience_s = _PATIENCE_S if self._address is None else _PATIENCE_FAR_S
         os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(patience_s))
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        where = "none can be started" if self._address is None else f"none at {self._address}"
+        if self._address is not None:
+            try:
+                _reach(self._address)
+            except OSError as error:
+                raise PlaceError(f"Ray: {where}: {_reason(error)}") from None
         try:
             if self._address is None:
                 ray.init(
@@ -138,11 +150,10 @@ class RayCluster:
                     **quiet,
                 )
             else:
-                _reach(self._address)
                 ray.init(self._address, **quiet)
         except Exception as error:
-            where = "none can be started" if self._address is None else f"none at {self._address}"
-            raise PlaceError(f"Ray: {where}: {_reason(error)}") from None
+            problem = f"{_reason(error)}{_expected(self._address)}"
+            raise PlaceError(f"Ray: {where}: {problem}") from None
         self._connected = True
 
     def _look_at_nodes(self, events: list[Event]) -> None:
@@ -216,6 +227,15 @@ def _reach(address: str) -> None:
     if colon:
         with socket.create_connection((host.strip("[]"), int(port)), _REACH_S):
             pass
+
+
+def _expected(address: str | None) -> str:
+    """What would be right, where somebody answers at an address and it is no Ray for us."""
+    if address is None or address == "auto":
+        return ""
+    if address.startswith("ray://"):
+        return ", expected the port of ray start --ray-client-server-port (10001 by default)"
+    return ", expected HOST:PORT of its head, and RAY_AUTH_MODE=token if that asks for a token"
 
 
 def _reason(error: BaseException) -> str:

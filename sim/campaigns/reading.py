@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,6 +27,7 @@ from squall.sim.campaigns.database import Database
 from squall.sim.campaigns.locks import FileLock, gate
 from squall.sim.campaigns.opening import said_by
 from squall.sim.campaigns.plan import Plan
+from squall.sim.campaigns.row import Key
 from squall.sim.campaigns.schema import check_known, migrate, newest, version_of
 from squall.sim.campaigns.tables import FAILURE, LEASE
 
@@ -47,7 +49,12 @@ class Kind(NamedTuple):
     seed: int
     digest: str
     text: str
+    place: str = ""
     scenarios: int = 1
+
+    @builtins.property
+    def key(self) -> Key:
+        return self.property, self.what, self.place
 
 
 class Reading:
@@ -106,9 +113,9 @@ class Reading:
         return seen.hexdigest()
 
     def kinds(self) -> list[Kind]:
-        """The failures, each kind once: by property and what broke."""
+        """The failures, each kind once: by property, what broke, and its place."""
         columns = FAILURE.c
-        same = [columns.property, columns.what]
+        same = [columns.property, columns.what, columns.place]
         ranked = (
             select(
                 *(columns[name] for name in Kind._fields[:-1]),

@@ -8,11 +8,14 @@ from typing import NamedTuple
 from squall.model.events.run import Violation
 from squall.sim.search.judge import Verdict
 
+#: what makes two failures one kind: the property, what broke, and the place where it shows
+Key = tuple[str, str, str]
+
 
 class Row(NamedTuple):
-    """What became of ``seed``, a number of its part; ``property``, ``what`` and ``text`` are of the
-    first violation, "" without one. What follows counts in no digest: ``text`` may name what differs
-    between processes; ``facts`` (words of 64 bits) and ``situations`` are what a campaign is shown to
+    """What became of ``seed``, a number of its part; ``property``, ``what``, ``text`` and ``place``
+    (:mod:`squall.model.events.place`) are of the first violation, "" without one. What follows
+    ``events`` counts in no digest: ``text`` may name what differs between processes; ``facts`` (words of 64 bits) and ``situations`` are what a campaign is shown to
     have seen, a fact at least in one row of each process that has seen it."""
 
     seed: int
@@ -23,6 +26,7 @@ class Row(NamedTuple):
     text: str = ""
     facts: bytes = b""
     situations: tuple[str, ...] = ()
+    place: str = ""
 
 
 def row_of(number: int, verdict: Verdict) -> Row:
@@ -30,6 +34,7 @@ def row_of(number: int, verdict: Verdict) -> Row:
         row = Row(number, digest=verdict.digest, events=verdict.events)
     else:
         row = failed_row(number, verdict.violations[0], verdict.digest, verdict.events)
+        row = row._replace(place=verdict.place)
     return row._replace(facts=verdict.facts, situations=verdict.sometimes)
 
 

@@ -49,7 +49,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True)
 class KindStatus:
-    """A kind of failure, its first scenario, and how many have shown it. ``notes``: what triage has
+    """A kind of failure, its first scenario, how many have shown it, and where. ``notes``: what triage has
     found out."""
 
     property: str
@@ -58,6 +58,7 @@ class KindStatus:
     seed: int
     text: str
     scenarios: int
+    place: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -157,7 +158,8 @@ def status_of(store: Reading, now: float | None = None) -> Status:
             kind.seed,
             kind.text,
             kind.scenarios,
-            tuple(told_lines(told[kind.property, kind.what])),
+            kind.place,
+            tuple(told_lines(told[kind.key])),
         )
         for kind in found
     )

@@ -160,7 +160,7 @@ def _lease(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
 
 
 #: what a failure's row is kept of
-_OF_FAILURE = ("seed", "property", "what", "digest", "text")
+_OF_FAILURE = ("seed", "property", "what", "digest", "text", "place")
 
 
 def _failures(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     Text,
+    text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -44,7 +45,7 @@ LEASE = Table(
     sqlite_with_rowid=False,
 )
 
-#: ``first``: the one of its lease
+#: ``first``: the one of its lease. ``place``: the events that show it (squall/model/events/place.py)
 FAILURE = Table(
     "failure",
     METADATA,
@@ -55,6 +56,7 @@ FAILURE = Table(
     Column("digest", WORD, nullable=False),
     Column("text", Text, nullable=False),
     Column("first", BigInteger, nullable=False, server_default="0"),
+    Column("place", WORD, nullable=False, server_default=text("''")),
     PrimaryKeyConstraint("part", "seed"),
     sqlite_with_rowid=False,
 )
@@ -109,22 +111,23 @@ CANARY = Table(
     sqlite_with_rowid=False,
 )
 
-#: what is known of a kind of failure. ``place``: the first event that was wrong. ``scenario``: the
-#: file of the shrunk one, with so many ``events``. ``versions``, ``bisected``, ``before``: JSON; on
+#: what is known of a kind of failure. ``scenario``: the file of the shrunk one, with so many
+#: ``events``. ``known``: JSON; of the engine torch, the rules that predict it. ``versions``, ``bisected``, ``before``: JSON; on
 #: which versions it shows, the commit that brought it, where it was seen before
 TRIAGE = Table(
     "triage",
     METADATA,
     Column("property", WORD, nullable=False),
     Column("what", WORD, nullable=False),
-    Column("place", Text),
+    Column("place", WORD, nullable=False, server_default=text("''")),
     Column("scenario", Text),
     Column("events", BigInteger),
     Column("versions", Text),
+    Column("known", Text),
     Column("bisected", Text),
     Column("before", Text),
     Column("at", Double, nullable=False),
-    PrimaryKeyConstraint("property", "what"),
+    PrimaryKeyConstraint("property", "what", "place"),
     sqlite_with_rowid=False,
 )
 

@@ -10,17 +10,18 @@ from typing import Any
 from sqlalchemy import select
 
 from squall.sim.campaigns.reading import Kind, Reading
+from squall.sim.campaigns.row import Key
 from squall.sim.campaigns.tables import TRIAGE
-from squall.sim.campaigns.triage import Key, same
+from squall.sim.campaigns.triage import same
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.file import load_scenario
 from squall.sim.search.shrink.cost import extent
 
 
 def triaged(store: Reading) -> dict[Key, dict[str, Any]]:
-    """What the store has of each kind, by property and what broke."""
+    """What the store has of each kind."""
     rows = store.ask(select(TRIAGE))
-    return {(row.property, row.what): dict(row._mapping) for row in rows}
+    return {(row.property, row.what, row.place): dict(row._mapping) for row in rows}
 
 
 def loaded(file: str) -> Scenario | None:
@@ -39,7 +40,7 @@ def told_of(store: Reading, kinds: list[Kind]) -> dict[Key, dict[str, Any]]:
         for key, row in rows.items()
         if (scenario := loaded(row["scenario"] or "")) is not None
     }
-    ordered = [(kind.property, kind.what) for kind in kinds]
+    ordered = [kind.key for kind in kinds]
     twins = same({key: small[key] for key in ordered if key in small})
     return {key: _told(rows.get(key), small.get(key), twins.get(key)) for key in ordered}
 
@@ -47,12 +48,14 @@ def told_of(store: Reading, kinds: list[Kind]) -> dict[Key, dict[str, Any]]:
 def _told(row: dict[str, Any] | None, small: Scenario | None, twin: Key | None) -> dict[str, Any]:
     row = row or {}
     return {
-        "place": row.get("place"),
         "shrunk": None
         if small is None
         else {"file": row["scenario"], "events": row["events"], **extent(small)._asdict()},
-        "same_as": None if twin is None else {"property": twin[0], "what": twin[1]},
+        "same_as": None
+        if twin is None
+        else dict(zip(("property", "what", "place"), twin, strict=True)),
         "versions": json.loads(row.get("versions") or "[]"),
+        "known": json.loads(row.get("known") or "[]"),
         "regression": json.loads(row["before"]) if row.get("before") else None,
     }
 
@@ -62,13 +65,17 @@ def told_lines(told: dict[str, Any]) -> Iterator[str]:
     if told["regression"] is not None:
         gone = told["regression"]
         yield f"regression: it was gone on squall {gone['squall']} ({gone['code']}), torch {gone['torch']}"
-    if told["place"]:
-        yield f"place: {told['place']}"
     if told["same_as"] is not None:
-        yield f"the same as {told['same_as']['property']}: {told['same_as']['what']}"
+        same = told["same_as"]
+        place = f" ({same['place']})" if same["place"] else ""
+        yield f"the same as {same['property']}: {same['what']}{place}"
     elif told["shrunk"] is not None:
         small = told["shrunk"]
-        yield f"small: {small['events']:,} events, squall replay {small['file']}"
+        events = f"{small['events']:,} events, squall replay" if small["events"] else "squall diff"
+        yield f"small: {events} {small['file']}"
+    if told["known"]:
+        rules = ", ".join(told["known"])
+        yield f"known of PyTorch's engine: {rules} (docs/divergences.md)"
     shows = [each for each in told["versions"] if each["shows"]]
     if len(told["versions"]) > 1:
         yield f"shows on {len(shows)} of the {len(told['versions'])} versions that it was looked for on"

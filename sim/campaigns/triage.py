@@ -1,35 +1,41 @@
-"""What a campaign makes of its failures by itself, once no lease is left: each kind is made small once,
-and the kinds that were found here before are looked for again."""
+"""What a campaign makes of its failures by itself: each kind is made small once, beside the leases or
+after them, and the kinds that were found here before are looked for again."""
 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
-from squall.model.events.run import Run, Violation
-from squall.sim.scenario import Expected, Scenario
+from squall.sim.campaigns.known import KnownKey
+from squall.sim.campaigns.parts.diff import DIFFERENCE
+from squall.sim.campaigns.row import Key
+from squall.sim.campaigns.showing import RUN_S, made_small, shown
+from squall.sim.diff.known import known_rules
+from squall.sim.scenario import Scenario
 from squall.sim.scenarios.file import name_of
-from squall.sim.search.again import again
-from squall.sim.search.shrink.shrinker import Shrinker
+from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.stock.shared import close_zygotes
 from squall.sim.world import interrupts
 from squall.sim.world.contained import Contained, end_with_parent
 
-#: real seconds for making a kind small, and for one run; more, where others have the machine
-SHRINK_S, _RUN_S, _MORE = 60.0, 60.0, 4
+#: seconds for making a kind small; real ones that all of a task may take, as a multiple of what it
+#: may use: where others have the machine, and where leases have it first
+SHRINK_S, _MORE, _MORE_BESIDE = 60.0, 4, 20
 _LOOK_S = 0.25
-Key = tuple[str, str]
+#: what is added to the niceness of a process beside leases: it gets a tenth of what one of them gets
+_NICER = 10
 
 
 class Task(NamedTuple):
     """A scenario of a kind: whether the kind shows in it, and, with ``shrink``, a smaller one."""
 
-    key: Key
+    key: KnownKey
     scenario: Scenario
     shrink: bool = False
 
@@ -37,97 +43,127 @@ class Task(NamedTuple):
 class Triaged(NamedTuple):
     """What came of a task. ``shows`` None: nobody knows, since the process has ended.
 
-    ``place``: the events that show what broke, without numbers. ``scenario``: the smallest that was
-    found, if it was made small; ``events``: of its run.
+    ``place``: where it shows. ``scenario``: the smallest that was found, if it was made small;
+    ``events``: of its run. ``known``: of the engine ``torch``, the rules that predict it.
     """
 
-    key: Key
+    key: KnownKey
     shows: bool | None
     place: str = ""
     scenario: Scenario | None = None
     events: int = 0
+    known: tuple[str, ...] = ()
+
+
+class Triage:
+    """Tasks, each in a process of its own. ``seconds``: for making one small, :data:`SHRINK_S` by
+    default. ``on_done`` gets what has come of each. For the main thread."""
+
+    def __init__(
+        self,
+        *,
+        seconds: float | None = None,
+        on_done: Callable[[Triaged], object] = lambda triaged: None,
+    ) -> None:
+        self._seconds = SHRINK_S if seconds is None else seconds
+        self._on_done = on_done
+        self._waiting: deque[Task] = deque()
+        self._running: dict[Connection, tuple[Task, Contained, float]] = {}
+
+    @property
+    def left(self) -> int:
+        return len(self._waiting) + len(self._running)
+
+    def add(self, task: Task) -> None:
+        self._waiting.append(task)
+
+    def step(self, jobs: int, wait_s: float = 0.0, *, beside: bool = False) -> None:
+        """Have at most so many under way, and see to those that are done. ``beside``: leases come
+        first, so these processes get what is left of the machine."""
+        while self._waiting and len(self._running) < jobs:
+            self._start(self._waiting.popleft(), beside=beside)
+        if not self._running:
+            return
+        wait(list(self._running), wait_s)
+        for connection, (task, copy, until) in list(self._running.items()):
+            done = Triaged(task.key, None)
+            if connection.poll():
+                with suppress(EOFError, ConnectionError):
+                    done = connection.recv()
+            elif time.monotonic() < until:
+                continue
+            del self._running[connection]
+            copy.end()
+            with interrupts.deferred():
+                self._on_done(done)
+
+    def finish(self, jobs: int, on_look: Callable[[int], object] = lambda left: None) -> None:
+        """All that is left. ``on_look`` is called several times a second, with how many that are.
+        An interrupt raises KeyboardInterrupt; what was done was told."""
+        with interrupts.heard():
+            while self.left:
+                interrupts.check()
+                on_look(self.left)
+                self.step(jobs, _LOOK_S)
+
+    def close(self) -> None:
+        """End what is under way."""
+        self._waiting.clear()
+        while self._running:
+            _, (_, copy, _) = self._running.popitem()
+            copy.end()
+
+    def _start(self, task: Task, *, beside: bool) -> None:
+        copy = Contained(_work, task, self._seconds, _NICER if beside else 0)
+        used = RUN_S + task.shrink * self._seconds
+        until = time.monotonic() + used * (_MORE_BESIDE if beside else _MORE)
+        self._running[copy.connection] = (task, copy, until)
 
 
 def triage(
     tasks: Iterable[Task],
     *,
     jobs: int = 1,
-    seconds: float = SHRINK_S,
+    seconds: float | None = None,
     on_done: Callable[[Triaged], object] = lambda triaged: None,
-    on_look: Callable[[int], object] = lambda left: None,
 ) -> None:
-    """Each in a process of its own, ``jobs`` at a time. ``seconds``: for making one small.
-
-    ``on_look`` is called several times a second, with how many are left. An interrupt raises
-    KeyboardInterrupt; what was done was told. For the main thread.
-    """
-    waiting = deque(tasks)
-    running: dict[Connection, tuple[Task, Contained, float]] = {}
-    with interrupts.heard():
-        try:
-            while waiting or running:
-                while waiting and len(running) < jobs:
-                    task = waiting.popleft()
-                    copy = Contained(_work, task, seconds)
-                    until = time.monotonic() + _MORE * (_RUN_S + task.shrink * seconds)
-                    running[copy.connection] = (task, copy, until)
-                interrupts.check()
-                on_look(len(waiting) + len(running))
-                wait(list(running), _LOOK_S)
-                for connection, (task, copy, until) in list(running.items()):
-                    done = Triaged(task.key, None)
-                    if connection.poll():
-                        with suppress(EOFError, ConnectionError):
-                            done = connection.recv()
-                    elif time.monotonic() < until:
-                        continue
-                    del running[connection]
-                    copy.end()
-                    with interrupts.deferred():
-                        on_done(done)
-        finally:
-            for _, copy, _ in running.values():
-                copy.end()
+    """All of them, ``jobs`` at a time. An interrupt raises KeyboardInterrupt."""
+    found = Triage(seconds=seconds, on_done=on_done)
+    for task in tasks:
+        found.add(task)
+    try:
+        found.finish(jobs)
+    finally:
+        found.close()
 
 
-def _work(connection: Connection, task: Task, seconds: float) -> None:
+def _work(connection: Connection, task: Task, seconds: float, nicer: int) -> None:
     end_with_parent()
+    os.nice(nicer)
     logging.disable(logging.CRITICAL)
-    scenario, run, found = task.scenario, *_shown(task.scenario, task.key)
+    try:
+        connection.send(_done(task, seconds))
+    finally:
+        close_zygotes()
+
+
+def _done(task: Task, seconds: float) -> Triaged:
+    scenario, key = task.scenario, task.key
+    found = shown(scenario, key)
     if found is None:
-        connection.send(Triaged(task.key, shows=False))
-        return
-    small = None
-    if task.shrink:
-        small = Shrinker(scenario, seconds=seconds).run()
-        run, again_found = _shown(small, task.key)
-        found = again_found or found
-    connection.send(Triaged(task.key, True, place_of(run, found), small, len(run.records)))
-
-
-def _shown(scenario: Scenario, key: Key) -> tuple[Run, Violation | None]:
-    """A run of the scenario, and the violation of that kind, if there is one."""
-    plain = Expected(mutant=scenario.expected.mutant)
-    if key[0] == "determinism":  # which a replay only looks at where it is to be expected
-        plain = replace(plain, property=key[0])
-    run = again(replace(scenario, expected=plain), seconds=_RUN_S)
-    found = [each for each in run.violations if (each.property, each.what) == key]
-    return run, found[0] if found else None
-
-
-def place_of(run: Run, violation: Violation) -> str:
-    """The first and the last event that show it, by their types, without ids and numbers; "" if it
-    cites none."""
-    numbers = [number for number in violation.events if number < len(run.records)]
-    names = [_named(run, number) for number in (*numbers[:1], *numbers[-1:])]
-    return " … ".join(dict.fromkeys(names))
-
-
-def _named(run: Run, number: int) -> str:
-    _, _, _, type, values = run.records[number]
-    if "type" in type.fields:
-        return f"{type.name} {values[type.fields.index('type')]}"
-    return str(type.name)
+        return Triaged(key, shows=False)
+    known: tuple[str, ...] = ()
+    if key[0] != DIFFERENCE:  # one is what no rule predicts
+        with campaign_settings():
+            known = known_rules(scenario)
+    done = Triaged(key, True, found.place, events=found.events, known=known)
+    if not task.shrink:
+        return done
+    small = made_small(scenario, key, found.place, seconds)
+    after = None if small is None else shown(small, key)
+    if after is None:
+        return done
+    return done._replace(scenario=small, events=after.events)
 
 
 def same(kinds: dict[Key, Scenario]) -> dict[Key, Key]:

@@ -23,6 +23,7 @@ from squall.model.coverage.features import features
 from squall.model.coverage.sometimes import sometimes
 from squall.model.events.fault_effects import faults_of
 from squall.model.events.hangs import explain
+from squall.model.events.place import place_of
 from squall.model.events.run import Run, Violation
 from squall.model.one_process.interpreter import interpret
 from squall.model.one_process.outcome import Outcome
@@ -76,6 +77,8 @@ class Verdict(NamedTuple):
     excused: tuple[tuple[str, int], ...] = ()
     #: what the run showed (model/coverage/behaviour.py), if that was asked for: words of 64 bits
     facts: bytes = b""
+    #: where the first violation shows (model/events/place.py)
+    place: str = ""
 
     @property
     def ok(self) -> bool:
@@ -176,6 +179,7 @@ def judge(source: Source, settings: Settings = Settings()) -> Verdict:  # noqa: 
         _name(source),
         tuple(sorted((run.excused + Counter(run.excuses)).items())),
         _facts(run, found) if settings.stats else b"",
+        place_of(run, violations[0]) if violations else "",
     )
 
 

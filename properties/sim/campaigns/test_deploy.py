@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,21 @@ def test_the_job_and_the_array_play_the_same_share(tmp_path):
     )
     assert (also["verdicts"], also["judged"]) == (said["verdicts"], said["judged"])
     assert {said["store"], also["store"]} == {"campaign.3.sqlite"}
+
+
+def test_the_image_takes_a_checkout_without_what_was_made_for_this_machine():
+    patterns = [line for line in (ROOT / ".dockerignore").read_text().split("\n") if line]
+    patterns = [line.removeprefix("**/") for line in patterns if not line.startswith("#")]
+
+    def left_out(path):
+        return any(fnmatch(part, pattern) for part in Path(path).parts for pattern in patterns)
+
+    installed = re.search(r"^VENV := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    assert left_out(f"{installed}/.installed"), "or make install would do nothing"
+    assert left_out(".git/config")
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if tracked.returncode == 0:  # else this is no checkout, but what one was unpacked to
+        assert [path for path in tracked.stdout.splitlines() if left_out(path)] == []
 
 
 def test_the_image_is_made_as_the_readme_says():

@@ -15,20 +15,26 @@ from squall.sim.campaigns.driver import drive
 from squall.sim.campaigns.file import COSTS, load_plan
 from squall.sim.campaigns.parts import Canaries, Diff, Exploration, Guided, Part, Versions, part_of
 from squall.sim.campaigns.parts.canaries import BY_DEFAULT
+from squall.sim.campaigns.parts.diff import differences
 from squall.sim.campaigns.parts.guided import stamp_of_cover
 from squall.sim.campaigns.parts.versions import BLOCK
 from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.pool import TRIES, Pool
+from squall.sim.campaigns.row import dumped, loaded
+from squall.sim.campaigns.showing import shown
 from squall.sim.campaigns.store import CampaignStore
 from squall.sim.cli.main import main as run_command
 from squall.sim.search.covers import shipped
 from squall.sim.search.draw import Settings
 from squall.sim.search.judge import judge
+from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.schedules import Rescheduled
 
 #: planted bugs: the scenario of seed 0 shows the first, and under no profile of faults the other
 DIES, SURVIVES = "call-not-recorded", "delays-double"
+#: another one, which nearly all show
+LEAVES = "release-only-here"
 GUIDED = Guided("guided", range(3, 7), "rough", cover=stamp_of_cover("rough"))
 CANARIES = Canaries("canaries", range(2), bugs=(DIES, SURVIVES), each=1)
 EXPLORED = Exploration("explore", range(4), programs="workers<=2, calls<=1", executions=1000)
@@ -149,6 +155,42 @@ def test_every_program_is_explored_and_a_budget_that_is_too_small_is_a_failure()
     left = [row for row in rows(small) if row.property]
     assert {(row.property, row.what) for row in left} == {("explored", "not every order was run")}
     assert small.again(left[0]).startswith("squall explore --programs")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        Part("plain", range(1, 4)),
+        Guided("guided", range(2), "rough", cover=stamp_of_cover("rough")),
+        EXPLORED,
+    ],
+    ids=lambda part: part.kind,
+)
+def test_what_fails_shows_at_the_place_that_its_row_names(part):
+    """A replay of the scenario that a row has, which triage begins with, shows the same kind."""
+    with MUTANTS[LEAVES].apply():
+        failed = [row for row in rows(part) if row.property]
+        assert failed and all(row.place for row in failed)
+        assert rows(part, range(failed[0].seed, failed[0].seed + 1)) == [
+            row for row in rows(part) if row.seed == failed[0].seed
+        ]
+        for row in failed:
+            key = (row.property, row.what, row.place)
+            found = shown(part.scenario(row), key)
+            assert found is not None and found.place == row.place
+            assert shown(part.scenario(row), (*key[:2], "elsewhere")) is None
+            assert loaded(dumped(row)) == row, "as another interpreter tells it"
+
+
+def test_a_difference_between_the_engines_names_what_was_counted(compiled_engine):
+    part = Diff("diff", range(1, 4))
+    with MUTANTS[DIES].apply():
+        failed = [row for row in rows(part) if row.property]
+        assert failed
+        for row in failed:
+            kinds = [(each.what, place) for each, place in differences(part.scenario(row))]
+            assert kinds[0] == (row.what, row.place)
+    assert [row for row in rows(part) if row.property] == []
 
 
 def table(file, plan, jobs=1, **options):

@@ -21,7 +21,7 @@ from squall.sim.campaigns.locks import FileLock
 from squall.sim.campaigns.reading import open_store
 from squall.sim.campaigns.schema import VERSION_TABLE, newest
 from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
-from squall.sim.campaigns.tables import METADATA
+from squall.sim.campaigns.tables import METADATA, TRIAGE
 from squall.sim.world.contained import Contained
 
 #: what wrote stores before they had a version
@@ -33,6 +33,14 @@ CREATE TABLE IF NOT EXISTS lease (
 CREATE TABLE IF NOT EXISTS failure (
     part TEXT, seed INTEGER, property TEXT NOT NULL, what TEXT NOT NULL, digest TEXT NOT NULL,
     text TEXT NOT NULL, PRIMARY KEY (part, seed)) WITHOUT ROWID;
+"""
+
+
+#: what was known of failures in the third schema
+THIRD = """
+CREATE TABLE triage (
+    property TEXT NOT NULL, what TEXT NOT NULL, place TEXT, scenario TEXT, events BIGINT, versions TEXT,
+    bisected TEXT, "before" TEXT, at DOUBLE PRECISION NOT NULL, PRIMARY KEY (property, what))
 """
 
 
@@ -82,6 +90,38 @@ def test_a_file_of_the_first_schema_is_migrated(tmp_path: Path) -> None:
     assert resumed.verdicts() == now.verdicts()
     resumed.close()
     now.close()
+
+
+def test_places_that_were_known_become_those_of_failures(
+    tmp_path: Path, postgresql: Server, database: str
+) -> None:
+    """From the third schema, which had a place only for a kind."""
+    for address in (Address(tmp_path / "db"), Address.read(postgresql.url(database))):
+        store = filled(address)
+        lines = list(store.lines())
+        what = store.kinds()[0].what
+        store.note(TRIAGE, {"property": "rrefs", "what": what, "place": "AN_EVENT", "at": 1.0})
+        store.close()
+        engine = create_engine(address.url or f"sqlite:///{address.file}")
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '3'")
+            connection.exec_driver_sql("ALTER TABLE failure DROP COLUMN place")
+            connection.exec_driver_sql("CREATE TABLE kept AS SELECT * FROM triage")
+            connection.exec_driver_sql("DROP TABLE triage")
+            connection.exec_driver_sql(THIRD)
+            columns = "property, what, place, at"
+            connection.exec_driver_sql(f"INSERT INTO triage ({columns}) SELECT {columns} FROM kept")
+            connection.exec_driver_sql("DROP TABLE kept")
+        engine.dispose()
+        reading = open_store(address)
+        assert {kind.what: kind.place for kind in reading.kinds()} == {
+            each: "AN_EVENT" if each == what else ""
+            for each in (kind.what for kind in reading.kinds())
+        }
+        (row,) = reading.rows(TRIAGE)
+        assert (row["what"], row["place"], row["known"]) == (what, "AN_EVENT", None)
+        assert list(reading.lines()) == lines
+        reading.close()
 
 
 def test_a_driver_migrates_as_well(tmp_path: Path) -> None:

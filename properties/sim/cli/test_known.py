@@ -9,7 +9,7 @@ from squall.sim.search.draw import Settings, draw
 
 
 def test_a_campaign_names_what_is_known_of_pytorch(compiled_engine: None) -> None:
-    seed = _seed_with_alone("views of one gradient")
+    seed = seed_with_alone("views of one gradient")
     seeds = f"{seed}:{seed + 1}"
     done = squall("fuzz", "--engine", "torch", "--seeds", seeds, "--json")
     told = json.loads(done.stdout)
@@ -19,7 +19,7 @@ def test_a_campaign_names_what_is_known_of_pytorch(compiled_engine: None) -> Non
     assert known == {"a story: views of one gradient": ["gradient-stolen"]}
 
 
-def _seed_with_alone(kind: str) -> int:
+def seed_with_alone(kind: str) -> int:
     """The first seed whose program has a story of this kind, and little else."""
     for seed in range(10_000):
         program = draw(seed, Settings(engine="torch")).program

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from squall.model.events.place import place_of
 from squall.model.one_process.interpreter import interpret
 from squall.model.program.check import check_program
 from squall.model.program.file import program_from_json, program_to_json
@@ -230,6 +231,24 @@ def test_time_that_is_over_ends_it() -> None:
     shrinker = Shrinker(failing("release-only-here"), seconds=1e-3)
     small = shrinker.run()
     assert shrinker.out_of_time and again(small).violations
+
+
+def test_it_stays_at_its_place() -> None:
+    """The scenario breaks at more than one place; the small one does at the one that was asked for."""
+    scenario = failing("release-only-here")
+    run = again(scenario)
+    places = {place_of(run, each): each for each in run.violations}
+    assert len(places) > 1
+    for place, violation in places.items():
+        expected = replace(scenario.expected, property=violation.property, what=violation.what)
+        small = Shrinker(replace(scenario, expected=expected), seconds=3.0, place=place).run()
+        assert (small.expected.property, small.expected.what) == violation[:2]
+        after = again(small)
+        assert place in {
+            place_of(after, each) for each in after.violations if each[:2] == violation[:2]
+        }
+    with pytest.raises(NotFailingError):
+        Shrinker(scenario, place="no event of it").run()
 
 
 SCRIPT = """

@@ -31,6 +31,7 @@ from squall.sim.serve.server import Server
 PLAN = Plan((Part("plain", range(400)), Part("rough", range(200), "rough")), size=100)
 #: of seed 130, when one fails
 BROKEN = Violation("rrefs", "an owner <was> left", "none", "one")
+FAILED = failed_row(130, BROKEN, "0" * 32, 7)._replace(place="OWNER_CREATED")
 
 
 def taken(file: Path, leases: int, *, fails: bool = False) -> None:
@@ -38,10 +39,7 @@ def taken(file: Path, leases: int, *, fails: bool = False) -> None:
     store = CampaignStore(file, PLAN.said(), resume=file.exists())
     facts = sorted(pairs_of(map(str, range(6))))
     for at, lease in enumerate(list(PLAN.leases())[:leases]):
-        rows = [
-            failed_row(seed, BROKEN, "0" * 32, 7) if fails and seed == 130 else Row(seed, events=7)
-            for seed in lease.seeds
-        ]
+        rows = [FAILED if fails and seed == 130 else Row(seed, events=7) for seed in lease.seeds]
         found = judged(lease, rows, 17, 2.5)._replace(host="a-machine", worker="here")
         shown = found._replace(facts=tuple(facts[: at + 1]), situations=("a crash during a pass",))
         store.take([shown])
@@ -106,10 +104,8 @@ def test_failures_have_what_is_known_of_them(tmp_path: Path) -> None:
     # seed 130 is in both parts
     (kind,) = found.kinds
     assert (kind.part, kind.seed, kind.scenarios) == ("plain", 130, 2)
-    assert kind.notes == (
-        "place: OWNER_CREATED",
-        "shows on 1 of the 2 versions that it was looked for on",
-    )
+    assert kind.place == "OWNER_CREATED"
+    assert kind.notes == ("shows on 1 of the 2 versions that it was looked for on",)
     assert found.outcome == "failed"
     assert words_of(found) == "600 of 600 scenarios, 2 failed, of 1 kind"
 

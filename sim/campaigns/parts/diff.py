@@ -12,6 +12,8 @@ from squall.model.events.run import Violation
 from squall.sim.campaigns.parts.part import Alive, Part
 from squall.sim.campaigns.row import Row, failed_row
 from squall.sim.diff.compare import Comparison, compare_engines
+from squall.sim.diff.difference import Difference
+from squall.sim.diff.facts import COUNTS
 from squall.sim.names import EngineName
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings
@@ -60,9 +62,6 @@ class Diff(Part):
         violation = Violation(DIFFERENCE, "the runs could not be compared", "two runs", seen)
         return failed_row(number, violation)
 
-    def scenario(self, row: Row) -> Scenario | None:
-        return None  # one engine alone shows nothing
-
     def again(self, row: Row) -> str:
         return shlex.join(["squall", "diff", str(row.seed)])
 
@@ -75,5 +74,26 @@ def _row_of(number: int, comparison: Comparison) -> Row:
     if not comparison.unknown:
         return Row(number, digest=digest)
     first = comparison.unknown[0]
-    what = f"another {first.kind}"
-    return Row(number, DIFFERENCE, what, digest, text=f"{DIFFERENCE}: {what}: {first}")
+    what = _what(first)
+    text = f"{DIFFERENCE}: {what}: {first}"
+    return Row(number, DIFFERENCE, what, digest, text=text, place=_place(first))
+
+
+def differences(scenario: Scenario) -> list[tuple[Violation, str]]:
+    """What no rule predicts of a scenario on both engines, each with its place."""
+    return [
+        (Violation(DIFFERENCE, _what(each), each.port, each.torch), _place(each))
+        for each in compare_engines(scenario).unknown
+    ]
+
+
+def _what(difference: Difference) -> str:
+    return f"another {difference.kind}"
+
+
+def _place(difference: Difference) -> str:
+    """What was counted differently; "" where a value differs."""
+    kind, *rest = difference.place
+    if kind in COUNTS:
+        return "FORWARD_AUTOGRAD_RESP" if kind == "wrapped" else str(rest[0])
+    return str(rest[1]) if kind == "left" else ""

@@ -9,6 +9,7 @@ from functools import cache
 from hashlib import blake2b
 from typing import ClassVar
 
+from squall.model.events.place import place_of
 from squall.model.events.run import Violation
 from squall.sim.campaigns.parts.part import Alive, Part
 from squall.sim.campaigns.row import Row, failed_row
@@ -19,6 +20,7 @@ from squall.sim.explore.every_program import Program, every_program
 from squall.sim.explore.execution import How
 from squall.sim.explore.search import Budget
 from squall.sim.scenario import Scenario
+from squall.sim.search.again import again
 from squall.sim.world.choosing import Grain, GrainError, NotExplorableError
 
 #: the property of a program of which not every order was run
@@ -54,17 +56,18 @@ class Exploration(Part):
     def _row(self, number: int, alive: Alive) -> Row:
         program = programs(self.programs)[number]
         seen = blake2b(digest_size=16)
-        first = None
+        first, place = None, ""
         try:
             for part in self._explored(program, alive):
                 seen.update(repr(_told(part)).encode())
-                first = first or _violation(part, self.executions)
+                if first is None and (first := _violation(part, self.executions)) is not None:
+                    place = _place(part, first)
         except (GrainError, NotExplorableError, RuntimeError) as error:
             first = Violation(EXPLORED, "it cannot be explored", "every order", str(error))
         if first is None:
             return Row(number, digest=seen.hexdigest())
         row = failed_row(number, first, seen.hexdigest())
-        return row._replace(text=f"{row.text} ({program.text})")
+        return row._replace(text=f"{row.text} ({program.text})", place=place)
 
     def _explored(self, program: Program, alive: Alive) -> Iterator[Explored]:
         return parts(
@@ -107,6 +110,16 @@ def _told(part: Explored) -> tuple[object, ...]:
     found = sorted((*key, each.choices) for key, each in explored.found.items())
     counts = (explored.complete, explored.pruned, len(explored.classes), explored.failed)
     return (part.fault, counts, sorted(explored.states.items()), explored.exhausted, found)
+
+
+def _place(part: Explored, first: Violation) -> str:
+    """Where it shows, in the order in which it was found."""
+    for found, scenario in part.counterexamples():
+        if (found.violation.property, found.violation.what) == (first.property, first.what):
+            run = again(scenario)
+            same = [each for each in run.violations if each[:2] == first[:2]]
+            return place_of(run, same[0]) if same else ""
+    return ""
 
 
 def _violation(part: Explored, budget: int) -> Violation | None:

@@ -37,6 +37,7 @@ from squall.sim.cli.options import (
 
 if TYPE_CHECKING:
     from squall.sim.campaigns.address import Address
+    from squall.sim.campaigns.driver import Look
     from squall.sim.campaigns.plan import Plan
     from squall.sim.names import EngineName, Profile
 
@@ -130,7 +131,7 @@ def campaign(
         bool,
         typer.Option(
             "--shrink/--no-shrink",
-            help="Make the first scenario of each kind of failure small at the end, for a minute each.",
+            help="Make the first scenario of each kind of failure small, for a minute each.",
         ),
     ] = True,
     export: Annotated[
@@ -194,22 +195,23 @@ def _play(
     store = CampaignStore(address, plan.said(), resume=resume, tell=lambda line: telling.loss(line))
     interrupted = False
     telling = Telling(plan, store, where.jobs or 1, where.name(share=plan.of > 1))
+    triaging = Triaging(store, telling.files, telling.console, shrink)
+    telling.back = triaging.back
+
+    def look(seen: Look) -> None:
+        telling.look(seen)
+        if shrink:
+            triaging.beside()
+
     try:
         with telling:
-            drive(
-                plan,
-                store,
-                place,
-                on_lease=telling.lease,
-                on_look=telling.look,
-                on_loss=telling.loss,
-            )
-        triaging = Triaging(store, telling.files, telling.console, telling.jobs, shrink)
-        telling.back = triaging.back
-        triaging.run()
+            drive(plan, store, place, on_lease=telling.lease, on_look=look, on_loss=telling.loss)
+        triaging.finish(telling.jobs)
     except KeyboardInterrupt:
         interrupted = True
         store.patience_s = 0.0  # whoever interrupts does not wait for a server that is away
+    finally:
+        triaging.close()
     try:
         return _report(telling, json=json, interrupted=interrupted)
     except CampaignStoreError:

@@ -25,8 +25,9 @@ from squall.model.events.run import Violation
 from squall.sim.campaigns.driver import Look
 from squall.sim.campaigns.known import Known
 from squall.sim.campaigns.lease import Judged
+from squall.sim.campaigns.parts.diff import DIFFERENCE
 from squall.sim.campaigns.plan import Part, Plan
-from squall.sim.campaigns.row import Row
+from squall.sim.campaigns.row import Key, Row
 from squall.sim.campaigns.store import CampaignStore, Kind
 from squall.sim.campaigns.told import told_lines, told_of
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
@@ -52,7 +53,7 @@ class Telling:
     #: kinds of earlier campaigns that were gone, and show again
     back: list[Known] = field(default_factory=list)
     #: what was kept of each kind
-    files: dict[tuple[str, str], str] = field(default_factory=dict)
+    files: dict[Key, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
@@ -106,7 +107,7 @@ class Telling:
             self._progress.advance(self._bars[name], len(judged.lease.seeds))
         for row in judged.failures:
             self._failed += 1
-            self.tell(Kind(row.property, row.what, name, row.seed, row.digest, row.text))
+            self.tell(Kind(row.property, row.what, name, row.seed, row.digest, row.text, row.place))
 
     def loss(self, line: str) -> None:
         """A worker is gone."""
@@ -130,7 +131,7 @@ class Telling:
 
     def tell(self, kind: Kind) -> None:
         """Keep the first scenario of a kind, and print it."""
-        key = (kind.property, kind.what)
+        key = kind.key
         if key in self.files:
             return
         failure = self._failure(kind)
@@ -150,7 +151,7 @@ class Telling:
     def again(self, kind: Kind) -> str | None:
         """A command line that shows it again; None if there is none."""
         again = self._parts[kind.part].again(_row(kind))
-        file = self.files.get((kind.property, kind.what))
+        file = self.files.get(kind.key)
         return shlex.join(["squall", "replay", file]) if again is None and file else again
 
     def name_of(self, kind: Kind) -> str:
@@ -164,6 +165,8 @@ class Telling:
             return None  # which is what the scenario has failed with
         if scenario is None:
             return None
+        if kind.property == DIFFERENCE:  # no replay of one engine shows it
+            return Failure(scenario=scenario, text=kind.text, found_by="campaign")
         first = Violation(kind.property, kind.what, "", "")
         digest = kind.digest or scenario.expected.digest
         scenario = with_expectation(scenario, first, outcome="failed", digest=digest)
@@ -239,11 +242,14 @@ class Report:
             again = self._telling.again(kind)
             if again is not None:
                 console.print(Text(f"  again: {again}"), soft_wrap=True)
+            if kind.place:
+                console.print(Text(f"  place: {kind.place}"), soft_wrap=True)
             console.print(Text(f"  first to break in {kind.scenarios:,} scenarios"), soft_wrap=True)
-            for line in told_lines(self._triaged[kind.property, kind.what]):
+            for line in told_lines(self._triaged[kind.key]):
                 console.print(Text(f"  {line}"), soft_wrap=True)
         for each in self._telling.back:
-            line = f"regression: {each.check}: {each.what}: it was gone, and shows again"
+            place = f" ({each.place})" if each.place else ""
+            line = f"regression: {each.check}: {each.what}{place}: it was gone, and shows again"
             console.print(Text(line, style="red"), soft_wrap=True)
             console.print(Text(f"  again: squall replay {each.scenario}"), soft_wrap=True)
         print_panel(console, self._summary(), "squall campaign", good=self.good)
@@ -275,8 +281,8 @@ class Report:
         return {
             **kind._asdict(),
             "replay": self._telling.again(kind),
-            "file": self._telling.files.get((kind.property, kind.what)) or None,
-            **self._triaged[kind.property, kind.what],
+            "file": self._telling.files.get(kind.key) or None,
+            **self._triaged[kind.key],
         }
 
     def _part_json(self, part: Part) -> dict[str, Any]:
@@ -285,8 +291,14 @@ class Report:
 
 def _regression_json(each: Known) -> dict[str, Any]:
     gone = None if each.gone is None else each.gone.model_dump()
-    return {"property": each.check, "what": each.what, "file": each.scenario, "gone": gone}
+    return {
+        "property": each.check,
+        "what": each.what,
+        "place": each.place,
+        "file": each.scenario,
+        "gone": gone,
+    }
 
 
 def _row(kind: Kind) -> Row:
-    return Row(kind.seed, kind.property, kind.what, kind.digest, text=kind.text)
+    return Row(kind.seed, kind.property, kind.what, kind.digest, text=kind.text, place=kind.place)

@@ -1,4 +1,4 @@
-"""What ``squall campaign`` makes of its failures when no lease is left, and what it says of that."""
+"""What ``squall campaign`` makes of its failures, and what it says of that."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from squall.sim.campaigns.known import Known, known, remember
+from squall.sim.campaigns.known import Known, KnownKey, before, known, remember
+from squall.sim.campaigns.row import Key
 from squall.sim.campaigns.store import CampaignStore
 from squall.sim.campaigns.tables import TRIAGE
 from squall.sim.campaigns.told import loaded, triaged
-from squall.sim.campaigns.triage import SHRINK_S, Key, Task, Triaged, triage
+from squall.sim.campaigns.triage import Task, Triage, Triaged
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.keeping import Keeper
 
@@ -25,22 +26,34 @@ _REFRESH_S = 0.25
 
 @dataclass
 class Triaging:
-    """``files``: of each kind of this campaign, the scenario that is kept. ``shrink``: whether
-    they are made small."""
+    """``files``: of each kind of this campaign, the scenario that is kept; others are added
+    meanwhile. ``shrink``: whether they are made small."""
 
     store: CampaignStore
     files: dict[Key, str]
     console: Console
-    jobs: int
     shrink: bool
-    seconds: float = SHRINK_S
     #: kinds that this campaign has not met, were gone before, and show again
     back: list[Known] = field(default_factory=list)
 
-    def run(self) -> None:
-        """Raises KeyboardInterrupt, CampaignStoreError."""
+    def __post_init__(self) -> None:
         self._known, self._keeper = known(), Keeper(self._warn)
-        tasks = list(self._tasks())
+        self._triage = Triage(on_done=self._done)
+        #: how many of the kinds have been looked at
+        self._seen = 0
+
+    def beside(self) -> None:
+        """While leases go on: one process at most makes a kind small. Called several times a second.
+        Raises CampaignStoreError."""
+        self._add_new()
+        self._triage.step(1, beside=True)
+
+    def finish(self, jobs: int) -> None:
+        """When no lease is left: the rest, and what earlier campaigns have found. Raises
+        KeyboardInterrupt, CampaignStoreError."""
+        self._add_new()
+        for each in self._of_earlier():
+            self._triage.add(each)
         progress = Progress(
             SpinnerColumn(),
             TextColumn("triage, {task.fields[left]} left"),
@@ -50,7 +63,7 @@ class Triaging:
             transient=True,
             disable=not self.console.is_terminal,
         )
-        task = progress.add_task("triage", total=None, left=len(tasks))
+        task = progress.add_task("triage", total=None, left=self._triage.left)
         shown = 0.0
 
         def look(left: int) -> None:
@@ -61,51 +74,66 @@ class Triaging:
                 progress.refresh()
 
         with progress:
-            triage(tasks, jobs=self.jobs, seconds=self.seconds, on_done=self._done, on_look=look)
+            self._triage.finish(jobs, look)
 
-    def _tasks(self) -> Iterator[Task]:
-        """The kinds of this campaign first; then those of earlier ones."""
+    def close(self) -> None:
+        """End what is under way."""
+        self._triage.close()
+
+    def _add_new(self) -> None:
+        """The kinds that have come since, but for those of which the store knows all."""
+        if self._seen == len(self.files):
+            return
+        new = list(self.files.items())[self._seen :]
+        self._seen = len(self.files)
         before = triaged(self.store)
-        for key, file in self.files.items():
+        for key, file in new:
             scenario = loaded(file)
             if scenario is not None and (key not in before or self._is_to_shrink(before[key])):
-                yield Task(key, scenario, self.shrink)
+                self._triage.add(Task(key, scenario, self.shrink))
+
+    def _of_earlier(self) -> Iterator[Task]:
+        """The kinds of earlier campaigns that this one has not met."""
+        met: set[KnownKey] = {*self.files, *((*key[:2], None) for key in self.files)}
         for key, each in self._known.items():
             scenario = loaded(each.scenario)
-            if key not in self.files and scenario is not None:
+            if key not in met and scenario is not None:
                 yield Task(key, scenario)
 
     def _is_to_shrink(self, row: dict[str, Any]) -> bool:
         return self.shrink and row["scenario"] is None
 
     def _done(self, triaged: Triaged) -> None:
-        if triaged.key not in self.files:
-            self._done_before(self._known[triaged.key], triaged)
+        property, what, place = triaged.key
+        file = None if place is None else self.files.get((property, what, place))
+        if file is None or place is None:
+            self._done_earlier(self._known[triaged.key], triaged)
             return
-        property, what = triaged.key
-        file = self.files[triaged.key]
-        before = self._known.get(triaged.key) or Known(check=property, what=what, scenario=file)
-        now = before.model_copy(update={"scenario": file}).seen(shows=True)
+        key = (property, what, place)
+        earlier = before(self._known, key)
+        now = Known(check=property, what=what, place=place, scenario=file)
+        if earlier is not None:
+            now = now.model_copy(update={"versions": earlier.versions})
+        now = now.seen(shows=True)
         self._remember(now)
-        gone = before.gone
-        earlier = self._row(triaged.key).get("before")
+        gone = None if earlier is None else earlier.gone
+        small = triaged.scenario
         self.store.note(
             TRIAGE,
             {
                 "property": property,
                 "what": what,
-                "place": triaged.place,
-                "scenario": None
-                if triaged.scenario is None
-                else self._keep(triaged.scenario, what),
-                "events": None if triaged.scenario is None else triaged.events,
+                "place": place,
+                "scenario": None if small is None else self._keep(small, what),
+                "events": None if small is None else triaged.events,
                 "versions": json.dumps(now.to_json()),
-                "before": earlier if gone is None else gone.model_dump_json(),
+                "known": json.dumps(triaged.known),
+                "before": self._row(key).get("before") if gone is None else gone.model_dump_json(),
                 "at": time.time(),
             },
         )
 
-    def _done_before(self, before: Known, triaged: Triaged) -> None:
+    def _done_earlier(self, before: Known, triaged: Triaged) -> None:
         """Of a kind that this campaign has not met."""
         if triaged.shows is None:
             return

@@ -19,7 +19,8 @@ from dataclasses import MISSING, fields, replace
 from typing import Any, TypeVar
 
 from squall.model.checks.registry import check, named_property
-from squall.model.events.run import Violation
+from squall.model.events.place import place_of
+from squall.model.events.run import Run, Violation
 from squall.model.shrink.cuts import cuts, fewer_workers, with_workers
 from squall.model.shrink.simplifications import chunks
 from squall.sim.faults.file import PlanError, check_plan
@@ -46,6 +47,9 @@ from squall.sim.world.real_time import TooLongError, time_limit
 
 T = TypeVar("T")
 
+#: what is wrong with a scenario
+Wrong = Callable[[Scenario], Iterable[Violation]]
+
 #: other seeds that are tried where random numbers decide anything
 _OTHER_SEEDS = (0, 1, 2)
 #: real seconds that one run may take, and how many times as long as the first one took
@@ -65,8 +69,11 @@ class _OutOfTimeError(Exception):
 class Shrinker:
     """Looks for a smaller scenario that breaks the same property in the same way.
 
-    ``seconds``: real time to spend, None for as long as there is something to try.
-    ``on_progress`` is called after each run. An interrupt ends :meth:`run` and leaves the best so
+    ``seconds``: time to spend, None for as long as there is something to try; by ``clock``, which
+    may be that of the process where others have the machine as well. ``place``: where it must show
+    (:mod:`squall.model.events.place`), None for anywhere. ``wrong``: says what is wrong with a
+    scenario where no run of it alone does; the property is not in the result then, since no replay
+    would show it. ``on_progress`` is called after each run. An interrupt ends :meth:`run` and leaves the best so
     far in :attr:`best`. For the main thread.
     """
 
@@ -75,6 +82,9 @@ class Shrinker:
         scenario: Scenario,
         *,
         seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        place: str | None = None,
+        wrong: Wrong | None = None,
         on_progress: Callable[[Shrinker], object] | None = None,
     ) -> None:
         self.first = scenario
@@ -83,7 +93,8 @@ class Shrinker:
         self.interrupted = False
         self.out_of_time = False
         self.target: Violation | None = None
-        self._seconds = seconds
+        self._seconds, self._clock = seconds, clock
+        self._place, self._wrong = place, wrong
         self._on_progress = on_progress or (lambda _: None)
         self._until: float | None = None
         self._limit_s = _MOST_S
@@ -97,7 +108,7 @@ class Shrinker:
 
     def run(self) -> Scenario:
         """Shrink. Raises NotFailingError if the scenario holds."""
-        started = time.monotonic()
+        started = self._clock()
         self._until = None if self._seconds is None else started + self._seconds
         with (
             interrupts.heard(),
@@ -107,7 +118,7 @@ class Shrinker:
             try:
                 self.target = self._first_violation()
                 self._by_mutant = self._holds_without_mutant(self.first)
-                self._limit_s = max(_LEAST_S, min(_MOST_S, _TIMES * (time.monotonic() - started)))
+                self._limit_s = max(_LEAST_S, min(_MOST_S, _TIMES * (self._clock() - started)))
                 self._shrink()
             except KeyboardInterrupt:
                 self.interrupted = True
@@ -129,25 +140,40 @@ class Shrinker:
         except KeyboardInterrupt:  # another one: the scenario is kept, without a digest
             self.interrupted = True
         best = replace(self.best, profile=None, expected=Expected(mutant=self._mutant))
-        self.best = with_expectation(best, self.target, outcome=outcome, digest=digest)
+        if self._wrong is None:
+            self.best = with_expectation(best, self.target, outcome=outcome, digest=digest)
+        else:
+            expected = replace(best.expected, outcome=outcome, digest=digest)
+            self.best = replace(best, expected=expected)
 
     # -- does it fail ---------------------------------------------------------------------------
 
     def _first_violation(self) -> Violation:
-        run = replay(replace(self.first, expected=Expected()), seconds=_MOST_S)
         expected = self.first.expected
-        for violation in run.violations:
+        plain = replace(self.first, expected=Expected())
+        if self._wrong is None:
+            run = replay(plain, seconds=_MOST_S)
+            found = self._there(run, run.violations)
+        else:
+            found = list(self._wrong(plain))
+        for violation in found:
             if (violation.property, violation.what) == (expected.property, expected.what):
                 return violation
-        if not run.violations:
+        if not found:
             raise NotFailingError("the scenario holds, there is nothing to make smaller")
-        return run.violations[0]
+        return found[0]
+
+    def _there(self, run: Run, violations: Iterable[Violation]) -> list[Violation]:
+        """Those that show where they must."""
+        if self._place is None:
+            return list(violations)
+        return [each for each in violations if place_of(run, each) == self._place]
 
     def _fails(self, scenario: Scenario) -> bool:
         """Whether the same thing breaks in this scenario."""
         target = self.target
         assert target is not None
-        if self._until is not None and time.monotonic() > self._until:
+        if self._until is not None and self._clock() > self._until:
             raise _OutOfTimeError
         self.tried += 1
         try:
@@ -164,14 +190,17 @@ class Shrinker:
         return any((each.property, each.what) == target[:2] for each in found)
 
     def _violations(self, scenario: Scenario, name: str) -> Iterable[Violation]:
+        if self._wrong is not None:
+            return self._wrong(scenario)
         if scenario.script is not None:
-            return replay(replace(scenario, expected=Expected())).violations
+            run = replay(replace(scenario, expected=Expected()))
+            return self._there(run, run.violations)
         run = play(scenario, times=2 if name == "determinism" else 1)
         try:
             property = named_property(name, scenario.engine)
         except KeyError:
-            return check(run)
-        return list(property.check(run))
+            return self._there(run, check(run))
+        return self._there(run, property.check(run))
 
     def _holds_without_mutant(self, scenario: Scenario) -> bool:
         """Whether the scenario holds without the planted bug, so that nothing else breaks it."""
@@ -179,6 +208,8 @@ class Shrinker:
             return True
         with MUTANTS[self._mutant].lifted():
             plain = replace(scenario, expected=Expected())
+            if self._wrong is not None:
+                return not list(self._wrong(plain))
             return not replay(plain, seconds=self._limit_s).violations
 
     def _attempt(self, candidate: Scenario) -> bool:
