@@ -152,3 +152,12 @@ def test_a_device_node_that_finds_no_cpu_queue_fails_the_pass():
     bug = next(m for m in MUTANTS if m.name == "continuations-without-a-cpu-queue")
     with bug.apply(), pytest.raises(Exception, match="NoneType"):
         on_workers({}, _through_the_cpu, workers=1)
+
+
+def test_a_tensor_of_the_cpu_stays_there_whatever_the_default_device_is():
+    def main():
+        x = torch.arange(6.0, device="cpu").view(2, 3).t()
+        there, back = rpc.rpc_sync("worker1", devices_of, args=(x[1:],))
+        return there, str(back.device), back.tolist()
+
+    assert on_workers(THERE, main) == ("cpu", "cpu", [[2, 8], [4, 10]])
