@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu import measure, spin
+from benchmarks.gpu import measure, precision, spin
 from squall.sim.names import Device
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
@@ -80,6 +80,7 @@ def measurements(device: Device) -> dict[str, Any]:
     small = {"batch": 2, "side": 32, "repeats": 1}
     with campaign_settings(device):
         found: dict[str, Any] = {"chain": measure.chain(name, device, 5 if device == "cuda" else 1)}
+        found["ulps"] = precision.distances(name, device)
         for dtype in (torch.float32, torch.bfloat16):
             size = large if device == "cuda" else small
             found[f"resnet50 {dtype}"] = measure.split_step(name, device, dtype, **size)

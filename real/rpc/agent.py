@@ -133,7 +133,7 @@ class RpcAgent:
         return self.device_maps.get(to.name, {})
 
     def use_devices(self, maps: GroupDevices) -> None:
-        """Send tensors by these maps. To be called before :meth:`start`."""
+        """Send tensors by these maps from now on."""
         self.device_maps = maps.maps
         self.reverse_device_maps = maps.reverse_maps
         self.devices = maps.devices

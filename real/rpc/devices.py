@@ -49,10 +49,23 @@ class GroupDevices(NamedTuple):
 NO_DEVICES = GroupDevices({}, {}, ())
 
 
-def check_device_maps(store: Store, infos: tuple[WorkerInfo, ...], name: str) -> GroupDevices:
+def tell_devices_anew(
+    store: Store, name: str, rank: int, options: TensorPipeRpcBackendOptions
+) -> None:
+    """As :func:`tell_devices`, for a group that workers leave and whose ranks are taken again."""
+    if options.device_maps or options.devices:
+        tell_devices(store, name, rank, options)
+    elif store.peek(f"devices/{rank}") is not None:
+        store.set(f"devices/{rank}", None)
+
+
+def check_device_maps(
+    store: Store, infos: Sequence[WorkerInfo], name: str, *, static: bool = True
+) -> GroupDevices:
     """Check the maps of all workers of a group, which have told of them, against each other.
 
     Gives those of worker ``name``. Raises ValueError, on every worker, if some map is invalid.
+    ``static`` False: maps may lead to workers that are not there yet.
     """
     if store.peek("devices/some", 0) == 0:
         return NO_DEVICES
@@ -61,7 +74,7 @@ def check_device_maps(store: Store, infos: tuple[WorkerInfo, ...], name: str) ->
     for info in infos:
         said: DeviceInfo | None = store.peek(f"devices/{info.id}")
         every.append(said if said is not None else DeviceInfo(info.name, here, {}, []))
-    validate_device_maps(every)
+    validate_device_maps(every, static=static)
     return devices_of_worker(every, name)
 
 
@@ -90,7 +103,7 @@ def _valid(devices: Iterable[torch.device], device_count: int) -> bool:
     )
 
 
-def validate_device_maps(every: list[DeviceInfo]) -> None:
+def validate_device_maps(every: list[DeviceInfo], *, static: bool = True) -> None:
     """Raises ValueError with torch's text for the first thing that is wrong."""
     by_name = {info.name: info for info in every}
     names = list(by_name)
@@ -103,13 +116,14 @@ def validate_device_maps(every: list[DeviceInfo]) -> None:
                 f"devices = {info.devices}\ndevice count = {info.device_count}"
             )
     for info in every:
-        if not all(target in by_name for target in info.maps):
+        if static and not all(target in by_name for target in info.maps):
             raise ValueError(
                 f"Node {info.name} has invalid target node names in its device maps\n"
                 f"device maps = {info.maps.keys()}\nnode names = {names}"
             )
         for target, map_ in info.maps.items():
-            _validate_map(info, by_name[target], map_)
+            unknown = DeviceInfo(target, info.device_count, {}, [])
+            _validate_map(info, by_name.get(target, unknown), map_)
 
 
 def _validate_map(source: DeviceInfo, target: DeviceInfo, map_: DeviceMap) -> None:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 from squall.real.rpc.agent import RpcAgent
 from squall.real.rpc.all_gather import _init_rpc_states
 from squall.real.rpc.calls import rpc_sync
-from squall.real.rpc.devices import DeviceInfo, devices_of_worker
+from squall.real.rpc.devices import check_device_maps, tell_devices_anew
 from squall.real.rpc.rendezvous import MIXED_GROUP
 from squall.real.rpc.state import rpc_state
 from squall.real.rpc.wire_names import label_module
 from squall.real.rpc.worker_info import Membership, WorkerInfo, check_worker_info
-from squall.real.streams import device_count
 from squall.real.worker import current_worker
 
 if TYPE_CHECKING:
@@ -56,7 +55,8 @@ def join_group(
 ) -> RpcAgent:
     """Start this worker's agent and make it known to all workers that are in the group by now.
 
-    Raises RuntimeError if the name or the rank is taken, or the group is a static one.
+    Raises RuntimeError if the name or the rank is taken, or the group is a static one, and
+    ValueError if its device maps are not valid.
     """
     info = check_worker_info(name, rank)
     worker = current_worker()
@@ -71,6 +71,8 @@ def join_group(
                     if name == other.name
                     else f"rank argument {rank} is taken by another worker of the group"
                 )
+        tell_devices_anew(store, name, rank, options)
+        devices = check_device_maps(store, (*others, info), name, static=False)
         agent = RpcAgent(
             worker,
             info=info,
@@ -80,8 +82,7 @@ def join_group(
             rpc_timeout_s=options.rpc_timeout,
             is_static_group=False,
         )
-        own = DeviceInfo(name, device_count(), options.device_maps, options.devices)
-        agent.use_devices(devices_of_worker((own,), name))
+        agent.use_devices(devices)
         try:
             _init_rpc_states(agent)
             for other in others:
@@ -118,4 +119,5 @@ def _update_group_membership(info: WorkerInfo, is_join: bool) -> None:
     if is_join:
         members.append(info)
     agent.members = Membership(members)
+    agent.use_devices(check_device_maps(agent.store, members, agent.info.name, static=False))
     rpc_state(worker).all_worker_names = agent.members.names

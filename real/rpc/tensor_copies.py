@@ -81,7 +81,7 @@ def _copy_strided(tensor: Tensor, storages: Storages | None) -> Tensor:
         shared = storage.clone()
         if storages is not None and nbytes:
             storages[address] = shared
-    copied = torch.empty(0, dtype=tensor.dtype)
+    copied = torch.empty(0, dtype=tensor.dtype, device="cpu")  # not the default device
     copied.set_(shared, tensor.storage_offset(), tensor.size(), tensor.stride())
     if shared.nbytes() != nbytes:  # it was enlarged to fit
         tensor.as_strided(copied.size(), copied.stride())  # torch's own error

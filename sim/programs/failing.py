@@ -24,6 +24,7 @@ from squall.real.rpc.profiling import LegacyProfiler, ProfilerOptions, profiler_
 from squall.real.rpc.wire_names import label_module
 from squall.real.rpc.worker_info import WorkerInfo
 from squall.real.runtime import current_task
+from squall.real.streams import current_streams, on_streams
 from squall.real.worker import current_worker
 
 label_module(__name__, "failing")
@@ -69,8 +70,9 @@ def raise_missing() -> NoReturn:
 
 
 def uncopyable() -> Tensor:
-    """A tensor whose storage was taken away: to copy it fails, whoever carries it."""
-    tensor = torch.ones(4, 4).t()[::2]
+    """A tensor whose storage was taken away: to copy it fails, whoever carries it. It is on the CPU,
+    where that can be done to it, whatever the default device is."""
+    tensor = torch.ones(4, 4, device="cpu").t()[::2]
     tensor.untyped_storage().resize_(4)
     return tensor
 
@@ -144,16 +146,19 @@ def _results(inputs: Sequence[Any]) -> list[Any]:
 
 
 def _later(make: Callable[[], Any]) -> Future[Any]:
-    future: Future[Any] = Future()
+    # A task of its own begins on the default streams; the inputs are ready on those of the request.
+    streams = current_streams()
+    future: Future[Any] = Future(devices=streams)
 
     def end() -> None:
         current_task().runtime.sleep(_LATE_S)
-        try:
-            value = make()
-        except Exception as error:
-            future.set_exception(error)
-        else:
-            future.set_result(value)
+        with on_streams(streams.values()):
+            try:
+                value = make()
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                future.set_result(value)
 
     current_task().runtime.spawn(end, name="late", worker=current_worker())
     return future

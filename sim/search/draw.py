@@ -66,11 +66,9 @@ _LONG_TIMEOUTS_S = (2.0, 10.0, 10.0, 60.0)
 #: campaign runs more of them
 _LIMITS = Limits(trainers=2, steps=2, ops=4, leaves=3, unused=False, stories=False, groups=False)
 #: on the stand-in device: what its streams and device maps are for, and nothing that looks at more
-_DEVICE_LIMITS = Limits(
-    workers=4, steps=2, stories=False, groups=False, beside=False, acts=False, sleeps=False
-)
-_ENGINE_HOOKS = frozenset({"accumulate_pre", "accumulate_post", "retain_grad"})
-_NOT_ON_STAND_IN = frozenset({"embedding", "rows"})
+_DEVICE_LIMITS = Limits(workers=4, steps=2, stories=False, beside=False, acts=False, sleeps=False)
+_ENGINE_HOOKS = frozenset({"retain_grad"})
+_NOT_ON_STAND_IN = frozenset({"embedding"})
 _WORKERS = (2, 2, 3, 3, 3, 4)
 #: seconds that a worker waits for others at most as it leaves a group
 _LEAVE_S = 500.0
@@ -146,7 +144,7 @@ def draw(
         program, world = _draw_plain(choices, settings.plan, limits)
     if settings.engine != "port":
         program = for_compiled(_told_there(in_one_group(program)))
-    elif settings.device != STAND_IN_NAME and not _raises(world.faults):
+    elif not _raises(world.faults):
         program = choices.group("failing calls", partial(_may_fail, choices, program))
     run = changes.get(RUN)
     return Scenario(
@@ -190,11 +188,12 @@ def _draw_plain(
 
 def _for_stand_in(program: Program) -> bool:
     """Whether the stand-in device can do all that a program does: it has no sparse tensors, and no
-    passes of torch's own engine (some hooks are called through it), which runs a device's nodes on a thread of its own."""
+    passes of torch's own engine (hooks of kind retain_grad are called through it), which runs a
+    device's nodes on a thread of its own."""
     kinds = {op.kind for _, _, step in program.steps for op in step.ops}
     hooks: set[str] = {str(hook) for leaf in program.leaves for hook in leaf.hooks}
     hooks |= {str(hook) for _, _, step in program.steps for op in step.ops for hook in op.hooks}
-    return program.workers > 1 and not kinds & _NOT_ON_STAND_IN and not hooks & _ENGINE_HOOKS
+    return not kinds & _NOT_ON_STAND_IN and not hooks & _ENGINE_HOOKS
 
 
 def _draw_world(choices: Choices, latencies: tuple[str, ...]) -> World:

@@ -5,6 +5,7 @@ from typing import ClassVar
 import pytest
 import torch
 
+from squall.model.events.stream_order import races
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import api as rpc
 from squall.real.rpc.device_copies import move_tensors
@@ -152,3 +153,54 @@ def test_a_device_node_that_finds_no_cpu_queue_fails_the_pass():
     bug = next(m for m in MUTANTS if m.name == "continuations-without-a-cpu-queue")
     with bug.apply(), pytest.raises(Exception, match="NoneType"):
         on_workers({}, _through_the_cpu, workers=1)
+
+
+def test_a_tensor_of_the_cpu_stays_there_whatever_the_default_device_is():
+    def main():
+        x = torch.arange(6.0, device="cpu").view(2, 3).t()
+        there, back = rpc.rpc_sync("worker1", devices_of, args=(x[1:],))
+        return there, str(back.device), back.tolist()
+
+    assert on_workers(THERE, main) == ("cpu", "cpu", [[2, 8], [4, 10]])
+
+
+class _Kept(torch.autograd.Function):
+    """Its backward keeps what it computes, and hands nothing on that has to be waited for."""
+
+    kept: ClassVar[list[torch.Tensor]] = []
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        _Kept.kept = [grad * 3]
+
+
+def _kept_on_a_stream_of_its_own():
+    module = torch.get_device_module("standin")
+    here, stream = module.current_stream("standin:0"), module.Stream(device="standin:0")
+    x = torch.ones(2, device="standin:0", requires_grad=True)
+    stream.wait_stream(here)
+    x.record_stream(stream)
+    with dist_autograd.context() as context_id:
+        with module.stream(stream):
+            y = _Kept.apply(x)
+        here.wait_stream(stream)
+        y.record_stream(here)
+        dist_autograd.backward(context_id, [y.sum()])
+        _Kept.kept[0].record_stream(here)
+        (_Kept.kept.pop() * 1).cpu()
+    module.synchronize(0)
+    return [(STAND_IN.log[r.first].name, STAND_IN.log[r.second].name) for r in races(STAND_IN.log)]
+
+
+def test_what_a_backward_pass_keeps_is_ready_when_it_ends():
+    assert on_workers({}, _kept_on_a_stream_of_its_own, workers=1) == []
+
+
+def test_what_a_backward_pass_keeps_races_where_its_streams_are_not_joined():
+    bug = next(m for m in MUTANTS if m.name == "leaf-streams-not-joined")
+    with bug.apply():
+        assert ("mul", "mul") in on_workers({}, _kept_on_a_stream_of_its_own, workers=1)

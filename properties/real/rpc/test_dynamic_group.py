@@ -10,6 +10,7 @@ from squall.real.rpc.init import init_rpc
 from squall.real.runtime import current_task
 from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
+from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.world.scheduler import SimRuntime
 
 MEET = "sim://dynamic"
@@ -127,3 +128,62 @@ def test_a_rank_is_needed():
             init_rpc("worker0", rpc_backend_options=how)
 
     play(main)
+
+
+def where_it_is(x: torch.Tensor) -> tuple[str, torch.Tensor]:
+    return str(x.device), x * 2
+
+
+def join_with_map(rank: int, to: str, map_: dict[str, str]) -> None:
+    how = options.TensorPipeRpcBackendOptions(init_method=MEET, device_maps={to: map_})
+    init_rpc(f"worker{rank}", rank=rank, rpc_backend_options=how)
+
+
+def play_on_stand_in(*mains: object) -> None:
+    with campaign_settings("stand-in"), Cluster(len(mains), device="stand-in") as cluster:
+        for worker, main in zip(cluster.workers, mains, strict=True):
+            cluster.runtime.spawn(main, name="main", worker=worker, daemon=False)
+        cluster.runtime.run()
+        assert not cluster.runtime.foreground
+
+
+def test_maps_of_who_comes_later_hold_for_calls_replies_and_who_was_there_before():
+    log: list[object] = []
+
+    def first() -> None:
+        join_with_map(0, "worker1", {"standin:0": "standin:2"})  # who is not there yet
+        sleep(2)
+        x = torch.ones(2, device="standin:0")
+        there, back = api.rpc_sync("worker1", where_it_is, args=(x,))
+        log.append(("first", there, str(back.device), back.cpu().sum().item()))
+        sleep(2)
+        api.shutdown()
+
+    def second() -> None:
+        sleep(1)
+        join_with_map(1, "worker0", {"standin:1": "standin:3"})
+        x = torch.ones(2, device="standin:1")
+        there, back = api.rpc_sync("worker0", where_it_is, args=(x,))
+        log.append(("second", there, str(back.device), back.cpu().sum().item()))
+        sleep(2)
+        api.shutdown()
+
+    play_on_stand_in(first, second)
+    assert log == [
+        ("second", "standin:3", "standin:1", 4.0),
+        ("first", "standin:2", "standin:0", 4.0),
+    ]
+
+
+def test_a_map_that_is_not_valid_keeps_its_worker_out():
+    log: list[str] = []
+
+    def only() -> None:
+        with pytest.raises(ValueError) as raised:
+            join_with_map(0, "worker1", {"standin:7": "standin:2"})
+        log.append(str(raised.value).splitlines()[0])
+
+    play_on_stand_in(only)
+    assert log == [
+        "Node worker0 has source devices with invalid indices in its device map for worker1"
+    ]

@@ -20,6 +20,7 @@ from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.options import AllowUnchecked, Json, seeds_option
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
 from squall.sim.cli.scenario import Changes, read_scenario
+from squall.sim.names import NOT_ON_TORCH, runs_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -133,6 +134,8 @@ def _wanted(scenarios: list[str], seeds: range | None) -> Iterator[Scenario]:
             scenario = read_scenario(text, Changes(), scripts=True)  # which are refused here
             if scenario.program is None:
                 raise BadInput("SCENARIO", text, f"{text!r} is a script, expected a program")
+            if not runs_on("torch", scenario.world.device):
+                raise BadInput("SCENARIO", text, NOT_ON_TORCH.format(scenario.world.device))
             yield scenario
         return
     if seeds is None:  # as in campaigns, the corpus comes first

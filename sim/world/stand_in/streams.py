@@ -95,6 +95,8 @@ class StandIn:
         self.log: list[StreamEvent] = []
         self.recording, self.synchronous = True, False
         self.blocks = 0
+        #: by device: where memory that several streams use waits for all of them
+        self._keepers = [Queue(device, -1) for device in range(DEVICES)]
         #: told of each stream that becomes current
         self.changed: Callable[[Queue], object] = lambda queue: None
         self._events = 0
@@ -275,8 +277,10 @@ class StandIn:
     def freed(self, block: Block, memory: Any) -> None:
         """The last tensor that used a block is gone: the next one may write to it."""
         queue = block.stream
-        for other in block.used_on:
-            self.wait(queue, self.mark(other))
+        if block.used_on:  # no stream waits: the memory stays away until the others have got so far
+            queue = self._keepers[queue.device]
+            for user in (block.stream, *block.used_on):
+                self.wait(queue, self.mark(user))
         self.kernel(
             queue,
             "memory given to the next tensor",

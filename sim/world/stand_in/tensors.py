@@ -56,6 +56,9 @@ class StandInTensor(Tensor):
         """The memory is in use on ``stream`` too: it is not given away before that has got here."""
         self._block.used_on[stream.queue] = None
 
+    def tolist(self) -> Any:  # PyTorch has none for tensors that are written in Python
+        return self.cpu().tolist()
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         shape = list(self.shape)
         return f"StandInTensor({shape}, dtype={self.dtype}, device='{self.device}')"

@@ -139,13 +139,37 @@ MUTANTS = (
         new="self.reverse_device_maps if not request else {}",
     ),
     _on_device(
+        name="sent-memory-not-recorded",
+        origin="p58384",
+        wrong="the memory of a tensor that is sent is given away before its copy has been made",
+        place="rpc.device_copies:_move",
+        old="tensor.record_stream(stream)",
+        new="pass",
+    ),
+    _on_device(
+        name="device-thread-ends",
+        origin="p40312",
+        wrong="the thread of a device runs one node, and ends",
+        place="autograd.device_threads:DeviceThreads._device_thread",
+        old="while not (task := queue.pop()).is_shutdown_task:",
+        new="if not (task := queue.pop()).is_shutdown_task:",
+    ),
+    _on_device(
+        name="value-of-a-reference-not-awaited",
+        origin="i54771, p54932, p56895",
+        wrong="the value of a reference is read while the device still computes it",
+        place="rpc.rref:OwnerRRef.__init__",
+        old="devices=devices_of(context.worker),",
+        new="devices=None,",
+    ),
+    _on_device(
         name="continuations-without-a-cpu-queue",
         origin="p40255",
         wrong="what follows a node of a device finds no ready queue of the CPU",
         place="autograd.device_threads:DeviceThreads._run",
         old="graph_task, task.fn, task.inputs, graph_task.cpu_ready_queue",
         new="graph_task, task.fn, task.inputs, None",
-        unseen="programs have all tensors on devices, and no node of the CPU follows one of a device "
+        unseen="programs have all tensors of passes on devices: no node of the CPU follows one of a device "
         "(properties/real/rpc/test_devices.py has such a pass)",
     ),
     _on_device(
