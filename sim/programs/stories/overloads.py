@@ -63,7 +63,12 @@ _SECOND: tuple[Callable[[], Any], ...] = (
     _fractions,
 )
 #: what torch says of arguments that an operator does not take
-_REFUSED = ("is not supported", "not implemented for", "Dimension out of range", "a vector of size 2")
+_REFUSED = (
+    "is not supported",
+    "not implemented for",
+    "Dimension out of range",
+    "a vector of size 2",
+)
 #: how many arguments one story tries, one after the other
 _MOST = 4
 

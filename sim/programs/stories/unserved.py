@@ -89,13 +89,17 @@ class _Unheard:
 
 @story(
     "unheard release",
-    numbers={"members": (3, 5), "deaf": (1, 3), "times": (0, _ALL), "how": (0, 1), "latency": (0, 2)},
+    numbers={
+        "members": (3, 5),
+        "deaf": (1, 3),
+        "times": (0, _ALL),
+        "how": (0, 1),
+        "latency": (0, 2),
+    },
     longest_s=_GIVEN_UP_S + 10,
     port_only="PyTorch's workers tell only those of a release whom they have reached themselves",
 )
-def unheard_release(
-    to: int, members: int, deaf: int, times: int, how: int, latency: int
-) -> str:
+def unheard_release(to: int, members: int, deaf: int, times: int, how: int, latency: int) -> str:
     """A context has gone on from worker to worker, and one of them does not hear of its release, or
     hears of it late: all others release it in any case."""
     network = _network(latency)

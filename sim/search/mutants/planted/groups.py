@@ -290,4 +290,33 @@ MUTANTS = (
         old="worker.reset_agent()",
         new="pass",
     ),
+    Mutant(
+        name="names-of-joined-workers-kept-old",
+        wrong="gathers know nothing of workers that entered or left the group",
+        place="rpc.dynamic_group:_update_group_membership",
+        old="rpc_state(worker).all_worker_names = agent.members.names",
+        new="pass",
+    ),
+    Mutant(
+        name="one-quiet-round-is-enough",
+        wrong="a group ends with the first round that finds no call, while a chain goes on behind it",
+        place="rpc.in_flight:GroupJoin.wait",
+        old="elif made == before:",
+        new="elif True:",
+    ),
+    Mutant(
+        name="due-deletes-are-not-counted",
+        wrong="a group ends while owners are still to be told of references that are gone",
+        place="rpc.in_flight:InFlight.count",
+        old=" + (0 if references is None else references.to_be_told)",
+        new="",
+        unseen="a delete that is due is sent at the same moment; no two rounds of a group's end lie before it",
+    ),
+    Mutant(
+        name="result-goes-to-five",
+        wrong="the result of a gather goes to the first five workers behind the leader",
+        place="rpc.all_gather:_gather",
+        old="names[1:]",
+        new="names[1:6]",
+    ),
 )
