@@ -30,6 +30,8 @@ _WHERE, _HOPS = "sim://ends", "hops of the story about the end of a group"
 _LATENCIES = ("0.001", "uniform:0.0001:0.01", "0")
 #: virtual seconds by which a group has ended
 _PROMPT_S = 20.0
+#: how many hops are as many as it takes to end a group that is quiet
+_HOPS_A_ROUND = 15
 #: in which ways a chain goes on, and what a hop takes along
 _WAYS, _CARGO = 4, 3
 #: virtual seconds that an answer of a store takes at most that takes its time
@@ -86,8 +88,8 @@ def _begin(names: list[str], hops: int, way: int, cargo: int) -> None:
     "end of a group",
     numbers={
         "members": (1, 9),
-        "chains": (0, 2),
-        "hops": (0, 60),
+        "chains": (1, 2),
+        "rounds": (0, 4),
         "way": (0, _WAYS - 1),
         "cargo": (0, _CARGO - 1),
         "latency": (0, len(_LATENCIES) - 1),
@@ -101,7 +103,7 @@ def end_of_a_group(
     to: int,
     members: int,
     chains: int,
-    hops: int,
+    rounds: int,
     way: int,
     cargo: int,
     latency: int,
@@ -115,6 +117,7 @@ def end_of_a_group(
     runtime = current_worker().runtime
     assert isinstance(runtime, SimRuntime)
     network = Network(runtime, latency=_LATENCIES[latency])
+    hops = rounds * _HOPS_A_ROUND
     there = [Visitor(network, f"member{number}", number) for number in range(members)]
     if store:
         answers = Random(store * 100 + members * 10 + latency)
