@@ -161,6 +161,11 @@ class Network(World):
 
     # -- World --------------------------------------------------------------------------
 
+    def meet_at(self, init_method: str, store: Store) -> None:
+        """Let workers with this ``init_method`` meet at ``store`` instead of one that answers at
+        once."""
+        self._stores[init_method] = store
+
     def store(self, init_method: str) -> Store:
         store = self._stores.get(init_method)
         if store is None:

@@ -165,4 +165,11 @@ MUTANTS = (
         old="if kind == _OBJECT:",
         new="if kind == _TENSOR:",
     ),
+    Mutant(
+        name="chained-exception-keeps-frames",
+        wrong="the frames of the exception behind one that is sent stay alive",
+        place="rpc.serialization:capture_exception",
+        old="link = link.__cause__ if link.__cause__ is not None else link.__context__",
+        new="link = None",
+    ),
 )

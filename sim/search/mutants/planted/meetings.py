@@ -181,4 +181,11 @@ MUTANTS = (
         old='text = f"On {info}:\\n{error!r}\\n{frames}"',
         new='text = f"On {info}:\\n{error!a}\\n{frames}"',
     ),
+    Mutant(
+        name="unheard-release-goes-no-further",
+        wrong="where a worker does not hear of a release, those behind it are not told",
+        place="autograd.container:_Reporter.__call__",
+        old="_could_not_release(self._worker_id, future.error)\n",
+        new="_could_not_release(self._worker_id, future.error)\n        return\n",
+    ),
 )

@@ -200,4 +200,12 @@ MUTANTS = (
         old="    _gather(None, None, timeout, share=False)\n",
         new="    pass\n",
     ),
+    Mutant(
+        name="reply-after-lost-connection-unread",
+        wrong="the references in a reply that comes when its connection has broken are lost",
+        place="rpc.call_table:CallTable.peer_lost",
+        old="self._remember_expired(id)",
+        new="pass",
+        needs="LEXK",
+    ),
 )

@@ -346,4 +346,18 @@ MUTANTS = (
         old="if not graph_task.keep_graph:",
         new="if not graph_task.keep_graph and not hooked:",
     ),
+    Mutant(
+        name="first-gradient-counts-as-our-sum",
+        wrong="the first gradient of an input, which a node made, is written to by the second",
+        place="autograd.input_buffer:InputBuffer.add",
+        old="buffer[index] = grad\n",
+        new="buffer[index] = grad; self._owned |= 1 << index\n",
+    ),
+    Mutant(
+        name="leaf-hooks-not-copied",
+        wrong="the hooks of a leaf are walked over while one of them removes itself",
+        place="autograd.hooks:call_leaf_hooks",
+        old="list(hooks.values())",
+        new="hooks.values()",
+    ),
 )

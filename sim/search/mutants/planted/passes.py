@@ -345,4 +345,19 @@ MUTANTS = (
         new="if False:",
         unseen="a second line of defence: no pass that counts rightly gets there",
     ),
+    Mutant(
+        name="earlier-pass-begins-late",
+        wrong="late gradients of an earlier pass, which this worker never saw, end the pass that runs",
+        place="autograd.dist_engine:DistEngine._check_not_over",
+        old="pass_id in context.passes or (latest is not None and is_before(pass_id, latest))",
+        new="pass_id in context.passes",
+        needs="LEXK",
+    ),
+    Mutant(
+        name="final-callbacks-last-first",
+        wrong="callbacks at the end of a pass are called last first",
+        place="autograd.graph_task:GraphTask._next_callback",
+        old="pop(0)",
+        new="pop()",
+    ),
 )

@@ -263,4 +263,20 @@ MUTANTS = (
         old="if task.autograd_context_id == context_id:",
         new="if task.autograd_context_id != NO_CONTEXT:",
     ),
+    Mutant(
+        name="one-message-back-forgets-worker",
+        wrong="a message that did not leave takes a worker back to which another one went",
+        place="autograd.context:DistAutogradContext.take_back",
+        old="if messages > 0:",
+        new="if messages > 1:",
+        needs="E",
+    ),
+    Mutant(
+        name="context-of-an-ended-maker",
+        wrong="a late message makes a context anew whose maker has ended",
+        place="autograd.container:DistAutogradContainer.get_or_create_context",
+        old="if not self._maker_is_there(context_id):",
+        new="if False:",
+        needs="K",
+    ),
 )

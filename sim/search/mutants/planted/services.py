@@ -190,4 +190,26 @@ MUTANTS = (
         old="grads.get(param)",
         new="grads.get(param, param.grad)",
     ),
+    Mutant(
+        name="own-profile-not-put-back",
+        wrong="after a pass or request in a profile of its own a task has lost its profile",
+        place="rpc.profiling:LegacyProfiler.here",
+        old="task.locals[PROFILER] = own",
+        new="pass",
+    ),
+    Mutant(
+        name="one-element-tensors-matched-by-kind",
+        wrong="a tensor of one element is taken for what one of several was",
+        place="rpc.builtin:_kinds",
+        old="(kind is not Tensor or value.numel() == 1)",
+        new="kind is not Tensor",
+        unseen="with torch 2.13 the overloads that such tensors are taken for give the same result",
+    ),
+    Mutant(
+        name="number-before-tensor",
+        wrong="overloads are tried by their names, so that a tensor of one element passes for a number",
+        place="rpc.builtin:_match",
+        old="in dispatched + own:",
+        new="in sorted(dispatched, key=lambda s: s.overload_name) + own:",
+    ),
 )

@@ -166,4 +166,11 @@ MUTANTS = (
         "            if rpc_state(current_worker()).optimizer_lock._waiters:\n"
         "                self.optim.step()\n",
     ),
+    Mutant(
+        name="failed-local-step-loses-grad",
+        wrong="a step that raises does not put gradients back that it has set aside",
+        place="rpc.optimizer:_LocalOptimizer.step",
+        old="finally:",
+        new="except ZeroDivisionError:\n            raise\n        else:",
+    ),
 )

@@ -203,4 +203,12 @@ MUTANTS = (
         needs="LEX",
         unseen="it finds that the message was taken out of the table, and sends nothing",
     ),
+    Mutant(
+        name="earlier-copy-schedules-too",
+        wrong="a copy that fails late has one more sent, beside the copies after it",
+        place="rpc.retries:Retried.attempt",
+        old="elif number == self._last and number < self._most:",
+        new="elif number < self._most:",
+        needs="LEXK",
+    ),
 )

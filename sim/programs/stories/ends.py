@@ -1,0 +1,148 @@
+"""A story about how a group of any size ends while calls that nobody waits for go from worker to
+worker."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import Any
+
+from squall.model.program.stories import stories_of
+from squall.real.future import Future
+from squall.real.rpc import api as rpc
+from squall.real.rpc.all_gather import _all_gather
+from squall.real.rpc.functions import async_execution
+from squall.real.rpc.wire_names import label_module
+from squall.real.worker import current_worker
+from squall.sim.programs.stories.api import told
+from squall.sim.programs.stories.calls import echo
+from squall.sim.programs.stories.visitor import Visitor
+from squall.sim.world.leftovers import left_in
+from squall.sim.world.network import Network
+from squall.sim.world.scheduler import SimRuntime
+from squall.sim.world.slow_store import SlowStore
+
+label_module(__name__, "ends")
+story = stories_of(__name__, rank=118)
+
+_WHERE, _HOPS = "sim://ends", "hops of the story about the end of a group"
+#: some messages overtake others, or none takes any time
+_LATENCIES = ("0.001", "uniform:0.0001:0.01", "0")
+#: virtual seconds by which a group has ended
+_PROMPT_S = 20.0
+#: how many hops are as many as it takes to end a group that is quiet
+_HOPS_A_ROUND = 15
+#: in which ways a chain goes on, and what a hop takes along
+_WAYS, _CARGO = 4, 3
+#: virtual seconds that an answer of a store takes at most that takes its time
+_STORE_S = 0.005
+
+
+def _arrives(left: int) -> bool:
+    """Count a hop. Whether there is one more."""
+    here = current_worker().locals
+    here[_HOPS] = here.get(_HOPS, 0) + 1
+    return left > 0
+
+
+def _carried(cargo: int) -> Any:
+    """Nothing, a reference of this worker, which the next one drops, or two to one value."""
+    reference = rpc.RRef(cargo) if cargo else None
+    return [reference] * cargo
+
+
+def hop(names: list[str], left: int, way: int, cargo: int, carried: Any) -> None:
+    """Have the next worker go on with the chain, and do not wait for it."""
+    if not _arrives(left):
+        return
+    to = names[left % len(names)]
+    args = names, left - 1, way, cargo, _carried(cargo)
+    if way == 0:
+        rpc.rpc_async(to, hop, args=args)
+    elif way == 1:  # when the call is over, and this worker may have nothing else to do
+        rpc.rpc_async(to, echo, args=(_carried(cargo),)).then(lambda _: hop(*args))
+    else:  # a creation of which nobody keeps the reference
+        rpc.remote(to, hop, args=args)
+
+
+@async_execution
+def hop_and_wait(names: list[str], left: int, cargo: int, carried: Any) -> Future[Any]:
+    """Go on with the chain: the call is over when the rest of it is, and keeps no thread."""
+    if _arrives(left):
+        to = names[left % len(names)]
+        return rpc.rpc_async(to, hop_and_wait, args=(names, left - 1, cargo, _carried(cargo)))
+    end: Future[Any] = Future()
+    end.set_result(None)
+    return end
+
+
+def _begin(names: list[str], hops: int, way: int, cargo: int) -> None:
+    to = names[hops % len(names)]
+    if way == 3:
+        rpc.rpc_async(to, hop_and_wait, args=(names, hops, cargo, _carried(cargo)))
+    else:
+        rpc.rpc_async(to, hop, args=(names, hops, way, cargo, _carried(cargo)))
+
+
+@story(
+    "end of a group",
+    numbers={
+        "members": (1, 9),
+        "chains": (1, 2),
+        "rounds": (0, 4),
+        "way": (0, _WAYS - 1),
+        "cargo": (0, _CARGO - 1),
+        "latency": (0, len(_LATENCIES) - 1),
+        "gathers": (0, 2),
+        "store": (0, 3),
+    },
+    longest_s=60.0,
+    port_only="the agent that carries the messages of PyTorch's engine knows its group beforehand",
+)
+def end_of_a_group(
+    to: int,
+    members: int,
+    chains: int,
+    rounds: int,
+    way: int,
+    cargo: int,
+    latency: int,
+    gathers: int,
+    store: int,
+) -> str:
+    """All workers of a group give each other objects and leave together, while chains of calls go from
+    one to the next, with references that are dropped on arrival: each chain comes to its end, each
+    owner hears of each reference that is gone, and nothing is left. The store at which they meet takes
+    its time, or answers at once."""
+    runtime = current_worker().runtime
+    assert isinstance(runtime, SimRuntime)
+    network = Network(runtime, latency=_LATENCIES[latency])
+    hops = rounds * _HOPS_A_ROUND
+    there = [Visitor(network, f"member{number}", number) for number in range(members)]
+    if store:
+        answers = Random(store * 100 + members * 10 + latency)
+        network.meet_at(f"{_WHERE}/rpc_prefix_0", SlowStore(runtime, answers, longest_s=_STORE_S))
+    entering = [each.enter(_WHERE, world_size=members, threads=3) for each in there]
+    for end in entering:
+        end.wait()
+    names = [each.name for each in there]
+    facts: dict[str, bool] = {}
+    for number in range(gathers):
+        given = [each.begin(partial(_all_gather, (number, each.name))) for each in there]
+        wanted = {name: (number, name) for name in names}
+        facts[f"gather {number}"] = all(end.wait() == wanted for end in given)
+    owners = [each.worker.rref_context.owner_tables for each in there]  # type: ignore[union-attr]
+    for number in range(chains):
+        there[number % members].do(partial(_begin, names, hops, (way + number) % _WAYS, cargo))
+    began_s = runtime.now()
+    shut_down = [each.begin(rpc.shutdown) for each in there]
+    for end in shut_down:
+        end.wait()
+    facts["it ends promptly"] = runtime.now() - began_s < _PROMPT_S
+    hopped = sum(each.worker.locals.pop(_HOPS, 0) for each in there)
+    facts["each chain has come to its end"] = hopped == chains * (hops + 1)
+    facts["each owner has heard of what is gone"] = not any(each.forks for each in owners)
+    for each in there:
+        for leftover in left_in(each.worker):
+            facts[f"{leftover.where} of {each.name} is empty"] = False
+    return told(**facts)

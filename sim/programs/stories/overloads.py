@@ -1,0 +1,121 @@
+"""A story about operators of torch that are called with every kind of argument: which overload is
+meant depends on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from squall.model.program.stories import stories_of
+from squall.real.rpc import api as rpc
+from squall.real.rpc.wire_names import label_module
+from squall.sim.programs.stories.api import told
+from squall.sim.programs.stories.calls import error_of
+
+label_module(__name__, "overloads")
+story = stories_of(__name__, rank=119)
+
+#: of two arguments, each with overloads for a tensor and for a number as the second; of the last
+#: two the number is a dimension, and a tensor of one element passes for it
+_OPERATORS: tuple[Callable[..., Tensor], ...] = (
+    torch.add,
+    torch.mul,
+    torch.sub,
+    torch.div,
+    torch.eq,
+    torch.lt,
+    torch.remainder,
+    torch.fmod,
+    torch.clamp,
+    torch.bitwise_and,
+    torch.max,
+    torch.min,
+)
+
+
+def _whole() -> Tensor:
+    return torch.tensor([6, 4, 9])
+
+
+def _fractions() -> Tensor:
+    return torch.tensor([0.5, 3.0, -2.0], dtype=torch.float32)
+
+
+def _column() -> Tensor:
+    return torch.tensor([[1], [2]], dtype=torch.int32)
+
+
+#: the first argument
+_FIRST: tuple[Callable[[], Tensor], ...] = (_whole, _fractions, _column)
+#: the second: numbers, and tensors of one element, which may pass for a number, or of several
+_SECOND: tuple[Callable[[], Any], ...] = (
+    lambda: 3,
+    lambda: 2.5,
+    lambda: True,
+    lambda: torch.tensor(2.0, dtype=torch.float64),
+    lambda: torch.tensor([2], dtype=torch.int64),
+    lambda: torch.tensor([[2.5]], dtype=torch.float64),
+    lambda: torch.tensor(4, dtype=torch.int8),
+    _whole,
+    _fractions,
+)
+#: what torch says of arguments that an operator does not take
+_REFUSED = (
+    "is not supported",
+    "not implemented for",
+    "Dimension out of range",
+    "a vector of size 2",
+)
+#: how many arguments one story tries, one after the other
+_MOST = 4
+
+
+def _shown(value: Any) -> str:
+    """A tensor with all that depends on the overload."""
+    if isinstance(value, Tensor):
+        return f"{value.dtype} {tuple(value.shape)} {value.tolist()}"
+    return repr(value)
+
+
+def _same(to: int, how: int, operator: Callable[..., Tensor], args: tuple[Any, ...]) -> bool:
+    """Whether a call has the result that it has here, or an error as well."""
+    here = error_of(lambda: _shown(operator(*args)))
+    if how == 0:
+        there = error_of(lambda: _shown(rpc.rpc_sync(to, operator, args=args)))
+    elif how == 1:
+        there = error_of(lambda: _shown(rpc.rpc_async(to, operator, args=args).wait()))
+    else:
+        there = error_of(lambda: _shown(rpc.remote(to, operator, args=args).to_here()))
+    if here.startswith("no error") and isinstance(args[1], Tensor | float | int):
+        return here == there
+    return not there.startswith("no error")
+
+
+@story(
+    "overloads",
+    numbers={
+        "operator": (0, len(_OPERATORS) - 1),
+        "first": (0, len(_FIRST) - 1),
+        "second": (0, len(_SECOND) - 1),
+        "step": (0, len(_SECOND) - 1),
+        "times": (1, _MOST),
+        "how": (0, 2),
+    },
+    errors=_REFUSED,
+)
+def overloads(
+    to: int, operator: int, first: int, second: int, step: int, times: int, how: int
+) -> str:
+    """An operator is called with second arguments of one kind after the other: each result has the
+    numbers, the shape and the dtype that it has without a call."""
+    facts: dict[str, bool] = {}
+    for number in range(times):
+        at = (second + number * step) % len(_SECOND)
+        args = _FIRST[first](), _SECOND[at]()
+        facts[f"{_OPERATORS[operator].__name__}_{first}_{at}"] = _same(
+            to, how, _OPERATORS[operator], args
+        )
+    return told(**facts)
