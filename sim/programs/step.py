@@ -73,11 +73,14 @@ class StepRun:
                     outcome.context = context_id
                     _refuse_another_context()
                     self._forward()
+                    optimizes = self.step.optimize and self.trainer.optimizer is not None
+                    if optimizes:
+                        _wait_for_devices()
                     for backward in self.step.backwards:
                         self._backward(context_id, backward, outcome)
                     if outcome.failed:
                         self.host.on_failed(context_id)
-                    if self.step.optimize and self.trainer.optimizer is not None:
+                    if optimizes and self.trainer.optimizer is not None:
                         self.trainer.optimizer.step(context_id)
                         _wait_for_devices()
                 self._keep()
@@ -325,8 +328,10 @@ def _detached(value: Value) -> Value:
 
 
 def _wait_for_devices() -> None:
-    """Parameters are updated on streams of their owners' pools, which no reply names, as in PyTorch:
-    whoever reads them next waits for the devices first."""
+    """Parameters are read for messages, and updated, on streams of their owners' pools, which neither
+    a request nor a reply names, as in PyTorch: whoever has read them waits for the devices before he has
+    them updated, and before he reads them again. The former is before the passes, so that whether a
+    step waits for the gradients is seen."""
     default = default_device_context()
     if default is not None and has_streams(default.device):
         module = streams_of(default.device)
