@@ -84,8 +84,6 @@ def test_the_tests_of_cuda_are_collected_for_a_device():
 @pytest.mark.parametrize(
     "name",
     [
-        "CudaDistAutogradTest.test_gpu_simple",
-        "CudaDistAutogradTest.test_gpu_to_cpu_continuation_gpu_root",
         "TensorPipeAgentCudaRpcTest.test_async_execution_nested_with_cuda_future",
         "TensorPipeAgentCudaRpcTest.test_cuda_future_device_not_cuda",
         "TensorPipeAgentCudaRpcTest.test_custom_stream_nested_multi",
