@@ -94,8 +94,8 @@ MUTANTS = (
         name="default-type-of-a-view",
         wrong="a view arrives with the default dtype",
         place="rpc.tensor_copies:_copy_strided",
-        old="torch.empty(0, dtype=tensor.dtype, device="cpu")",
-        new="torch.empty(0, device="cpu")",
+        old="torch.empty(0, dtype=tensor.dtype, device=",
+        new="torch.empty(0, device=",
     ),
     Mutant(
         name="sparse-indices-shared",
