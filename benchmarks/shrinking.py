@@ -82,6 +82,7 @@ def shrink_one(
     if folder is not None:
         # Digests change with the engine; what breaks does not.
         kept = replace(best, expected=replace(best.expected, digest=None))
+        folder.mkdir(parents=True, exist_ok=True)
         write_synced(folder / f"mutant_{name}.json", dump_scenario(kept))
     return Shrunk(
         name=name,

@@ -70,6 +70,8 @@ for line in sys.stdin:
             file = os.open(out, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             os.dup2(file, 1)
             os.dup2(file, 2)
+            # A line is one write, whatever PYTHONUNBUFFERED says: others write to the file as well.
+            sys.stdout = open(1, "w", closefd=False)
             try:
                 worker(path, rank)
                 code = 0

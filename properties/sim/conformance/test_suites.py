@@ -99,6 +99,16 @@ def test_a_test_of_cuda_passes_on_the_stand_in(name):
     assert (result.verdict, result.why) == ("passed", "")
 
 
+def test_those_that_compare_with_torch_s_own_engine_pass_in_a_fresh_process():
+    """It has to learn of the device before its first pass, and that of this process is long ago."""
+    done = squall("conformance", "--device", "stand-in", "-k", "test_gpu_", "--json", "--jobs", "2")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["tests"] == {
+        f"CudaDistAutogradTest.test_gpu_{name}": "passed"
+        for name in ("simple", "to_cpu_continuation", "to_cpu_continuation_gpu_root")
+    }
+
+
 def test_a_race_in_a_test_of_cuda_is_seen():
     """On CUDA it passes: nobody is as late as that."""
     (test,) = collect(pattern="test_cuda_future_value_on_bad_device", device="stand-in")

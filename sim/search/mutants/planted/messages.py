@@ -202,7 +202,6 @@ MUTANTS = (
     ),
     Mutant(
         name="reply-after-lost-connection-unread",
-        unseen="faults bring it out, and no small scenario of it is kept yet",
         wrong="the references in a reply that comes when its connection has broken are lost",
         place="rpc.call_table:CallTable.peer_lost",
         old="self._remember_expired(id)",

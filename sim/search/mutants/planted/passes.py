@@ -347,7 +347,6 @@ MUTANTS = (
     ),
     Mutant(
         name="earlier-pass-begins-late",
-        unseen="faults bring it out, and no small scenario of it is kept yet",
         wrong="late gradients of an earlier pass, which this worker never saw, end the pass that runs",
         place="autograd.dist_engine:DistEngine._check_not_over",
         old="pass_id in context.passes or (latest is not None and is_before(pass_id, latest))",

@@ -265,7 +265,6 @@ MUTANTS = (
     ),
     Mutant(
         name="one-message-back-forgets-worker",
-        unseen="faults bring it out, and no small scenario of it is kept yet",
         wrong="a message that did not leave takes a worker back to which another one went",
         place="autograd.context:DistAutogradContext.take_back",
         old="if messages > 0:",
@@ -274,7 +273,6 @@ MUTANTS = (
     ),
     Mutant(
         name="context-of-an-ended-maker",
-        unseen="faults bring it out, and no small scenario of it is kept yet",
         wrong="a late message makes a context anew whose maker has ended",
         place="autograd.container:DistAutogradContainer.get_or_create_context",
         old="if not self._maker_is_there(context_id):",

@@ -562,7 +562,6 @@ MUTANTS = (
     ),
     Mutant(
         name="only-timeouts-abandon",
-        unseen="faults bring it out, and no small scenario of it is kept yet",
         wrong="a creation that failed otherwise than by its time limit is not given up at its owner",
         place="rpc.rref_creation:confirm_pending_user",
         old="    if error is not None:\n        context",

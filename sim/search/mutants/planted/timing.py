@@ -205,7 +205,6 @@ MUTANTS = (
     ),
     Mutant(
         name="earlier-copy-schedules-too",
-        unseen="faults bring it out, and no small scenario of it is kept yet",
         wrong="a copy that fails late has one more sent, beside the copies after it",
         place="rpc.retries:Retried.attempt",
         old="elif number == self._last and number < self._most:",
