@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 #: parts of the paths of files that only hand on what others ask for
-_OURS = ("/sim/world/stand_in/", "/sim/world/kernel_watch.py", "/torch/")
+_OURS = ("/sim/world/stand_in/", "/sim/world/kernel_watch.py", "/torch/", "/weakref.py")
 
 
 def caller() -> str:

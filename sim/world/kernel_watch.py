@@ -36,6 +36,8 @@ _ALLOCATE = frozenset(
 )
 #: operators that give the host a value
 _TO_THE_HOST = frozenset(("_local_scalar_dense", "equal"))
+#: number of the stream, of each device, on which memory is given back that others used as well
+_FREED = -1
 #: operators that run nothing
 _NOTHING = frozenset(("is_same_size", "set_data", "set_", "resize_"))
 _HOST_NEEDS_SHAPE = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
@@ -306,10 +308,12 @@ class KernelWatch(TorchDispatchMode):
         del self._blocks[key]
         if not self._sees:
             return
-        for other in block.used_on:
-            if other != block.stream:
-                self._wait(block.stream, self._record(other))
-        self._kernel(block.stream, "memory given to the next tensor", (), (block,))
+        lane = block.stream
+        if block.used_on:  # the stream itself waits for nothing: such a wait would hide races
+            lane = block.stream[0], _FREED
+            for stream in (block.stream, *block.used_on):
+                self._wait(lane, self._record(stream))
+        self._kernel(lane, "memory given to the next tensor", (), (block,))
 
     def _current(self, device: torch.device) -> StreamId:
         return self._id_of(self._module.current_stream(device))
