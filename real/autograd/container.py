@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from squall.real import tracing
-from squall.real.autograd.context import DistAutogradContext, ReleasedError
+from squall.real.autograd.context import DistAutogradContext, ReleasedError, no_context
 from squall.real.autograd.messages import CleanupAutogradContextReq, CleanupAutogradContextResp
 from squall.real.future import Future
 from squall.real.ids import LOCAL_ID_BITS, PROCESS_ID_BITS, IdSource
@@ -103,7 +103,7 @@ class DistAutogradContainer:
         """Raises RuntimeError if there is no such context."""
         context = self._contexts.get(context_id)
         if context is None:
-            raise RuntimeError(f"Could not find autograd context with id: {context_id}")
+            raise no_context(context_id)
         return context
 
     def current_context(self) -> DistAutogradContext:
@@ -119,10 +119,6 @@ class DistAutogradContainer:
         if context is None:
             raise ReleasedError
         return context
-
-    def has_valid_context(self) -> bool:
-        """Whether this task has a current context, released or not."""
-        return current_task().autograd_context_id != NO_CONTEXT
 
     def is_valid_context(self, context_id: ContextId) -> None:
         """Raises RuntimeError if there is no such context."""
@@ -158,7 +154,7 @@ class DistAutogradContainer:
         Raises RuntimeError if there is no such context.
         """
         if not self._release(context_id):
-            raise RuntimeError(f"Could not find autograd context with id: {context_id}")
+            raise no_context(context_id)
 
     def release_context_if_present(self, context_id: ContextId) -> bool:
         """As :meth:`release_context`; does nothing if there is no such context.

@@ -37,6 +37,11 @@ class ReleasedError(RuntimeError):
         super().__init__("Couldn't find autograd context data for current autograd context id")
 
 
+def no_context(context_id: ContextId) -> RuntimeError:
+    """What those meet who look for a context that was released, or never made, on their worker."""
+    return RuntimeError(f"Could not find autograd context with id: {context_id}")
+
+
 def no_send_function(message_id: AutogradMessageId) -> RuntimeError:
     """What gradients meet that come for a message whose send function is not there any more."""
     return RuntimeError(f"Could not find send function for autograd message id: {message_id}")
@@ -48,6 +53,15 @@ def context_is_gone() -> RuntimeError:
         "Autograd context no longer valid! This usually means the autograd context was "
         "cleaned up by a different thread due to an error before RecvRpcBackward had a "
         "chance to run"
+    )
+
+
+def of_another_context(own: ContextId, other: ContextId, sender: WorkerId) -> RuntimeError:
+    """What a recv function of context ``own`` meets in a pass of ``other``. PyTorch, which looks for
+    a pass of ``own``, fails an assertion, or adds to that pass if there is one."""
+    return RuntimeError(
+        f"a backward pass of autograd context {other} has reached tensors that came from worker "
+        f"{sender} in autograd context {own}: only a pass of that context can go on there"
     )
 
 
@@ -270,8 +284,10 @@ class DistAutogradContext:
     def set_graph_task(self, graph_task: GraphTask) -> bool:
         """False, and none is set, if a send function under which it begins was dropped since they were
         read: nobody would tell the pass, and it would wait for the gradients. Raises RuntimeError if
-        there is one already."""
+        there is one already, and if the context has been released since it was found."""
         with self._lock:
+            if self.released:
+                raise no_context(self.context_id)
             if self._graph_task is not None:
                 raise RuntimeError("another backward pass runs in this autograd context already")
             attached = set(self._sends.values())
@@ -311,7 +327,8 @@ class DistAutogradContext:
         ``device_map``: where those on each device go there; None: by the map to that worker.
 
         Nothing is sent for a pass that is over here: another one may run. Raises RuntimeError if the
-        context was released.
+        context was released, and if the pass is one of another context: that has no send function for
+        these gradients, and no pass of this one may be given them.
         """
         agent = self._worker.agent
         if agent is None:
@@ -321,6 +338,8 @@ class DistAutogradContext:
         with self._lock:
             if self.released:
                 raise context_is_gone()
+            if graph_task.context is not self:
+                raise of_another_context(self.context_id, graph_task.context.context_id, to)
             if self._graph_task is not graph_task or graph_task.has_error:
                 return
             pass_id, retain_graph = graph_task.pass_id, graph_task.keep_graph

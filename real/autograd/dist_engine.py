@@ -154,14 +154,8 @@ class DistEngine:
         whoever sent the first one waits already. Raises RuntimeError if the pass is over.
         """
         graph_task, first = self._join_pass(context, send_function, request)
-        tracer = self._tracer
-        if tracer.enabled:
-            message_id = request.metadata.message_id
-            tracer.emit(tracing.GRADIENTS_RECEIVED, context.context_id, message_id, first)
-        send_function.set_grads(request.grads)
-        send_function.fed_in = request.pass_id
         if graph_task.device_queue is not None:
-            self._devices.wait_for_grads(graph_task, send_function.get_grads())
+            self._devices.wait_for_grads(graph_task, request.grads)
         if not first:
             self._launch(NodeTask(graph_task, send_function, InputBuffer(0)), False)
             return completed(None, runtime=self._runtime)
@@ -182,34 +176,54 @@ class DistEngine:
         pass_id = request.pass_id
         overtaken: GraphTask | None = None
         dropped = False
-        with self._lock:
-            running = context.pass_id
-            first = running != pass_id
-            if first:
-                self._check_not_over(context, pass_id)
-                graph_task = self.compute_dependencies(
-                    context, pass_id, GraphRoot(), request.retain_graph
-                )
-                self._check_attached(send_function, graph_task, request)
-                if running is not None:
-                    overtaken = context.retrieve_graph_task()
-                    overtaken.set_exception_without_signal()  # its runners stop from here on
-                    self._end(context, overtaken, _OVERTAKEN)
-                graph_task = self._begin(context, graph_task)
-                if send_function not in graph_task.nodes_in_graph:
-                    dropped = True
-                    graph_task.set_exception_without_signal()
-                    self._end(
-                        context, graph_task, str(no_send_function(request.metadata.message_id))
+        try:
+            with self._lock:
+                running = context.pass_id
+                first = running != pass_id
+                if first:
+                    self._check_not_over(context, pass_id)
+                    graph_task = self.compute_dependencies(
+                        context, pass_id, GraphRoot(), request.retain_graph
                     )
-            else:
-                graph_task = context.retrieve_graph_task()
-                self._check_attached(send_function, graph_task, request)
-        if overtaken is not None:
-            overtaken.set_exception(RuntimeError(_OVERTAKEN))
+                    self._check_attached(send_function, graph_task, request)
+                    if running is not None:
+                        overtaken = context.retrieve_graph_task()
+                        overtaken.set_exception_without_signal()  # its runners stop from here on
+                        self._end(context, overtaken, _OVERTAKEN)
+                    graph_task = self._begin(context, graph_task)
+                    if send_function not in graph_task.nodes_in_graph:
+                        dropped = True
+                        graph_task.set_exception_without_signal()
+                        self._end(
+                            context, graph_task, str(no_send_function(request.metadata.message_id))
+                        )
+                else:
+                    graph_task = context.retrieve_graph_task()
+                    self._check_attached(send_function, graph_task, request)
+                if not dropped:
+                    self._feed(context, send_function, request, first)
+        finally:
+            if overtaken is not None:
+                overtaken.set_exception(RuntimeError(_OVERTAKEN))
         if dropped:
             raise no_send_function(request.metadata.message_id)
         return graph_task, first
+
+    def _feed(
+        self,
+        context: DistAutogradContext,
+        send_function: SendRpcBackward,
+        request: PropagateGradientsReq,
+        first: bool,
+    ) -> None:
+        """Give a send function its gradients. The engine's lock is held, so that those of a later pass
+        come after them."""
+        tracer = self._tracer
+        if tracer.enabled:
+            message_id = request.metadata.message_id
+            tracer.emit(tracing.GRADIENTS_RECEIVED, context.context_id, message_id, first)
+        send_function.set_grads(request.grads)
+        send_function.fed_in = request.pass_id
 
     def _check_attached(
         self, send_function: SendRpcBackward, graph_task: GraphTask, request: PropagateGradientsReq

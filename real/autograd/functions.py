@@ -7,7 +7,6 @@ torch/csrc/autograd/functions/basic_ops.h (GraphRoot). Where they leave it:
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -72,7 +71,7 @@ def gradient_edges(tensors: Sequence[Tensor]) -> tuple[tuple[Edge, ...], tuple[o
     ``torch.autograd.graph.get_gradient_edge`` says: a node above it does.
     """
     edges = tuple(map(gradient_edge, tensors))
-    if _functions_keep_their_nodes():
+    if _FUNCTIONS_KEEP_THEIR_NODES:
         return edges, ()
     kept = [
         tensor
@@ -99,7 +98,6 @@ class _Identity(torch.autograd.Function):
         return tensor.clone()
 
 
-@functools.cache
 def _functions_keep_their_nodes() -> bool:
     with torch.enable_grad():
         node = cast(Any, _Identity).apply(torch.zeros(1, requires_grad=True)).grad_fn
@@ -107,6 +105,10 @@ def _functions_keep_their_nodes() -> bool:
         return node.next_functions is not None
     except RuntimeError:
         return False
+
+
+# Found out once and for all here: a profile would see how it is found out.
+_FUNCTIONS_KEEP_THEIR_NODES = _functions_keep_their_nodes()
 
 
 class SendRpcBackward:

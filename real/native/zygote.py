@@ -29,6 +29,9 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
+#: how many passes of a worker can run nodes at the same time. By default there is a thread for each
+#: core, and what passes come to whose hooks sleep would depend on the machine.
+_PASSES_AT_ONCE = 8
 
 
 def die_with_parent(parent: int) -> None:
@@ -55,7 +58,7 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    torch.set_num_interop_threads(1)
+    torch.set_num_interop_threads(_PASSES_AT_ONCE)
     load(library)
     control = socket.socket(fileno=int(control_fd))
     try:

@@ -1,7 +1,6 @@
 """A torch operator called by name: matched at the caller, run at the callee.
 
-The first overload whose schema accepts the arguments is called, in the order in which torch
-registered them. (torch/csrc/distributed/rpc/python_functions.cpp, matchBuiltinOp)
+(torch/csrc/distributed/rpc/python_functions.cpp)
 """
 
 from __future__ import annotations
@@ -11,20 +10,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor
 from torch.jit import ScriptFunction
 
 from squall.real.rpc.commands import ScriptCall, ScriptRemoteCall
+from squall.real.rpc.overloads import match_builtin_op
 from squall.real.rpc.serialization import dump
+from squall.real.rpc.state import rpc_state
 
 if TYPE_CHECKING:
     from squall.real.ids import ForkId, RRefId
     from squall.real.process import Process
 
     TorchScript = ScriptFunction[Any, Any]
-
-#: arguments of these types are accepted or not whatever their value
-_PLAIN = frozenset((int, float, bool, str, type(None)))
 
 
 class OperatorCall(NamedTuple):
@@ -40,79 +37,6 @@ class OperatorCall(NamedTuple):
     def name(self) -> str:
         operator = self.operator
         return operator if isinstance(operator, str) else str(operator.qualified_name)
-
-
-class BuiltinOp(NamedTuple):
-    """The overload that a call means. ``type_str``: TorchScript's name for its result."""
-
-    name: str
-    overload: str
-    type_str: str
-
-
-#: the outcome of matching depends on these alone: operator, kinds of arguments
-_matches: dict[tuple[Any, ...], BuiltinOp] = {}
-_MATCHES_MAX = 4096
-
-
-def match_builtin_op(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BuiltinOp:
-    """The overload of operator ``name`` (like ``aten::add``) that takes these arguments.
-
-    Raises RuntimeError with torch's text if none does.
-    """
-    key = _kinds(name, args, kwargs)
-    if key is not None:
-        known = _matches.get(key)
-        if known is not None:
-            return known
-    matched = _match(name, args, kwargs)
-    if key is not None and len(_matches) < _MATCHES_MAX:
-        _matches[key] = matched
-    return matched
-
-
-def _kinds(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-    kinds: list[Any] = [name]
-    for key, value in (*enumerate(args), *kwargs.items()):
-        kind = type(value)
-        # A tensor of one element may stand for a number, depending on its type and value.
-        if kind not in _PLAIN and (kind is not Tensor or value.numel() == 1):
-            return None
-        kinds.append((key, kind))
-    return tuple(kinds)
-
-
-def _match(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BuiltinOp:
-    dispatched, own = _schemas(name)
-    errors: list[str] = []
-    for schema in dispatched + own:
-        try:
-            torch._C._check_schema_allow_fake_script_object(schema, *args, **kwargs)
-        except RuntimeError as error:
-            errors.append(str(error))
-            continue
-        returns = schema.returns
-        type_str = returns[0].type.annotation_str if returns else "NoneType"
-        return BuiltinOp(name, schema.overload_name, type_str)
-    # As in torch, the text tells of TorchScript's own operators only.
-    text = "".join(f"{error}\n\n" for error in errors[len(dispatched) :])
-    raise RuntimeError(
-        f"Overloaded torch operator invoked from Python failed to match any schema:\n{text}"
-    )
-
-
-@lru_cache(maxsize=1024)
-def _schemas(name: str) -> tuple[list[Any], list[Any]]:
-    """The overloads of the dispatcher, which are tried first, and TorchScript's own."""
-    schemas: list[Any] = torch._C._jit_get_schemas_for_operator(name)
-    names = set(torch._C._dispatch_get_all_op_names())
-    # A tensor of one element passes for a number, so the order is more than a matter of speed.
-    dispatched = [s for s in schemas if _full_name(s) in names]
-    return dispatched, [s for s in schemas if _full_name(s) not in names]
-
-
-def _full_name(schema: Any) -> str:
-    return f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
 
 
 @lru_cache(maxsize=1024)
@@ -145,7 +69,7 @@ def make_script_call(
 
     Raises RuntimeError if no overload takes these arguments.
     """
-    overload, _ = _overload(operator, args, kwargs)
+    overload, _ = _overload(worker, operator, args, kwargs)
     payload, tensors, forks = dump(worker, (operator, overload, args, kwargs))
     return ScriptCall(payload, tensors), forks
 
@@ -158,7 +82,7 @@ def make_script_remote_call(
 ) -> tuple[Callable[[RRefId, ForkId], ScriptRemoteCall], list[Any]]:
     """What :func:`squall.real.rpc.rref_creation.create_rref` needs to run such a thing elsewhere,
     and the forks in it."""
-    overload, type_str = _overload(operator, args, kwargs)
+    overload, type_str = _overload(worker, operator, args, kwargs)
     payload, tensors, forks = dump(worker, (operator, overload, args, kwargs))
 
     def call(rref_id: RRefId, fork_id: ForkId) -> ScriptRemoteCall:
@@ -168,11 +92,11 @@ def make_script_remote_call(
 
 
 def _overload(
-    operator: str | TorchScript, args: tuple[Any, ...], kwargs: dict[str, Any]
+    worker: Process, operator: str | TorchScript, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[str, str]:
     """Which overload a call means, and TorchScript's name for the type of its result."""
     if isinstance(operator, str):
-        op = match_builtin_op(operator, args, kwargs)
+        op = match_builtin_op(operator, args, kwargs, rpc_state(worker).matches)
         return op.overload, op.type_str
     schema: Any = operator.schema  # a property, whatever its stub says
     return "", schema.returns[0].type.annotation_str

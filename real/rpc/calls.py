@@ -85,11 +85,12 @@ def begin_remote(
     kwargs = kwargs if kwargs else {}
     profiled = profiled_call(worker, "remote", func, operator, dst)
     call: CreationCall
-    if operator is not None:
-        call, forks = make_script_remote_call(worker, operator, args, kwargs)
-    else:
-        call, forks = _make_python_remote_call(worker, func, args, kwargs)
+    forks: list[Any] = []
     try:
+        if operator is not None:
+            call, forks = make_script_remote_call(worker, operator, args, kwargs)
+        else:
+            call, forks = _make_python_remote_call(worker, func, args, kwargs)
         rref = create_rref(
             worker,
             dst,
@@ -100,6 +101,8 @@ def begin_remote(
         )
     except BaseException:
         discard_forks(worker, forks)
+        if profiled is not None:
+            profiled.end()
         raise
     return rref, profiled
 
@@ -145,13 +148,14 @@ def _invoke_rpc(to: Any, func: Any, args: Any, kwargs: Any, timeout: Any, mode: 
     kwargs = kwargs if kwargs else {}
     profiled = profiled_call(worker, mode, func, operator, dst)
     call: Command
-    if operator is not None:
-        call, forks = make_script_call(worker, operator, args, kwargs)
-    else:
-        is_async, func = _asynchronous(func)
-        payload, tensors, forks = _pickle_call(worker, PythonUDF(func, args, kwargs))
-        call = PythonCall(payload, tensors, is_async)
+    forks: list[Any] = []
     try:
+        if operator is not None:
+            call, forks = make_script_call(worker, operator, args, kwargs)
+        else:
+            is_async, func = _asynchronous(func)
+            payload, tensors, forks = _pickle_call(worker, PythonUDF(func, args, kwargs))
+            call = PythonCall(payload, tensors, is_async)
         response = send_message_with_autograd(
             worker,
             dst.id,
@@ -162,6 +166,8 @@ def _invoke_rpc(to: Any, func: Any, args: Any, kwargs: Any, timeout: Any, mode: 
         )
     except BaseException:
         discard_forks(worker, forks)
+        if profiled is not None:
+            profiled.end()
         raise
     return _python_future(worker, response, profiled)
 

@@ -291,7 +291,8 @@ def _wrapping(
     """A message with another one inside, and ``more`` about its profile."""
     head = pickle.dumps((int(wrapped.type), tuple(profiling_id), more))
     payload = struct.pack("<I", len(head)) + head + wrapped.payload
-    return Message(type, payload, wrapped.tensors, about=(tuple(profiling_id), *wrapped.about))
+    about = (tuple(profiling_id), wrapped.type._name_, *wrapped.about)
+    return Message(type, payload, wrapped.tensors, about=about)
 
 
 def _unwrapped(message: Message) -> tuple[Message, GlobalUniqueId, tuple[Any, ...]]:

@@ -26,28 +26,36 @@ _NAME = "rpc.received_rref"
 _MARK = _NAME.encode()
 
 
-class _Anything:
-    """Stands for every object in the message that is no RRef."""
+class _AnyType(type):
+    """So that whatever is made by a call, a class for instance, is ``_Anything`` again."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> _Anything:
-        return object.__new__(cls)
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
+        return cls
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
+    def __setitem__(cls, key: object, value: object) -> None:
         pass
 
-    def __setstate__(self, state: object) -> None:
+
+class _Anything(metaclass=_AnyType):
+    """Stands for every object in the message that is no RRef, and for its class."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Any:
+        return cls
+
+    @classmethod
+    def __setstate__(cls, state: object) -> None:
         pass
 
-    def __setitem__(self, key: object, value: object) -> None:
+    @classmethod
+    def append(cls, item: object) -> None:
         pass
 
-    def append(self, item: object) -> None:
+    @classmethod
+    def extend(cls, items: object) -> None:
         pass
 
-    def extend(self, items: object) -> None:
-        pass
-
-    def add(self, item: object) -> None:
+    @classmethod
+    def add(cls, item: object) -> None:
         pass
 
 

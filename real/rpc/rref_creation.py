@@ -123,7 +123,7 @@ def confirm_pending_user(
         error = _check_answer(rref_id, fork_id, reply.raw_value())
     if error is not None:
         context.user_tables.get_pending_user(fork_id).abandoned = True
-    context.user_tables.del_pending_user(fork_id, error)
+    context.user_tables.end_pending_user(fork_id, error)
 
 
 def finish_creating_owner_rref(

@@ -91,15 +91,6 @@ class UserTables:
             self.pending_users[fork_id] = _PendingUser(rref, confirmation)
             self._emit(tracing.USER_PENDING, rref.rref_id, fork_id)
 
-    def del_pending_user(self, fork_id: ForkId, error: BaseException | None = None) -> None:
-        """The owner has answered, or never will (``error``): the table lets the user go."""
-        confirmation = self.end_pending_user(fork_id, error)
-        if confirmation is not None:
-            if error is None:
-                confirmation.try_complete(None)
-            else:
-                confirmation.try_fail(error)
-
     def discard_pending_user(self, fork_id: ForkId) -> None:
         """Forget a user of which the owner was never told."""
         with self._lock:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from squall.real.process import Process
     from squall.real.rpc.gather_states import AllGatherStates, SequenceId
+    from squall.real.rpc.overloads import Matches
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,6 +40,8 @@ class RpcState:
         #: how many gathers of these names have started here
         self.gather_counts: dict[str, int] = {}
         self.gathers: dict[SequenceId, AllGatherStates] = {}
+        #: the overloads that calls of torch's operators have meant
+        self.matches: Matches = {}
         #: steps of all optimizers of the worker are taken one at a time
         self.optimizer_lock = worker.runtime.lock("optimizer")
 

@@ -254,6 +254,47 @@ def test_only_one_pass_at_a_time_runs_in_a_context() -> None:
     at_worker_0(main, workers=1)
 
 
+@pytest.mark.parametrize("state", ["idle", "in a pass", "released"])
+def test_a_tensor_of_another_context_is_refused(state: str) -> None:
+    """Whatever the context that it came in is doing, whose gradients stay as they are."""
+
+    def main() -> None:
+        x, z = leaf(3), leaf(3)
+        other = dist_autograd._new_context()._context_id()
+        y = rpc.rpc_sync("worker1", multiply, args=(x, x))
+        current_task().autograd_context_id = -1
+
+        def mixed(_: object = None) -> None:
+            with dist_autograd.context() as context_id:
+                with pytest.raises(RuntimeError, match=said(context_id)):
+                    dist_autograd.backward(context_id, [(y + z).sum()])
+                assert x not in dist_autograd.get_gradients(context_id)
+
+        def said(context_id: int) -> str:
+            if state == "released":
+                return "Error on Node 0: Autograd context no longer valid"
+            return (
+                f"Error on Node 0: a backward pass of autograd context {context_id} has reached "
+                f"tensors that came from worker 1 in autograd context {other}: "
+            )
+
+        if state == "released":
+            dist_autograd._release_context(other)
+            mixed()
+            return
+        hooked = y * 1
+        if state == "in a pass":
+            hooked.register_hook(torch.enable_grad()(mixed))
+        else:
+            mixed()
+            assert dist_autograd.get_gradients(other) == {}
+        dist_autograd.backward(other, [hooked.sum()])
+        assert torch.equal(dist_autograd.get_gradients(other)[x], 2 * x.detach())
+        dist_autograd._release_context(other)
+
+    at_worker_0(main)
+
+
 def test_a_hook_may_call_another_worker() -> None:
     def main() -> None:
         x = leaf(3)

@@ -41,7 +41,7 @@ def test_a_custom_function_is_there_when_its_tensors_are_gone() -> None:
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_node_above_it_keeps_it(sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on torch 2.11, whichever torch this is."""
-    monkeypatch.setattr(functions, "_functions_keep_their_nodes", lambda: False)
+    monkeypatch.setattr(functions, "_FUNCTIONS_KEEP_THEIR_NODES", False)
     leaf = torch.ones(2, requires_grad=True)
     tensors = [doubled(leaf.to_sparse() if sparse else leaf), leaf * 3, leaf]
     edges, kept = gradient_edges(tensors)

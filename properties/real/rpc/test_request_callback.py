@@ -20,7 +20,7 @@ from squall.real.autograd.messages import (
 from squall.real.future import Future
 from squall.real.ids import GlobalUniqueId
 from squall.real.rpc import api as rpc
-from squall.real.rpc.builtin import make_script_call, match_builtin_op
+from squall.real.rpc.builtin import make_script_call
 from squall.real.rpc.commands import (
     PythonCall,
     RRefChildAccept,
@@ -32,6 +32,7 @@ from squall.real.rpc.commands import (
 )
 from squall.real.rpc.functions import async_execution
 from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.overloads import Matches, match_builtin_op
 from squall.real.rpc.py_rref import RRef
 from squall.real.rpc.requests import _READERS
 from squall.real.rpc.serialization import PythonUDF, deserialize, serialize
@@ -130,12 +131,34 @@ def test_operators_by_schema() -> None:
     play(story)
 
 
-def test_the_overload_found_does_not_depend_on_what_was_asked_before() -> None:
-    first = match_builtin_op("aten::add", (torch.ones(2), 1), {})
-    match_builtin_op("aten::add", (torch.ones(2), torch.ones(2)), {})
-    match_builtin_op("aten::add", (2, 3), {})
-    assert first == match_builtin_op("aten::add", (torch.ones(2), 1), {})
-    assert first.overload == "Scalar" and first.type_str == "Tensor"
+@pytest.mark.parametrize(
+    ("name", "args", "others"),
+    [
+        ("aten::add", (torch.ones(2), 1), [(torch.ones(2), torch.ones(2)), (2, 3)]),
+        ("aten::cumsum", (torch.ones(2), 0), [(torch.ones(2), 2**63 - 1)]),
+        ("aten::cumsum", (torch.ones(2), 2**70), [(torch.ones(2), 0)]),
+        ("aten::cumsum", (torch.ones(2), torch.ones(2)), [(torch.ones(2), torch.ones(1))]),
+        ("aten::cumsum", (torch.ones(2), torch.ones(1)), [(torch.ones(2), torch.ones(2))]),
+        ("aten::tensor_split", (torch.ones(4), torch.ones(1)), [(torch.ones(4), torch.ones(2))]),
+        ("aten::to", (torch.ones(2), "cpu"), [(torch.ones(2), "nowhere")]),
+        ("aten::to", (torch.ones(2), "nowhere"), [(torch.ones(2), "cpu")]),
+    ],
+)
+def test_the_overload_found_does_not_depend_on_what_was_asked_before(
+    name: str, args: tuple[Any, ...], others: list[tuple[Any, ...]]
+) -> None:
+    matches: Matches = {}
+
+    def found(args: tuple[Any, ...], matches: Matches) -> str:
+        try:
+            return repr(match_builtin_op(name, args, {}, matches))
+        except RuntimeError as error:
+            return str(error)
+
+    for other in others:
+        assert found(other, matches) == found(other, {})
+    for _ in range(2):
+        assert found(args, matches) == found(args, {})
 
 
 def test_operators_that_cannot_be_called() -> None:
