@@ -118,6 +118,8 @@ PORT_ONLY = {
     "there again (stale-gradient-is-applied)",
     "updates of parameters that may not be there yet (updates.waits)": "a reference may be handed "
     "on within its owner before it is created (home-before-creation)",
+    "chains whose references go on at once (chains.waits)": "a reference may be handed on within "
+    "its owner before it is created (home-before-creation)",
 }
 
 

@@ -6,15 +6,18 @@ import json
 import multiprocessing
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
 from squall.properties.support.paths import DOCS
 from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.draw import PROFILES
 from squall.sim.search.judge import judge
 from squall.sim.search.mutants.campaign import run_mutants
+from squall.sim.search.mutants.drawn import UNKNOWN, changes, drawn_mutants
 from squall.sim.search.mutants.families import FAMILIES, MUTANTS
-from squall.sim.search.mutants.mutant import SCHEDULES, Mutant, MutantError, find_function
+from squall.sim.search.mutants.mutant import DRAWN, SCHEDULES, Mutant, MutantError, find_function
 from squall.sim.search.mutants.page import page
 from squall.sim.search.mutants.trial import Limits
 
@@ -156,3 +159,27 @@ def test_an_interrupt_ends_all_campaigns_and_keeps_what_is_done(stop: signal.Sig
 def test_the_page_about_them_is_up_to_date() -> None:
     written = (DOCS / "mutants.md").read_text(encoding="utf-8")
     assert written == page(), "python -m squall.sim.search.mutants.page > docs/mutants.md"
+
+
+def test_drawn_changes_are_the_same_each_time_and_can_be_made() -> None:
+    drawn = drawn_mutants(7, 60)
+    assert [mutant.name for mutant in drawn_mutants(7, 60)] == [mutant.name for mutant in drawn]
+    assert drawn_mutants(7, 5) == drawn[:5] and drawn_mutants(8, 5) != drawn[:5]
+    assert len({mutant.place for mutant in drawn}) == 60, "one for a function"
+    for mutant in drawn:
+        mutant.code()
+        assert not mutant.expected and Limits().profiles(mutant) == ("", *PROFILES)
+        assert mutant.old != mutant.new
+
+
+def test_no_drawn_change_is_in_what_only_reports() -> None:
+    found = list(changes())
+    assert len(found) > 2000
+    assert not [change for change in found if "emit(" in change.old or "logger" in change.old]
+
+
+def test_a_drawn_change_is_tried_as_others_are() -> None:
+    one = replace(MUTANTS["delete-not-sent"], origin=DRAWN, unseen=UNKNOWN)
+    (result,) = run_mutants([one], Limits(seconds=20.0, smaller_s=0.0))
+    assert result.campaign.killed and result.problem is None
+    assert result.corpus is None, "what it needs is not known, and the corpus is without faults"

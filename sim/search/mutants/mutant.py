@@ -33,6 +33,8 @@ SCHEDULES = {
 }
 #: those that only injected faults can bring about
 FAULTS = frozenset("LEXKQ")
+#: the origin of those of drawn.py
+DRAWN = "drawn"
 
 
 #: of the functions that were changed, the code that they had before
@@ -54,7 +56,7 @@ class Mutant:
     ``place`` is ``module:Class.function`` below ``real``; in its source, without indentation of
     its own, ``old`` occurs once and is replaced by ``new``. ``wrong`` says in words what is wrong
     then; ``origin`` where the bug is from: an issue (i…) or pull request (p…) of PyTorch, or
-    "own". ``needs`` are the letters of the schedules that bring it out, each of which may do.
+    "own", or "drawn" (drawn.py). ``needs`` are the letters of the schedules that bring it out, each of which may do.
     ``device``: where tensors have to be for it to show; those of the CPU never come there.
     ``unseen``: why no program and no check can tell it yet; empty if it is expected to die.
     """

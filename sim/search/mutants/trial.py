@@ -21,7 +21,7 @@ from squall.sim.search.covers import Cover, shipped
 from squall.sim.search.draw import PROFILES, Settings, draw, settings_of
 from squall.sim.search.judge import judge
 from squall.sim.search.mutants.clean_process import CleanProcess
-from squall.sim.search.mutants.mutant import Mutant
+from squall.sim.search.mutants.mutant import DRAWN, Mutant
 from squall.sim.search.mutants.result import CRASH
 from squall.sim.search.schedules import Rescheduled
 from squall.sim.world.contained import end_with_parent
@@ -35,7 +35,8 @@ _MOST_SAID = 300
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """What a campaign tries: for ``seconds`` of one core at most, ``seeds`` (None: all from 0 on),
-    with the faults of ``profile`` (None: those that the mutant needs). ``corpus`` and ``cover``:
+    with the faults of ``profile`` (None: those that the mutant needs; of one that was drawn, none and
+    all in turn). ``corpus`` and ``cover``:
     whether these come first; ``covers`` takes the place of those of squall, by profile.
     ``smaller_s``: seconds to look for a smaller scenario that fails too."""
 
@@ -50,6 +51,8 @@ class Limits:
     def profiles(self, mutant: Mutant) -> tuple[str, ...]:
         if self.profile is not None:
             return (self.profile,)
+        if mutant.origin == DRAWN:  # what it needs is not known
+            return ("", *PROFILES)
         return PROFILES if mutant.needs_faults else ("",)
 
     def stored(self, mutant: Mutant) -> list[Scenario]:

@@ -78,6 +78,27 @@ MUTANTS = (
         new="fetch(rref, -1.0)",
     ),
     Mutant(
+        name="proxy-asks-type-without-limit",
+        wrong="a method that is called by a proxy waits for the type for as long as that takes",
+        place="rpc.rref_proxy:_invoke_rpc",
+        old="rref._get_type(timeout=timeout, blocking=False)",
+        new="rref._get_type(blocking=False)",
+    ),
+    Mutant(
+        name="no-limit-is-no-option",
+        wrong="options without a limit of time are refused",
+        place="rpc.options:RpcBackendOptions.__init__",
+        old="if not rpc_timeout >= 0:",
+        new="if not rpc_timeout > 0:",
+    ),
+    Mutant(
+        name="negative-limit-is-an-option",
+        wrong="options with a limit of less than no time are taken",
+        place="rpc.options:RpcBackendOptions.__init__",
+        old="if not rpc_timeout >= 0:",
+        new="if rpc_timeout != rpc_timeout:",
+    ),
+    Mutant(
         name="proxy-without-its-limit",
         wrong="the limit of a proxy is ignored",
         place="rpc.py_rref:RRef._proxy",
@@ -151,7 +172,7 @@ MUTANTS = (
     Mutant(
         name="another-overload",
         wrong="TorchScript's own overloads are tried before those of the dispatcher",
-        place="rpc.builtin:_match",
+        place="rpc.overloads:_match",
         old="for schema in dispatched + own:",
         new="for schema in own + dispatched:",
     ),
@@ -316,5 +337,20 @@ MUTANTS = (
         old="if call.abandoned:",
         new="if True:",
         needs="RG",
+    ),
+    Mutant(
+        name="bare-copy-of-an-error-loses-attributes",
+        wrong="an error that is not made from its args has lost what it knows when it is raised",
+        place="future:_copied_bare",
+        old="copied.__dict__.update(error.__dict__)",
+        new="pass",
+        origin="blind",
+    ),
+    Mutant(
+        name="bare-copy-of-an-error-loses-its-text",
+        wrong="an error that is not made from its args has lost its text when it is raised",
+        place="future:_copied_bare",
+        old="made.__new__(made, *error.args)",
+        new="made.__new__(made)",
     ),
 )

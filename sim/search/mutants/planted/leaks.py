@@ -278,4 +278,12 @@ MUTANTS = (
         old="self._grads = []",
         new="grads = list(grads)",
     ),
+    Mutant(
+        name="late-users-stay",
+        wrong="a worker that leaves keeps the references that requests still bring",
+        place="rpc.agent:RpcAgent._reply",
+        old="        if context is not None and context.leaving:\n"
+        "            context.give_back_users()\n",
+        new="",
+    ),
 )

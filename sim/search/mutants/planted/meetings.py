@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         name="fed-is-not-noted",
         wrong="a pass that has had the gradients of a call fails with that call",
-        place="autograd.dist_engine:DistEngine.execute_send_function_async",
+        place="autograd.dist_engine:DistEngine._feed",
         old="send_function.fed_in = request.pass_id",
         new="pass",
     ),
@@ -117,6 +117,21 @@ MUTANTS = (
         place="autograd.capture_hook:DistAccumulateGradCaptureHook.__call__",
         old="call_post_hooks(self._pointer, [], input_grads)\n            torch._C._set_grad_enabled(False)",
         new="call_post_hooks(self._pointer, [], input_grads)",
+    ),
+    Mutant(
+        name="grad-mode-on-after-edge-of-a-view",
+        wrong="grad mode is on after a pass whose root is a view",
+        place="autograd.functions:_used",
+        old="torch._C._set_grad_enabled(recording)",
+        new="torch._C._set_grad_enabled(True)",
+        origin="blind",
+    ),
+    Mutant(
+        name="edge-of-a-view-by-grad-mode",
+        wrong="a pass whose root is a view cannot begin without grad mode",
+        place="autograd.functions:_used",
+        old="    torch._C._set_grad_enabled(True)\n    try:",
+        new="    try:",
     ),
     # -- steps of several trainers
     Mutant(

@@ -59,12 +59,12 @@ MUTANTS = (
         name="creator-introduces-itself",
         wrong="the creator of an RRef tells its owner of itself when the creation is answered",
         place="rpc.rref_creation:confirm_pending_user",
-        old="    context.user_tables.del_pending_user(fork_id, error)\n",
+        old="    context.user_tables.end_pending_user(fork_id, error)\n",
         new="    user = context.user_tables.get_pending_user(fork_id)\n"
         "    from squall.real.rpc.commands import RRefForkRequest\n"
         "    context._session.send_control(user.owner_id, RRefForkRequest(rref_id, fork_id))\n"
         "    del user\n"
-        "    context.user_tables.del_pending_user(fork_id, error)\n",
+        "    context.user_tables.end_pending_user(fork_id, error)\n",
     ),
     # -- contexts ---------------------------------------------------------------------------------
     Mutant(

@@ -198,7 +198,14 @@ MUTANTS = (
         place="rpc.rref_context:RRefContext.notify_owner_and_parent_of_fork",
         old="        reply.add_callback(lambda reply: self._finish_fork_request(fork_id, parent, reply))",
         new="        self._accept(fork_id, parent)\n"
-        "        reply.add_callback(lambda reply: self.user_tables.del_pending_user(fork_id, reply.error))",
+        "        def told(reply):\n"
+        "            told = self.user_tables.end_pending_user(fork_id, reply.error)\n"
+        "            if told is not None:\n"
+        "                if reply.error is None:\n"
+        "                    told.try_complete(None)\n"
+        "                else:\n"
+        "                    told.try_fail(reply.error)\n"
+        "        reply.add_callback(told)",
         needs="RG",
     ),
     Mutant(
@@ -588,5 +595,12 @@ MUTANTS = (
         place="rpc.rref_owners:OwnerTables.creation_failed",
         old="        waiting.try_fail(RpcError(error))",
         new="        pass",
+    ),
+    Mutant(
+        name="late-own-creation-has-another-error",
+        wrong="who waits for a reference whose creator is its owner hears that some call took too long",
+        place="rpc.rref_creation:finish_creating_owner_rref",
+        old="owner.set_error(RpcError(TIMED_OUT) if owner.timed_out else error)",
+        new="owner.set_error(error)",
     ),
 )
