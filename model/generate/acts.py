@@ -9,9 +9,9 @@ from squall.model.program.acts.check import check_acts
 from squall.model.program.acts.kind import ActKind, kinds
 
 #: acts in a list, in all, and how deep they are in each other
-_MOST_IN_A_LIST, _MOST, _DEEPEST = 4, 14, 4
+_MOST_IN_A_LIST, _MOST, _DEEPEST = 4, 18, 4
 #: how many acts that have a reference at hand do something with it, besides those by chance
-_WITH_IT = 0.5
+_WITH_IT = 0.8
 _WAITS_S = (1.0, 1.0, 2.0)
 _LIMITS_S: tuple[float | None, ...] = (None, None, None, 0.5, 1.5, 2.5, 0.0)
 _HOWS: tuple[How, ...] = ("sync", "async", "remote")
@@ -106,15 +106,20 @@ class _Drawing:
         if not self._left:
             return None
         self._left -= 1
-        deep = self._depth >= _DEEPEST
         usable = {
             name: kind
             for name, kind in kinds().items()
-            if self._fits(kind) and not (deep and "acts" in kind.takes)
+            if self._fits(kind) and not ("acts" in kind.takes and self._is_too_deep(kind))
         }
         if self._in_creation and self._choices.chance("with the reference", _WITH_IT):
             usable = {name: kind for name, kind in usable.items() if kind.in_creation} or usable
-        return usable[self._choices.pick("kind", list(usable))].draw(self)
+        kinds_often = [name for name, kind in usable.items() for _ in range(kind.weight)]
+        return usable[self._choices.pick("kind", kinds_often)].draw(self)
+
+    def _is_too_deep(self, kind: ActKind) -> bool:
+        """Whether no acts may be in one of this kind. What uses a reference may be one deeper than what
+        makes it."""
+        return self._depth >= _DEEPEST + kind.in_creation
 
     def _fits(self, kind: ActKind) -> bool:
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import get_args
 
@@ -44,4 +45,6 @@ def draw_chain(choices: Choices, workers: list[int], most_before: int) -> Chain:
 
 
 def for_compiled(chain: Chain) -> Chain:
-    return chain
+    """With values that are there before their references go on: on PyTorch's engine a reference
+    that is handed on within its owner before it is created has none (home-before-creation)."""
+    return replace(chain, waits=True)

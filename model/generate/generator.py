@@ -14,6 +14,7 @@ from functools import partial
 from squall.model.generate.acts import draw_acts
 from squall.model.generate.beside import draw_beside
 from squall.model.generate.choices import Choices
+from squall.model.generate.hooks import draw_hooks
 from squall.model.generate.profiles import Limits, Profile, draw_profile
 from squall.model.generate.roots import StepDrawing
 from squall.model.generate.sleeps import with_sleeps
@@ -133,7 +134,7 @@ class _ProgramDrawing:
         grad = not choices.chance("without grad", 0.2) or number == 0
         if profile.leaf_hooks and grad and choices.chance("leaf hook", 0.5):
             usable = _LEAF_HOOKS if "increment" in profile.hooks else _LEAF_HOOKS[:-1]
-            hooks = (choices.pick("leaf hook", usable),)
+            hooks = draw_hooks(choices, "leaf hook", usable)
         return Leaf(
             owner=choices.pick("owner", range(profile.workers)),
             shape=choices.pick("shape", shapes),
@@ -147,7 +148,7 @@ class _ProgramDrawing:
         choices, profile = self.choices, self.profile
         hooks: tuple[LeafHook, ...] = ()
         if profile.leaf_hooks and choices.chance("leaf hook", 0.5):
-            hooks = (choices.choice("leaf hook", _LEAF_HOOKS[:2]),)
+            hooks = draw_hooks(choices, "leaf hook", _LEAF_HOOKS[:2])
         dtype: Dtype = "float64"
         if profile.mode == "float":
             dtype = choices.choice("dtype", ("float32", "float64"))
@@ -176,8 +177,8 @@ class _ProgramDrawing:
         usable = [self.private.get(leaf, number) == number for leaf in range(len(self.leaves))]
         sizes = []
         for leaf in self.leaves:
-            doubled = "double" in leaf.hooks or "accumulate_pre" in leaf.hooks
-            sizes.append(size(leaf.shape, _LARGEST_LEAF[profile.mode], 2.0 if doubled else 1.0))
+            doubled = leaf.hooks.count("double") + leaf.hooks.count("accumulate_pre")
+            sizes.append(size(leaf.shape, _LARGEST_LEAF[profile.mode], 2.0**doubled))
         each = choices.choice("steps", profile.steps)
         count = each * profile.groups
         overlap = profile.overlap and count > 1 and not own and choices.chance("overlap", 0.5)
@@ -251,6 +252,7 @@ class _ProgramDrawing:
             backwards=tuple(drawing.backwards),
             optimize=optimize,
             retry=faulty and choices.chance("retry", 0.5),
+            profiled=profile.profiled and choices.chance("profiled", 0.7),
             stories=tuple(stories),
             **draw_beside(choices, profile.beside, self._workers(home), profile.ops),
         )

@@ -7,9 +7,11 @@ large becomes a multiple by one.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from squall.model.generate.choices import Choices
+from squall.model.generate.hooks import draw_hooks
 from squall.model.generate.profiles import Profile
 from squall.model.one_process.flow import NO_GRAD, Flow
 from squall.model.program.dtypes import BITS
@@ -119,7 +121,7 @@ class OpsDrawing:
         way = self._draw_way(kind, places)
         hooks: tuple[Hook, ...] = ()
         if profile.hooks and choices.chance("hook", 0.3):
-            hooks = (choices.pick("hook", profile.hooks),)
+            hooks = draw_hooks(choices, "hook", profile.hooks)
         fault: Fault | None = None
         if self._faulty and choices.chance("fault", 0.4):
             fault = choices.choice("fault", _FAULTS)
@@ -330,12 +332,13 @@ class OpsDrawing:
             # The same call of what makes nothing larger; only relays may still double it.
             op = _scaling(op)
             results = self._sizes_of(op, places[:1])
-        for hook in op.hooks:
-            if hook in _DOUBLING_HOOKS:
-                results = [x._replace(slope=x.slope * 2) for x in results]
-            elif hook == "increment":
-                self.added += results[0].elements * results[0].slope
-        self.append(op, results)
+        hooked = _with_hooks(results, op.hooks)
+        if len(op.hooks) > 1 and self._too_large(hooked):
+            op = replace(op, hooks=op.hooks[:1])
+            hooked = _with_hooks(results, op.hooks)
+        # What one of them adds may be doubled by those behind it.
+        self.added += op.hooks.count("increment") * hooked[0].elements * hooked[0].slope
+        self.append(op, hooked)
 
     def _sizes_of(self, op: Op, places: list[Place]) -> list[Size]:
         inputs = [self.sizes[place][output] for place, output in places]
@@ -357,6 +360,11 @@ class OpsDrawing:
             if elements > _MOST_ELEMENTS or magnitude > most or slope > steepest:
                 return True
         return False
+
+
+def _with_hooks(results: list[Size], hooks: tuple[Hook, ...]) -> list[Size]:
+    factor = 2.0 ** sum(hook in _DOUBLING_HOOKS for hook in hooks)
+    return [x._replace(slope=x.slope * factor) for x in results]
 
 
 def _scaling(op: Op) -> Op:

@@ -22,6 +22,8 @@ _SEVERAL_GROUPS = 0.12
 _MOST_GROUPS = 3
 #: how many programs have stories that tell many small things at once, and cost as much
 _WITH_WIDE_STORIES = 0.08
+#: how many programs have steps within a profile
+_PROFILED = 0.06
 
 #: kinds of operations by the feature that brings them, in the order of both
 _KINDS: dict[str, list[Kind]] = {ALWAYS: []}
@@ -143,6 +145,8 @@ class Profile(NamedTuple):
     sized_stories: bool
     wide_stories: bool
     acts: bool
+    #: some steps run within a profile
+    profiled: bool
     #: whether nothing fails but what the program itself makes fail
     calm: bool
     gathers: bool
@@ -193,6 +197,7 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
         odd_shapes="odd shapes" in has,
         stories=choices.chance("stories", 0.2) and limits.stories,
         acts=choices.chance("acts", 0.3) and limits.acts,
+        profiled=choices.chance("profiled", _PROFILED),
         calm=limits.stories,
         sized_stories=choices.chance("sized stories", 0.18) and limits.stories,
         wide_stories=limits.stories and choices.chance("wide stories", _WITH_WIDE_STORIES),

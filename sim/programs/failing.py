@@ -8,8 +8,7 @@ waited for.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -20,12 +19,12 @@ from squall.model.program.program import FailingCall, Op
 from squall.real.future import Future
 from squall.real.rpc import api as rpc
 from squall.real.rpc.functions import async_execution
-from squall.real.rpc.profiling import LegacyProfiler, ProfilerOptions, profiler_of
 from squall.real.rpc.wire_names import label_module
 from squall.real.rpc.worker_info import WorkerInfo
 from squall.real.runtime import current_task
 from squall.real.streams import current_streams, on_streams
 from squall.real.worker import current_worker
+from squall.sim.programs.profiled import profiled
 
 label_module(__name__, "failing")
 
@@ -45,6 +44,16 @@ class Unreadable:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return raise_planted, ()
+
+
+class Unsettled:
+    """Can be pickled as objects of a user's class mostly are, and does not take its state."""
+
+    def __init__(self) -> None:
+        self.held: list[Any] = [{"number": 1}, {2}, rpc.RRef(3)]
+
+    def __setstate__(self, state: object) -> None:
+        raise PlantedError(BESIDE)
 
 
 class Missing:
@@ -185,6 +194,7 @@ _FUNCTIONS: dict[FailingCall, _Kind] = {
     "argument": _Kind(give_back, Unwritable, kept=False),
     "copy": _Kind(give_back, uncopyable, kept=False),
     "reading": _Kind(give_back, Unreadable, kept=False),
+    "state": _Kind(give_back, Unsettled, kept=False),
     "worker": _Kind(give_back, kept=False),
     "result": _Kind(give_unwritable, read=True),
     "reply": _Kind(give_uncopyable, read=True),
@@ -202,7 +212,7 @@ _FUNCTIONS: dict[FailingCall, _Kind] = {
 
 
 #: kinds whose function is not called, whatever it is given
-_UNSENT: frozenset[FailingCall] = frozenset({"argument", "copy", "reading", "worker"})
+_UNSENT: frozenset[FailingCall] = frozenset({"argument", "copy", "reading", "state", "worker"})
 
 
 def call_that_fails(op: Op, inputs: Sequence[Any], home: int, nobody: int) -> None:
@@ -223,7 +233,7 @@ def call_that_fails(op: Op, inputs: Sequence[Any], home: int, nobody: int) -> No
     function, args = kind.function, _arguments(op, kind, inputs)
     if op.builtin and op.fails_first in ("copy", "worker"):
         function, args = torch.add, (_first(inputs), uncopyable())
-    with _profiled(op.fails_by.startswith("profiled")):
+    with profiled(op.fails_by.startswith("profiled")):
         try:
             _call(way, to, function, args)
         except Exception:
@@ -257,18 +267,3 @@ def _call(way: str, to: int | WorkerInfo, function: Any, args: tuple[Any, ...]) 
         future.wait()
     else:
         rpc.rpc_sync(to, function, args=args)
-
-
-@contextlib.contextmanager
-def _profiled(wanted: bool) -> Iterator[None]:
-    """A profile of this task, unless there is one."""
-    if not wanted or profiler_of(current_task()) is not None:
-        yield
-        return
-    profiler = LegacyProfiler(current_worker(), ProfilerOptions())
-    profiler.start()
-    try:
-        yield
-    finally:
-        profiler.stop()
-        profiler.finish()

@@ -69,7 +69,7 @@ class _FaultyRun:
         silence = contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext()
         with cluster, silence:
             try:
-                cluster.on_restart = self._restarted
+                cluster.before_rejoining = self._restarted
                 cluster.run(self._main, shutdown=False)
                 self._look()
                 self._recover()

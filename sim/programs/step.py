@@ -30,9 +30,13 @@ from squall.sim.programs.host import (
     together,
     wait,
 )
+from squall.sim.programs.profiled import AtLeast, profiled
 from squall.sim.programs.stories.play import StoryRuns
 from squall.sim.programs.trainer_state import TrainerState
 from squall.sim.world.torch_settings import default_device_context
+
+#: operations by these are calls of the trainer itself
+_CALLED = frozenset({"sync", "async", "remote", "async_execution"})
 
 
 class StepRun:
@@ -68,7 +72,7 @@ class StepRun:
 
     def _attempt(self, outcome: StepOutcome, *, faults: bool) -> None:
         try:
-            with self._fresh(faults):
+            with self._fresh(faults), profiled(self.step.profiled, self._profile_at_least()):
                 with autograd.context() as context_id:
                     outcome.context = context_id
                     _refuse_another_context()
@@ -88,6 +92,12 @@ class StepRun:
         except Exception as error:
             outcome.error = str(error)
         outcome.finished = True
+
+    def _profile_at_least(self) -> AtLeast:
+        """What a profile of the step has when nothing has failed in it."""
+        ops = [op for op in self.step.ops if op.call in _CALLED]
+        # What is created may be answered later than the step ends.
+        return AtLeast(calls=len(ops), answers=sum(op.call != "remote" for op in ops))
 
     @contextlib.contextmanager
     def _fresh(self, faults: bool) -> Iterator[None]:

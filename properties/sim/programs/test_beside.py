@@ -123,6 +123,15 @@ def test_campaigns_draw_all_of_it() -> None:
     )
 
 
+def test_chains_wait_for_their_values_on_the_compiled_engine() -> None:
+    """A reference that its owner hands on before it is made has no value there."""
+    links = (Link(worker=1), Link(kind="add", worker=1), Link(worker=1))
+    program = program_with(chains=(Chain(worker=1, links=links, readers=(1, 1)),))
+    (step,) = (step for _, _, step in for_compiled(program).steps)
+    assert [chain.waits for chain in step.chains] == [True]
+    assert told(for_compiled(program)) == {AS_IT_SHOULD_BE}
+
+
 def test_files_keep_it_and_workers_are_renumbered() -> None:
     chain = Chain(worker=2, links=(Link(worker=2),), readers=(2, 1))
     program = program_with(

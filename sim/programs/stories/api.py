@@ -97,6 +97,22 @@ class Counter:
         return x * 3
 
 
+class _CodedError(Exception):
+    """An error that is not made from its ``args``, and knows more than stands in its text."""
+
+    def __init__(self, code: int, why: str) -> None:
+        super().__init__(f"{code}: {why}")
+        self.code = code
+
+
+def _code_and_text(future: Future[int]) -> tuple[int, str] | None:
+    try:
+        future.wait()
+    except _CodedError as error:
+        return error.__dict__.get("code", -1), str(error)
+    return None
+
+
 # -- stories ---------------------------------------------------------------------------------------
 
 
@@ -124,6 +140,8 @@ def futures(to: int) -> str:
     failed_too_late = error_of(lambda: failed.set_result(1))
     none: list[Future[int]] = []
     fresh: Future[int] = Future()
+    coded: Future[int] = Future()
+    coded.set_exception(_CodedError(7, "x"))
     chained = future.then(lambda done: done.value() + 6)
     unchained = failed.then(lambda done: done.value())
     calls = [rpc.rpc_async(to, slow, args=(n, n * 0.01)) for n in (2, 1, 3)]
@@ -150,6 +168,7 @@ def futures(to: int) -> str:
         not_failed_afterwards="only be marked completed once" in too_late
         and error_of(other.wait) == "no error but 1",
         failed=error_of(failed.wait) == "ValueError: x",
+        failed_with_all_it_knows=_code_and_text(coded) == (7, "7: x") == _code_and_text(coded),
         failed_once="only be marked completed once" in failed_again,
         not_completed_afterwards="only be marked completed once" in failed_too_late,
         chained=chained.wait() == 7 and "ValueError: x" in error_of(unchained.wait),
@@ -411,6 +430,9 @@ def proxies(to: int) -> str:
     early = error_of(lambda: rref.rpc_sync(timeout=SHORT_S).dawdle())
     earlier = error_of(lambda: rref.rpc_async(timeout=SHORT_S).dawdle().wait())
     unready = rpc.remote(to, slow, args=(1, SLOW_S), timeout=0)
+    unasked = rpc.remote(to, slow, args=(1, SLOW_S), timeout=0)
+    # The time that it takes to ask for the type, before the method is called, counts, too.
+    earliest = error_of(lambda: unasked.rpc_async(timeout=SHORT_S).bit_length().wait())
     asked = error_of(unready._get_type(timeout=SHORT_S, blocking=False).wait)
     asked_again = error_of(unready._get_type(timeout=0, blocking=False).wait)
     broken = rpc.remote(to, fail, args=(ValueError,))
@@ -430,6 +452,7 @@ def proxies(to: int) -> str:
         types=wrong.startswith("ValueError") and wrongly.startswith("ValueError"),
         no_method="has no attribute 'nothing'" in missing and "no attribute 'nothing'" in missed,
         in_time=_TIME_IS_UP in early and _TIME_IS_UP in earlier,
+        made_in_time=unasked.is_owner() or _TIME_IS_UP in earliest,
         no_value=PLANTED in unmade and PLANTED in unmade_later,
         type=rref._get_type() is Counter and _type_of(rref) is Counter,
         type_in_time=rref.is_owner() or _TIME_IS_UP in asked,

@@ -131,9 +131,13 @@ def follow(chain: dict[str, Any], to: int) -> str:
     held = []
     last = [origin(chain, to)]
     for kind, worker, holds in chain["links"]:
+        if chain["waits"]:
+            last[0].to_here()
         if holds:
             held.append(last[0])
         last.append(linked(kind, worker, last))
+    if chain["waits"]:
+        last[0].to_here()
     readers = [rpc.rpc_async(worker, read, args=(last[0],)) for worker in chain["readers"]]
     found = asked(chain["ending"], to, last)
     numbers = [reader.wait() for reader in readers]

@@ -26,6 +26,7 @@ label_module(__name__, "ends")
 story = stories_of(__name__, rank=118)
 
 _WHERE, _HOPS = "sim://ends", "hops of the story about the end of a group"
+_KEPT = "what hops have kept of what they were given"
 #: some messages overtake others, or none takes any time
 _LATENCIES = ("0.001", "uniform:0.0001:0.01", "0")
 #: virtual seconds by which a group has ended
@@ -38,10 +39,12 @@ _WAYS, _CARGO = 4, 3
 _STORE_S = 0.005
 
 
-def _arrives(left: int) -> bool:
-    """Count a hop. Whether there is one more."""
+def _arrives(left: int, keeps: int, carried: Any) -> bool:
+    """Count a hop, and keep what it was given, if it is to. Whether there is one more."""
     here = current_worker().locals
     here[_HOPS] = here.get(_HOPS, 0) + 1
+    if keeps:
+        here.setdefault(_KEPT, []).append(carried)
     return left > 0
 
 
@@ -51,12 +54,12 @@ def _carried(cargo: int) -> Any:
     return [reference] * cargo
 
 
-def hop(names: list[str], left: int, way: int, cargo: int, carried: Any) -> None:
+def hop(names: list[str], left: int, way: int, cargo: int, keeps: int, carried: Any) -> None:
     """Have the next worker go on with the chain, and do not wait for it."""
-    if not _arrives(left):
+    if not _arrives(left, keeps, carried):
         return
     to = names[left % len(names)]
-    args = names, left - 1, way, cargo, _carried(cargo)
+    args = names, left - 1, way, cargo, keeps, _carried(cargo)
     if way == 0:
         rpc.rpc_async(to, hop, args=args)
     elif way == 1:  # when the call is over, and this worker may have nothing else to do
@@ -66,22 +69,23 @@ def hop(names: list[str], left: int, way: int, cargo: int, carried: Any) -> None
 
 
 @async_execution
-def hop_and_wait(names: list[str], left: int, cargo: int, carried: Any) -> Future[Any]:
+def hop_and_wait(names: list[str], left: int, cargo: int, keeps: int, carried: Any) -> Future[Any]:
     """Go on with the chain: the call is over when the rest of it is, and keeps no thread."""
-    if _arrives(left):
+    if _arrives(left, keeps, carried):
         to = names[left % len(names)]
-        return rpc.rpc_async(to, hop_and_wait, args=(names, left - 1, cargo, _carried(cargo)))
+        args = names, left - 1, cargo, keeps, _carried(cargo)
+        return rpc.rpc_async(to, hop_and_wait, args=args)
     end: Future[Any] = Future()
     end.set_result(None)
     return end
 
 
-def _begin(names: list[str], hops: int, way: int, cargo: int) -> None:
+def _begin(names: list[str], hops: int, way: int, cargo: int, keeps: int) -> None:
     to = names[hops % len(names)]
     if way == 3:
-        rpc.rpc_async(to, hop_and_wait, args=(names, hops, cargo, _carried(cargo)))
+        rpc.rpc_async(to, hop_and_wait, args=(names, hops, cargo, keeps, _carried(cargo)))
     else:
-        rpc.rpc_async(to, hop, args=(names, hops, way, cargo, _carried(cargo)))
+        rpc.rpc_async(to, hop, args=(names, hops, way, cargo, keeps, _carried(cargo)))
 
 
 @story(
@@ -95,6 +99,7 @@ def _begin(names: list[str], hops: int, way: int, cargo: int) -> None:
         "latency": (0, len(_LATENCIES) - 1),
         "gathers": (0, 2),
         "store": (0, 3),
+        "keeps": (0, 1),
     },
     longest_s=60.0,
     port_only="the agent that carries the messages of PyTorch's engine knows its group beforehand",
@@ -109,9 +114,10 @@ def end_of_a_group(
     latency: int,
     gathers: int,
     store: int,
+    keeps: int,
 ) -> str:
     """All workers of a group give each other objects and leave together, while chains of calls go from
-    one to the next, with references that are dropped on arrival: each chain comes to its end, each
+    one to the next, with references that are dropped on arrival, or kept: each chain comes to its end, each
     owner hears of each reference that is gone, and nothing is left. The store at which they meet takes
     its time, or answers at once."""
     runtime = current_worker().runtime
@@ -133,7 +139,9 @@ def end_of_a_group(
         facts[f"gather {number}"] = all(end.wait() == wanted for end in given)
     owners = [each.worker.rref_context.owner_tables for each in there]  # type: ignore[union-attr]
     for number in range(chains):
-        there[number % members].do(partial(_begin, names, hops, (way + number) % _WAYS, cargo))
+        there[number % members].do(
+            partial(_begin, names, hops, (way + number) % _WAYS, cargo, keeps)
+        )
     began_s = runtime.now()
     shut_down = [each.begin(rpc.shutdown) for each in there]
     for end in shut_down:
@@ -143,6 +151,7 @@ def end_of_a_group(
     facts["each chain has come to its end"] = hopped == chains * (hops + 1)
     facts["each owner has heard of what is gone"] = not any(each.forks for each in owners)
     for each in there:
+        each.worker.locals.pop(_KEPT, None)
         for leftover in left_in(each.worker):
             facts[f"{leftover.where} of {each.name} is empty"] = False
     return told(**facts)

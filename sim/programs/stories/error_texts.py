@@ -30,6 +30,14 @@ class UserError(Exception):
     """An error of a user's own."""
 
 
+class RefusedError(ValueError):
+    """One that callers catch as what it is derived from."""
+
+
+class KindError(TypeError):
+    """Another one."""
+
+
 _TYPES: tuple[type[Exception], ...] = (
     ValueError,
     TypeError,
@@ -37,8 +45,11 @@ _TYPES: tuple[type[Exception], ...] = (
     LookupError,
     ArithmeticError,
     UserError,
+    RefusedError,
+    KindError,
+    UnicodeError,
 )
-#: those that keep their type where a call raises them
+#: those that keep their type where a call raises them; one derived from it becomes it
 _KEPT = (ValueError, TypeError)
 
 
@@ -94,8 +105,9 @@ def texts_of_errors(to: int, text: int, type: int, way: int) -> str:
     name: str = rpc.get_worker_info(to).name
     made = _TYPES[type](_TEXTS[text])
     raised, said = _error_of_call(way, to, type, _TEXTS[text])
-    kept = way == _BY_REFERENCE or isinstance(made, _KEPT)
-    wanted = made.__class__.__name__ if kept else RuntimeError.__name__
+    wanted: Any = next((each for each in _KEPT if isinstance(made, each)), RuntimeError)
+    if way == _BY_REFERENCE:
+        wanted = made.__class__
     if way == _WITHIN:
         said, times = _read(said), 2
     else:
@@ -104,7 +116,7 @@ def texts_of_errors(to: int, text: int, type: int, way: int) -> str:
     for _ in range(times):
         shown = _read(shown)
     return told(
-        of_its_type=raised == wanted,
+        of_its_type=raised == wanted.__name__,
         with_its_text=way == _WITHIN or shown in said,
         from_its_worker=name in said,
     )

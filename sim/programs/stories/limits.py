@@ -52,10 +52,10 @@ def later(value: Any, seconds: float) -> Future[Any]:
     longest_s=_FOREVER_S + 20,
 )
 def time_limits(to: int, changes: int, first: int, creations: int) -> str:
-    """A call has the limit that was the default as it was made, or its own, whatever the default
-    becomes; a limit of 0 is none."""
+    """A call has the limit that was the default as it was made, or its own, shorter, longer or
+    none, whatever the default becomes; a limit of 0 is none."""
     calls: dict[str, tuple[Future[Any], float]] = {}
-    created: list[tuple[Any, float]] = []
+    created: list[Any] = []
     with _changing():
         before = _limit_s()
         try:
@@ -67,17 +67,21 @@ def time_limits(to: int, changes: int, first: int, creations: int) -> str:
                 calls[f"in_time_{number}"] = rpc.rpc_async(to, later, (number, limit - 10)), 0.0
                 own = rpc.rpc_async(to, later, (number, limit), timeout=SHORT_S)
                 calls[f"own_{number}"] = own, SHORT_S
+                longer, work = limit + 15, (number, limit + 10)
+                calls[f"longer_{number}"] = rpc.rpc_async(to, later, work, timeout=longer), 0.0
+                calls[f"none_{number}"] = rpc.rpc_async(to, later, work, timeout=0), 0.0
                 if creations:
-                    created.append((rpc.remote(to, later, (number, limit - 10)), limit))
+                    created.append(rpc.remote(to, later, (number, limit - 10)))
+                    created.append(rpc.remote(to, later, work, timeout=number * longer))
             rpc._set_rpc_timeout(0)
             calls["without"] = rpc.rpc_async(to, later, (0, _FOREVER_S)), 0.0
         finally:
             rpc._set_rpc_timeout(before)
         facts = {"told": told_limit, "restored": _limit_s() == before}
+    for number, rref in enumerate(created):  # of which some take longer than the default again
+        facts[f"created_{number}"] = rref.to_here(timeout=0) == number // 2
     for name, (call, limit) in calls.items():
         said = error_of(call.wait)
         text = f"RPC ran for more than set timeout ({limit * 1000:.0f} ms)" if limit else "no error"
         facts[name] = text in said
-    for number, (rref, _) in enumerate(created):
-        facts[f"created_{number}"] = rref.to_here(timeout=0) == number
     return told(**facts)

@@ -183,6 +183,7 @@ class _Releases:
         "context": (0, 2),
         "again": (0, 1),
         "comes_back": (0, 1),
+        "limited": (0, 1),
     },
     longest_s=200.0,
     port_only="the agent that carries the messages of PyTorch's engine knows its group beforehand",
@@ -197,12 +198,14 @@ def loose_ends(
     context: int,
     again: int,
     comes_back: int,
+    limited: int,
 ) -> str:
     """A worker leaves its group while calls that it serves and makes are under way, creations of its
     own and of others, and a context that it has handed on. With all others, when nothing of that is
     under way any more: all of it has its value then. Or at once: then what was under way ends, with a
     value or an error, nobody waits for what will not come, a release reaches whom it should, once,
-    and whoever comes in its place, as the next group of the same processes, knows nothing of it."""
+    and whoever comes in its place, as the next group of the same processes, knows nothing of it. With
+    a limit of time that is too short, all are told so in that time."""
     runtime = current_worker().runtime
     assert isinstance(runtime, SimRuntime)
     network = Network(runtime, latency=("0.001", "uniform:0.0001:0.01", "0")[turn % 3])
@@ -210,8 +213,11 @@ def loose_ends(
     leaves, stays = turn % 3, (turn + 1 + turn // 3) % 3
     at = _Places(leaves, stays, 3 - leaves - stays, 2.0)
     begun = _Begun(loose, when * 0.7, 2 + threads, context)
-    facts = _together(network, members, at, begun) if graceful else {}
-    if not graceful:
+    if graceful and limited:
+        facts = _in_too_short_a_time(network, members, at, begun)
+    elif graceful:
+        facts = _together(network, members, at, begun)
+    else:
         facts = _at_once(network, members, at, begun, bool(comes_back))
     if again:
         facts.update(_next_group(members, at))
@@ -282,6 +288,31 @@ def _together(
     facts = {f"{what} has its value, not {value}": value in _FINE for what, value in came}
     facts["the end is prompt"] = network.runtime.now() - began_s < at.seconds + _PROMPT_S
     return facts
+
+
+#: virtual seconds that a worker waits for the others, less than a function takes
+_LIMIT_S = 0.5
+#: how the errors say it of a worker that is not quiet, and of one that waits for it
+_TOO_SHORT = (f"RPC join timed out after {_LIMIT_S:g} s", "StoreTimeoutError")
+
+
+def _in_too_short_a_time(
+    network: Network, members: Sequence[Visitor], at: _Places, begun: _Begun
+) -> dict[str, bool]:
+    """All leave together, but a call takes longer than they wait for each other. Nothing else is
+    under way: what comes of it would depend on who leaves first."""
+    _begin(network, members, at, begun._replace(loose=0, context=0), _Releases(at.leaves))
+    call = members[at.stays].begin(partial(_served, at))
+    sleep(_LIMIT_S / 5)
+    began_s = network.runtime.now()
+    shut_down = [each.begin(partial(rpc.shutdown, timeout=_LIMIT_S)) for each in members]
+    said = [error_of(end.wait) for end in shut_down]
+    took_s = network.runtime.now() - began_s
+    return {
+        **{f"not {text}": any(words in text for words in _TOO_SHORT) for text in said},
+        "they are told in time": took_s <= 2 * _LIMIT_S + _SEEN_S / 2,
+        "the call has ended": "no error" not in error_of(call.wait),
+    }
 
 
 def _at_once(

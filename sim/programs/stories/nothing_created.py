@@ -13,7 +13,15 @@ from squall.real.rpc.init import _get_debug_info
 from squall.real.rpc.wire_names import label_module
 from squall.real.worker import current_worker
 from squall.sim.programs.stories.api import told
-from squall.sim.programs.stories.calls import SHORT_S, SLOW_S, echo, error_of, sleep, slow
+from squall.sim.programs.stories.calls import (
+    CREATION_TIMED_OUT,
+    SHORT_S,
+    SLOW_S,
+    echo,
+    error_of,
+    sleep,
+    slow,
+)
 from squall.sim.programs.stories.visitor import Visitor
 from squall.sim.world.leftovers import left_in
 from squall.sim.world.network import Network
@@ -110,26 +118,31 @@ _USES = 5
         "waits": (0, 2),
         "latency": (0, 2),
         "kept": (0, 1),
+        "home": (0, 1),
     },
     longest_s=150.0,
     port_only="whoever asks for a value whose creation has failed waits there for ever",
 )
-def nothing_is_created(to: int, how: int, uses: int, waits: int, latency: int, kept: int) -> str:
+def nothing_is_created(
+    to: int, how: int, uses: int, waits: int, latency: int, kept: int, home: int
+) -> str:
     """A creation cannot be read, or is given up by its creator, who uses the reference in several ways:
     before anybody knows, or later. Each use comes to an end soon, with the value if there is one after
-    all, else with an error; so does the group."""
+    all, else with an error; so does the group. If the creator is the owner, too, all hear that it was
+    given up, also those who had asked before."""
     network = _network(latency)
     members = _members(network, "sim://uncreated", 3, 4)
     creator, now = members[0], network.runtime.now
+    owner = 0 if home else 1
     facts: dict[str, bool] = {}
 
     def create() -> list[tuple[int, Any]]:
-        reference = _uncreated(how, 1)
+        reference = _uncreated(how, owner)
         if kept:
             current_worker().locals["kept"] = [reference]
         sleep((0.0, SHORT_S / 2, SHORT_S * 2)[waits])
         return [
-            (use, creator.begin(partial(_uses, use, reference, 1, 2)))
+            (use, creator.begin(partial(_uses, use, reference, owner, 2)))
             for use in range(_USES)
             if uses >> use & 1
         ]
@@ -138,6 +151,8 @@ def nothing_is_created(to: int, how: int, uses: int, waits: int, latency: int, k
     for use, end in creator.do(create):
         said = error_of(end.wait)
         fine = ("RuntimeError", PLANTED) if not how else ("no error but 1", "RuntimeError")
+        if how and home:
+            fine = (CREATION_TIMED_OUT, CREATION_TIMED_OUT)
         facts[f"use {use} ends as it should, not {said[:40]}"] = any(part in said for part in fine)
     facts["each use ends soon"] = now() - began_s < SLOW_S + _PROMPT_S
     began_s = now()

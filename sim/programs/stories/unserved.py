@@ -149,12 +149,18 @@ def runs(value: Any) -> Any:
     return value
 
 
+def runs_with(references: list[Any]) -> int:
+    """The same, of references. They are not given back: as a group ends with each other, a worker deletes
+    what it refers to as soon as all have arrived, while requests that waited are still served."""
+    return int(runs(len(references)))
+
+
 def _crowded(to: str, threads: int, calls: int, creations: int, references: int) -> list[Any]:
     """Keep all threads of a worker, and have more requests wait for one; those that end."""
     ends: list[Future[Any]] = [rpc.rpc_async(to, keeps_its_thread) for _ in range(threads)]
     sleep(_BUSY_S / 8)  # no request overtakes these
     given = [rpc.RRef(number) for number in range(references)]
-    ends += [rpc.rpc_async(to, runs, args=(given,)) for _ in range(calls)]
+    ends += [rpc.rpc_async(to, runs_with, args=(given,)) for _ in range(calls)]
     for number in range(creations):
         rpc.remote(to, runs, args=(number,))
     return ends

@@ -13,6 +13,9 @@ from squall.real.rpc.state import rpc_state
 from squall.real.worker import Worker
 from squall.sim.world.network import Network
 
+#: what may be given, and how the options call it
+_OPTIONS = (("threads", "num_worker_threads"), ("limit_s", "rpc_timeout"))
+
 
 class Visitor:
     """A process of its own, on a network beside that of the program."""
@@ -40,9 +43,12 @@ class Visitor:
         return self.begin(function).wait()
 
     def enter(self, where: str, **given: Any) -> Future[Any]:
-        """Enter a group: one of no fixed size, unless the world size is given."""
-        threads = {"num_worker_threads": given.pop("threads")} if "threads" in given else {}
-        options = TensorPipeRpcBackendOptions(init_method=where, **threads)
+        """Enter a group: one of no fixed size, unless the world size is given. ``threads`` and
+        ``limit_s`` are options of its backend."""
+        options = TensorPipeRpcBackendOptions(
+            init_method=where,
+            **{name: given.pop(key) for key, name in _OPTIONS if key in given},
+        )
         return self.begin(
             partial(rpc.init_rpc, self.name, rank=self.number, rpc_backend_options=options, **given)
         )

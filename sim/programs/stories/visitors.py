@@ -12,10 +12,12 @@ from torch import Tensor
 from squall.model.program.stories import stories_of
 from squall.real.autograd import api as autograd
 from squall.real.rpc import api as rpc
+from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
+from squall.real.rpc.options import TensorPipeRpcBackendOptions
 from squall.real.rpc.wire_names import label_module
 from squall.real.worker import current_worker
 from squall.sim.programs.stories.api import told, whoami
-from squall.sim.programs.stories.calls import echo, error_of
+from squall.sim.programs.stories.calls import SLOW_S, echo, error_of, sleep, slow
 from squall.sim.programs.stories.visitor import Visitor
 from squall.sim.world.network import Network
 from squall.sim.world.scheduler import SimRuntime
@@ -23,6 +25,15 @@ from squall.sim.world.scheduler import SimRuntime
 label_module(__name__, "visitors")
 story = stories_of(__name__, rank=100)
 
+#: limits of time that calls have if they do not say: the usual one, none, and one that strikes
+_LIMITS_S = (None, 0.0, 2.0)
+#: options that no backend takes
+_NO_OPTIONS: tuple[dict[str, Any], ...] = (
+    {"rpc_timeout": -1},
+    {"rpc_timeout": float("nan")},
+    {"rpc_timeout": "1"},
+    {"num_worker_threads": 0},
+)
 #: the greatest number of a worker, and the length of the longest name
 _MOST, _LONGEST = 32767, 127
 
@@ -52,15 +63,25 @@ def _trains(to: str) -> list[Any]:
         "again": (0, 2),
         "at_once": (0, 1),
         "crossing": (0, 2),
+        "limit": (0, len(_LIMITS_S) - 1),
     },
+    longest_s=20.0,
     port_only="the agent that carries the messages of PyTorch's engine knows its group beforehand",
 )
 def visitors(
-    to: int, count: int, ids: int, refused: int, again: int, at_once: int, crossing: int
+    to: int,
+    count: int,
+    ids: int,
+    refused: int,
+    again: int,
+    at_once: int,
+    crossing: int,
+    limit: int,
 ) -> str:
     """Workers enter a group one after the other or all at once, call and train each other, and
     leave, some while others enter; a name or number that is taken, or too large, is refused and
-    changes nothing."""
+    changes nothing. All have one default limit of time, or none; options that make no sense
+    are refused."""
     # A network of their own, of which the run tells nothing: its checks know workers by numbers.
     runtime = current_worker().runtime
     assert isinstance(runtime, SimRuntime)
@@ -72,13 +93,15 @@ def visitors(
     facts: dict[str, bool] = {}
     entering = []
     for each in there:
-        entering.append(each.enter(where))
+        entering.append(each.enter(where, **_limited(limit)))
         if not at_once:
             entering[-1].wait()
     for end in entering:
         end.wait()
     everybody = sorted((each.name, each.number) for each in there)
     facts["all_see_all"] = all(each.sees() == everybody for each in there)
+    facts["limits"] = _have_limit(there, _LIMITS_S[limit])
+    facts["options"] = all(map(_is_refused, _NO_OPTIONS))
     facts.update(_refused(network, there, where, refused))
     for number, each in enumerate(there):
         to_name = there[(number + 1) % count].name
@@ -108,6 +131,26 @@ def visitors(
     for each in reversed(there):
         each.do(rpc.shutdown)
     return told(**facts)
+
+
+def _limited(limit: int) -> dict[str, float]:
+    limit_s = _LIMITS_S[limit]
+    return {} if limit_s is None else {"limit_s": limit_s}
+
+
+def _have_limit(there: list[Visitor], limit_s: float | None) -> bool:
+    """Whether all know their default limit, and a call that takes longer fails, if there is one."""
+    default_s = DEFAULT_RPC_TIMEOUT_S if limit_s is None else limit_s
+    known = [each.do(rpc.get_rpc_timeout) for each in there]  # type: ignore[attr-defined]
+    call = partial(rpc.rpc_sync, there[-1].name, slow, args=(7, SLOW_S))
+    said = error_of(partial(there[0].do, call))
+    sleep(SLOW_S)  # it goes on where it was called
+    wanted = "set timeout (2000 ms)" if limit_s else "no error but 7"
+    return known == [default_s] * len(there) and wanted in said
+
+
+def _is_refused(options: dict[str, Any]) -> bool:
+    return "no error" not in error_of(partial(TensorPipeRpcBackendOptions, **options))
 
 
 def _crossed(network: Network, there: list[Visitor], where: str, entering: int) -> bool:
