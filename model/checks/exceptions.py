@@ -143,7 +143,20 @@ class Excuses:
         # The creator gave the creation up, and its RREF_USER_DELETE never arrived.
         if not value.set and self._gave_up(value.id[0], value.worker, "RREF_USER_DELETE"):
             return UNHEARD_DELETE
-        return None
+        return ENDED_USER if self._creator_ended_unheard(value) else None
+
+    def _creator_ended_unheard(self, value: Value) -> bool:
+        """Whether the creator of a value that its owner waits for ended without a connection to it: what
+        it had sent, if anything, never left, and nothing that the owner sees has closed."""
+        if value.set or value.worker < 0:
+            return False
+        records, creator = self.run.records, value.id[0]
+        asked = (n for n in self.run.of(tracing.OWNER_PENDING) if records[n][4][0] == value.id)
+        since = next(asked, None)
+        if since is None:
+            return False
+        end = next((n for n in self.faults.gone.get(creator, ()) if n > since), None)
+        return end is not None and not _connected(self.run, value.worker, creator, end)
 
     def _of_fork(self, fork: Fork) -> Excuse | None:
         value = self.protocol.values[fork.rref]
@@ -335,11 +348,38 @@ def excuse_of_context(
         and not _connected(run, worker, maker)
     ):
         return ENDED_FORWARDER
+    if told and all(_ended_unheard(run, other, n, maker, context) for other, n in told.items()):
+        return ENDED_FORWARDER
     return HELD_CONTEXT if excuses().of_context(context) else None
 
 
-def _connected(run: Run, one: int, other: int) -> bool:
-    """Whether a message ever went from one worker to the other, so that each hears when the other's
-    process ends."""
+def _ended_unheard(run: Run, other: int, n: int, maker: int, context: int) -> bool:
+    """Whether a worker ended after event ``n``, and the maker of a context had not heard of that when it
+    released it: so it told that worker's next process, which does not know whom the one before reached."""
+    records = run.records
+    end = next((at for at in faults_of(run).gone.get(other, ()) if at > n), None)
+    release = next(
+        (
+            at
+            for at in run.of(tracing.CONTEXT_RELEASED)
+            if records[at][1] == maker and records[at][4][0] == context
+        ),
+        None,
+    )
+    if end is None or release is None or not end < release:
+        return False
+    return not any(
+        end < at < release and records[at][1] == maker and records[at][4][0] == "peer lost"
+        for at in run.of(tracing.TASK_STARTED)
+    )
+
+
+def _connected(run: Run, one: int, other: int, before: int | None = None) -> bool:
+    """Whether a message went from one worker to the other, ever or before an event, so that each hears
+    when the other's process ends."""
     pair = {one, other}
-    return any(set(run.records[n][4][1:3]) == pair for n in run.of(tracing.MESSAGE_SENT))
+    return any(
+        set(run.records[n][4][1:3]) == pair
+        for n in run.of(tracing.MESSAGE_SENT)
+        if before is None or n < before
+    )

@@ -57,7 +57,7 @@ def PASSES(run: Run) -> Iterator[Violation]:  # noqa: N802
                 continue
             if of_call_given_up(run, error) and excused(run, TOO_LATE):
                 continue
-            if REFUSED in error and _gave_up_a_pass(run) and excused(run, TOO_LATE):
+            if REFUSED in error and gave_up_a_pass(run) and excused(run, TOO_LATE):
                 continue
             if faults_of(run).hit() and explained(error) and excused(run, FAULT):
                 continue
@@ -73,17 +73,22 @@ def of_call_given_up(run: Run, error: str) -> bool:
     return found is not None and int(found[1]) in _given_up(run)
 
 
-def _gave_up_a_pass(run: Run) -> bool:
-    """Whether a call of ``RRef.backward`` ran out of time: its pass may go on for as long again."""
+def gave_up_a_pass(run: Run) -> bool:
+    """Whether a call of ``RRef.backward`` ran out of time, or failed before its handler was done, as
+    when its connection broke: its pass may go on for as long again."""
     records = run.records
     calls = {
         (records[n][1], records[n][4][0])
         for n in run.of(tracing.CALL_STARTED)
         if records[n][4][2] == "RREF_BACKWARD_REQ"
     }
+    if not calls:
+        return False
+    done = {(records[n][4][0], records[n][4][2]): n for n in run.of(tracing.HANDLER_ENDED)}
     return any(
-        records[n][4][2] == "timeout" and (records[n][1], records[n][4][0]) in calls
+        records[n][4][2] == "timeout" or done.get(call, len(records)) > n
         for n in run.of(tracing.CALL_ENDED)
+        if records[n][4][2] != "ok" and (call := (records[n][1], records[n][4][0])) in calls
     )
 
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.model.checks.excuses import ENDED_PROCESS, FAULT, NO_END, OWN_TIME, TOO_LATE, excused
-from squall.model.checks.failed_passes import CREATION_TIMED_OUT, OVER, TIMED_OUT, of_call_given_up
+from squall.model.checks.failed_passes import (
+    CREATION_TIMED_OUT,
+    OVER,
+    TIMED_OUT,
+    gave_up_a_pass,
+    of_call_given_up,
+)
 from squall.model.checks.leaving import fetch_overtaken
+from squall.model.checks.lost_owners import wrong_owners
 from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
 from squall.model.events.passes import REFUSED
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
@@ -19,6 +26,8 @@ from squall.real import tracing
 _KILLED = "killed"
 #: seconds that a worker may take to end what it has to end at once
 _SOON_S = 0.1
+#: with what begins why a message was lost whose connection broke
+_WITH_ITS_CONNECTION = "the connection between workers"
 #: the types of the messages that answer requests
 _ANSWERS = frozenset(
     {
@@ -49,8 +58,8 @@ def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
     be handled: every other request that is waited for is, unless it is a planted error that is its
     answer. Where a fault has hit something for good, what comes after may fail as well, with an
     error that says what happened; a call ends without the outcome of its handler only if that did
-    not reach the caller. A connection that breaks ends all calls over it at once, and nothing is
-    sent again more often than it may be.
+    not reach the caller. A connection that breaks ends all calls over it at once, nothing is sent
+    again more often than it may be, and a reference is given up for the end of its owner alone.
     """
     yield from _calls(run)
     # A process of a script that ends by itself breaks connections, too.
@@ -67,6 +76,7 @@ def FUTURES(run: Run) -> Iterator[Violation]:  # noqa: N802
         error = records[n][4][0]
         if error != _KILLED:
             yield run.violation("futures", "a task died", "no error left over", error, n)
+    yield from wrong_owners(run)
     yield from _step_errors(run)
     yield from _handler_errors(run)
 
@@ -100,7 +110,9 @@ def _handler_errors(run: Run) -> Iterator[Violation]:
         src, type, id, error = records[n][4]
         # A pass that its caller gave up goes on, and the next one is refused meanwhile; whoever is
         # in between hears of the end of a call's time, and hands it on.
-        refused = REFUSED in error and any(caller == src for caller, _ in gave_up)
+        refused = REFUSED in error and (
+            any(caller == src for caller, _ in gave_up) or gave_up_a_pass(run)
+        )
         in_between = TIMED_OUT in error and bool(gave_up)
         over = type in _OF_PASSES and (
             OVER.search(error) or refused or in_between or of_call_given_up(run, error)
@@ -217,6 +229,33 @@ def _lost_together(run: Run) -> Iterator[Violation]:
         began[worker, values[0]] = n
         calls.setdefault((worker, values[1]), []).append((worker, values[0]))
     own = own_time(run)
+    # What breaks a connection is told of as it is sent, which may be some time before.
+    later = {
+        records[n][4][7]
+        for n in run.of(tracing.FAULT_INJECTED)
+        if records[n][4][0] == "reset" and records[n][4][8]
+    }
+    lost = [
+        n
+        for n in run.of(tracing.MESSAGE_DROPPED)
+        if records[n][4][0] not in later and records[n][4][5].startswith(_WITH_ITS_CONNECTION)
+    ]
+    # By number: an id may have been garbled on the way, which is what broke the connection.
+    sent = {records[n][4][0]: records[n][4] for n in run.of(tracing.MESSAGE_SENT)} if lost else {}
+    for n in lost:
+        time_s, number = records[n][0], records[n][4][0]
+        _, src, dst, type, id, *_ = sent[number]
+        caller, peer = (dst, src) if type in _ANSWERS else (src, dst)
+        end = ended.get((caller, id))
+        if (caller, id) not in began or (end is not None and records[end][0] <= time_s + _SOON_S):
+            continue
+        if (caller in own or faults.gone_after(caller, began[caller, id])) and excused(
+            run, OWN_TIME
+        ):
+            continue
+        seen = "it goes on" if end is None else f"it ended at {records[end][0]:.6f}"
+        what, wanted = "a call outlived its connection", f"call {id} to worker {peer} ends with it"
+        yield run.violation("futures", what, wanted, seen, began[caller, id], n)
     told: set[tuple[int, int, float]] = set()
     for call, end in ended.items():
         time_s, worker, _, _, (_, peer, outcome) = records[end]

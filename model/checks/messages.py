@@ -8,6 +8,7 @@ from typing import Any
 
 from squall.model.checks.excuses import ENDED_PROCESS, FAULT, NO_END, OWN_TIME, excused
 from squall.model.events.fault_effects import faults_of, own_time
+from squall.model.events.inside import called
 from squall.model.events.resends import Key, resends_of
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.requests import is_known, requests_of
@@ -166,7 +167,9 @@ class _Counts:
                 released[context] = n
                 for to in known.pop(context, {}):
                     self._is_due((worker, to, _RELEASE, (values[0],)), n)
-        told = self.begun if self.faults.hit() else ()
+        # In a script a process may end by itself.
+        ended = self.run.script is not None and self.run.of(tracing.GROUP_LEFT)
+        told = self.begun if self.faults.hit() or ended else ()
         for key in told:  # whoever did not hear of a release has told nobody either
             src, _, kind, about = key
             if kind == _RELEASE and (src, about[0]) in released and excused(self.run, FAULT):
@@ -250,7 +253,7 @@ def _requests(run: Run) -> Iterator[Violation]:
         if n > counted[0]:
             break
         _, worker, _, _, (_, dst, type, _, about) = records[n]
-        what = _REQUESTS.get(about[2] if type == "FORWARD_AUTOGRAD_REQ" else type)
+        what = _REQUESTS.get(called(type, about))
         if what is not None:
             made[worker, dst, what] += 1
     if made == due:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from squall.model.checks.excuses import FAULT, excused
-from squall.model.events.fault_effects import explained, faults_of, slow_calls
+from squall.model.events.fault_effects import EFFECTS, explained, faults_of, slow_calls
 from squall.model.events.hangs import Predicted, cut_short, predict, too_late
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.flow import FETCHED
@@ -18,11 +18,17 @@ from squall.real import tracing
 #: virtual seconds that a run without faults may take at most: with a hang, in which calls wait
 #: until they time out, and without one
 LONGEST_HANG_S, LONGEST_S = 600.0, 30.0
-#: what one story may add to that
 #: what faults may add: clean-ups are tried for more than an hour, and each try may time out
 LONGEST_FAULTY_S = 20_000.0
+#: what the leader of a group says that was not heard of by all in time
+_NO_GROUP = "timed out in _all_gather after"
 #: what the error of a step says that gave up waiting for a pass
 _GAVE_UP = ("RPC ran for more than set timeout", "was released while worker")
+
+
+def _has_time_of_its_own(run: Run) -> bool:
+    """Whether a worker's clock runs at another rate, or the worker is slow: its limits are shorter then."""
+    return any(EFFECTS.get(kind) == "own time" for kind in faults_of(run).counts)
 
 
 @named("progress", engines=PORT_ONLY)
@@ -33,7 +39,9 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
     program and from the joint graph of the workers alike, and happens exactly then.
     """
     if run.crash is not None:
-        if explained(run.crash) and slow_calls(run) and excused(run, FAULT):
+        no_group = _NO_GROUP in run.crash
+        late = (no_group or explained(run.crash)) and slow_calls(run)
+        if (late or (no_group and _has_time_of_its_own(run))) and excused(run, FAULT):
             return  # the workers could not even join the group
         yield Violation("progress", "the run broke off", "an end", run.crash)
         return

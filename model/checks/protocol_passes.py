@@ -27,7 +27,7 @@ def replayed_passes(run: Run, replay: Replay) -> Iterator[Violation]:
     end = last_of(run)
     faulty = bool(faults_of(run)) or bool(run.of(tracing.GROUP_LEFT))
     injected = (records[n][4][0] for n in run.of(tracing.FAULT_INJECTED))
-    replay.ends = faulty and any(kind in ENDS for kind in injected)
+    replay.ends = faulty and (_leaves(run) or any(kind in ENDS for kind in injected))
     n = -1
     try:
         if faulty:
@@ -48,6 +48,11 @@ def replayed_passes(run: Run, replay: Replay) -> Iterator[Violation]:
         yield run.violation("protocol", what, error.expected, error.seen, n)
         return
     yield from tables_differ(run, replay, _FIRST)
+
+
+def _leaves(run: Run) -> bool:
+    """Whether a process of a script left its group, or ended, without waiting for the others."""
+    return run.script is not None and bool(run.of(tracing.GROUP_LEFT))
 
 
 def _told(run: Run) -> list[int]:

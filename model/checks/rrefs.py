@@ -158,10 +158,11 @@ def _given_up(run: Run) -> Iterator[Violation]:
     creating: dict[tuple[int, int, int], Any] = {}
     for n in run.of(tracing.CALL_STARTED):
         _, src, _, _, (id, dst, type, _, about) = records[n]
-        rref = next((each for each in about if each in failed), None)
         names = [each for each in (type, *about) if isinstance(each, str)]
-        if rref is not None and any(name.endswith("REMOTE_CALL") for name in names):
-            creating[dst, src, id] = rref
+        if len(about) > 1 and any(name.endswith("REMOTE_CALL") for name in names):
+            rref = about[-2]  # before its fork; a profiled call begins with an id of its own
+            if rref in failed:
+                creating[dst, src, id] = rref
     #: by task: the request that it handles; and those whose function has begun
     handled: dict[int, tuple[int, int, int]] = {}
     at_work: set[tuple[int, int, int]] = set()

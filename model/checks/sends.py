@@ -7,16 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from squall.model.events.fault_effects import faults_of
+from squall.model.events.inside import unprofiled
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.real import tracing
 
-#: where the ids of context and autograd message stand in what a message is about
-_IDS_AT = {
-    "FORWARD_AUTOGRAD_REQ": 0,
-    "FORWARD_AUTOGRAD_RESP": 0,
-    "RUN_WITH_PROFILING_REQ": 1,
-    "RUN_WITH_PROFILING_RESP": 1,
-}
+_FORWARD = ("FORWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_RESP")
 
 
 @named("sends", engines=PORT_ONLY, work="both")
@@ -89,11 +84,11 @@ class _Reader:
 
     def _sent(self, n: int, values: tuple[Any, ...]) -> None:
         _, src, dst, type, id, _, about = values
-        at = _IDS_AT.get(type)
-        if at is None or len(about) < at + 2 or not isinstance(about[at], int):
-            return  # another message, or a call that is profiled outside of all contexts
+        inside, about = unprofiled(type, about)
+        if inside not in _FORWARD:
+            return
         process = self._process(src, n)
-        message = (process, about[at], about[at + 1])
+        message = (process, about[0], about[1])
         self._left[message] = dst
         if type.endswith("_REQ"):
             self._calls[process, id] = message
@@ -103,6 +98,8 @@ class _Reader:
     ) -> Iterator[Violation]:
         number = message[2]
         if message not in self._left:
+            if self._released_meanwhile(message[0], message[1], attached):
+                return
             yield self.run.violation(
                 "sends",
                 "a send function without a message",
@@ -121,6 +118,25 @@ class _Reader:
                 n,
             )
 
+    def _released_meanwhile(self, process: _Process, context: int, n: int) -> bool:
+        """Whether the context was being released while a task did something for a message at ``n``: who
+        finds then that it cannot be sent finds no context to take it back from."""
+        records = self.run.records
+        ended = next(
+            (
+                at
+                for at in self.run.of(tracing.TASK_ENDED)
+                if at > n and records[at][2] == records[n][2]
+            ),
+            len(records),
+        )
+        began = {records[at][2]: at for at in self.run.of(tracing.TASK_STARTED)}
+        return any(
+            began.get(records[at][2], at) < ended
+            for at in self.run.of(tracing.CONTEXT_RELEASED)
+            if at > n and records[at][1] == process[0] and records[at][4][0] == context
+        )
+
     def _at_the_end(self) -> Iterator[Violation]:
         last = len(self.run.records) - 1
         for (process, context), functions in self._attached.items():
@@ -130,7 +146,9 @@ class _Reader:
                     yield from self._of_send((process, context, message), attached, last)
         reached = {(src, context, dst): None for (src, context, _), dst in self._left.items()}
         for key, n in self._known.items():
-            if key not in reached and not self._faults.gone_after(key[0][0], n):
+            if key not in reached and not (
+                self._faults.gone_after(key[0][0], n) or self._released_meanwhile(key[0], key[1], n)
+            ):
                 yield self.run.violation(
                     "sends",
                     "a known worker without a message",

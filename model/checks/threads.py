@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.model.events.fault_effects import own_time
+from squall.model.events.inside import called
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.real import tracing
 
@@ -20,7 +21,7 @@ _MAY_WAIT = frozenset(
         "RREF_BACKWARD_REQ",
     }
 )
-_WRAPPER = "FORWARD_AUTOGRAD_REQ"
+_WRAPPERS = frozenset({"FORWARD_AUTOGRAD_REQ", "RUN_WITH_PROFILING_REQ"})
 #: the error of a task that ended because its process did
 KILLED = "killed"
 
@@ -77,15 +78,15 @@ def THREADS(run: Run) -> Iterator[Violation]:  # noqa: N802
                 "threads", f"a {type} begun by a task of another worker", worker, home, n
             )
     calls: dict[tuple[int, int], str] = {
-        (values[1], values[4]): values[6][2]
+        (values[1], values[4]): called(values[3], values[6])
         for values in [records[n][4] for n in run.of(tracing.MESSAGE_SENT)]
-        if values[3] == _WRAPPER
+        if values[3] in _WRAPPERS
     }
     started: dict[int, tuple[int, str]] = {}
     for n in run.of(tracing.HANDLER_STARTED):
         _, _, task, _, (src, type, id) = records[n]
         kind = str(type)
-        if kind == _WRAPPER:
+        if kind in _WRAPPERS:
             kind = calls.get((src, id), kind)
         if kind not in _MAY_WAIT:
             started[task] = (n, kind)

@@ -179,6 +179,7 @@ FEATURES: dict[str, Feature] = {
     "tensor hook of a leaf": leaf_hook("double", "increment", "look"),
     "hooks of AccumulateGrad": leaf_hook("accumulate_pre", "accumulate_post"),
     "post-accumulate hook": leaf_hook("post_accumulate"),
+    "step within a profile": lambda p: sum(step.profiled for _, _, step in p.steps),
     "optimizer step": lambda p: sum(step.optimize for _, _, step in p.steps),
     # beside the computation
     "all workers exchange objects": lambda p: p.gathers,

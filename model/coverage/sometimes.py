@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from squall.model.events.fault_effects import RETRIES, faults_of
+from squall.model.events.inside import unprofiled
 from squall.model.events.run import ALL_ENGINES, PORT_ONLY, Run
 from squall.real import tracing
 from squall.real.tracing import EventType
@@ -125,7 +126,7 @@ class _Watch:
             self.reached.add("a message overtaken on its link")
         else:
             self.last[link] = place
-        about = self.about.get(number, ())
+        type, about = unprofiled(type, self.about.get(number, ()))
         if type in RETRIES:
             self._control(dst, src, type, about)
         elif type.endswith(("_RET", "_RESP", "_ACK")) or type == "EXCEPTION":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+from squall.model.events.inside import unprofiled
 from squall.model.events.passes import Part, joint_passes, passes_of
 from squall.model.events.run import Run
 from squall.real import tracing
@@ -84,7 +85,8 @@ def _ended_after_release(run: Run, context: int) -> set[tuple[int, int, int]]:
     requests = {
         (values[2], values[1], values[4])
         for values in (run.records[n][4] for n in run.of(tracing.MESSAGE_SENT))
-        if values[3] == _FORWARD and values[6][0] == context
+        if unprofiled(values[3], values[6])[0] == _FORWARD
+        and unprofiled(values[3], values[6])[1][0] == context
     }
     released: set[int] = set()
     late = set()

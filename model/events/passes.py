@@ -303,18 +303,23 @@ def joint_passes(run: Run) -> list[tuple[Part, dict[int, Part]]]:
     for part in passes_of(run).parts:
         by_context.setdefault(part.context, []).append(part)
     for parts in by_context.values():
-        for index, root in enumerate(parts):
-            if root.roots:
-                found.append((root, _parts_of_pass(root, parts[index:])))
+        found += _by_root(parts)
     found.sort(key=lambda each: each[0].started)
     run.__dict__["_joint_passes"] = found
     return found
 
 
-def _parts_of_pass(root: Part, later: Sequence[Part]) -> dict[int, Part]:
-    parts = {root.worker: root}
-    for part in later:
-        if part is not root and part.roots:
-            break
-        parts.setdefault(part.worker, part)
-    return parts
+def _by_root(parts: Sequence[Part]) -> list[tuple[Part, dict[int, Part]]]:
+    """The parts of one context by the root that they belong to: the last one that runs as they begin,
+    since a pass that was given up may go on while later ones fail, or else the last one."""
+    found: list[tuple[Part, dict[int, Part]]] = []
+    for part in parts:
+        if part.roots:
+            found.append((part, {part.worker: part}))
+        elif found:
+            _, of_root = next(
+                (each for each in reversed(found) if not 0 <= each[0].ended < part.started),
+                found[-1],
+            )
+            of_root.setdefault(part.worker, part)
+    return found

@@ -72,6 +72,7 @@ KEPT: dict[tuple[str, str], str] = {
     ("RpcState", "gather_counts"): "how many gathers there were, which numbers the next one",
     ("RpcState", "class_reducers"): "what the worker's code has registered",
     ("RpcState", "replaced"): "what a script has put in the place of functions",
+    ("RpcState", "matches"): "which overloads calls have meant, a limited number",
     ("RRefContext", "leaving"): "from the shutdown on",
     ("RRefSession", "destroyed"): "from the shutdown on",
     ("DistAutogradContainer", "worker_id"): _IDENTITY,

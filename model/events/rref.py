@@ -259,7 +259,7 @@ class Protocol:
 
     def owner_failed(self, worker: int, task: int, rref: Id, error: str) -> None:
         value = self._value(rref)
-        value.asked_early, value.refused = False, True
+        value.asked_early, value.refused, value.worker = False, True, worker
 
     def owner_value_set(self, worker: int, task: int, rref: Id, error: str | None) -> None:
         value = self._value(rref)

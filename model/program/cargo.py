@@ -39,6 +39,8 @@ PartKind = Literal[
     "data",  # a dataclass
     "reduced",  # a class of its own with __reduce__
     "stateful",  # one with __getstate__ and __setstate__
+    "slots",  # one with __slots__
+    "made",  # one that is made anew with arguments by name
     "ring",  # a list with one in it that has only itself in it
     "deep",  # lists within lists
 ]
@@ -95,7 +97,20 @@ CargoFailure = Literal[
 ]
 
 CONTAINERS = frozenset(
-    ("list", "tuple", "dict", "ordered", "named", "data", "reduced", "stateful", "ring", "deep")
+    (
+        "list",
+        "tuple",
+        "dict",
+        "ordered",
+        "named",
+        "data",
+        "reduced",
+        "stateful",
+        "slots",
+        "made",
+        "ring",
+        "deep",
+    )
 )
 FLOATING = frozenset(("float64", "float32", "float16", "bfloat16", "complex64", "complex128"))
 COMPLEX = frozenset(("complex64", "complex128"))

@@ -63,6 +63,36 @@ class Stateful:
         self.unsent = None
 
 
+class Slots:
+    """Has no dictionary."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+
+class Made:
+    """Is made with what it has, by name."""
+
+    items: list[Any]
+
+    def __new__(cls, *, items: list[Any]) -> Made:
+        made = object.__new__(cls)
+        made.items = items
+        return made
+
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
+        return (), {"items": self.items}
+
+    def __getstate__(self) -> None:
+        return None
+
+
+#: objects with items
+OBJECTS = (Data, Reduced, Stateful, Slots, Made)
+
+
 # -- making it --------------------------------------------------------------------------------------
 
 
@@ -146,6 +176,10 @@ def contained(kind: str, items: list[Any]) -> Any:
         return Reduced(items)
     if kind == "stateful":
         return Stateful(items)
+    if kind == "slots":
+        return Slots(items)
+    if kind == "made":
+        return Made(items=items)
     if kind == "ring":
         # Of nothing else: what is in a cycle is there until somebody looks for garbage.
         ring: list[Any] = []
@@ -255,7 +289,7 @@ def facts(value: Any) -> list[str]:
 def describe(
     value: Any, where: str, lines: list[str], seen: dict[int, str], storages: dict[int, int]
 ) -> None:
-    if isinstance(value, Tensor | list | dict | Data | Reduced | Stateful):
+    if isinstance(value, (Tensor, list, dict, *OBJECTS)):
         if id(value) in seen:
             lines.append(f"{where}: the same as {seen[id(value)]}")
             return
@@ -268,7 +302,7 @@ def describe(
         lines.append(f"{where}: {name}{keys} of {len(value)}")
         for at, each in enumerate(value.values() if isinstance(value, dict) else value):
             describe(each, f"{where}.{at}", lines, seen, storages)
-    elif isinstance(value, Data | Reduced | Stateful):
+    elif isinstance(value, OBJECTS):
         lines.append(f"{where}: {name}")
         describe(value.items, f"{where}.items", lines, seen, storages)
     elif hasattr(value, "to_here"):
@@ -321,7 +355,7 @@ def collect(value: Any, found: list[Tensor], seen: set[int]) -> None:
     if isinstance(value, Tensor):
         seen.add(id(value))
         found.append(value)
-    elif isinstance(value, Data | Reduced | Stateful):
+    elif isinstance(value, OBJECTS):
         seen.add(id(value))
         collect(value.items, found, seen)
     elif isinstance(value, list | tuple | dict):

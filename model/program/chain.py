@@ -62,7 +62,7 @@ class Chain(Checked):
     """References, from one made on ``worker`` to the last, with which ``ending`` is done.
 
     ``readers``: workers that are given the last one at the same time, each of which fetches the
-    number; it is dropped at once.
+    number; it is dropped at once. ``waits``: each reference has its value before it goes on.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -75,6 +75,7 @@ class Chain(Checked):
     links: Annotated[tuple[Link, ...], Field(max_length=20)] = ()
     readers: Annotated[tuple[int, ...], Field(max_length=20)] = ()
     ending: Ending = "to_here"
+    waits: bool = False
 
 
 #: links that make the number one more

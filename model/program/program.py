@@ -114,6 +114,7 @@ FailingCall = Literal[
     "argument",  # one of its arguments cannot be pickled
     "copy",  # a tensor among them cannot be copied, which shows as the message is sent
     "reading",  # one of them cannot be unpickled where it arrives
+    "state",  # nor take up what it had
     "result",  # the result cannot be pickled
     "reply",  # a tensor in the result cannot be copied
     "worker",  # it goes to a worker that is not there
@@ -266,7 +267,8 @@ class Backward(Checked):
 class Step(Checked):
     """One autograd context. ``retry``: if it fails, do it again in a fresh one without faults.
     ``stories``, ``cargoes``, ``chains`` and ``updates`` go on beside its first attempt. ``group``:
-    the number of the RPC group in which it runs, which is never below that of the step before it."""
+    the number of the RPC group in which it runs, which is never below that of the step before it.
+    ``profiled``: it runs within a profile, which puts wrappers around its calls and theirs."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -279,6 +281,7 @@ class Step(Checked):
     chains: tuple[Chain, ...] = ()
     updates: tuple[Updates, ...] = ()
     group: int = 0
+    profiled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

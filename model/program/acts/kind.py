@@ -63,7 +63,8 @@ class ActKind:
 
     ``in_context``: whether it needs a tensor of an autograd context where it is done (True), or
     there should be no context (False); None: either. ``in_creation``: whether it needs a reference.
-    ``inner``: whether it may be done in a callback or in a hook.
+    ``inner``: whether it may be done in a callback or in a hook. ``weight``: how often it is drawn,
+    against the others that fit.
     """
 
     name: str
@@ -73,6 +74,7 @@ class ActKind:
     in_context: bool | None
     in_creation: bool
     inner: bool
+    weight: int
     module: str
 
 
@@ -90,6 +92,7 @@ def kinds_of(module: str) -> Callable[..., Callable[[Do], Do]]:
         in_context: bool | None = None,
         in_creation: bool = False,
         inner: bool = True,
+        weight: int = 1,
     ) -> Callable[[Do], Do]:
         def register(do: Do) -> Do:
             made = ActKind(
@@ -100,6 +103,7 @@ def kinds_of(module: str) -> Callable[..., Callable[[Do], Do]]:
                 in_context=in_context,
                 in_creation=in_creation,
                 inner=inner,
+                weight=weight,
                 module=module,
             )
             if _REGISTERED.setdefault(name, made) is not made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from squall.model.protocol.passes.explore import Situation, situation
 from squall.model.protocol.passes.state import Context, Numbers, Stage
@@ -61,6 +62,24 @@ class Followed:
         if number is None:
             raise NotAllowedError(f"message {message} sent before", "no such message")
         return number
+
+    def _numbers(self, id: int, messages: Iterable[int]) -> Numbers:
+        """The pairs of recv functions in a graph of a context. One that a tensor of another context
+        brought there has none: no gradients of this context leave by it, and a pass that meets it
+        fails."""
+        return frozenset(
+            [self._pair(id, each) for each in messages if not self._is_of_another(id, each)]
+        )
+
+    def _is_of_another(self, id: int, message: int) -> bool:
+        if message in self._pairs[id]:
+            return False
+        # One that is lost may have sent it since.
+        return any(
+            message in pairs or other in self.lost
+            for other, pairs in self._pairs.items()
+            if other != id
+        )
 
     # -- the end ---------------------------------------------------------------------------
 

@@ -140,7 +140,7 @@ class Replay(Followed):
         counted = self._settle(id, context, worker, leads := leads_of(described))
         if roots:
             number = len(context.passes)
-            there = frozenset([self._pair(id, each) for each in leads[-1]])
+            there = self._numbers(id, leads[-1])
             self._step("begin", context, worker, there)
         else:
             sent = self._at(task, id)
@@ -166,7 +166,7 @@ class Replay(Followed):
                 continue
             number = self._pair(id, message)
             counted.add(number)
-            there = frozenset([self._pair(id, each) for each in following])
+            there = self._numbers(id, following)
             pair = context.pairs[number]
             if number in settled:
                 if pair.leads != there:

@@ -11,12 +11,14 @@ kind = kinds_of(__name__)
 
 def _draw_created(drawing: Drawing) -> Act:
     worker = drawing.worker()
+    # First, since there may be no more acts left later; a reference that nobody uses shows little.
+    then = drawing.acts("with the reference", in_creation=True)
     return Act(
         kind="created",
         worker=worker,
         limit_s=drawing.limit_s(),
         acts=drawing.acts("creation", on=worker, in_context=False, in_creation=False, inner=False),
-        then=drawing.acts("with the reference", least=0, in_creation=True),
+        then=then,
     )
 
 
@@ -65,7 +67,7 @@ def _draw_asked(drawing: Drawing) -> Act:
     )
 
 
-@kind("asked", draw=_draw_asked, takes={"how", "limit_s", "acts"}, in_creation=True)
+@kind("asked", draw=_draw_asked, takes={"how", "limit_s", "acts"}, in_creation=True, weight=4)
 def asked(act: Act, at: At) -> None:
     """A method of the object that the reference at hand is to, by its proxy ``rpc_sync()``,
     ``rpc_async()`` or ``remote()``, which does acts where the object is."""

@@ -192,3 +192,46 @@ def test_a_context_may_be_gone_before_its_release_is_told() -> None:
 def test_the_release_of_a_context_that_is_gone_has_to_be_told() -> None:
     with pytest.raises(NotAllowedError, match="context 7 released on worker 1"):
         told(RELEASED_AHEAD)
+
+
+#: a context of Paul's and Petra's, of which Paul kept a tensor that Petra sent him
+FURTHER, KEPT = 8 | 1 << 48, 22
+FURTHER_CALL: list[Told] = [
+    (PAUL, PAULS, tracing.CONTEXT_CREATED, (FURTHER,)),
+    (PAUL, PAULS, tracing.KNOWN_WORKER_ADDED, (FURTHER, PETRA)),
+    (PETRA, OTHER, tracing.CONTEXT_CREATED, (FURTHER,)),
+    (PETRA, OTHER, tracing.KNOWN_WORKER_ADDED, (FURTHER, PAUL)),
+    (PETRA, OTHER, tracing.SEND_ATTACHED, (FURTHER, KEPT, PAUL, 1)),
+    (PAUL, PAULS, tracing.RECV_ATTACHED, (FURTHER, KEPT, PETRA, 1)),
+]
+
+
+def _with_kept() -> list[Told]:
+    """Up to where Paul's part of the pass begins, in whose graph there is what he kept."""
+    at = next(n for n, each in enumerate(BEGUN) if each[:3] == (PAUL, PAULS, tracing.PASS_STARTED))
+    return [*BEGUN[:at], *part(PAUL, PAULS, 0, graph((RESULT, ARGUMENT, KEPT)), 1), BEGUN[at + 2]]
+
+
+def test_a_tensor_of_another_context_leads_nowhere() -> None:
+    context = told([*FURTHER_CALL, *_with_kept()]).contexts[CONTEXT]
+    assert context.pairs[3].leads == {1}
+
+
+def test_no_gradients_leave_for_another_context() -> None:
+    leave = (PAUL, RUNNER, tracing.GRADIENTS_SENT, (CONTEXT, KEPT, PETRA))
+    number, why = refused([*FURTHER_CALL, *_with_kept(), leave])
+    assert number == len(FURTHER_CALL) + len(_with_kept())
+    assert why == f"expected message {KEPT} sent before, seen no such message"
+
+
+def test_a_recv_function_of_no_context_at_all_is_refused() -> None:
+    _, why = refused(_with_kept())
+    assert why == f"expected message {KEPT} sent before, seen no such message"
+
+
+def test_a_context_that_is_not_followed_any_more_may_have_sent_it() -> None:
+    replay = told(FURTHER_CALL[:4])
+    replay.lost.add(FURTHER)
+    for worker, task, type, values in _with_kept():
+        READERS[type](replay, worker, task, *values)
+    assert replay.contexts[CONTEXT].pairs[3].leads == {1}
