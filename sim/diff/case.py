@@ -13,10 +13,11 @@ from torch import Tensor
 from squall.model.one_process.as_pytorch import Ways, interpret_as_pytorch
 from squall.model.one_process.flow import GRAD, Flow, Planted, Sent, forecast
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
+from squall.model.program.acts.act import Act, every
 from squall.model.program.compare import compare, to_dense
 from squall.model.program.operations import planted
 from squall.model.program.program import Op, Program, Step
-from squall.model.program.stories import Story
+from squall.model.program.stories import AS_IT_SHOULD_BE, RAISED, Story
 from squall.model.program.stories import expected as expected_line
 from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import (
@@ -30,8 +31,13 @@ from squall.sim.diff.facts import (
     value_of,
 )
 from squall.sim.diff.tensors import tolerance_of
+from squall.sim.scenario import World
 
 Key = tuple[int, int]
+#: what the port says of gradients that come after their pass has failed
+PASS_IS_OVER = "belong to is over"
+#: requests that run a function or fetch a value, in a context or outside of one
+_CALLS = ("CALL", "REMOTE_CALL", "RREF_FETCH_CALL", "FORWARD_AUTOGRAD_REQ")
 #: how many subsets of operations that may record nothing are tried at most
 _MOST_SUBSETS = 32
 #: stories in which something is to fail
@@ -58,7 +64,9 @@ FAILING = frozenset(
 
 def bare_text(text: str) -> str:
     """An error's text without the workers that it came through."""
-    return re.sub(r"^(Error on Node \d+: )*", "", text)
+    return re.sub(
+        r"^(Error on Node \d+: |(\w+: )?On WorkerInfo\(id=\d+, name=worker\d+\): )*", "", text
+    )
 
 
 class Guess(NamedTuple):
@@ -79,7 +87,12 @@ class Case:
         port: Facts,
         torch: Facts,
         open_from: Mapping[Key, int],
+        *,
+        world: World,
     ) -> None:
+        #: whether workers shut down while others are at work
+        self.early = world.shut_down_early
+        self._faulty = bool(world.faults)
         #: steps in which a pass failed on an engine, from that one on (sim/diff/undefined.py)
         self.open_from = open_from
         self.program = program
@@ -113,6 +126,36 @@ class Case:
             for story in step.stories
         ]
 
+    @cached_property
+    def acts(self) -> list[Act]:
+        """All acts of all stories, those inside others included."""
+        return [act for _, story in self.stories for act in every(story.acts)]
+
+    def by_proxy(self, key: Key) -> int:
+        """How many calls go through helpers of references beside a step, but for its stories."""
+        step = self.step(key)
+        chains = sum(
+            chain.ending.startswith("proxy")
+            + sum({"proxy": 1, "store": 2}.get(link.kind, 0) for link in chain.links)
+            for chain in step.chains
+        )
+        cargoes = sum(cargo.call.startswith("proxy") for cargo in step.cargoes)
+        updates = sum(each.steps * len(each.trainers) + 2 for each in step.updates)
+        return chains + cargoes + updates
+
+    def by_async_proxy(self, key: Key) -> int:
+        """Those of them that ``rpc_async()`` of a helper makes."""
+        step = self.step(key)
+        chains = sum(
+            (chain.ending == "proxy_async") + sum(link.kind == "store" for link in chain.links)
+            for chain in step.chains
+        )
+        cargoes = sum(cargo.call == "proxy_async" for cargo in step.cargoes)
+        updates = sum(
+            each.steps * len(each.trainers) for each in step.updates if each.ledger == "async"
+        )
+        return chains + cargoes + updates
+
     def story(self, place: Place) -> Story:
         return self.step((place[1], place[2])).stories[place[3]]
 
@@ -145,6 +188,24 @@ class Case:
         found: int = value_of(self.torch, ("unanswered", type, worker))
         return found
 
+    def requests(self, type: str) -> int:
+        """How many more requests of a type the port made."""
+        ours, theirs = (
+            sum(n for place, n in facts.items() if place[:2] == ("requests", type))
+            for facts in self._both
+        )
+        return int(ours - theirs)
+
+    @cached_property
+    def same_calls(self) -> bool:
+        """Whether both engines make as many calls, those in contexts and those outside of them taken
+        together. Where a step ends otherwise in torch nobody can say, and it is taken for granted."""
+        ended_otherwise = any(
+            place[0] == "outcome" and self.torch.get(place) != end
+            for place, end in self.port.items()
+        )
+        return ended_otherwise or sum(map(self.requests, _CALLS)) == 0
+
     def trace(self, *place: Any) -> int:
         """How often torch did what a rule asks for (sim/diff/traces.py)."""
         found: int = self.torch.get(place, 0)
@@ -174,14 +235,27 @@ class Case:
     def waiting_trainers(self) -> list[int]:
         return [t for t in range(len(self.program.trainers)) if self.waits(t)]
 
+    @property
+    def without_end(self) -> int:
+        """How many steps, stories and other things beside steps do not end, or begin, in torch."""
+        kinds = ("outcome", "story", "beside")
+        return sum(place[0] in kinds and value == NO_END for place, value in self.torch.items())
+
     def never_ends(self, difference: Difference) -> bool:
         """Whether torch's side is that a step or a story does not end, and the run shows it: it
-        hangs, and the step's context is still there; or a process died."""
+        hangs, and the step's context is still there, or it comes after a story that does not end; or
+        a process died."""
         if difference.theirs != NO_END or (self.ends and not self.dies):
             return False
         if difference.place[0] != "outcome" or self.dies or difference.step is None:
             return True
-        return self.left(self.home(difference.step), "num_autograd_contexts") > 0
+        if self.left(self.home(difference.step), "num_autograd_contexts") > 0:
+            return True
+        trainer, number = difference.step
+        return any(
+            place[0] == "story" and place[1] == trainer and place[2] < number and value == NO_END
+            for place, value in self.torch.items()
+        )
 
     # -- what the port must have ----------------------------------------------------------------
 
@@ -202,6 +276,9 @@ class Case:
         if kind == "story":
             line = expected_line(self.story(difference.place), self.home((rest[0], rest[1])))
             return bool(ours == line) or self._waits_on_port(rest[0])
+        if kind == "beside":
+            may_raise = self._faulty and str(ours).startswith(RAISED)
+            return ours == AS_IT_SHOULD_BE or may_raise or self._waits_on_port(rest[0])
         if difference.step is None or difference.step not in self.expected.steps:
             return True
         if forecast(self.program, *difference.step).unfed:
@@ -242,6 +319,8 @@ class Case:
         if bare == expected or bare.startswith("PlantedError: On WorkerInfo("):
             return True
         ops = self.step(key).ops
+        if PASS_IS_OVER in bare:  # by an error elsewhere, which somebody else was told
+            return any(op.fault for op in ops)
         return any(op.fault and bare == planted(op.fault, *key, n) for n, op in enumerate(ops))
 
     def _differs(self, expected: Tensor | None, ours: Tensor | None) -> bool:

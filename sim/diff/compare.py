@@ -38,6 +38,7 @@ _ORDER = (
     "passes",
     "gradient",
     "story",
+    "beside",
     "kept",
     "gather",
     "leaf",
@@ -122,7 +123,14 @@ def compare_results(results: Results) -> Comparison:
     return Comparison(
         results.scenario,
         with_rules(
-            Case(results.program, results.expected, results.port, results.torch, results.open_from),
+            Case(
+                results.program,
+                results.expected,
+                results.port,
+                results.torch,
+                results.open_from,
+                world=results.scenario.world,
+            ),
             found,
         ),
         partly=bool(results.open_from),

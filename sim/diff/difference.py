@@ -50,6 +50,8 @@ class Difference:
             return f"{kind}, {what}{by}" + (f" of {name}" if name else "")
         if kind in ("root", "kept", "story", "failed"):
             return f"{name}, number {', '.join(map(str, rest[2:]))}"
+        if kind == "beside":
+            return f"{name}.{rest[2]}[{rest[3]}]"
         if name:
             return name
         if kind in ("death", "torn"):

@@ -12,6 +12,7 @@ A fact has a place, a tuple whose first element is its kind:
 ``("kept", trainer, step, op, output)``   what a reference that was kept gives at the end
 ``("leaf", number)``                      a leaf at the end
 ``("story", trainer, step, number)``      the line that a story told
+``("beside", trainer, step, field, n)``   the same of a cargo, a chain or updates
 ``("gather", worker, round)``             what a worker had of an exchange
 ``("hang",)``                             "ends", or who waits for what
 ``("death", worker)``                     what a worker process died of
@@ -35,13 +36,14 @@ from whether it is refused.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
 from squall.model.checks.compiled import LEFT, TORN, first_line
 from squall.model.events.run import Run
 from squall.model.one_process.outcome import Outcome, StepOutcome
-from squall.model.program.program import Program
+from squall.model.program.program import Program, beside
 from squall.real.tracing import HANDLER_ENDED, MESSAGE_SENT, TABLES_COUNTED
 from squall.sim.diff.traces import traces_of
 
@@ -67,7 +69,7 @@ ABSENT: dict[str, Any] = {
 CALLS = "agent.client_active_calls"
 COUNTS = ("requests", "refused", "unanswered", "wrapped", "replies")
 _OF_A_STEP = frozenset(
-    {"outcome", "first error", "failed", "root", "passes", "gradient", "kept", "story"}
+    {"outcome", "first error", "failed", "root", "passes", "gradient", "kept", "story", "beside"}
 )
 #: messages whose first id is that of a context
 _OF_A_CONTEXT = frozenset(
@@ -79,6 +81,8 @@ _OF_A_CONTEXT = frozenset(
         "RREF_BACKWARD_REQ",
     }
 )
+#: an exception as Python shows it
+_SHOWN = re.compile(r"^\w+\((?P<quote>['\"])(?P<text>.*)(?P=quote)\)$")
 _SRC, _DST, _TYPE, _ID, _ABOUT = map(
     MESSAGE_SENT.fields.index, ("src", "dst", "type", "id", "about")
 )
@@ -126,15 +130,26 @@ def step_of(place: Place) -> tuple[int, int] | None:
 def ending(step: StepOutcome) -> str:
     if not step.finished:
         return NO_END
-    return A_VALUE if step.error is None else first_line(step.error)
+    return A_VALUE if step.error is None else _text_of(step.error)
+
+
+def _text_of(error: str) -> str:
+    """The first line of an error; of one that another worker told, what it told, too."""
+    line = first_line(error)
+    if re.search(r"On WorkerInfo\(.*\):$", line) is None:
+        return line
+    told = _SHOWN.match(first_line(error.strip().partition("\n")[2]))
+    if told is None:
+        return line
+    return f"{line} " + _text_of(told["text"].replace("\\n", "\n").replace("\\", ""))
 
 
 def _step_facts(key: tuple[int, int], step: StepOutcome) -> Facts:
     facts: Facts = {("outcome", *key): ending(step), ("passes", *key): len(step.passes)}
     if step.first_error is not None:
-        facts["first error", *key] = first_line(step.first_error)
+        facts["first error", *key] = _text_of(step.first_error)
     for number, error in step.failed.items():
-        facts["failed", *key, number] = first_line(error)
+        facts["failed", *key, number] = _text_of(error)
     for op, value in step.roots.items():
         facts["root", *key, op] = value
     for number, gradients in enumerate(step.passes):
@@ -155,6 +170,9 @@ def _values(program: Program, got: Outcome) -> Facts:
     for trainer, number, step in program.steps:
         for index in range(len(step.stories)):
             facts.setdefault(("story", trainer, number, index), NO_END)
+        for field, index, _ in beside(step):
+            thing = (trainer, number, field, index)
+            facts["beside", *thing] = got.beside.get(thing, NO_END)
     for round, gathered in got.gathers.items():
         facts["gather", *round] = gathered
     return facts

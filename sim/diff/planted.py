@@ -244,7 +244,7 @@ def _outcome(stream: random.Random, facts: Facts, results: Results) -> tuple[Pla
 
 
 def _texts(facts: Facts) -> list[Place]:
-    kinds = ("outcome", "first error", "story", "death")
+    kinds = ("outcome", "first error", "story", "beside", "death")
     return [
         place
         for place, value in facts.items()

@@ -36,7 +36,7 @@ RULES: tuple[Rule, ...] = tuple(
     Rule(name, predicts) for name, predicts in (*VALUE_RULES, *LEFT_RULES, *COUNT_RULES)
 )
 #: kinds of facts that a step which ends early does not come to
-_LATER = ("passes", "gradient", "root", "kept", "story", "first error")
+_LATER = ("passes", "gradient", "root", "kept", "story", "beside", "first error")
 
 #: rules by which a step fails, or waits, in a pass; and what it sends from then on
 _IN_A_PASS = ("call-under-no-grad", "pass-after-a-timeout")
@@ -75,19 +75,33 @@ def with_rules(case: Case, differences: Sequence[Difference]) -> list[Difference
 def _following(case: Case, difference: Difference, all: Sequence[Difference]) -> Difference:
     """With the rule of the step that ended early, or never, where it follows from that."""
     for cause in all:
+        if _goes_on(difference, cause):
+            return replace(difference, rule=cause.rule)
         ended = (
-            cause.place[0] == "outcome"
+            cause.place[0] in ("outcome", "beside")
             and cause.theirs != A_VALUE
             and cause.rule not in _SAME_ERROR
         )
         if cause.rule is None or not (ended or cause.theirs == NO_END):
             continue
         assert cause.step is not None
-        if _missing(case, difference, cause.step, never=cause.theirs == NO_END) and not (
+        never = cause.theirs == NO_END or case.dies
+        if _missing(case, difference, cause.step, never=never) and not (
             cause.rule in _IN_A_PASS and _sent_before_passes(case, difference, cause)
         ):
             return replace(difference, rule=cause.rule)
     return difference
+
+
+def _goes_on(difference: Difference, cause: Difference) -> bool:
+    """Whether torch has more because a call of the step was never reached by the error that ends it
+    on the port."""
+    place = ("outcome", *(difference.step or ()))
+    if cause.place != place or cause.rule is None or cause.theirs != A_VALUE:
+        return False
+    if difference.place[0] == "passes":
+        return bool(difference.theirs > difference.ours)
+    return difference.place[0] in ("gradient", "root") and difference.ours is None
 
 
 def _sent_before_passes(case: Case, difference: Difference, cause: Difference) -> bool:
@@ -96,6 +110,8 @@ def _sent_before_passes(case: Case, difference: Difference, cause: Difference) -
         return False
     type = difference.place[1]
     assert cause.step is not None
+    if type == "FORWARD_AUTOGRAD_REQ" and case.step(cause.step).optimize:
+        return False  # which the optimizer sends after the pass
     if cause.theirs == NO_END:
         last = len(case.program.trainers[cause.step[0]].steps) - 1
         return type == "REMOTE_CALL" and cause.step[1] == last
@@ -135,7 +151,13 @@ def _fewer(case: Case, difference: Difference, never: bool) -> bool:
             return False  # a step that fails in the end has made its calls
         return bool(theirs < ours)
     if kind == "refused":
-        return bool(theirs <= ours + 1)
-    if kind != "unanswered" or (difference.place[1] in _ANSWERED and not case.dies):
+        type = difference.place[1]
+        missing = case.requests(type)
+        missing += sum(case.unanswered(worker, type) for worker in range(case.program.workers))
+        more = type not in _ANSWERED
+        return bool(ours - max(0, missing) <= theirs <= ours + more)
+    if kind == "unanswered" and case.dies:
+        return bool(theirs > ours)
+    if kind != "unanswered" or difference.place[1] in _ANSWERED:
         return False
     return never and bool(theirs <= ours + 1)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from squall.model.one_process.flow import forecast
+from squall.model.program.acts.act import every
 from squall.model.program.program import HELPER_CALLS, Op
 from squall.sim.diff.case import Case, Key
 from squall.sim.diff.difference import Difference
@@ -13,6 +14,9 @@ from squall.sim.diff.facts import A_VALUE, NO_END, Facts, value_of
 
 _BACKWARD, _FORWARD = "BACKWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_REQ"
 _CLEANUP, _ANY = "CLEANUP_AUTOGRAD_CONTEXT_REQ", ""
+#: acts that take time
+_TAKING = ("wait", "later")
+_PROFILED = "RUN_WITH_PROFILING_REQ"
 #: by how much torch's number may differ from the port's: (kind, type) to (least, most)
 Range = tuple[tuple[str, str], tuple[int, int]]
 _PASS_OF_A_STORY: tuple[Range, ...] = (
@@ -22,11 +26,16 @@ _PASS_OF_A_STORY: tuple[Range, ...] = (
 #: what each story that something fails in may do to the numbers
 _BY_STORY: dict[str, tuple[Range, ...]] = {
     "failed pass again": _PASS_OF_A_STORY,
-    "overtaken pass": _PASS_OF_A_STORY,
+    "overtaken pass": (*_PASS_OF_A_STORY, (("requests", _BACKWARD), (-1, -1))),
     "second pass": _PASS_OF_A_STORY,
     "released by a hook": _PASS_OF_A_STORY,
     "released meanwhile": (*_PASS_OF_A_STORY, (("refused", _FORWARD), (1, 1))),
     "stop at an error": _PASS_OF_A_STORY,
+    "grad mode around calls": ((("wrapped", _ANY), (1, 1)),),
+    "tensor of a released context": (
+        (("requests", _BACKWARD), (-1, -1)),
+        (("refused", _BACKWARD), (-1, -1)),
+    ),
     # A function of TorchScript is called by its name, which the callee does not know.
     "operators": ((("requests", "CALL"), (1, 1)), (("refused", "CALL"), (1, 1))),
     # Its errors arrive as values.
@@ -85,20 +94,29 @@ def _type_requests(case: Case, difference: Difference) -> bool:
     """Torch asks for the type of an RRef when a helper of it is made, also where another one asks
     already: at most once more for each call by one, and for each of them but one of a worker it may
     know the type by then. Each request brings a fork of the reference along."""
-    if difference.kind != "messages" or difference.place[-1] is not None:
+    if difference.kind != "messages":
         return False
-    helpers = sum(
+    if difference.step is not None:  # those that are asked in a context
+        own = sum(op.call in HELPER_CALLS for op in case.step(difference.step).ops)
+        own *= 1 + case.step(difference.step).retry
+        return _within(difference, [(("requests", _FORWARD), (-own, own))])
+    proxies = 2 * sum(story.kind == "proxies" for _, story in case.stories)
+    helpers = proxies + sum(
         (1 + step.retry) * sum(op.call in HELPER_CALLS for op in step.ops)
         for _, _, step in case.program.steps
-    ) + sum(story.kind == "proxies" for _, story in case.stories)
-    return helpers > 0 and _within(
-        difference,
-        [
-            (("requests", "CALL"), (1 - helpers, helpers)),
-            (("requests", "RREF_CHILD_ACCEPT"), (-1, 1)),
-            (("requests", "RREF_FORK_REQUEST"), (-1, 0)),
-        ],
     )
+    beside = helpers + sum(map(case.by_proxy, case.keys))
+    if not helpers:
+        return beside > 0 and _within(difference, [(("requests", "RREF_FETCH_CALL"), (-1, 0))])
+    ranges: list[Range] = [
+        (("requests", "CALL"), (min(1 - beside, -proxies), beside)),
+        (("requests", "RREF_CHILD_ACCEPT"), (-1 - proxies, 1)),
+        (("requests", "RREF_FORK_REQUEST"), (-1, 0)),
+        (("requests", "RREF_FETCH_CALL"), (-1, 0)),
+    ]
+    if any(step.profiled for _, _, step in case.program.steps):
+        ranges.append((("requests", _PROFILED), (1 - helpers, helpers)))
+    return _within(difference, ranges)
 
 
 # -- calls that record nothing --------------------------------------------------------------------
@@ -116,7 +134,12 @@ def _async_helper(case: Case, difference: Difference) -> bool:
 
 
 def _of_unrecorded(case: Case, key: Key) -> Iterator[Range]:
-    """What the calls of a step do to its numbers: those that torch's gradients say, or any."""
+    """What the calls of a step do to its numbers: those that torch's gradients say, or any; and
+    what such calls beside it do, in contexts of their own or in none."""
+    beside = 2 * case.by_async_proxy(key)
+    if beside and case.same_calls:
+        yield ("requests", _FORWARD), (-beside, -1)
+        yield ("requests", "CALL"), (1, beside)
     sets = [each for each in case.unrecorded(key) if each]
     guess = case.found(key)
     if guess is not None and guess.ways.unrecorded:
@@ -125,7 +148,12 @@ def _of_unrecorded(case: Case, key: Key) -> Iterator[Range]:
         return
     ops = case.step(key).ops
     most = max(sets, key=len)
-    messages = sum(_messages(ops[n]) for *_, n in most)
+    # What such a call gives needs no gradients, nor do calls that are given it.
+    first = min(n for *_, n in most) if case.same_calls else len(ops)
+    messages = max(
+        sum(_messages(ops[n]) for *_, n in most),
+        sum(_messages(op) for op in ops[first:] if op.call != "local"),
+    )
     attempts = 1 + case.step(key).retry
     recorded = case.backward_requests(key, frozenset())
     fewer = [case.backward_requests(key, each) - recorded for each in sets]
@@ -134,9 +162,12 @@ def _of_unrecorded(case: Case, key: Key) -> Iterator[Range]:
     yield ("requests", _BACKWARD), (attempts * min(fewer), -1)
     yield ("requests", _FORWARD), (-attempts * messages, -1)
     yield ("wrapped", _ANY), (-attempts * messages, -1)
-    yield ("requests", _CLEANUP), (-min(messages, case.program.workers), -1)
+    told = min(messages, case.program.workers)
+    yield ("requests", _CLEANUP), (-2 * told if case.same_calls else -told, -1)
     yield ("requests", "CALL"), (1, 2 * attempts * len(most))
     yield ("requests", "RREF_FETCH_CALL"), (1, attempts * (messages - len(most)))
+    if case.same_calls:
+        yield ("requests", "REMOTE_CALL"), (1, attempts * (messages - len(most)))
     yield ("requests", "RREF_CHILD_ACCEPT"), (-attempts * messages, -1)
     yield ("requests", "RREF_FORK_REQUEST"), (-attempts * messages, -1)
     yield ("requests", "RREF_USER_DELETE"), (-attempts * messages, -1)
@@ -154,9 +185,15 @@ def _messages(op: Op) -> int:
 
 
 def _context_came_back(case: Case, difference: Difference) -> bool:
-    """An answer that is recorded in a context which has been released."""
+    """An answer that is recorded in a context which has been released, and what is called there."""
     late = sum(case.trace("revived", worker) for worker in range(case.program.workers))
-    return difference.kind == "messages" and _within(difference, [(("wrapped", _ANY), (1, late))])
+    ranges: list[Range] = [(("wrapped", _ANY), (1, late)), (("requests", "CALL"), (-late, -1))]
+    wrapped = ("wrapped", difference.step)
+    if difference.step is None:
+        ranges.append((("requests", _FORWARD), (1, late)))
+    elif value_of(case.torch, wrapped) > value_of(case.port, wrapped):
+        ranges.append((("requests", _CLEANUP), (1, late)))
+    return difference.kind == "messages" and _within(difference, ranges)
 
 
 def _unsent_argument(case: Case, difference: Difference) -> bool:
@@ -174,6 +211,24 @@ def _creation_never_comes(case: Case, difference: Difference) -> bool:
     return difference.kind == "messages" and _within(
         difference, [(("refused", _FORWARD), (-lost, -1)), (("unanswered", _FORWARD), (1, lost))]
     )
+
+
+def _acts_out_of_time(case: Case, difference: Difference) -> bool:
+    """What is done within a call whose caller has given up, as the group ends: who is first decides
+    which calls are made and refused."""
+    if not case.early:
+        return False
+    late = 0
+    for act in case.acts:
+        inside = list(every(act.acts))
+        if act.limit_s and (act.kind == "later" or any(a.kind in _TAKING for a in inside)):
+            late += len(inside)
+    types = ("CALL", "REMOTE_CALL", "RREF_FETCH_CALL", "RREF_USER_DELETE")
+    ranges: list[Range] = [(("requests", type), (-late, 0)) for type in types]
+    missing = max(0, case.requests("CALL") + case.requests("REMOTE_CALL"))
+    ranges.append((("requests", "RREF_CHILD_ACCEPT"), (-min(late, missing), 0)))
+    ranges += [(("refused", type), (-late, late)) for type in ("CALL", _FORWARD)]
+    return difference.kind == "messages" and _within(difference, ranges)
 
 
 # -- failures -------------------------------------------------------------------------------------
@@ -218,7 +273,7 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
     yield ("requests", _CLEANUP), (-workers, -1)
     if both and not faults:
         yield ("unanswered", _CLEANUP), (-workers, -1)
-        yield ("refused", _BACKWARD), (-1, -1)
+        yield ("refused", _BACKWARD), (-workers, -1)
         yield ("wrapped", _ANY), (1, 1)
         return
     sent = value_of(case.port, ("requests", _BACKWARD, key))
@@ -227,9 +282,9 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
         # At most all that the pass would send if nothing failed.
         yield ("requests", _BACKWARD), (-gradients, gradients - sent)
         refused = workers * (1 + step.retry)
-        yield ("refused", _BACKWARD), (-refused, max(2, len(faults)))
+        yield ("refused", _BACKWARD), (-refused, max(2, workers, len(faults)))
     if ends[1] not in (A_VALUE, NO_END):
-        yield ("refused", _FORWARD), (0, 1)
+        yield ("refused", _FORWARD), (0, 1 + step.retry)
     if waits:
         yield ("unanswered", _FORWARD), (1, 1)
         yield ("wrapped", _ANY), (1, 1)
@@ -261,5 +316,6 @@ COUNT_RULES = (
     ("unsent-argument-leaks", _unsent_argument),
     ("creation-never-comes", _creation_never_comes),
     ("async-helper-without-context", _async_helper),
+    ("acts-out-of-time", _acts_out_of_time),
     ("counts-after-a-failure", _after_a_failure),
 )

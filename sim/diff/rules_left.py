@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from squall.model.program.acts.act import every
 from squall.sim.diff.case import Case, Predicts
 from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import CALLS
@@ -11,6 +12,8 @@ _REFERENCES = ("num_owner_rrefs", "num_forks")
 _BACKWARD, _FORWARD = "BACKWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_REQ"
 #: stories that leave one reference, by its owner: the worker that they are about, or their own
 _LOST = {"unwritable": "home", "unreadable argument": "to", "failed creation": "to"}
+#: references that the story "proxies" has, and requests for a type that it does not wait for
+_OF_PROXIES, _ASKED = 5, 2
 _LATE = {"late reference": "to", "late creation": "to"}
 
 
@@ -66,6 +69,52 @@ def _outlived_context(case: Case, difference: Difference) -> bool:
     )
 
 
+def _kept_frames(case: Case, difference: Difference) -> bool:
+    """Calls by ``rpc_async()`` of a helper fail, and the futures keep the frames that waited for
+    them, and all references there."""
+    kept = dict.fromkeys(_workers(case), 0)
+    for home, story in case.stories:
+        if story.kind == "proxies" and story.worker != home:
+            kept[story.worker] += _OF_PROXIES
+    for act in case.acts:
+        if act.kind == "created":
+            kept[act.worker] += any(a.kind == "asked" and a.how == "async" for a in every(act.then))
+    return difference.place[0] != "hang" and _left_at(case, difference, kept)
+
+
+def _late_creations(case: Case, difference: Difference) -> bool:
+    """A creation among acts takes longer than its limit."""
+    late = dict.fromkeys(_workers(case), 0)
+    for act in case.acts:
+        late[act.worker] += act.kind == "created" and bool(act.limit_s)
+    return _left_at(case, difference, late)
+
+
+def _left_at(case: Case, difference: Difference, most: dict[int, int]) -> bool:
+    """Whether it is that references are left at their owners, so many at most, or that a shutdown
+    waits for them."""
+    kind = difference.place[0]
+    if kind == "hang":
+        return any(case.left(worker, _REFERENCES[0]) for worker, many in most.items() if many)
+    if kind != "left" or difference.place[2] not in _REFERENCES:
+        return False
+    worker = difference.place[1]
+    return 0 < difference.theirs <= most[worker] and _as_many_forks(case, worker)
+
+
+def _deleted_in_use(case: Case, difference: Difference) -> bool:
+    """A worker that shuts down has deleted a reference of which a function waits for the value."""
+    if not case.early:
+        return False
+    asked = sum(_ASKED for _, story in case.stories if story.kind == "proxies")
+    asked += sum(act.kind == "asked" for act in case.acts) + sum(map(case.by_proxy, case.keys))
+    if difference.place[0] == "hang":
+        return asked > 0 and "_rref_typeof_on_owner" in difference.theirs
+    return difference.place[:2] == ("unanswered", "CALL") and (
+        0 < difference.theirs <= asked and not case.ends
+    )
+
+
 def _references(stories: dict[str, str]) -> Predicts:
     def predicts(case: Case, difference: Difference) -> bool:
         owners = [
@@ -100,9 +149,19 @@ def _never_ended(case: Case, difference: Difference) -> bool:
         return True
     if kind != "left":
         return False
-    if difference.place[2] == _CONTEXTS:
-        return bool(0 < difference.theirs <= len(case.waiting_trainers))
-    return difference.place[2] in _REFERENCES and _as_many_forks(case, difference.place[1])
+    if difference.place[2] in (_CONTEXTS, _PASSES):
+        return bool(0 < difference.theirs <= case.without_end)
+    owners, forks = (case.left(difference.place[1], name) for name in _REFERENCES)
+    return difference.place[2] in _REFERENCES and 0 < owners <= forks <= owners + _handed_on(case)
+
+
+def _handed_on(case: Case) -> int:
+    """How often steps of trainers that wait hand on a reference, which makes a fork of it."""
+    steps = [s for trainer in case.waiting_trainers for s in case.program.trainers[trainer].steps]
+    inputs = sum(input.how != "value" for s in steps for op in s.ops for input in op.inputs)
+    chains = sum(len(chain.links) + len(chain.readers) for s in steps for chain in s.chains)
+    calls = sum(op.call != "local" for s in steps for op in s.ops)
+    return inputs + chains + calls
 
 
 def _context_came_back(case: Case, difference: Difference) -> bool:
@@ -151,6 +210,9 @@ def _workers(case: Case) -> range:
 LEFT_RULES = (
     ("reference-lost-with-its-message", _references(_LOST)),
     ("late-reference-leaks", _references(_LATE)),
+    ("failed-future-keeps-frames", _kept_frames),
+    ("late-creation-leaks", _late_creations),
+    ("shutdown-deletes-references-in-use", _deleted_in_use),
     ("pass-left-behind", _pass_left_behind),
     ("outstanding-call-outlives-context", _outlived_context),
     ("failed-creation-hangs", _failed_creation),

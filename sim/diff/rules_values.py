@@ -8,14 +8,16 @@ from torch import Tensor
 
 from squall.model.checks.compiled import first_line
 from squall.model.one_process.outcome import StepOutcome
+from squall.model.program.acts.act import every
 from squall.model.program.operations import KINDS, planted
 from squall.model.program.program import REFERENCE_CALLS, Op
 from squall.model.program.stories import PLANTED, on_torch
-from squall.sim.diff.case import Case, Guess, Key, Predicts, bare_text
+from squall.sim.diff.case import PASS_IS_OVER, Case, Guess, Key, Predicts, bare_text
 from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import A_VALUE, NO_END
 from squall.sim.diff.tensors import tensors_differ
 
+_BACKWARD = "BACKWARD_AUTOGRAD_REQ"
 _ENDINGS = ("outcome", "first error", "failed")
 _TIMED_OUT = re.compile(
     r"(Error on Node \d+: )*RPCErr:1:RPC ran for more than set timeout \(60000 ms\) and will now "
@@ -24,7 +26,7 @@ _TIMED_OUT = re.compile(
 #: what a type that was read from nowhere leads to, and the process that read it
 _MISREAD = re.compile(
     r"(Error on Node \d+: )*((MemoryError: )?std::bad_alloc|RuntimeError: On WorkerInfo\(id=\d+, "
-    r"name=worker\d+\):|expected (ident|eof) but found.*|Unknown type name.*|.*codec can't decode.*"
+    r"name=worker\d+\):.*|expected (ident|eof) but found.*|Unknown type name.*|.*codec can't decode.*"
     r"|(ValueError: )?std::length_error|.*basic_string.*|.*the connection to worker \d+.*"
     r"|.*is not connected.*)"
 )
@@ -32,6 +34,7 @@ _LOST = re.compile(r".*(the connection to worker \d+ |is not connected).*")
 _ONE_TYPE = re.compile(
     r".*(input_is_complex == grad_is_complex|require a storage of at least \d+ bytes).*"
 )
+_PLANTED_OR_LATE = re.compile(r"\w+: (planted|timed out after \d+ ms)")
 _NO_GRAD_FN = "does not have a valid gradient function."
 _NO_DATA = (
     "it raised RuntimeError: Couldn't find autograd context data for current autograd context id"
@@ -43,6 +46,9 @@ _ASSERTED = re.compile(
     r"(Error on Node \d+: )*initializedContextIds_\.find\(autogradContext->contextId\(\)\) == "
     r"initializedContextIds_\.end\(\) INTERNAL ASSERT FAILED at \".*dist_engine\.cpp\":\d+, please "
     r"report a bug to PyTorch\."
+)
+_DEPENDENCY_LOST = re.compile(
+    r"RuntimeError: (Error on Node \d+: )*dependency not found for \w+(; .*|\n.*)?", re.DOTALL
 )
 #: stories whose line in torch is another one, known to the letter
 _OTHER_LINES = {
@@ -124,6 +130,8 @@ def _error_in_a_hook(case: Case, difference: Difference) -> bool:
         for number, op in enumerate(case.step(difference.step).ops)
         if op.fault == "hook"
     ]
+    if bare_text(str(ours)) in texts and bare_text(str(theirs)) == "python_error":
+        return True  # by whatever way it came
     return any(text in ours and theirs == ours.replace(text, "python_error") for text in texts)
 
 
@@ -153,7 +161,9 @@ def _async_helper(case: Case, difference: Difference) -> bool:
     if len(case.unrecorded(key)) < 2:
         return False
     if _TIMED_OUT.fullmatch(theirs) or case.never_ends(difference):
-        return case.torch_waits(key)
+        # What such calls do not record may also be what a later call was to record.
+        workers = range(case.program.workers)
+        return case.torch_waits(key) or any(case.unanswered(w, _BACKWARD) for w in workers)
     if theirs == _NO_GRAD_FN:
         ops = case.step(key).ops
         roots = {-back for backward in case.step(key).backwards for back in backward.roots}
@@ -172,6 +182,9 @@ def _call_under_no_grad(case: Case, difference: Difference) -> bool:
     """A pass that waits for a send function which only the callee recorded never ends, or times
     out."""
     key, theirs = difference.step, difference.theirs
+    if difference.place[0] == "story":
+        kind = case.story(difference.place).kind
+        return kind == "grad mode around calls" and case.never_ends(difference)
     return (
         difference.place[0] in _ENDINGS
         and key is not None
@@ -240,7 +253,19 @@ def _one_type(case: Case, difference: Difference) -> bool:
 
 
 def _other_error(case: Case, difference: Difference) -> bool:
-    """Of two errors of a step the other one is told: which comes first, messages decide."""
+    """Of two errors of a step, or of acts, the other one is told: which comes first, messages
+    decide; also where one is that time is up, or that the pass is over by an error elsewhere."""
+    if difference.place[0] == "story" and case.story(difference.place).acts:
+        parts = [str(side).split("; ") for side in (difference.ours, difference.theirs)]
+        limited = any(act.limit_s for act in every(case.story(difference.place).acts))
+        return (
+            limited
+            and len(parts[0]) == len(parts[1])
+            and all(
+                one == other or (_PLANTED_OR_LATE.match(one) and _PLANTED_OR_LATE.match(other))
+                for one, other in zip(*parts, strict=True)
+            )
+        )
     if difference.place[0] not in _ENDINGS or difference.step is None:
         return False
     key = difference.step
@@ -249,12 +274,18 @@ def _other_error(case: Case, difference: Difference) -> bool:
         planted(op.fault, *key, number) for number, op in enumerate(ops) if op.fault is not None
     ]
     bare = [bare_text(str(side)) for side in (difference.ours, difference.theirs)]
+    if difference.place[0] == "failed" and bare[0] == bare[1]:
+        return _TIMED_OUT.fullmatch(bare[0]) is not None
+    if PASS_IS_OVER in bare[0] and texts:
+        return bare[1] in (*texts, "python_error")
+    if difference.place[0] == "failed" and any(op.sleep for op in ops):
+        return all(text in texts or _TIMED_OUT.fullmatch(text) for text in bare)
     return bare[0] != difference.ours and all(text in texts for text in bare)
 
 
 def _late_gradients(case: Case, difference: Difference) -> bool:
     """The port says at once that a pass is over; torch takes its gradients for a new one."""
-    return "belong to is over" in str(difference.ours) and str(difference.theirs) in (
+    return PASS_IS_OVER in str(difference.ours) and str(difference.theirs) in (
         A_VALUE,
         NO_END,
         "none",
@@ -295,11 +326,13 @@ def told_on_torch(case: Case, difference: Difference) -> str | None:
 
 
 def _overtaken_pass(case: Case, difference: Difference) -> bool:
-    """The first pass fails with another text than that of the hook, and the second one is right."""
+    """The first pass fails with another text than that of the hook; the second one is right, or
+    fails by what comes late of the first."""
     if difference.place[0] != "story" or case.story(difference.place).kind != "overtaken pass":
         return False
     first, _, rest = difference.theirs.partition("; ")
-    return bool(first == "False" and rest == difference.ours.partition("; ")[2])
+    right = difference.ours.partition("; ")[2]
+    return first == "False" and (rest == right or _DEPENDENCY_LOST.fullmatch(rest) is not None)
 
 
 def _released_meanwhile(case: Case, difference: Difference) -> bool:
@@ -355,8 +388,10 @@ def _process_death(case: Case, difference: Difference) -> bool:
     if kind == "leaf":
         owner = case.program.leaves[difference.place[1]].owner
         return owner in case.dead and theirs.numel() == 0
+    if kind == "left":  # what nobody told the others to let go
+        return case.dies and bool(difference.theirs > 0)
     return (
-        kind in (*_ENDINGS, "story")
+        kind in (*_ENDINGS, "story", "beside")
         and case.anything_fails
         and case.dies
         and (theirs == NO_END or _LOST.fullmatch(str(theirs)) is not None)

@@ -235,7 +235,7 @@ class _ProgramText:
             for round in range(self.program.gathers):
                 lines.add(f"given = rpc.api._all_gather({round * 1000} + rank)")
                 lines.add(
-                    f'print(f"exchange {round}, worker{{rank}}: {{sorted(given.items())}}", flush=True)'
+                    f'print(f"exchange {round}, worker{{rank}}: {{sorted(given.items())}}\\n", end="", flush=True)'
                 )
             self._run_trainers(lines, 0)
             for group, ending in enumerate(self.program.endings, 1):
@@ -246,7 +246,9 @@ class _ProgramText:
             lines.add(f"owners = {owners}")
             with lines.block("for owner, (name, leaf) in zip(owners, LEAVES.items()):"):
                 with lines.block("if owner == rank:"):
-                    lines.add('print(show(f"worker{rank}, at the end, {name}", leaf), flush=True)')
+                    lines.add(
+                        'print(show(f"worker{rank}, at the end, {name}", leaf) + "\\n", end="", flush=True)'
+                    )
         return lines.text
 
     def _run_trainers(self, lines: Lines, group: int) -> None:

@@ -87,7 +87,10 @@ class StepText:
         more = ["faulty"] if self.retry else []
         with lines.block(f"def {self.name}({', '.join(['name', *self.arguments, *more])}):"):
             lines.add(f'"""On worker{self.trainer.worker}."""')
-            with lines.block("with dist_autograd.context() as context_id:"):
+            within = "profile(), " if self.step.profiled else ""
+            if self.step.profiled:
+                self.parts.use("from torch.autograd.profiler_legacy import profile")
+            with lines.block(f"with {within}dist_autograd.context() as context_id:"):
                 self.body(lines)
             self._end_stories(lines)
             for index, each in enumerate(self.step.ops):

@@ -13,7 +13,8 @@ import torch
 from squall.model.checks.registry import check
 from squall.model.one_process.as_pytorch import Ways, interpret_as_pytorch, interpret_locally
 from squall.model.one_process.interpreter import interpret
-from squall.model.one_process.outcome import Outcome
+from squall.model.one_process.outcome import Outcome, StepOutcome
+from squall.model.program.chain import Chain, Link
 from squall.model.program.program import (
     Backward,
     Input,
@@ -25,8 +26,10 @@ from squall.model.program.program import (
     Step,
     Trainer,
 )
+from squall.model.program.stories import AS_IT_SHOULD_BE
 from squall.properties.support.commands import squall
 from squall.sim.diff.compare import Results, compare_results, results_of
+from squall.sim.diff.facts import ending
 from squall.sim.diff.planted import REQUIRED, plant
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.file import load_scenario
@@ -205,6 +208,49 @@ def test_disturbances_are_noticed(known: list[Results]) -> None:
     assert len(missed) <= len(planted) // 50, missed
 
 
+def test_what_another_worker_told_is_compared() -> None:
+    """Its own worker is the first line only; why, and by which worker's error, comes after it."""
+    raised = "RuntimeError: On WorkerInfo(id=0, name=worker0):\nRuntimeError('{}')\nTraceback (most"
+    why = raised.format("Error on Node 0: python_error")
+    step = StepOutcome(finished=True, error=why)
+    begins = "RuntimeError: On WorkerInfo(id=0, name=worker0): "
+    assert ending(step) == begins + "Error on Node 0: python_error"
+    nested = raised.format(why.replace("\n", "\\n").replace("'", "\\'"))
+    assert ending(replace(step, error=nested)) == 2 * begins + "Error on Node 0: python_error"
+    assert ending(replace(step, error="ValueError: no\nmore")) == "ValueError: no"
+
+
+def test_a_seed_is_what_seeds_say_of_it(compiled_engine: None) -> None:
+    """Drawn for the compiled engine, which cannot play all that the port can."""
+    one, several = squall("diff", "51", "--json"), squall("diff", "--seeds", "51:52", "--json")
+    assert one.returncode == several.returncode == 0, one.stderr
+    assert json.loads(one.stdout) == json.loads(several.stdout)
+
+
+def test_references_that_a_failed_future_keeps_are_predicted(compiled_engine: None) -> None:
+    kept = PROPERTIES / "findings" / "failed-future-keeps-frames" / "scenario.json"
+    compared = compare_results(results_of(load_scenario(kept)))
+    assert compared.unknown == []
+    assert "failed-future-keeps-frames" in compared.rules
+
+
+def test_what_goes_on_beside_a_step_is_compared(compiled_engine: None) -> None:
+    links = (Link(kind="add", worker=0), Link(kind="store", worker=1))
+    chain = Chain(worker=1, links=links, readers=(0, 1), ending="proxy_async", waits=True)
+    program = shared()
+    (trainer,) = program.trainers
+    steps = (replace(trainer.steps[0], chains=(chain,)),)
+    program = replace(program, trainers=(replace(trainer, steps=steps),))
+    results = results_of(Scenario(work=program))
+    assert compare_results(results).unknown == []
+    place = ("beside", 0, 0, "chains", 0)
+    assert results.port[place] == results.torch[place] == AS_IT_SHOULD_BE
+    for engine in ("port", "torch"):
+        other = {**getattr(results, engine), place: "it came to 3, expected 2"}
+        told = [each.where for each in compare_results(replace(results, **{engine: other})).unknown]
+        assert told == ["trainers[0].steps[0].chains[0]"]
+
+
 def test_what_is_planted_follows_from_the_seed(known: list[Results]) -> None:
     assert list(plant(known[0], 20, seed=3)) == list(plant(known[0], 20, seed=3))
     assert list(plant(known[0], 20, seed=3)) != list(plant(known[0], 20, seed=4))
@@ -247,7 +293,9 @@ def test_passes_are_compared_up_to_one_that_failed(compiled_engine: None) -> Non
     assert not [each for each in results.torch if each[0] in ("gradient", "passes")]
     other = {**results.torch, place: "another error"}
     assert compare_results(replace(results, torch=other)).unknown
-    assert all(each.noticed for each in plant(results, 40))
+    # The second pass never ends there (pass-after-a-timeout), and how many messages that takes is open.
+    planted = [each for each in plant(results, 40) if each.kind != "count"]
+    assert planted and all(each.noticed for each in planted)
 
 
 def test_a_pass_that_a_worker_stays_in_is_seen_though_it_shuts_down_early(
