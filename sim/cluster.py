@@ -129,7 +129,9 @@ class Cluster:
         self.workers: list[Worker] = []
         #: ranks whose process ended before its time, those that have been restarted included
         self.casualties: dict[int, None] = {}
-        #: what a restarted worker does once it is in its group again
+        #: what a restarted worker does before it is in its group again, in which it may be called at
+        #: once, and when it is
+        self.before_rejoining: Callable[[int], Any] | None = None
         self.on_restart: Callable[[int], Any] | None = None
         self.faults = Faults(faults, self.network, self) if len(faults) else None
         for rank in range(workers):
@@ -336,8 +338,8 @@ class Cluster:
         return True
 
     def restart(self, rank: int) -> None:
-        """Start a new process of a rank, with empty state: it joins the group again, then does
-        :attr:`on_restart`. One that is still there is ended first."""
+        """Start a new process of a rank, with empty state: it does :attr:`before_rejoining`, joins the
+        group again, and does :attr:`on_restart`. One that is still there is ended first."""
         self.crash(rank)
         before = self.workers[rank]
         worker = self._process(rank, before.incarnation + 1)
@@ -346,6 +348,8 @@ class Cluster:
 
         def process() -> None:
             try:
+                if self.before_rejoining is not None:
+                    self.before_rejoining(rank)
                 self.init_rpc(rank)
                 if self.on_restart is not None:
                     self.on_restart(rank)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from squall.model.events.inside import called
 from squall.real import tracing
 from squall.sim.pictures.palette import Kind, kind_of
 from squall.sim.pictures.recording import Recording
@@ -75,9 +76,7 @@ class Call:
     def inner(self) -> str:
         """The type of what was called, where it travels in a recorded forward message."""
         about = () if self.request is None else self.request.about
-        if self.type == "FORWARD_AUTOGRAD_REQ" and len(about) > 2:
-            return str(about[2])
-        return self.type
+        return called(self.type, about)
 
 
 def seconds(value: float) -> str:

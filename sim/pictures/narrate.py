@@ -37,8 +37,8 @@ _ABOUT = {
     "BACKWARD_AUTOGRAD_REQ": ("context", "message"),
     "CLEANUP_AUTOGRAD_CONTEXT_REQ": ("context",),
     "RREF_BACKWARD_REQ": ("context", "rref"),
-    "RUN_WITH_PROFILING_REQ": ("profiling",),
-    "RUN_WITH_PROFILING_RESP": ("profiling",),
+    "RUN_WITH_PROFILING_REQ": ("profiling", "of"),
+    "RUN_WITH_PROFILING_RESP": ("profiling", "of"),
     "EXCEPTION": ("text",),
 }
 _IDS = frozenset({"context", "message"})

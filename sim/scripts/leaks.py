@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from squall.real import tracing
 from squall.real.rpc.agent import RpcAgent
 from squall.real.rpc.rref_context import RRefContext
 from squall.real.rpc.transport import World
@@ -48,4 +49,6 @@ class _CountedRRefs(RRefContext):
         if self.worker.shut_down:
             self.worker.left_well += 1
             self.worker.leaked_rrefs += len(self.owner_tables.owners)
+        else:
+            self.worker.tracer.emit(tracing.GROUP_LEFT)
         super().destroy_instance(ignore_rref_leak)

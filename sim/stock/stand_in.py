@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
+from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
 from torch.distributed.optim import DistributedOptimizer
 
 from squall.real.native.here import FIRST_LANE, Here
@@ -27,6 +28,7 @@ _local = threading.local()
 
 
 _Meta: Any = type(torch.futures.Future)
+_torch_autograd: Any = torch.autograd
 
 
 class _FutureType(_Meta):  # type: ignore[misc]
@@ -105,6 +107,50 @@ def current_task() -> Any:
     return task
 
 
+class LegacyProfiler:
+    """PyTorch's profiler of the running thread, by the names that the port's has."""
+
+    def __init__(self, worker: object, options: ProfilerConfig) -> None:
+        self._config = options
+        self._threads: list[list[Any]] = []
+
+    def start(self) -> None:
+        _torch_autograd._enable_profiler_legacy(self._config)
+
+    def stop(self) -> None:
+        self._threads = _torch_autograd._disable_profiler_legacy()
+
+    def finish(self) -> list[list[dict[str, Any]]]:
+        """What was seen here, and then what was for each call elsewhere; times are numbers."""
+        numbers = itertools.count()
+        own: list[dict[str, Any]] = []
+        elsewhere: list[list[dict[str, Any]]] = []
+        for thread in self._threads:
+            marks = [
+                {
+                    "name": event.name(),
+                    "kind": event.kind(),
+                    "handle": event.handle(),
+                    "time_us": next(numbers),
+                }
+                for event in thread
+            ]
+            if thread and thread[0].is_remote():
+                elsewhere.append(marks)
+            else:
+                own += marks
+        return [own, *elsewhere]
+
+
+def _profiler_options() -> ProfilerConfig:
+    state, plain = ProfilerState.CPU, _ExperimentalConfig()
+    return ProfilerConfig(state, False, False, False, False, False, plain)
+
+
+def _profiler_of(task: object) -> bool | None:
+    return _torch_autograd._profiler_enabled() or None
+
+
 class ThreadLocalDistAutogradContext:
     """The context that a gradient belongs to, while hooks of an AccumulateGrad run."""
 
@@ -158,6 +204,14 @@ def install() -> None:
         _stand_in(name, vars(rpc.api))
     _stand_in("squall.real.rpc.functions", vars(rpc.functions))
     _stand_in("squall.real.rpc.server_profiling", vars(torch._C._distributed_rpc))
+    _stand_in(
+        "squall.real.rpc.profiling",
+        {
+            "LegacyProfiler": LegacyProfiler,
+            "ProfilerOptions": _profiler_options,
+            "profiler_of": _profiler_of,
+        },
+    )
     _stand_in("squall.real.rpc.optimizer", {"DistributedOptimizer": DistributedOptimizer})
 
 

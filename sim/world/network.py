@@ -202,13 +202,16 @@ class Network(World):
         runtime = self.runtime
         sent = self._last_arrivals_s(store, worker_id)
         for peer in peers:
+            lose = partial(self._lose, store, peer, worker_id, reason, ended)
             if peer in sent:
                 # What was sent before the connection was closed still arrives, before its end does.
                 after_s = sent[peer] - runtime.env.now + _CLOSE_S
-                lose = partial(self._lose, store, peer, worker_id, reason, ended)
                 runtime.call_later(after_s, lose).worker = None
+            elif runtime.processes is not None and runtime.running.worker is not None:
+                # Not in this task: its process may end before the peer has heard all.
+                runtime.call_later(0.0, lose).worker = None
             else:
-                self._lose(store, peer, worker_id, reason, ended)
+                lose()
 
     def process_of(self, store: Store, worker_id: int) -> int | None:
         if (store, worker_id) not in self._receivers:
@@ -218,13 +221,12 @@ class Network(World):
 
     def send(self, store: Store, message: Message) -> None:
         src, dst = message.src, message.dst
-        receiver = self._receivers.get((store, dst))
-        if receiver is None:
+        # No variable for who receives: an error keeps this frame, and a crashed task keeps the error.
+        if (store, dst) not in self._receivers:
             raise ConnectionError(f"worker {dst} is not connected")
         verdict = self._judge(store, message) if self._rules else None
         if isinstance(verdict, Fail):
             self._report(message, verdict)
-            del receiver  # the error keeps this frame, and a task that has crashed keeps the error
             raise ConnectionError(verdict.error)
         env = self.runtime.env
         now = env.now
@@ -241,7 +243,7 @@ class Network(World):
                 self._peers.setdefault((store, dst), {})[src] = None
                 self._peers.setdefault((store, src), {})[dst] = None
         self._sent(copy)
-        delivery = Delivery(store, copy, now, receiver)
+        delivery = Delivery(store, copy, now, self._receivers[store, dst])
         if verdict is not None:
             self._obey(verdict, delivery, delay_s)
             return

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from squall.model.checks.registry import check
 from squall.model.events.run import Run
 from squall.properties.support.playing import write
 from squall.properties.support.scripts import run_file
@@ -441,3 +442,55 @@ def test_a_manager_is_there_or_refused_by_name(tmp_path: Path, engine: EngineNam
         assert (found.errors, said) == ([], "from the child\n")
     else:
         assert "no multiprocessing.Manager" in found.errors[0].message
+
+
+ENDS_IN_A_CONTEXT = """
+import os
+import torch
+import torch.distributed.autograd as dist_autograd
+import torch.distributed.rpc as rpc
+import torch.multiprocessing as mp
+
+def run(rank):
+    os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="29500")
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=3)
+    if rank == 0:
+        x = torch.ones(2, requires_grad=True)
+        with dist_autograd.context():
+            try:
+                rpc.rpc_sync("worker1", torch.add, args=(x, 1))
+                END
+            finally:
+                print("unwound")
+    else:
+        time.sleep(WAIT)
+    rpc.shutdown(graceful=False)
+
+if __name__ == "__main__":
+    import time
+    processes = [mp.Process(target=run, args=(rank,)) for rank in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    print([process.exitcode for process in processes])
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "wait", "said"),
+    [
+        ("os._exit(3)", 1, ["[3, 0, 0]"]),
+        ("sys.exit(3)", 1, ["unwound", "[3, 0, 0]"]),
+        ("pass", 0, ["unwound", "[1, 0, 0]"]),
+    ],
+)
+def test_a_process_that_ends_in_a_context_leaves_nothing_to_blame(tmp_path, end, wait, said):
+    """Nor does one whose peers have left meanwhile: it tells all others of the release."""
+    text = ENDS_IN_A_CONTEXT.replace("END", end).replace("WAIT", str(wait))
+    text = text.replace("import os\n", "import os\nimport sys\nimport time\n")
+    out = io.StringIO()
+    ended = run_file(write(tmp_path, text), stdout=out, stderr=io.StringIO())
+    assert out.getvalue().splitlines() == said
+    told = [each for each in check(ended) if each.property != "script"]
+    assert not told, told

@@ -262,3 +262,53 @@ def test_what_outlasts_a_pass_that_timed_out_is_not_of_the_next_one(tmp_path, on
     one found comes too late. What either pass had added before that stays."""
     body = AFTER_A_TIMEOUT.replace("WHERE", str(on_the_leaf))
     assert run(tmp_path, f"import torch.distributed.autograd as autograd\n{body}").lines == printed
+
+
+def test_what_a_script_registers_with_copyreg_is_used(tmp_path):
+    body = """
+import copyreg
+import threading
+
+class Held:
+    def __init__(self, number):
+        self.number, self.lock = number, threading.Lock()
+
+def reduced(held):
+    return Held, (held.number + 1,)
+
+copyreg.pickle(Held, reduced)
+
+def number_of(held):
+    return held.number
+
+def story():
+    print(rpc.rpc_sync("worker1", number_of, args=(Held(1),)))
+
+GROUP"""
+    assert run(tmp_path, body.replace("GROUP", GROUP)).lines == ["2"]
+
+
+def test_references_behind_an_object_that_cannot_be_read_are_let_go(tmp_path):
+    body = """
+class Unreadable:
+    def __init__(self):
+        self.number = 1
+
+    def __setstate__(self, state):
+        raise ValueError("planted")
+
+def count(*args):
+    return len(args)
+
+def story():
+    kept = rpc.RRef(1)
+    try:
+        rpc.rpc_sync("worker1", count, args=(Unreadable(), kept))
+    except Exception as error:
+        print(type(error).__name__)
+    del kept
+    time.sleep(1)
+    print(rpc._rref_context_get_debug_info()["num_owner_rrefs"])
+
+GROUP"""
+    assert run(tmp_path, body.replace("GROUP", GROUP)).lines == ["RuntimeError", "0"]

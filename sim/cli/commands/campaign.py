@@ -97,7 +97,10 @@ def campaign(
         ),
     ] = None,
     resume: Annotated[
-        bool, resume_option("Go on with what the store has of this campaign.")
+        bool,
+        resume_option(
+            "Go on with what the store has of this campaign, or begin if it has nothing."
+        ),
     ] = False,
     index: Annotated[
         int | None,

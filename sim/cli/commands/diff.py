@@ -131,7 +131,8 @@ def _wanted(scenarios: list[str], seeds: range | None) -> Iterator[Scenario]:
 
     if scenarios:
         for text in scenarios:
-            scenario = read_scenario(text, Changes(), scripts=True)  # which are refused here
+            # As with --seeds: a seed is what the compiled engine can run of it. Scripts are refused here.
+            scenario = read_scenario(text, Changes(engine="torch"), scripts=True)
             if scenario.program is None:
                 raise BadInput("SCENARIO", text, f"{text!r} is a script, expected a program")
             if not runs_on("torch", scenario.world.device):

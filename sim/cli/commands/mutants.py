@@ -20,6 +20,7 @@ from squall.sim.cli.options import (
     seconds_option,
     seeds_option,
 )
+from squall.sim.names import MAX_SEED
 
 if TYPE_CHECKING:
     from squall.sim.cli.reports.mutants import Asked
@@ -36,6 +37,8 @@ squall mutants --jobs 2                (every mutant that should be noticed)
 squall mutants dependency-not-counted --seeds 3:4
 
 squall mutants --explore --json        (those that an order or one fault shows, in small worlds)
+
+squall mutants --drawn 40 --seed 7     (changes of the engine that nobody chose)
 """
 
 
@@ -61,6 +64,23 @@ def mutants(
             help="Explore small worlds for the shortest order that shows each, instead.",
         ),
     ] = False,
+    drawn: Annotated[
+        int | None,
+        typer.Option(
+            "--drawn",
+            metavar="N",
+            help="N small changes of the engine that are drawn from its source, instead.",
+            parser=parsers.integer("--drawn", 1, 1000),
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="S",
+            help="With --drawn: what they are drawn by (default: 0).",
+            parser=parsers.integer("--seed", 0, MAX_SEED),
+        ),
+    ] = None,
     seconds: Annotated[float, seconds_option("Real seconds for each of them at most.")] = 60,
     jobs: Jobs = 1,
     seeds: Annotated[range | None, seeds_option("from 0 on")] = None,
@@ -78,12 +98,20 @@ def mutants(
     Each is tried in a process of its own, with the scenarios of `squall fuzz`, until one fails.
     What the stored scenarios of the corpus notice is told apart. Seconds are those of one core.
 
+    With --drawn the bugs are small changes of the engine that nobody chose: what survives shows what the
+    campaign is blind to, or makes no difference. None of them has to be noticed.
+
     With --explore small worlds are tried, the shortest orders first, each with one fault or
     without: for bugs that only an order or a fault brings out.
     """
+    if seed is not None and drawn is None:
+        problem = f"got {seed} without --drawn; --seeds names scenarios"
+        raise BadInput("--seed", str(seed), problem)
     if explored:
-        if seeds is not None or faults is not None:
-            raise BadInput("--explore", "", "expected no --seeds and no --faults with --explore")
+        if seeds is not None or faults is not None or drawn is not None:
+            raise BadInput(
+                "--explore", "", "expected no --seeds, --faults and --drawn with --explore"
+            )
         _explore(names, seconds, jobs, json=json)
     from squall.sim.cli.reports.mutants import (
         Asked,
@@ -94,14 +122,21 @@ def mutants(
         print_results,
         results_json,
     )
+    from squall.sim.search.mutants.drawn import drawn_mutants
     from squall.sim.search.mutants.families import MUTANTS
 
-    chosen = [MUTANTS[name] for name in dict.fromkeys(names or ())] or [
-        mutant for mutant in MUTANTS.values() if everything or mutant.expected
-    ]
+    if drawn is not None:
+        if names or everything:
+            raise BadInput("--drawn", str(drawn), "expected no NAME and no --all with --drawn")
+        chosen, left_out = drawn_mutants(seed or 0, drawn), []
+    else:
+        chosen = [MUTANTS[name] for name in dict.fromkeys(names or ())] or [
+            mutant for mutant in MUTANTS.values() if everything or mutant.expected
+        ]
+        left_out = [] if names else [m for m in MUTANTS.values() if m not in chosen]
     asked = Asked(
         mutants=tuple(chosen),
-        left_out=() if names else tuple(m for m in MUTANTS.values() if m not in chosen),
+        left_out=tuple(left_out),
         seconds=seconds,
         jobs=jobs,
         seeds=seeds,

@@ -13,7 +13,7 @@ from rich.text import Text
 from squall.model.events.run import NOT_CHECKED
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
 from squall.sim.names import Profile
-from squall.sim.search.mutants.mutant import Mutant
+from squall.sim.search.mutants.mutant import DRAWN, Mutant
 from squall.sim.search.mutants.result import Result, in_words, median_seconds, only_killers
 
 
@@ -130,6 +130,9 @@ def print_results(results: list[Result], asked: Asked, console: Console) -> None
     for result in results:
         if result.problem is not None:
             console.print(Text(f"{result.mutant.name}: {result.problem}", "red"), soft_wrap=True)
+        elif result.mutant.origin == DRAWN and not result.killed:
+            changed = f"survived: real.{result.mutant.place}, {result.mutant.wrong}"
+            console.print(Text(changed), soft_wrap=True)
     if len(results) == 1 and results[0].first is not None:
         console.print(Text(results[0].first.text), soft_wrap=True)
     good = not alarming(results, asked)

@@ -55,8 +55,12 @@ class _Crashing(WorkerEffect[Crash]):
             timer.worker = None
 
     def _restart(self) -> None:
-        self.injection.report("restart", self.name, self.item.worker, None)
-        self.injection.host.restart(self.item.worker)
+        host, worker = self.injection.host, self.item.worker
+        # Another fault may have brought a process back meanwhile.
+        if host.crash(worker, silent=False):
+            self.report(worker, "reset")
+        self.injection.report("restart", self.name, worker, None)
+        host.restart(worker)
 
 
 @drawn("crash in a back-off")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from greenlet import GreenletExit
 
+from squall.real import tracing
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat.environ import Environ
 from squall.sim.scripts.compat.errors import (
@@ -135,6 +136,8 @@ class SimProcess:
         self.is_silent = False
         #: False for a forked child, which ends without them
         self.runs_exit_handlers = True
+        #: whether it ends without a word, wherever it is
+        self._at_once = False
         self.exit_handlers: list[tuple[Callable[..., object], Any, Any]] = []
         #: of signals, by number
         self.signal_handlers: dict[int, Any] = {}
@@ -306,14 +309,14 @@ class SimProcess:
 
     def exit_now(self, code: int = 0, /) -> None:
         """End the process at once, as ``os._exit`` does. Does not return."""
-        self.is_silent = True
+        self.is_silent = self._at_once = True
         self.end(code)
         self.group.runtime.event("the end of its process").wait()
 
     def terminate(self, code: int = -SIGTERM) -> None:
         """End the process from outside, as a signal does. No effect once it has ended."""
         if not self.has_ended:
-            self.is_silent = True
+            self.is_silent = self._at_once = True
             self.end(code)
 
     def crash(self, code: int = -SIGKILL) -> None:
@@ -340,6 +343,8 @@ class SimProcess:
     def _clean_up(self) -> None:
         runtime = self.group.runtime
         self.is_silent = True
+        if self._at_once:  # what its tasks have on their stacks says no more
+            self._disconnect()
         for task in [task for task in runtime.tasks if task.worker is self.worker]:
             runtime.kill(task)
         agent = self.worker.agent
@@ -355,7 +360,8 @@ class SimProcess:
     def _disconnect(self) -> None:
         """The peers of a process that is gone see their connections close."""
         agent = self.worker.agent
-        if agent is not None:
+        if agent is not None and agent.is_running:
+            self.worker.tracer.emit(tracing.GROUP_LEFT)
             agent.abandon()
 
     def count(self, what: str) -> int:
