@@ -65,8 +65,8 @@ _AFTER_S = (0.0, 0.0, 0.0005, 0.01, 0.4)
 class Choices:
     """What ``keyed`` choices come to under a profile, for a group of ``workers``.
 
-    ``timeout_s``: seconds that a call may take. ``small_pools``: whether an agent may have fewer
-    than three threads. Each choice draws from the stream that it is given, which is that of one
+    ``timeout_s``: seconds that a call may take. ``least_pool``: how many threads an agent has
+    at least. Each choice draws from the stream that it is given, which is that of one
     way of drawing items (:class:`Draw`).
     """
 
@@ -77,13 +77,13 @@ class Choices:
         workers: int,
         timeout_s: float,
         *,
-        small_pools: bool = False,
+        least_pool: int = 3,
     ) -> None:
         self.profile = profile
         self._keyed = keyed
         self.workers = workers
         self.timeout_s = timeout_s
-        self.small_pools = small_pools
+        self.least_pool = least_pool
         self.heal_s = self.stream("heal").choice(_HEALS_S)
         #: how much of everything: factor for probabilities
         self.rate = {"mild": 1.0, "rough": 1.0, "storm": 3.0}[profile]

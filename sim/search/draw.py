@@ -216,8 +216,13 @@ def _draw_faulty(choices: KeyedChoices, profile: Profile) -> tuple[Program, Worl
             break
     timeouts_s = _TIMEOUTS_S if profile != "mild" else _LONG_TIMEOUTS_S
     world = choices.group("world", partial(_draw_faulty_world, choices, timeouts_s))
-    small = not _waits_in_threads(program)
-    plan = draw_faults(profile, choices, program.workers, world.rpc_timeout_s, small_pools=small)
+    plan = draw_faults(
+        profile,
+        choices,
+        program.workers,
+        world.rpc_timeout_s,
+        least_pool=_threads_needed(program),
+    )
     return program, replace(world, faults=plan)
 
 
@@ -240,7 +245,7 @@ def draw_faults(
     workers: int,
     timeout_s: float,
     *,
-    small_pools: bool = False,
+    least_pool: int = 3,
 ) -> Plan:
     """The faults of a seed, or of choices that are under way: for its program, or for a script.
 
@@ -250,7 +255,7 @@ def draw_faults(
         choices = KeyedChoices((profile, choices))
 
     def plan() -> Plan:
-        return Drawing(profile, choices, workers, timeout_s, small_pools=small_pools).draw()
+        return Drawing(profile, choices, workers, timeout_s, least_pool=least_pool).draw()
 
     return choices.group("faults", plan)
 
@@ -272,13 +277,18 @@ def draw_world_of_script(
     return World(latency=world.latency, faults=faults)
 
 
+def _threads_needed(program: Program) -> int:
+    """With how many threads an agent can serve the program, whatever waits in them for whom."""
+    if any(beside(step) for _, _, step in program.steps):
+        return max(3, program.most_handlers)
+    return 3 if _waits_in_threads(program) else 1
+
+
 def _waits_in_threads(program: Program) -> bool:
     """Whether a function may wait, without a limit, for a value of the worker that it runs on."""
     if any(trainer.optimizer is not None for trainer in program.trainers):
         return True
     for _, _, step in program.steps:
-        if beside(step):
-            return True
         for at, op in enumerate(step.ops):
             if op.call.startswith("helper"):
                 return True

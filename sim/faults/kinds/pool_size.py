@@ -14,9 +14,9 @@ from squall.sim.faults.on_stock import StockSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSize(Fault):
-    """Its agent has ``threads`` threads (None as ``worker``: every agent). Profiles draw fewer
-    than three only where no function waits in its thread for a value of its own worker, which
-    would then never be made."""
+    """Its agent has ``threads`` threads (None as ``worker``: every agent). Profiles draw so few
+    only where no function waits in its thread for a value of its own worker, which would then
+    never be made (``Choices.least_pool``)."""
 
     group: ClassVar[Group] = "inner"
     position: ClassVar[int] = 1
@@ -47,5 +47,6 @@ def one(choices: Choices, stream: random.Random) -> list[PoolSize]:
     worker = stream.choice((None, choices.worker(stream)))
     # With fewer, functions that wait for a value of their own worker keep its creation out for
     # ever: PyTorch's documented limit of a pool that nested calls exhaust.
-    sizes = (1, 1, 2, 3) if choices.small_pools else (3, 4, 6)
+    least = choices.least_pool
+    sizes = (1, 1, 2, 3) if least == 1 else (least, least + 1, least + 3)
     return [PoolSize(worker=worker, threads=stream.choice(sizes))]
