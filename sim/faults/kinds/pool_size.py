@@ -14,9 +14,10 @@ from squall.sim.faults.on_stock import StockSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSize(Fault):
-    """Its agent has ``threads`` threads (None as ``worker``: every agent). Profiles draw so few
-    only where no function waits in its thread for a value of its own worker, which would then
-    never be made (``Choices.least_pool``)."""
+    """Its agent has ``threads`` threads (None as ``worker``: every agent). Profiles draw one or two
+    only where no function waits in its thread for a value of its own worker, and where something
+    goes on beside steps enough for all that can wait at once: with fewer the value would never be
+    made."""
 
     group: ClassVar[Group] = "inner"
     position: ClassVar[int] = 1
