@@ -5,6 +5,7 @@ The names are those of ``torch.cuda``: current_stream, stream, Stream, Event, sy
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -217,6 +218,9 @@ def register(*, to_be_copied: bool = True) -> None:
     global _kernels
     if _kernels is not None:
         return
+    # PyTorch imports it for the first operator of some kinds that has to say a shape, and frames that are
+    # under way then are kept until somebody collects garbage: those of a scenario, if it began there.
+    importlib.import_module("torch._dynamo")
     if to_be_copied:
         torch.zeros(1, requires_grad=True).sum().backward()
     setup: Any = backend_registration._setup_privateuseone_for_python_backend
