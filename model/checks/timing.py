@@ -24,8 +24,8 @@ _NOT_MADE = frozenset({"allocation", "raise", "crash", "shutdown", "restart", "l
 @named("timing", engines=PORT_ONLY, work="both")
 def TIMING(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A message that has to be heard is sent again 1, 1, 1.5, 2.25, … seconds after its last copy
-    as long as none was answered, and not after that; six times at most, 21 times what tells of a
-    release. A call times out when its limit is over and not before; control messages and gradients
+    as long as none was answered, and not after that, when the calls of all its copies are over; six
+    times at most, 21 times what tells of a release. A call times out when its limit is over and not before; control messages and gradients
     have the default limit. Where nobody sleeps and nothing goes wrong, time passes only while a
     message is under way or somebody waits for one of these.
     """
@@ -66,6 +66,7 @@ def _resent(run: Run, own: set[int]) -> Iterator[Violation]:
             heard_s = resends.heard_s(chain)
             if not mixed:
                 yield from _after_its_answer(run, chain, heard_s)
+                yield from _ended_by_its_answer(run, chain, heard_s)
             if chain.is_last or leaves or not run.settled or chain.due_s + SAME_S > quiet_s:
                 continue
             if heard_s is not None and heard_s < chain.due_s + SAME_S:
@@ -102,6 +103,23 @@ def _after_its_answer(run: Run, chain: Chain, heard_s: float | None) -> Iterator
                 f"a {chain.key[2]} was sent again after its answer",
                 f"nothing after {heard_s:.6f} s",
                 f"a copy at {copy.time_s:.6f} s",
+                copy.event,
+            )
+
+
+def _ended_by_its_answer(run: Run, chain: Chain, heard_s: float | None) -> Iterator[Violation]:
+    # What waited for a reference to be confirmed runs before the other copies are looked at.
+    if heard_s is None or chain.key[2] == "RREF_FORK_REQUEST":
+        return
+    ended = resends_of(run).ended
+    for copy in chain.copies:
+        end = ended.get((chain.key[0], copy.id))
+        if end is not None and copy.time_s < heard_s and end[0] > heard_s + SAME_S:
+            yield run.violation(
+                "timing",
+                f"a copy of a {chain.key[2]} waits on after its answer",
+                f"its call over at {heard_s:.6f} s",
+                f"at {end[0]:.6f} s",
                 copy.event,
             )
 

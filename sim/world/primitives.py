@@ -85,6 +85,11 @@ class SimTask(Task, Due):
         #: state of the isolation, kept while the task is switched out
         self.isolated: Any = None
 
+    @property
+    def serves_a_message(self) -> bool:
+        """Whether the agent began it for a message; no task of a program did."""
+        return self.parent < 0 <= self.cause
+
 
 class SimTimer(Timer, Due):
     __slots__ = ("_env", "callbacks", "fn", "held", "worker")

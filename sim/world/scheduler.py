@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from squall.real import tracing
-from squall.real.runtime import TaskOwner, current_task_variable
+from squall.real.runtime import NO_CONTEXT, TaskOwner, current_task_variable
 from squall.sim.world import interrupts
 from squall.sim.world.ordering import FifoExcept, PctOrder, RandomOrder, Recorded
 from squall.sim.world.primitives import Scheduler, SimEvent, SimLock, SimTask, SimTimer
@@ -431,6 +431,10 @@ class SimRuntime(Scheduler):
             error = repr(failure)
             self._failure = failure
         if tracer.enabled:
+            # A thread of PyTorch's pool that keeps the context of one message has it for the next.
+            if task.autograd_context_id != NO_CONTEXT and task.serves_a_message and error is None:
+                where = f"the current context of a task ({task.name})"
+                tracer.emit(tracing.LEFT_BEHIND, where, 1, str(task.autograd_context_id))
             tracer.emit(tracing.TASK_ENDED, error)
         if self.isolation is not None:
             self.isolation.leave(task)
