@@ -61,7 +61,8 @@ _SKIP_HANDSHAKES = 0.9
 _FAULTY_LATENCIES = tuple(dict.fromkeys(_LATENCIES))
 #: seconds of virtual time that a call may take
 _TIMEOUTS_S = (0.5, 2.0, 2.0, 10.0, 60.0)
-_LONG_TIMEOUTS_S = (2.0, 10.0, 10.0, 60.0)
+#: the same where nothing is lost for good; 0: as long as it takes
+_LONG_TIMEOUTS_S = (2.0, 10.0, 0.0, 60.0)
 #: programs under faults are small: a few calls are enough for a fault to break something, and a
 #: campaign runs more of them
 _LIMITS = Limits(trainers=2, steps=2, ops=4, leaves=3, unused=False, stories=False, groups=False)
@@ -220,7 +221,7 @@ def _draw_faulty(choices: KeyedChoices, profile: Profile) -> tuple[Program, Worl
         profile,
         choices,
         program.workers,
-        world.rpc_timeout_s,
+        world.rpc_timeout_s or DEFAULT_RPC_TIMEOUT_S,
         least_pool=_threads_needed(program),
     )
     return program, replace(world, faults=plan)
