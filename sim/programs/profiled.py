@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from squall.real.autograd.profiled_pass import PASS
 from squall.real.rpc.profiling import LegacyProfiler, ProfilerOptions, profiler_of
 from squall.real.runtime import current_task
 from squall.real.worker import current_worker
@@ -39,7 +40,15 @@ def profiled(wanted: bool, least: AtLeast | None = None) -> Iterator[None]:
     profiler.start()
     try:
         yield
-    except BaseException:
+    except Exception as error:
+        profiler.stop()
+        own, *_ = profiler.finish()
+        if _open_pass(own):
+            raise AssertionError(
+                "a profile does not end the range of a pass that failed"
+            ) from error
+        raise
+    except BaseException:  # the process ends
         profiler.stop()
         profiler.finish()
         raise
@@ -48,6 +57,12 @@ def profiled(wanted: bool, least: AtLeast | None = None) -> Iterator[None]:
     wrong = _wrong(own, elsewhere, least or AtLeast())
     if wrong:
         raise AssertionError(f"a profile {wrong}")
+
+
+def _open_pass(own: list[dict[str, Any]]) -> bool:
+    """Whether a pass that began in a profile did not end there."""
+    begun = {mark["handle"] for mark in own if mark["kind"] == "push" and mark["name"] == PASS}
+    return not begun.issubset(mark["handle"] for mark in own if mark["kind"] == "pop")
 
 
 def _wrong(own: list[dict[str, Any]], elsewhere: list[list[dict[str, Any]]], least: AtLeast) -> str:
@@ -71,6 +86,8 @@ def _wrong(own: list[dict[str, Any]], elsewhere: list[list[dict[str, Any]]], lea
     for handle, name in calls:
         if name.startswith("rpc_sync#") and handle not in ended:
             return f"does not end the range {name!r}, of a call that is over"
+    if _open_pass(own):
+        return "does not end the range of a pass that is over"
     names = {name for _, name in calls}
     for thread in elsewhere:
         for mark in thread:

@@ -57,6 +57,8 @@ class _Hooked:
 
     def __init__(self, place: str, hooks: Sequence[int], missing: int) -> None:
         self.seen: list[object] = []
+        #: what is told behind the node, of what the hooks before it have left
+        self.behind: list[object] = []
         self.leaf = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
         other = torch.ones(1, dtype=torch.float64, requires_grad=True)
         first, second = torch.split(self.leaf * 3, [1, 1])
@@ -73,6 +75,8 @@ class _Hooked:
         for number, kind in enumerate(hooks):
             if kind:
                 register(self._hook(number, kind, alone=place in ("leaf", "tensor")))
+        if place in ("tensor", "node_pre"):
+            kept.register_hook(lambda *given: self.behind.append([*map(_numbers, given)]))
         used = first if missing == _MISSING_ONE else first * 2 + second
         if missing == _MISSING_ALL:
             used = _Nothing.apply(used)  # type: ignore[no-untyped-call]
@@ -107,6 +111,7 @@ def same_as_in_one_process(place: int, hooks: tuple[int, ...], missing: int) -> 
     return told(
         called=len(ours.seen) == _PASSES * sum(map(bool, hooks)),
         seen=ours.seen == theirs.seen,
+        behind=ours.behind == theirs.behind,
         left=found == wanted,
     )
 

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from squall.model.program.stories import PLANTED, StoryError, stories_of
 from squall.real.future import Future
 from squall.real.rpc import api as rpc
+from squall.real.rpc.current import enable_gil_profiling
 from squall.real.rpc.init import _get_debug_info
 from squall.real.rpc.wire_names import label_module
 from squall.real.worker import current_worker
@@ -173,6 +174,12 @@ def counters() -> dict[str, Any]:
     return _get_debug_info()
 
 
+def _counts_waits(flag: bool) -> bool:
+    """Whether the counters say how long threads wait for the interpreter's lock, if that is asked for."""
+    enable_gil_profiling(flag)
+    return "agent.gil_average_wait_time_us" in counters()
+
+
 @story(
     "counters",
     numbers={"calls": (0, 3), "creations": (0, 2), "threads": (1, 3), "latency": (0, 2)},
@@ -211,6 +218,9 @@ def counters_of_calls(to: int, calls: int, creations: int, threads: int, latency
     facts["values of the callee"] = there["num_owner_rrefs"] == str(creations)
     facts["forks of the callee"] = there["num_forks"] == str(creations)
     facts["idle in the end"] = there["agent.num_idle_threads"] == str(size)
+    facts["waits for the interpreter's lock"] = [
+        caller.do(partial(_counts_waits, flag)) for flag in (True, False)
+    ] == [True, False]
     references.clear()
     sleep(SHORT_S)
     facts["nothing is counted in the end"] = not any(

@@ -44,4 +44,14 @@ MUTANTS = (
         old="raise context_is_gone()",
         new="return",
     ),
+    Mutant(
+        name="reply-leaves-its-context",
+        origin="blind",
+        wrong="whoever completes the answer to a call has the context of that call from then on",
+        place="rpc.request_callback:RequestCallback.process_forward_autograd_req",
+        old="        except ReleasedError:  # meanwhile\n            return message\n"
+        "        finally:\n            task.autograd_context_id = before\n",
+        new="        except ReleasedError:  # meanwhile\n"
+        "            task.autograd_context_id = before\n            return message\n",
+    ),
 )

@@ -79,4 +79,12 @@ MUTANTS = (
         old="    for hook in node_abi().pre_hooks(pointer):\n",
         new="    for hook in node_abi().pre_hooks(pointer) if None not in values else ():\n",
     ),
+    Mutant(
+        name="post-hooks-see-what-came",
+        origin="blind",
+        wrong="a hook behind a node is given the gradients as they came, not as the hooks before it left them",
+        place="autograd.engine:Engine.call_function",
+        old="outputs = call_post_hooks(pointer, outputs, inputs)",
+        new="outputs = call_post_hooks(pointer, outputs, input_buffer.buffer)",
+    ),
 )

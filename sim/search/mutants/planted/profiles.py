@@ -42,4 +42,12 @@ MUTANTS = (
         new="    while message.type in _AUTOGRAD:\n",
         needs="LX",
     ),
+    Mutant(
+        name="failed-pass-has-no-end-in-a-profile",
+        origin="blind",
+        wrong="the range of a pass in a profile does not end if the pass fails",
+        place="autograd.profiled_pass:pass_range",
+        old="    try:\n        yield\n    finally:\n        profiler.pop(handle)\n",
+        new="    yield\n    profiler.pop(handle)\n",
+    ),
 )

@@ -211,4 +211,24 @@ MUTANTS = (
         new="elif number < self._most:",
         needs="LEXK",
     ),
+    Mutant(
+        name="endless-calls-are-never-late",
+        origin="blind",
+        wrong="a message of a group without a time limit is not sent again",
+        place="rpc.call_table:CallTable.begin",
+        old="if late_s is not None and (timeout_s == NO_RPC_TIMEOUT or late_s < timeout_s):",
+        new="if late_s is not None and late_s < timeout_s:",
+        needs="L",
+    ),
+    Mutant(
+        name="answered-copies-stay-open",
+        origin="blind",
+        wrong="when a later copy of a message is answered, the calls of the earlier ones are not over",
+        place="rpc.retries:Retried._succeed",
+        old="    if timer is not None:\n        timer.cancel()\n        self._timer = None\n"
+        "        self._agent.retries.pop(self, None)\n",
+        new="    if timer is None:\n        return\n    timer.cancel()\n    self._timer = None\n"
+        "    self._agent.retries.pop(self, None)\n",
+        needs="L",
+    ),
 )
