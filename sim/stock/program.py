@@ -69,10 +69,12 @@ class _Play:
             self.cluster.answer(worker, question, self.together)
             return
         self.done[worker] = question
-        self.go_on()
 
     def go_on(self) -> None:
-        """When all that live are done: what they keep may go."""
+        """When all that live are done, and all that was under way has arrived: what they keep may go.
+
+        A request that arrives later than that may keep something, too.
+        """
         living = [worker for worker in self.cluster.workers if worker.alive]
         if self.done and all(worker in self.done for worker in living):
             done, self.done = self.done, {}
@@ -110,8 +112,9 @@ class _Play:
         cluster.run()
         if cluster.faults is not None:
             cluster.faults.heal()
-            self.go_on()
             cluster.run()
+        self.go_on()
+        cluster.run()
         if self.settled and all(each in self.settled for each in cluster.workers if each.alive):
             self.count()
             for worker, question in self.settled.items():
