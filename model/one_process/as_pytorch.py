@@ -23,7 +23,7 @@ from torch import Tensor
 from squall.model.one_process.interpreter import Interpreter
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
 from squall.model.program.kind import Value
-from squall.model.program.operations import PlantedError, compute, join
+from squall.model.program.operations import PlantedError, compute, join, planted
 from squall.model.program.program import REFERENCE_CALLS, Op, Program, Step
 
 
@@ -211,6 +211,7 @@ class _AsPyTorch(Interpreter):
         self, step: Step, values: list[Value], outcome: StepOutcome, predicted: list[list[str]]
     ) -> None:
         first = 0
+        predicted = [self._reached(step, texts) for texts in predicted]
         for backward in step.backwards:
             at = [len(self._made) - back for back in backward.roots]
             if backward.where == "rref":
@@ -244,6 +245,15 @@ class _AsPyTorch(Interpreter):
             grad = self._grads.get(number)
             leaf.grad = None if grad is None else grad.clone()
 
+    def _reached(self, step: Step, texts: list[str]) -> list[str]:
+        """Without the errors of operations whose call records nothing: no gradient comes there."""
+        cut = {
+            planted(op.fault, *self._where, number)
+            for number, op in enumerate(step.ops)
+            if op.fault is not None and (*self._where, number) in self.ways.unrecorded
+        }
+        return [text for text in texts if text not in cut]
+
     def _pass(self, roots: list[Tensor], retain: bool) -> None:
         leaves = {n: leaf for n, leaf in enumerate(self.leaves) if leaf.requires_grad}
         leaves |= {-1 - n: stray for n, stray in enumerate(self._strays)}
@@ -257,8 +267,9 @@ class _AsPyTorch(Interpreter):
         for (number, leaf), grad in zip(leaves.items(), grads, strict=True):
             if grad is None:
                 continue
-            if number >= 0 and "accumulate_pre" in self.program.leaves[number].hooks:
-                grad = grad * 2
+            hooks = self.program.leaves[number].hooks if number >= 0 else ()
+            if "accumulate_pre" in hooks:
+                grad = grad * 2 ** hooks.count("accumulate_pre")
             alone = sum(other is grad for other in grads) == 1
             self._accumulate(number, leaf, grad, alone=alone)
 

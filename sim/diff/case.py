@@ -30,7 +30,7 @@ from squall.sim.diff.facts import (
     Place,
     value_of,
 )
-from squall.sim.diff.tensors import tolerance_of
+from squall.sim.diff.tensors import tensors_differ, tolerance_of
 from squall.sim.scenario import World
 
 Key = tuple[int, int]
@@ -67,6 +67,13 @@ def bare_text(text: str) -> str:
     return re.sub(
         r"^(Error on Node \d+: |(\w+: )?On WorkerInfo\(id=\d+, name=worker\d+\): )*", "", text
     )
+
+
+def gradients_differ(expected: Tensor | None, found: Tensor | None) -> bool:
+    """Whether two gradients of a leaf do; None is that there is none."""
+    if expected is None and found is None:
+        return False
+    return tensors_differ(("gradient",), expected, found) is not None
 
 
 class Guess(NamedTuple):
@@ -333,15 +340,37 @@ class Case:
 
     # -- predictions --------------------------------------------------------------------------
 
-    def guess(self, key: Key, fits: Callable[[Guess], bool]) -> Guess | None:
-        """The first of PyTorch's ways with which the step comes to what torch has."""
+    def guess(self, key: Key) -> Guess | None:
+        """The first of PyTorch's ways with which all gradients of a step come to what torch has."""
         if key not in self._guesses:
-            self._guesses[key] = next((each for each in self._all(key) if fits(each)), None)
+            self._guesses[key] = next((e for e in self._all(key) if self._fits(key, e)), None)
         return self._guesses[key]
+
+    def _fits(self, key: Key, guess: Guess) -> bool:
+        number = 0
+        for number, expected in enumerate(guess.step.passes):
+            found = self.gradients(key, number)
+            for leaf in {**expected, **found}:
+                if leaf >= 0 and gradients_differ(expected.get(leaf), found.get(leaf)):
+                    return False
+        return not self.gradients(key, number + 1)
 
     def found(self, key: Key) -> Guess | None:
         """What :meth:`guess` has found, if it was asked."""
         return self._guesses.get(key)
+
+    def earlier(self, key: Key | None) -> list[Key]:
+        """The steps of its trainer before this one; all steps for None."""
+        return [e for e in self.keys if key is None or (e[0] == key[0] and e[1] < key[1])]
+
+    def ways_until(self, key: Key | None) -> Ways:
+        """Those of PyTorch's ways by which the steps :meth:`earlier` came to what torch has."""
+        ways = Ways()
+        for each in self.earlier(key):
+            guess = self.guess(each)
+            if guess is not None:
+                ways = guess.ways._replace(unrecorded=ways.unrecorded | guess.ways.unrecorded)
+        return ways
 
     def unrecorded(self, key: Key) -> list[frozenset[tuple[int, int, int]]]:
         """Sets of operations whose calls may record nothing, none first. A call by the helper of a
@@ -357,13 +386,16 @@ class Case:
             ("storage-of-two-types", Ways(one_type=True)),
             ("sparse-then-dense", Ways(sparse_first=True, one_type=True)),
         )
+        before = self.ways_until(key).unrecorded
         for unrecorded in self.unrecorded(key):
             for rule, way in ways:
                 name = "async-helper-without-context" if unrecorded else rule
-                chosen = way._replace(unrecorded=unrecorded)
-                yield Guess(name, chosen, self._outcome(chosen).steps[key])
+                chosen = way._replace(unrecorded=before | unrecorded)
+                step = self.outcome(chosen).steps[key]
+                yield Guess(name, way._replace(unrecorded=unrecorded), step)
 
-    def _outcome(self, ways: Ways) -> Outcome:
+    def outcome(self, ways: Ways) -> Outcome:
+        """What the whole program comes to with these of PyTorch's ways."""
         if ways not in self._outcomes:
             self._outcomes[ways] = interpret_as_pytorch(self.program, ways)
         return self._outcomes[ways]

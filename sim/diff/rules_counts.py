@@ -8,6 +8,7 @@ from typing import Any
 from squall.model.one_process.flow import forecast
 from squall.model.program.acts.act import every
 from squall.model.program.program import HELPER_CALLS, Op
+from squall.model.program.stories import numbers_of
 from squall.sim.diff.case import Case, Key
 from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import A_VALUE, NO_END, Facts, value_of
@@ -31,7 +32,6 @@ _BY_STORY: dict[str, tuple[Range, ...]] = {
     "released by a hook": _PASS_OF_A_STORY,
     "released meanwhile": (*_PASS_OF_A_STORY, (("refused", _FORWARD), (1, 1))),
     "stop at an error": _PASS_OF_A_STORY,
-    "grad mode around calls": ((("wrapped", _ANY), (1, 1)),),
     "tensor of a released context": (
         (("requests", _BACKWARD), (-1, -1)),
         (("refused", _BACKWARD), (-1, -1)),
@@ -57,6 +57,17 @@ _BY_STORY: dict[str, tuple[Range, ...]] = {
     ),
 }
 
+#: what "grad mode around calls" does to the numbers by its call (sim/programs/stories/grad_modes.py):
+#: answers to what was called under no_grad, and what the helper records nothing of that asks for a type
+_GRAD_MODES = "grad mode around calls"
+_UNDER_NO_GRAD: dict[int, Range] = {
+    2: (("wrapped", _ANY), (1, 1)),
+    4: (("wrapped", _ANY), (1, 2)),
+}
+_BY_HELPERS: dict[int, tuple[Range, ...]] = {
+    5: ((("requests", _FORWARD), (-2, -1)), (("requests", "CALL"), (1, 2)))
+}
+
 
 def _more(difference: Difference) -> int:
     more: int = difference.theirs - difference.ours
@@ -78,11 +89,18 @@ def _calls_under_no_grad(case: Case, key: Key) -> int:
     return len(calls) * (1 + case.step(key).retry)
 
 
+def _grad_mode_calls(case: Case) -> Iterator[int]:
+    return (numbers_of(story)["call"] for _, story in case.stories if story.kind == _GRAD_MODES)
+
+
 def _no_grad_not_recorded(case: Case, difference: Difference) -> bool:
     """Torch wraps the answer of a call under ``no_grad``, and its callee tells the caller of the
     release."""
-    if difference.step is None or difference.kind != "messages":
+    if difference.kind != "messages":
         return False
+    if difference.step is None:
+        made = (_UNDER_NO_GRAD.get(call) for call in _grad_mode_calls(case))
+        return _within(difference, [range for range in made if range is not None])
     calls = _calls_under_no_grad(case, difference.step)
     known = min(calls, case.program.workers)
     return _within(
@@ -129,6 +147,7 @@ def _async_helper(case: Case, difference: Difference) -> bool:
     if difference.step is not None:
         return _within(difference, _of_unrecorded(case, difference.step))
     ranges = [range for key in case.keys for range in _of_unrecorded(case, key)]
+    ranges += [range for call in _grad_mode_calls(case) for range in _BY_HELPERS.get(call, ())]
     kind, *rest = difference.place
     return (kind == "refused" or rest[-1] is None) and _within(difference, ranges)
 

@@ -12,7 +12,7 @@ from squall.model.program.acts.act import every
 from squall.model.program.operations import KINDS, planted
 from squall.model.program.program import REFERENCE_CALLS, Op
 from squall.model.program.stories import PLANTED, on_torch
-from squall.sim.diff.case import PASS_IS_OVER, Case, Guess, Key, Predicts, bare_text
+from squall.sim.diff.case import PASS_IS_OVER, Case, Predicts, bare_text, gradients_differ
 from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import A_VALUE, NO_END
 from squall.sim.diff.tensors import tensors_differ
@@ -67,29 +67,12 @@ _OTHER_LINES = {
 # -- gradients ------------------------------------------------------------------------------------
 
 
-def fits(case: Case, key: Key, guess: Guess) -> bool:
-    """Whether all gradients of a step are what a guess says."""
-    number = 0
-    for number, expected in enumerate(guess.step.passes):
-        found = case.gradients(key, number)
-        for leaf in {**expected, **found}:
-            if leaf >= 0 and _differs(expected.get(leaf), found.get(leaf)):
-                return False
-    return not case.gradients(key, number + 1)
-
-
-def _differs(expected: Tensor | None, found: Tensor | None) -> bool:
-    if expected is None and found is None:
-        return False
-    return tensors_differ(("gradient",), expected, found) is not None
-
-
 def _gradient(name: str) -> tuple[str, Predicts]:
     def predicts(case: Case, difference: Difference) -> bool:
         if difference.place[0] != "gradient" or difference.step is None:
             return False
         key = difference.step
-        guess = case.guess(key, lambda guess: fits(case, key, guess))
+        guess = case.guess(key)
         if guess is None or guess.rule != name:
             return False
         number, leaf = difference.place[3:]
@@ -97,15 +80,41 @@ def _gradient(name: str) -> tuple[str, Predicts]:
             # One of the copies that came back and lead nowhere: nobody knows which.
             strays = guess.step.passes[number] if number < len(guess.step.passes) else {}
             return difference.ours is None and any(
-                not _differs(value, difference.theirs) for at, value in strays.items() if at < 0
+                not gradients_differ(value, difference.theirs)
+                for at, value in strays.items()
+                if at < 0
             )
         # Where the ways of PyTorch come to what mathematics says, nothing is to differ.
-        return _differs(
+        return gradients_differ(
             _gradient_at(case.expected.steps[key], number, leaf),
             _gradient_at(guess.step, number, leaf),
         )
 
     return name, predicts
+
+
+def _from_earlier_steps(case: Case, difference: Difference) -> bool:
+    """What an optimizer made of gradients that calls which record nothing had changed: leaves, and
+    what later steps begin from."""
+    kind, *rest = difference.place
+    key = difference.step
+    if kind not in ("leaf", "root") or difference.theirs is None:
+        return False
+    if not any(case.step(earlier).optimize for earlier in case.earlier(key)):
+        return False
+    ways = case.ways_until(key)
+    if not ways.unrecorded:
+        return False
+    sound, made = (
+        outcome.leaves[rest[0]] if key is None else outcome.steps[key].roots.get(rest[2])
+        for outcome in (case.expected, case.outcome(ways))
+    )
+    return (
+        sound is not None
+        and made is not None
+        and tensors_differ(difference.place, sound, made) is not None
+        and tensors_differ(difference.place, made, difference.theirs) is None
+    )
 
 
 def _gradient_at(step: StepOutcome, number: int, leaf: int) -> Tensor | None:
@@ -163,14 +172,19 @@ def _async_helper(case: Case, difference: Difference) -> bool:
     if _TIMED_OUT.fullmatch(theirs) or case.never_ends(difference):
         # What such calls do not record may also be what a later call was to record.
         workers = range(case.program.workers)
-        return case.torch_waits(key) or any(case.unanswered(w, _BACKWARD) for w in workers)
+        # A pass that a call runs waits in that call.
+        waits = [_BACKWARD]
+        waits += [
+            "FORWARD_AUTOGRAD_REQ" for each in case.step(key).backwards if each.where == "udf"
+        ]
+        return case.torch_waits(key) or any(case.unanswered(w, t) for w in workers for t in waits)
     if theirs == _NO_GRAD_FN:
         ops = case.step(key).ops
         roots = {-back for backward in case.step(key).backwards for back in backward.roots}
         return any(ops[root].call == "helper_async" for root in roots)
     if theirs not in (A_VALUE, "none"):
         return False
-    guess = case.guess(key, lambda guess: fits(case, key, guess))
+    guess = case.guess(key)
     # A fault behind such a call is never reached: at the first attempt, if there were to be two.
     return guess is not None and (
         bool(guess.ways.unrecorded)
@@ -407,6 +421,7 @@ VALUE_RULES = (
     ("call-under-no-grad", _call_under_no_grad),
     ("async-helper-without-context", _async_helper),
     _gradient("async-helper-without-context"),
+    ("async-helper-without-context", _from_earlier_steps),
     _gradient("gradient-stolen"),
     _gradient("storage-of-two-types"),
     ("storage-of-two-types", _one_type),
