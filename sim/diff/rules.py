@@ -41,6 +41,8 @@ _LATER = ("passes", "gradient", "root", "kept", "story", "beside", "first error"
 #: rules by which a step fails, or waits, in a pass; and what it sends from then on
 _IN_A_PASS = ("call-under-no-grad", "pass-after-a-timeout")
 _OF_PASSES = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ", "CLEANUP_AUTOGRAD_CONTEXT_REQ")
+#: what an optimizer calls with its references, and that these have arrived
+_OF_AN_OPTIMIZER = ("FORWARD_AUTOGRAD_REQ", "RREF_CHILD_ACCEPT")
 #: requests that are answered without waiting for anything
 _ANSWERED = (
     "RREF_CHILD_ACCEPT",
@@ -86,8 +88,14 @@ def _following(case: Case, difference: Difference, all: Sequence[Difference]) ->
             continue
         assert cause.step is not None
         never = cause.theirs == NO_END or case.dies
+        beside = any(
+            each.place[0] in ("story", "beside")
+            and each.step == cause.step
+            and each.theirs == NO_END
+            for each in all
+        )
         if _missing(case, difference, cause.step, never=never) and not (
-            cause.rule in _IN_A_PASS and _sent_before_passes(case, difference, cause)
+            cause.rule in _IN_A_PASS and _sent_before_passes(case, difference, cause, beside=beside)
         ):
             return replace(difference, rule=cause.rule)
     return difference
@@ -104,17 +112,22 @@ def _goes_on(difference: Difference, cause: Difference) -> bool:
     return difference.place[0] in ("gradient", "root") and difference.ours is None
 
 
-def _sent_before_passes(case: Case, difference: Difference, cause: Difference) -> bool:
-    """Whether a request is one that a step whose pass fails, or never ends, has made before."""
+def _sent_before_passes(
+    case: Case, difference: Difference, cause: Difference, *, beside: bool
+) -> bool:
+    """Whether a request is one that a step whose pass fails, or never ends, has made before.
+
+    ``beside``: whether something beside the step does not end, or begin, either.
+    """
     if difference.place[0] != "requests":
         return False
     type = difference.place[1]
     assert cause.step is not None
-    if type == "FORWARD_AUTOGRAD_REQ" and case.step(cause.step).optimize:
-        return False  # which the optimizer sends after the pass
+    if type in _OF_AN_OPTIMIZER and case.step(cause.step).optimize:
+        return False  # which follow from its step after the pass
     if cause.theirs == NO_END:
         last = len(case.program.trainers[cause.step[0]].steps) - 1
-        return type == "REMOTE_CALL" and cause.step[1] == last
+        return type == "REMOTE_CALL" and cause.step[1] == last and not beside
     return type not in _OF_PASSES
 
 

@@ -148,8 +148,18 @@ def _async_helper(case: Case, difference: Difference) -> bool:
         return _within(difference, _of_unrecorded(case, difference.step))
     ranges = [range for key in case.keys for range in _of_unrecorded(case, key)]
     ranges += [range for call in _grad_mode_calls(case) for range in _BY_HELPERS.get(call, ())]
+    asked = _asked_in_contexts(case)
+    ranges += [(("requests", _FORWARD), (-asked, 0)), (("requests", "CALL"), (0, asked))]
     kind, *rest = difference.place
     return (kind == "refused" or rest[-1] is None) and _within(difference, ranges)
+
+
+def _asked_in_contexts(case: Case) -> int:
+    """Calls by ``rpc_async()`` of a helper, among acts within a context."""
+    inside = {
+        id(act): act for outer in case.acts if outer.kind == "context" for act in every(outer.acts)
+    }
+    return sum(act.kind == "asked" and act.how == "async" for act in inside.values())
 
 
 def _of_unrecorded(case: Case, key: Key) -> Iterator[Range]:
@@ -242,7 +252,7 @@ def _acts_out_of_time(case: Case, difference: Difference) -> bool:
         inside = list(every(act.acts))
         if act.limit_s and (act.kind == "later" or any(a.kind in _TAKING for a in inside)):
             late += len(inside)
-    types = ("CALL", "REMOTE_CALL", "RREF_FETCH_CALL", "RREF_USER_DELETE")
+    types = ("CALL", "REMOTE_CALL", "RREF_FETCH_CALL", "RREF_FORK_REQUEST", "RREF_USER_DELETE")
     ranges: list[Range] = [(("requests", type), (-late, 0)) for type in types]
     missing = max(0, case.requests("CALL") + case.requests("REMOTE_CALL"))
     ranges.append((("requests", "RREF_CHILD_ACCEPT"), (-min(late, missing), 0)))
@@ -290,7 +300,15 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
     if not faults and not waits and all(end == A_VALUE for end in ends):
         return
     yield ("requests", _CLEANUP), (-workers, -1)
+    first = [value_of(facts, ("first error", *key)) for facts in (case.port, case.torch)]
+    if step.retry and first[0] != first[1]:  # an attempt that only one engine makes
+        again = sum(map(_messages, step.ops))
+        for type in ("REMOTE_CALL", "RREF_CHILD_ACCEPT", "RREF_FORK_REQUEST", "RREF_USER_DELETE"):
+            yield ("requests", type), (0, again)
     if both and not faults:
+        # The port ends such a step as its run ends, and what the step has goes.
+        deleted = case.port.get(("requests", "RREF_USER_DELETE", None), 0)
+        yield ("requests", "RREF_USER_DELETE"), (-deleted, -1)
         yield ("unanswered", _CLEANUP), (-workers, -1)
         yield ("refused", _BACKWARD), (-workers, -1)
         yield ("wrapped", _ANY), (1, 1)
@@ -303,7 +321,8 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
         refused = workers * (1 + step.retry)
         yield ("refused", _BACKWARD), (-refused, max(2, workers, len(faults)))
     if ends[1] not in (A_VALUE, NO_END):
-        yield ("refused", _FORWARD), (0, 1 + step.retry)
+        through = max(len(op.via) for op in step.ops)  # and the workers that the call came by
+        yield ("refused", _FORWARD), (0, (1 + step.retry) * (1 + through))
     if waits:
         yield ("unanswered", _FORWARD), (1, 1)
         yield ("wrapped", _ANY), (1, 1)
@@ -313,6 +332,20 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
         yield ("wrapped", _ANY), (-1, 1)
         yield ("refused", "RREF_FETCH_CALL"), (-1, 0)
         yield ("requests", "RREF_CHILD_ACCEPT"), (-1, 0)
+
+
+def _other_update_fails(case: Case, difference: Difference) -> bool:
+    """Of trainers that share an optimizer whose second step raises, another one makes that step, and
+    leaves out what would have followed."""
+    fails = sum(
+        each.fails and each.shared and len(set(each.trainers)) > 1
+        for _, _, step in case.program.steps
+        for each in step.updates
+    )
+    types = ("CALL", "REMOTE_CALL", "RREF_FETCH_CALL", "RREF_CHILD_ACCEPT", "RREF_USER_DELETE")
+    return difference.kind == "messages" and _within(
+        difference, [(("requests", type), (-fails, fails)) for type in types]
+    )
 
 
 def _retries(case: Case) -> bool:
@@ -336,5 +369,6 @@ COUNT_RULES = (
     ("creation-never-comes", _creation_never_comes),
     ("async-helper-without-context", _async_helper),
     ("acts-out-of-time", _acts_out_of_time),
+    ("another-error-first", _other_update_fails),
     ("counts-after-a-failure", _after_a_failure),
 )

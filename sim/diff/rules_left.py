@@ -10,6 +10,8 @@ from squall.sim.diff.facts import CALLS
 _PASSES, _CONTEXTS = "num_current_backward_passes", "num_autograd_contexts"
 _REFERENCES = ("num_owner_rrefs", "num_forks")
 _BACKWARD, _FORWARD = "BACKWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_REQ"
+#: calls in a context, which may be profiled
+_CALLED = (_FORWARD, "RUN_WITH_PROFILING_REQ")
 #: stories that leave one reference, by its owner: the worker that they are about, or their own
 _LOST = {"unwritable": "home", "unreadable argument": "to", "failed creation": "to"}
 #: references that the story "proxies" has, and requests for a type that it does not wait for
@@ -31,7 +33,7 @@ def _pass_left_behind(case: Case, difference: Difference) -> bool:
     if kind == "unanswered" and difference.place[1] == _BACKWARD:
         left = case.left(difference.place[2], _PASSES)
         return bool(0 < difference.theirs <= left)
-    if kind == "unanswered" and difference.place[1] == _FORWARD:
+    if kind == "unanswered" and difference.place[1] in _CALLED:
         called = _called(case, difference.place[2])
         return bool(0 < difference.theirs <= called <= case.left(difference.place[2], _PASSES))
     # A function that still runs keeps its worker.
@@ -42,7 +44,8 @@ def _pass_left_behind(case: Case, difference: Difference) -> bool:
 
 def _called(case: Case, worker: int) -> int:
     """Passes that a call on this worker runs, and that do not end."""
-    return min(case.unanswered(worker, _FORWARD), _passes_by_call(case, worker))
+    calls = sum(case.unanswered(worker, type) for type in _CALLED)
+    return min(calls, _passes_by_call(case, worker))
 
 
 def _passes_by_call(case: Case, worker: int) -> int:
@@ -115,13 +118,18 @@ def _deleted_in_use(case: Case, difference: Difference) -> bool:
     )
 
 
+def _owners(case: Case, stories: dict[str, str]) -> list[int]:
+    """Where each of these stories leaves a reference."""
+    return [
+        home if stories[story.kind] == "home" else story.worker
+        for home, story in case.stories
+        if story.kind in stories
+    ]
+
+
 def _references(stories: dict[str, str]) -> Predicts:
     def predicts(case: Case, difference: Difference) -> bool:
-        owners = [
-            home if stories[story.kind] == "home" else story.worker
-            for home, story in case.stories
-            if story.kind in stories
-        ]
+        owners = _owners(case, stories)
         if difference.place[0] == "hang":
             return any(case.left(worker, _REFERENCES[0]) for worker in owners)
         if difference.place[0] != "left" or difference.place[2] not in _REFERENCES:
@@ -129,7 +137,10 @@ def _references(stories: dict[str, str]) -> Predicts:
         if case.ends and not case.dies:
             return False  # whoever shuts down waits for what is left
         worker = difference.place[1]
-        return 0 < difference.theirs <= owners.count(worker) and _as_many_forks(case, worker)
+        if worker not in owners:
+            return False
+        most = _owners(case, {**_LOST, **_LATE}).count(worker)  # both kinds may meet there
+        return 0 < difference.theirs <= most and _as_many_forks(case, worker)
 
     return predicts
 
