@@ -21,6 +21,7 @@ from squall.real.autograd.hooks import (
     call_pre_hooks,
     call_tensor_pre_hooks,
 )
+from squall.real.autograd.input_abi import input_abi
 from squall.real.autograd.input_buffer import InputBuffer
 from squall.real.autograd.node import Edge, Node
 from squall.real.autograd.node_abi import MEMORY, node_abi, read_word
@@ -62,6 +63,8 @@ class Engine:
         self._tracer = worker.tracer
         self._worker = worker
         self._interceptor = worker.interceptor
+        # Tried out here: within a pass that is profiled, its operators would be part of the profile.
+        input_abi()
         abi = node_abi()
         self._read_node = abi.read_node
         self._release = abi.release

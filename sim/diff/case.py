@@ -107,6 +107,7 @@ class Case:
         self.port = port
         self.torch = torch
         self._guesses: dict[Key, Guess | None] = {}
+        self._fitting: dict[Key, list[Guess]] = {}
         self._outcomes: dict[Ways, Outcome] = {}
 
     # -- what the program says ----------------------------------------------------------------
@@ -345,6 +346,12 @@ class Case:
         if key not in self._guesses:
             self._guesses[key] = next((e for e in self._all(key) if self._fits(key, e)), None)
         return self._guesses[key]
+
+    def fitting(self, key: Key) -> list[Guess]:
+        """All of them."""
+        if key not in self._fitting:
+            self._fitting[key] = [each for each in self._all(key) if self._fits(key, each)]
+        return self._fitting[key]
 
     def _fits(self, key: Key, guess: Guess) -> bool:
         number = 0

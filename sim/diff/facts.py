@@ -65,6 +65,8 @@ ABSENT: dict[str, Any] = {
     "wrapped": 0,
     "replies": 0,
 }
+#: what a profiled call comes to in a thread that is profiled already
+PROFILED_TWICE = "Profiler is already enabled on this thread"
 #: calls that a worker has made and nobody has answered
 CALLS = "agent.client_active_calls"
 COUNTS = ("requests", "refused", "unanswered", "wrapped", "replies")

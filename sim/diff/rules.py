@@ -125,6 +125,10 @@ def _sent_before_passes(
     assert cause.step is not None
     if type in _OF_AN_OPTIMIZER and case.step(cause.step).optimize:
         return False  # which follow from its step after the pass
+    if type == "FORWARD_AUTOGRAD_REQ" and any(
+        each.where == "udf" for each in case.step(cause.step).backwards
+    ):
+        return False  # by which a later pass begins
     if cause.theirs == NO_END:
         last = len(case.program.trainers[cause.step[0]].steps) - 1
         return type == "REMOTE_CALL" and cause.step[1] == last and not beside

@@ -11,7 +11,7 @@ from squall.model.program.program import HELPER_CALLS, Op
 from squall.model.program.stories import numbers_of
 from squall.sim.diff.case import Case, Key
 from squall.sim.diff.difference import Difference
-from squall.sim.diff.facts import A_VALUE, NO_END, Facts, value_of
+from squall.sim.diff.facts import A_VALUE, NO_END, PROFILED_TWICE, Facts, value_of
 
 _BACKWARD, _FORWARD = "BACKWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_REQ"
 _CLEANUP, _ANY = "CLEANUP_AUTOGRAD_CONTEXT_REQ", ""
@@ -172,7 +172,8 @@ def _of_unrecorded(case: Case, key: Key) -> Iterator[Range]:
     sets = [each for each in case.unrecorded(key) if each]
     guess = case.found(key)
     if guess is not None and guess.ways.unrecorded:
-        sets = [guess.ways.unrecorded]
+        fitting = dict.fromkeys(each.ways.unrecorded for each in case.fitting(key))
+        sets = [each for each in fitting if each]
     if not sets:
         return
     ops = case.step(key).ops
@@ -189,7 +190,8 @@ def _of_unrecorded(case: Case, key: Key) -> Iterator[Range]:
     if case.may_fail(key):
         fewer = [-recorded]
     yield ("requests", _BACKWARD), (attempts * min(fewer), -1)
-    yield ("requests", _FORWARD), (-attempts * messages, -1)
+    asked = sum(op.call in HELPER_CALLS for op in ops)  # for a type, or not any more
+    yield ("requests", _FORWARD), (-attempts * (messages + asked), -1)
     yield ("wrapped", _ANY), (-attempts * messages, -1)
     told = min(messages, case.program.workers)
     yield ("requests", _CLEANUP), (-2 * told if case.same_calls else -told, -1)
@@ -213,13 +215,25 @@ def _messages(op: Op) -> int:
 # -- faults ---------------------------------------------------------------------------------------
 
 
+def _revived(case: Case) -> int:
+    """Contexts that answers have made anew."""
+    return sum(case.trace("revived", worker) for worker in range(case.program.workers))
+
+
+def _refused_there(case: Case) -> Iterator[Range]:
+    """What is called in such a context may fail, as it does outside of one."""
+    late = _revived(case)
+    yield ("refused", "CALL"), (-late, -1)
+    yield ("refused", _FORWARD), (1, late)
+
+
 def _context_came_back(case: Case, difference: Difference) -> bool:
     """An answer that is recorded in a context which has been released, and what is called there."""
-    late = sum(case.trace("revived", worker) for worker in range(case.program.workers))
+    late = _revived(case)
     ranges: list[Range] = [(("wrapped", _ANY), (1, late)), (("requests", "CALL"), (-late, -1))]
     wrapped = ("wrapped", difference.step)
     if difference.step is None:
-        ranges.append((("requests", _FORWARD), (1, late)))
+        ranges += [(("requests", _FORWARD), (1, late)), *_refused_there(case)]
     elif value_of(case.torch, wrapped) > value_of(case.port, wrapped):
         ranges.append((("requests", _CLEANUP), (1, late)))
     return difference.kind == "messages" and _within(difference, ranges)
@@ -252,7 +266,9 @@ def _acts_out_of_time(case: Case, difference: Difference) -> bool:
         inside = list(every(act.acts))
         if act.limit_s and (act.kind == "later" or any(a.kind in _TAKING for a in inside)):
             late += len(inside)
-    types = ("CALL", "REMOTE_CALL", "RREF_FETCH_CALL", "RREF_FORK_REQUEST", "RREF_USER_DELETE")
+    types = ["CALL", "REMOTE_CALL", "RREF_FETCH_CALL", "RREF_FORK_REQUEST", "RREF_USER_DELETE"]
+    if any(act.kind == "context" for act in case.acts):
+        types += [_FORWARD, _CLEANUP]
     ranges: list[Range] = [(("requests", type), (-late, 0)) for type in types]
     missing = max(0, case.requests("CALL") + case.requests("REMOTE_CALL"))
     ranges.append((("requests", "RREF_CHILD_ACCEPT"), (-min(late, missing), 0)))
@@ -273,6 +289,7 @@ def _after_a_failure(case: Case, difference: Difference) -> bool:
     ranges = [range for each in keys for range in _of_failing(case, each)]
     if key is None:
         ranges += [range for _, story in case.stories for range in _BY_STORY.get(story.kind, ())]
+        ranges += _refused_there(case) if _revived(case) else ()
         of_context = difference.place[0] == "wrapped" or difference.place[1] in (
             _BACKWARD,
             _FORWARD,
@@ -348,6 +365,17 @@ def _other_update_fails(case: Case, difference: Difference) -> bool:
     )
 
 
+def _profiled_twice(case: Case, difference: Difference) -> bool:
+    """Whoever has such a call refused does not make those that were to follow."""
+    if difference.place[0] not in ("requests", "wrapped", "refused"):
+        return False
+    refused = sum(PROFILED_TWICE in str(value) for value in case.torch.values())
+    if not refused:
+        return False
+    more = _more(difference)
+    return more < 0 if difference.place[0] != "refused" else 0 < more <= refused
+
+
 def _retries(case: Case) -> bool:
     return any(step.retry for _, _, step in case.program.steps)
 
@@ -371,4 +399,5 @@ COUNT_RULES = (
     ("acts-out-of-time", _acts_out_of_time),
     ("another-error-first", _other_update_fails),
     ("counts-after-a-failure", _after_a_failure),
+    ("profile-within-a-profile", _profiled_twice),
 )

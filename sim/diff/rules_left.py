@@ -182,6 +182,20 @@ def _context_came_back(case: Case, difference: Difference) -> bool:
     return bool(0 < difference.theirs <= case.trace("revived", difference.place[1]))
 
 
+def _acts_out_of_time(case: Case, difference: Difference) -> bool:
+    """A context that a call makes whose caller has given up, as the group ends."""
+    if not case.early or difference.place[0] != "left" or difference.place[2] != _CONTEXTS:
+        return False
+    inside = [
+        inner
+        for act in case.acts
+        if act.limit_s
+        for inner in every(act.acts)
+        if inner.kind == "context"
+    ]
+    return bool(0 < difference.theirs <= len(inside))
+
+
 def _fork_after_delete(case: Case, difference: Difference) -> bool:
     """A request to enter a fork that comes twice, the second time after the deletion, is entered."""
     kind = difference.place[0]
@@ -229,6 +243,7 @@ LEFT_RULES = (
     ("failed-creation-hangs", _failed_creation),
     ("step-never-ends", _never_ended),
     ("context-came-back", _context_came_back),
+    ("acts-out-of-time", _acts_out_of_time),
     ("fork-after-delete", _fork_after_delete),
     ("unsent-argument-leaks", _unsent_argument),
 )

@@ -14,7 +14,7 @@ from squall.model.program.program import REFERENCE_CALLS, Op
 from squall.model.program.stories import PLANTED, on_torch
 from squall.sim.diff.case import PASS_IS_OVER, Case, Predicts, bare_text, gradients_differ
 from squall.sim.diff.difference import Difference
-from squall.sim.diff.facts import A_VALUE, NO_END
+from squall.sim.diff.facts import A_VALUE, NO_END, PROFILED_TWICE
 from squall.sim.diff.tensors import tensors_differ
 
 _BACKWARD = "BACKWARD_AUTOGRAD_REQ"
@@ -386,6 +386,15 @@ def _parts(text: str) -> list[str]:
     return [first_line(part.strip()) for part in text.split(";")]
 
 
+def _profiled_twice(case: Case, difference: Difference) -> bool:
+    """A profiled call fails that arrives in a thread which a profile of its whole worker watches."""
+    return (
+        difference.place[0] in (*_ENDINGS, "story", "beside")
+        and PROFILED_TWICE in str(difference.theirs)
+        and any(story.kind == "server profiles" for _, story in case.stories)
+    )
+
+
 # -- processes ------------------------------------------------------------------------------------
 
 
@@ -435,5 +444,6 @@ VALUE_RULES = (
     ("released-while-it-was-called", _released_meanwhile),
     ("another-error-first", _other_error),
     ("type-before-the-error", _untyped_value),
+    ("profile-within-a-profile", _profiled_twice),
     ("process-death", _process_death),
 )
