@@ -265,6 +265,13 @@ class Case:
             for place, value in self.torch.items()
         )
 
+    @cached_property
+    def profiles_twice(self) -> bool:
+        """Whether torch has refused profiled calls where a whole worker is profiled."""
+        watched = any(story.kind == "server profiles" for _, story in self.stories)
+        ours, theirs = (f.get(("refused", "RUN_WITH_PROFILING_REQ"), 0) for f in self._both)
+        return watched and bool(theirs > ours)
+
     # -- what the port must have ----------------------------------------------------------------
 
     def port_is_right(self, difference: Difference) -> bool:

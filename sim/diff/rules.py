@@ -146,6 +146,8 @@ def _missing(case: Case, difference: Difference, cause: tuple[int, int], *, neve
     )
     if about and kind == "outcome":
         return case.never_ends(difference)
+    if kind == "kept" and never and difference.place[1] == cause[0]:
+        return difference.theirs is None  # which are read when all steps are done
     if about and kind in _LATER:
         if kind == "passes":
             return bool(difference.theirs < difference.ours)
@@ -155,11 +157,11 @@ def _missing(case: Case, difference: Difference, cause: tuple[int, int], *, neve
         optimizer = case.program.trainers[cause[0]].optimizer
         return optimizer is not None and difference.place[1] in optimizer.leaves
     if difference.kind == "messages" and (about or step is None):
-        return _fewer(case, difference, never)
+        return _fewer(case, difference, cause, never=never)
     return False
 
 
-def _fewer(case: Case, difference: Difference, never: bool) -> bool:
+def _fewer(case: Case, difference: Difference, cause: tuple[int, int], *, never: bool) -> bool:
     """Fewer messages; and the one call that failed was refused, or is not answered."""
     kind, ours, theirs = difference.place[0], difference.ours, difference.theirs
     if kind in ("requests", "wrapped"):
@@ -171,7 +173,9 @@ def _fewer(case: Case, difference: Difference, never: bool) -> bool:
         type = difference.place[1]
         missing = case.requests(type)
         missing += sum(case.unanswered(worker, type) for worker in range(case.program.workers))
-        more = type not in _ANSWERED
+        # The call that failed, and those that it came by.
+        through = max((len(op.via) for op in case.step(cause).ops), default=0)
+        more = 0 if type in _ANSWERED else 1 + through
         return bool(ours - max(0, missing) <= theirs <= ours + more)
     if kind == "unanswered" and case.dies:
         return bool(theirs > ours)

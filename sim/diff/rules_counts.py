@@ -11,7 +11,7 @@ from squall.model.program.program import HELPER_CALLS, Op
 from squall.model.program.stories import numbers_of
 from squall.sim.diff.case import Case, Key
 from squall.sim.diff.difference import Difference
-from squall.sim.diff.facts import A_VALUE, NO_END, PROFILED_TWICE, Facts, value_of
+from squall.sim.diff.facts import A_VALUE, NO_END, Facts, value_of
 
 _BACKWARD, _FORWARD = "BACKWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_REQ"
 _CLEANUP, _ANY = "CLEANUP_AUTOGRAD_CONTEXT_REQ", ""
@@ -53,6 +53,7 @@ _BY_STORY: dict[str, tuple[Range, ...]] = {
     "failed creation": (
         (("requests", "REMOTE_CALL"), (-1, -1)),
         (("refused", "REMOTE_CALL"), (-1, -1)),
+        (("refused", "RREF_FETCH_CALL"), (-1, -1)),
         (("requests", "RREF_USER_DELETE"), (-1, -1)),
     ),
 }
@@ -230,13 +231,16 @@ def _refused_there(case: Case) -> Iterator[Range]:
 def _context_came_back(case: Case, difference: Difference) -> bool:
     """An answer that is recorded in a context which has been released, and what is called there."""
     late = _revived(case)
-    ranges: list[Range] = [(("wrapped", _ANY), (1, late)), (("requests", "CALL"), (-late, -1))]
-    wrapped = ("wrapped", difference.step)
-    if difference.step is None:
-        ranges += [(("requests", _FORWARD), (1, late)), *_refused_there(case)]
-    elif value_of(case.torch, wrapped) > value_of(case.port, wrapped):
-        ranges.append((("requests", _CLEANUP), (1, late)))
-    return difference.kind == "messages" and _within(difference, ranges)
+    ranges: list[Range] = [
+        (("wrapped", _ANY), (1, late)),
+        (("requests", "CALL"), (-late, -1)),
+        (("requests", "RREF_FETCH_CALL"), (-late, -1)),
+        (("requests", _FORWARD), (1, late)),
+        (("requests", _CLEANUP), (1, late)),
+        (("requests", "RREF_USER_DELETE"), (1, late)),
+        *_refused_there(case),
+    ]
+    return late > 0 and difference.kind == "messages" and _within(difference, ranges)
 
 
 def _unsent_argument(case: Case, difference: Difference) -> bool:
@@ -367,13 +371,11 @@ def _other_update_fails(case: Case, difference: Difference) -> bool:
 
 def _profiled_twice(case: Case, difference: Difference) -> bool:
     """Whoever has such a call refused does not make those that were to follow."""
-    if difference.place[0] not in ("requests", "wrapped", "refused"):
+    if not case.profiles_twice:
         return False
-    refused = sum(PROFILED_TWICE in str(value) for value in case.torch.values())
-    if not refused:
-        return False
-    more = _more(difference)
-    return more < 0 if difference.place[0] != "refused" else 0 < more <= refused
+    if difference.place == ("refused", _PROFILED):
+        return _more(difference) > 0
+    return difference.place[0] in ("requests", "wrapped") and _more(difference) < 0
 
 
 def _retries(case: Case) -> bool:

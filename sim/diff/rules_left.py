@@ -10,6 +10,8 @@ from squall.sim.diff.facts import CALLS
 _PASSES, _CONTEXTS = "num_current_backward_passes", "num_autograd_contexts"
 _REFERENCES = ("num_owner_rrefs", "num_forks")
 _BACKWARD, _FORWARD = "BACKWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_REQ"
+#: what runs a pass on the owner of its root
+_BY_REFERENCE = "RREF_BACKWARD_REQ"
 #: calls in a context, which may be profiled
 _CALLED = (_FORWARD, "RUN_WITH_PROFILING_REQ")
 #: stories that leave one reference, by its owner: the worker that they are about, or their own
@@ -27,18 +29,23 @@ def _pass_left_behind(case: Case, difference: Difference) -> bool:
     if kind == "left" and difference.place[2] == _PASSES:
         worker = difference.place[1]
         own = sum(case.home(key) == worker for key in case.keys if case.waits(key[0]))
-        asked = case.unanswered(worker, _BACKWARD) + case.unanswered(worker, "RREF_BACKWARD_REQ")
+        asked = case.unanswered(worker, _BACKWARD) + case.unanswered(worker, _BY_REFERENCE)
         waited = asked + _called(case, worker)
         return bool(waited <= difference.theirs <= waited + own)
     if kind == "unanswered" and difference.place[1] == _BACKWARD:
         left = case.left(difference.place[2], _PASSES)
         return bool(0 < difference.theirs <= left)
+    if kind == "unanswered" and difference.place[1] == _BY_REFERENCE:
+        return bool(0 < difference.theirs <= case.left(difference.place[2], _PASSES))
     if kind == "unanswered" and difference.place[1] in _CALLED:
         called = _called(case, difference.place[2])
         return bool(0 < difference.theirs <= called <= case.left(difference.place[2], _PASSES))
     # A function that still runs keeps its worker.
     return kind == "hang" and any(
-        0 < _called(case, worker) <= case.left(worker, _PASSES) for worker in _workers(case)
+        0
+        < _called(case, worker) + case.unanswered(worker, _BY_REFERENCE)
+        <= case.left(worker, _PASSES)
+        for worker in _workers(case)
     )
 
 
@@ -113,7 +120,9 @@ def _deleted_in_use(case: Case, difference: Difference) -> bool:
     asked += sum(act.kind == "asked" for act in case.acts) + sum(map(case.by_proxy, case.keys))
     if difference.place[0] == "hang":
         return asked > 0 and "_rref_typeof_on_owner" in difference.theirs
-    return difference.place[:2] == ("unanswered", "CALL") and (
+    if difference.place[0] == "left" and difference.place[2] == CALLS:
+        return 0 < difference.theirs <= asked and not case.ends
+    return difference.place[:2] in (("unanswered", "CALL"), ("unanswered", _FORWARD)) and (
         0 < difference.theirs <= asked and not case.ends
     )
 
@@ -196,6 +205,22 @@ def _acts_out_of_time(case: Case, difference: Difference) -> bool:
     return bool(0 < difference.theirs <= len(inside))
 
 
+def _home_before_creation(case: Case, difference: Difference) -> bool:
+    """Acts pass a reference on to its owner, perhaps before the owner has made its value; nobody
+    need wait for the function that waits there."""
+    home = sum(
+        inner.kind == "passed on" and inner.worker == act.worker
+        for act in case.acts
+        if act.kind == "created" and act.acts
+        for inner in every(act.then)
+    )
+    if difference.place[0] == "hang":
+        return home > 0 and any(case.unanswered(worker, "CALL") for worker in _workers(case))
+    return difference.place[:2] == ("unanswered", "CALL") and (
+        0 < difference.theirs <= home and not case.ends
+    )
+
+
 def _fork_after_delete(case: Case, difference: Difference) -> bool:
     """A request to enter a fork that comes twice, the second time after the deletion, is entered."""
     kind = difference.place[0]
@@ -244,6 +269,7 @@ LEFT_RULES = (
     ("step-never-ends", _never_ended),
     ("context-came-back", _context_came_back),
     ("acts-out-of-time", _acts_out_of_time),
+    ("home-before-creation", _home_before_creation),
     ("fork-after-delete", _fork_after_delete),
     ("unsent-argument-leaks", _unsent_argument),
 )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 
-from torch import Tensor
-
 from squall.model.checks.compiled import first_line
-from squall.model.one_process.outcome import StepOutcome
+from squall.model.one_process.outcome import Gradients, StepOutcome
 from squall.model.program.acts.act import every
 from squall.model.program.operations import KINDS, planted
 from squall.model.program.program import REFERENCE_CALLS, Op
@@ -35,6 +33,8 @@ _ONE_TYPE = re.compile(
     r".*(input_is_complex == grad_is_complex|require a storage of at least \d+ bytes).*"
 )
 _PLANTED_OR_LATE = re.compile(r"\w+: (planted|timed out after \d+ ms)")
+#: the first line of what a function raised on another worker
+_RAISED_THERE = re.compile(r"RuntimeError: On WorkerInfo\(id=\d+, name=worker\d+\):")
 _NO_GRAD_FN = "does not have a valid gradient function."
 _NO_DATA = (
     "it raised RuntimeError: Couldn't find autograd context data for current autograd context id"
@@ -72,22 +72,25 @@ def _gradient(name: str) -> tuple[str, Predicts]:
         if difference.place[0] != "gradient" or difference.step is None:
             return False
         key = difference.step
-        guess = case.guess(key)
-        if guess is None or guess.rule != name:
-            return False
+        fitting = [guess for guess in case.fitting(key) if guess.rule == name]
         number, leaf = difference.place[3:]
         if leaf < 0:
             # One of the copies that came back and lead nowhere: nobody knows which.
-            strays = guess.step.passes[number] if number < len(guess.step.passes) else {}
             return difference.ours is None and any(
                 not gradients_differ(value, difference.theirs)
-                for at, value in strays.items()
+                for guess in fitting
+                for at, value in _gradients_at(guess.step, number).items()
                 if at < 0
             )
         # Where the ways of PyTorch come to what mathematics says, nothing is to differ.
-        return gradients_differ(
-            _gradient_at(case.expected.steps[key], number, leaf),
-            _gradient_at(guess.step, number, leaf),
+        guess = case.guess(key)
+        return (
+            guess is not None
+            and guess.rule == name
+            and gradients_differ(
+                _gradients_at(case.expected.steps[key], number).get(leaf),
+                _gradients_at(guess.step, number).get(leaf),
+            )
         )
 
     return name, predicts
@@ -117,8 +120,8 @@ def _from_earlier_steps(case: Case, difference: Difference) -> bool:
     )
 
 
-def _gradient_at(step: StepOutcome, number: int, leaf: int) -> Tensor | None:
-    return step.passes[number].get(leaf) if number < len(step.passes) else None
+def _gradients_at(step: StepOutcome, number: int) -> Gradients:
+    return step.passes[number] if number < len(step.passes) else {}
 
 
 # -- ends of steps --------------------------------------------------------------------------------
@@ -184,12 +187,12 @@ def _async_helper(case: Case, difference: Difference) -> bool:
         return any(ops[root].call == "helper_async" for root in roots)
     if theirs not in (A_VALUE, "none"):
         return False
-    guess = case.guess(key)
     # A fault behind such a call is never reached: at the first attempt, if there were to be two.
-    return guess is not None and (
-        bool(guess.ways.unrecorded)
-        or any(op.call == "helper_async" and op.fault for op in case.step(key).ops)
-    )
+    if case.guess(key) is not None and any(
+        op.call == "helper_async" and op.fault for op in case.step(key).ops
+    ):
+        return True
+    return any(guess.ways.unrecorded for guess in case.fitting(key))
 
 
 def _call_under_no_grad(case: Case, difference: Difference) -> bool:
@@ -388,10 +391,11 @@ def _parts(text: str) -> list[str]:
 
 def _profiled_twice(case: Case, difference: Difference) -> bool:
     """A profiled call fails that arrives in a thread which a profile of its whole worker watches."""
+    text = str(difference.theirs)
     return (
         difference.place[0] in (*_ENDINGS, "story", "beside")
-        and PROFILED_TWICE in str(difference.theirs)
-        and any(story.kind == "server profiles" for _, story in case.stories)
+        and case.profiles_twice
+        and (PROFILED_TWICE in text or _RAISED_THERE.fullmatch(text) is not None)
     )
 
 
