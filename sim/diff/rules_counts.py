@@ -236,10 +236,14 @@ def _context_came_back(case: Case, difference: Difference) -> bool:
         (("requests", "CALL"), (-late, -1)),
         (("requests", "RREF_FETCH_CALL"), (-late, -1)),
         (("requests", _FORWARD), (1, late)),
-        (("requests", _CLEANUP), (1, late)),
         (("requests", "RREF_USER_DELETE"), (1, late)),
         *_refused_there(case),
     ]
+    told = [("wrapped", difference.step), ("requests", _FORWARD, difference.step)]
+    if difference.step is None or any(
+        value_of(case.torch, place) > value_of(case.port, place) for place in told
+    ):
+        ranges.append((("requests", _CLEANUP), (1, late)))
     return late > 0 and difference.kind == "messages" and _within(difference, ranges)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 from squall.properties.support.commands import ROOT, squall
 from squall.properties.support.playing import write
 from squall.real.rpc.agent import RpcAgent
@@ -44,6 +45,22 @@ with campaign_settings():
     for _ in range(int(sys.argv[1])):
         seed, profile = stream.randrange(2**32), stream.choice([None, None, "mild", "rough", "storm"])
         print(seed, profile, replay(draw(seed, Settings(profile))).digest)
+"""
+
+#: each of some seeds as the first scenario of a process, and as the second
+FIRST = """
+import os, random, sys
+from squall.sim.search.draw import Settings, draw
+from squall.sim.search.judge import play
+stream = random.Random(7)
+for _ in range(int(sys.argv[1])):
+    seed, profile = stream.randrange(2**32), stream.choice([None, None, "mild", "rough"])
+    child = os.fork()
+    if not child:
+        first, second = (play(draw(seed, Settings(profile))).digest for _ in range(2))
+        os._exit(first != second)
+    if os.waitpid(child, 0)[1]:
+        print(seed, profile)
 """
 
 
@@ -240,6 +257,45 @@ def test_a_script_that_is_not_deterministic_is_caught(
     found = told["divergence"]
     assert "message_sent" in found["first"]["step"] and "PYTHON_RET" in found["second"]["step"]
     assert any("agent.py" in line for line in found["first"]["stack"])
+
+
+def test_a_run_is_the_same_be_it_the_first_of_its_process_or_not() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST, str(4 * SEEDS)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
+    )
+    assert done.stdout == ""
+
+
+def test_what_a_process_tries_out_first_is_no_part_of_a_profile(tmp_path: Path) -> None:
+    """A worker profiles the first pass of a process: how torch lays out nodes has been looked at."""
+    program = Program(
+        workers=2,
+        leaves=(Leaf(owner=0),),
+        trainers=(
+            Trainer(
+                worker=1,
+                steps=(
+                    Step(
+                        ops=(
+                            Op(kind="scale", inputs=(Input(back=1),), worker=0, call="sync"),
+                            Op(kind="total", inputs=(Input(back=1),), worker=1),
+                        ),
+                        backwards=(Backward(roots=(1,), where="udf", worker=0),),
+                        profiled=True,
+                    ),
+                ),
+            ),
+        ),
+    )
+    file = tmp_path / "profiled.json"
+    file.write_text(dump_scenario(Scenario(work=program)))
+    done = squall("replay", str(file), "--check-determinism", "--json")
+    assert done.returncode == 0, done.stdout
 
 
 # -- the command ----------------------------------------------------------------------------------
