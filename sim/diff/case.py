@@ -266,11 +266,11 @@ class Case:
         )
 
     @cached_property
-    def profiles_twice(self) -> bool:
-        """Whether torch has refused profiled calls where a whole worker is profiled."""
+    def profiles_twice(self) -> int:
+        """How many profiled calls torch has refused where a whole worker is profiled."""
         watched = any(story.kind == "server profiles" for _, story in self.stories)
         ours, theirs = (f.get(("refused", "RUN_WITH_PROFILING_REQ"), 0) for f in self._both)
-        return watched and bool(theirs > ours)
+        return max(0, theirs - ours) if watched else 0
 
     # -- what the port must have ----------------------------------------------------------------
 

@@ -77,7 +77,7 @@ def with_rules(case: Case, differences: Sequence[Difference]) -> list[Difference
 def _following(case: Case, difference: Difference, all: Sequence[Difference]) -> Difference:
     """With the rule of the step that ended early, or never, where it follows from that."""
     for cause in all:
-        if _goes_on(difference, cause):
+        if _goes_on(difference, cause) or _told_afterwards(case, difference, cause):
             return replace(difference, rule=cause.rule)
         ended = (
             cause.place[0] in ("outcome", "beside")
@@ -110,6 +110,17 @@ def _goes_on(difference: Difference, cause: Difference) -> bool:
     if difference.place[0] == "passes":
         return bool(difference.theirs > difference.ours)
     return difference.place[0] in ("gradient", "root") and difference.ours is None
+
+
+def _told_afterwards(case: Case, difference: Difference, cause: Difference) -> bool:
+    """Whether a story lacks its end because shutdown never ends, after which it is told."""
+    return (
+        difference.place[0] == "story"
+        and case.story(difference.place).kind == "after the end"
+        and difference.theirs == NO_END
+        and cause.place[0] == "hang"
+        and cause.rule is not None
+    )
 
 
 def _sent_before_passes(

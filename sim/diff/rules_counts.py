@@ -278,6 +278,7 @@ def _acts_out_of_time(case: Case, difference: Difference) -> bool:
     if any(act.kind == "context" for act in case.acts):
         types += [_FORWARD, _CLEANUP]
     ranges: list[Range] = [(("requests", type), (-late, 0)) for type in types]
+    ranges.append((("unanswered", "CALL"), (0, late)))
     missing = max(0, case.requests("CALL") + case.requests("REMOTE_CALL"))
     ranges.append((("requests", "RREF_CHILD_ACCEPT"), (-min(late, missing), 0)))
     ranges += [(("refused", type), (-late, late)) for type in ("CALL", _FORWARD)]
@@ -379,6 +380,8 @@ def _profiled_twice(case: Case, difference: Difference) -> bool:
         return False
     if difference.place == ("refused", _PROFILED):
         return _more(difference) > 0
+    if difference.place[:2] == ("unanswered", "RREF_FETCH_CALL"):
+        return bool(0 < difference.theirs <= case.profiles_twice)  # of what was to be created by it
     return difference.place[0] in ("requests", "wrapped") and _more(difference) < 0
 
 

@@ -205,6 +205,12 @@ def _acts_out_of_time(case: Case, difference: Difference) -> bool:
     return bool(0 < difference.theirs <= len(inside))
 
 
+def _created_by_a_refused_call(case: Case, difference: Difference) -> bool:
+    """Torch refuses a creation that is profiled twice; whoever waits for its value waits."""
+    most = dict.fromkeys(_workers(case), case.profiles_twice)
+    return _left_at(case, difference, most)
+
+
 def _home_before_creation(case: Case, difference: Difference) -> bool:
     """Acts pass a reference on to its owner, perhaps before the owner has made its value; nobody
     need wait for the function that waits there."""
@@ -270,6 +276,7 @@ LEFT_RULES = (
     ("context-came-back", _context_came_back),
     ("acts-out-of-time", _acts_out_of_time),
     ("home-before-creation", _home_before_creation),
+    ("profile-within-a-profile", _created_by_a_refused_call),
     ("fork-after-delete", _fork_after_delete),
     ("unsent-argument-leaks", _unsent_argument),
 )

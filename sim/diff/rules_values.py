@@ -9,7 +9,7 @@ from squall.model.one_process.outcome import Gradients, StepOutcome
 from squall.model.program.acts.act import every
 from squall.model.program.operations import KINDS, planted
 from squall.model.program.program import REFERENCE_CALLS, Op
-from squall.model.program.stories import PLANTED, on_torch
+from squall.model.program.stories import PLANTED, RAISED, on_torch
 from squall.sim.diff.case import PASS_IS_OVER, Case, Predicts, bare_text, gradients_differ
 from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import A_VALUE, NO_END, PROFILED_TWICE
@@ -392,11 +392,14 @@ def _parts(text: str) -> list[str]:
 def _profiled_twice(case: Case, difference: Difference) -> bool:
     """A profiled call fails that arrives in a thread which a profile of its whole worker watches."""
     text = str(difference.theirs)
-    return (
-        difference.place[0] in (*_ENDINGS, "story", "beside")
-        and case.profiles_twice
-        and (PROFILED_TWICE in text or _RAISED_THERE.fullmatch(text) is not None)
+    raised = text.removeprefix(f"{RAISED} RuntimeError: ")
+    told = PROFILED_TWICE in text or any(
+        known.fullmatch(part) is not None
+        for known in (_RAISED_THERE, _TIMED_OUT)  # the latter of what it was to create
+        for part in (text, raised)
     )
+    kinds = (*_ENDINGS, "story", "beside")
+    return difference.place[0] in kinds and bool(case.profiles_twice) and told
 
 
 # -- processes ------------------------------------------------------------------------------------
