@@ -36,6 +36,9 @@ _REACH_S = 10.0
 #: real seconds for which Ray's head may not answer: a Ray of our own, and one that a network may be
 #: between; after them Ray ends this process
 _PATIENCE_S, _PATIENCE_FAR_S = 15, 180
+#: what Ray says where the process that was to serve a driver has not come, how often it is asked for, and
+#: seconds between
+_NO_SERVER, _SERVER_TRIES, _SERVER_PAUSE_S = "Initialization failure from server", 3, 1.0
 #: stations that may end one after the other before any has begun to work
 _FAILED = 5
 #: bytes of Ray's store for objects, where it is ours: messages are small and go beside it
@@ -94,7 +97,7 @@ class RayCluster:
         try:
             return self._happened(timeout_s)
         except ConnectionError as error:  # of a client: Ray ends the process of any other driver
-            raise PlaceError(f"Ray at {self._address} is gone: {_reason(error)}") from None
+            raise PlaceError(f"Ray at {self._address} is gone: {reason(error)}") from None
 
     def _happened(self, timeout_s: float) -> list[Event]:
         events: list[Event] = []
@@ -139,7 +142,7 @@ class RayCluster:
             try:
                 _reach(self._address)
             except OSError as error:
-                raise PlaceError(f"Ray: {where}: {_reason(error)}") from None
+                raise PlaceError(f"Ray: {where}: {reason(error)}") from None
         try:
             if self._address is None:
                 ray.init(
@@ -150,9 +153,9 @@ class RayCluster:
                     **quiet,
                 )
             else:
-                ray.init(self._address, **quiet)
+                join(self._address, quiet)
         except Exception as error:
-            problem = f"{_reason(error)}{_expected(self._address)}"
+            problem = f"{reason(error)}{_expected(self._address)}"
             raise PlaceError(f"Ray: {where}: {problem}") from None
         self._connected = True
 
@@ -193,15 +196,13 @@ class RayCluster:
         except (RayError, HostEndedError, PlaceError) as error:
             del self._stations[name]
             self._end(station)
-            reason = _reason(error)
+            why = reason(error)
             if "No module named" in str(error):
-                raise PlaceError(f"the worker {name} has no such squall: {reason}") from None
+                raise PlaceError(f"the worker {name} has no such squall: {why}") from None
             self._failed += not station.joined
             if self._failed == _FAILED:
-                raise PlaceError(
-                    f"{_FAILED} workers have not begun, {name} last: {reason}"
-                ) from None
-            return [Left(name, reason)] if station.joined else []
+                raise PlaceError(f"{_FAILED} workers have not begun, {name} last: {why}") from None
+            return [Left(name, why)] if station.joined else []
         events: list[Event] = []
         for event in told:
             match event:
@@ -229,6 +230,20 @@ def _reach(address: str) -> None:
             pass
 
 
+def join(address: str, quiet: dict[str, Any]) -> None:
+    """Of the machine at ray:// a process is asked for that serves this driver alone: where it is slow,
+    Ray has given it up before it was there."""
+    for again in reversed(range(_SERVER_TRIES)):
+        try:
+            ray.init(address, **quiet)
+        except ConnectionError as error:
+            if not again or _NO_SERVER not in str(error):
+                raise
+            time.sleep(_SERVER_PAUSE_S)
+        else:
+            return
+
+
 def _expected(address: str | None) -> str:
     """What would be right, where somebody answers at an address and it is no Ray for us."""
     if address is None or address == "auto":
@@ -238,8 +253,11 @@ def _expected(address: str | None) -> str:
     return ", expected HOST:PORT of its head, and RAY_AUTH_MODE=token if that asks for a token"
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """The line of Ray's text that says what it is."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     missing = next((line for line in lines if "No module named" in line), None)
-    return (missing or next(iter(lines), type(error).__name__))[:300].rstrip(".")
+    first = next(iter(lines), type(error).__name__)
+    if first.endswith(":") and len(lines) > 1:  # a traceback of the other side follows
+        first = f"{first} {lines[-1]}"
+    return (missing or first)[:300].rstrip(".:")

@@ -126,6 +126,34 @@ def test_what_cannot_be_reached_is_told_in_a_line(tmp_path):
     assert not Path(tmp_path / "kept").exists()
 
 
+@pytest.mark.parametrize(("failing", "tries"), [(0, 1), (1, 2), (9, 3)])
+def test_a_machine_that_is_slow_to_serve_a_driver_is_asked_again(monkeypatch, failing, tries):
+    """Ray's own client fails so where a machine has more to do than it can."""
+    import ray
+
+    from squall.sim.campaigns import ray_cluster
+
+    asked = []
+
+    def init(address, **options):
+        asked.append(address)
+        if len(asked) <= failing:
+            raise ConnectionAbortedError(
+                "Initialization failure from server:\nTraceback:\nRuntimeError: no server came"
+            )
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray_cluster, "_SERVER_PAUSE_S", 0.0)
+    if failing < tries:
+        ray_cluster.join("ray://here:10001", {})
+    else:
+        with pytest.raises(ConnectionError) as caught:
+            ray_cluster.join("ray://here:10001", {})
+        told = ray_cluster.reason(caught.value)
+        assert told == "Initialization failure from server: RuntimeError: no server came"
+    assert asked == ["ray://here:10001"] * tries
+
+
 def test_a_ray_of_its_own_comes_to_the_same_and_ends(tmp_path):
     looks = []
     store = CampaignStore(tmp_path / "ray", PLAN.said(), resume=False)
