@@ -106,7 +106,6 @@ class Case:
         self.expected = expected
         self.port = port
         self.torch = torch
-        self._guesses: dict[Key, Guess | None] = {}
         self._fitting: dict[Key, list[Guess]] = {}
         self._outcomes: dict[Ways, Outcome] = {}
 
@@ -350,12 +349,10 @@ class Case:
 
     def guess(self, key: Key) -> Guess | None:
         """The first of PyTorch's ways with which all gradients of a step come to what torch has."""
-        if key not in self._guesses:
-            self._guesses[key] = next((e for e in self._all(key) if self._fits(key, e)), None)
-        return self._guesses[key]
+        return next(iter(self.fitting(key)), None)
 
     def fitting(self, key: Key) -> list[Guess]:
-        """All of them."""
+        """All of PyTorch's ways with which they do."""
         if key not in self._fitting:
             self._fitting[key] = [each for each in self._all(key) if self._fits(key, each)]
         return self._fitting[key]
@@ -371,7 +368,7 @@ class Case:
 
     def found(self, key: Key) -> Guess | None:
         """What :meth:`guess` has found, if it was asked."""
-        return self._guesses.get(key)
+        return next(iter(self._fitting.get(key, ())), None)
 
     def earlier(self, key: Key | None) -> list[Key]:
         """The steps of its trainer before this one; all steps for None."""
