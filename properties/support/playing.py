@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
+from squall.properties.support.commands import whole_lines
 from squall.real.worker import Worker
 from squall.sim.faults.plan import Order
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
@@ -78,7 +78,7 @@ def write(folder: Path, source: str, name: str = "script.py") -> Path:
 def stock(script: Path, *args: str, ranks: int | None = None, port: int) -> list[str]:
     """The lines that stock PyTorch prints, with real processes; one a rank, or one alone."""
     environ = {
-        **os.environ,
+        **whole_lines(),
         "OMP_NUM_THREADS": "1",
         "MASTER_ADDR": "localhost",
         "MASTER_PORT": str(port),

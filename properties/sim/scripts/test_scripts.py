@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from squall.model.events.run import Run
+from squall.properties.support.commands import whole_lines
 from squall.properties.support.paths import SCRIPTS
 from squall.properties.support.scripts import run_file
 from squall.sim.faults.plan import Order
@@ -63,7 +64,7 @@ def test_the_expected_output_is_that_of_stock_pytorch(name: str, free_port: int)
     """With real processes over TensorPipe."""
     done = subprocess.run(
         [sys.executable, str(SCRIPTS / f"{name}.py")],
-        env={**os.environ, "MASTER_PORT": str(free_port), "OMP_NUM_THREADS": "1"},
+        env={**whole_lines(), "MASTER_PORT": str(free_port), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=120,
