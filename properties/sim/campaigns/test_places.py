@@ -15,8 +15,9 @@ from squall.sim.campaigns.hosted import Hosted
 from squall.sim.campaigns.lease import Judged
 from squall.sim.campaigns.place import Done, Heard, Joined, Left, PlaceError
 from squall.sim.campaigns.plan import Part, Plan, versions
-from squall.sim.campaigns.pool import TRIES, Pool, resident_bytes
+from squall.sim.campaigns.pool import TRIES, Pool
 from squall.sim.campaigns.store import CampaignStore
+from squall.sim.world.contained import resident_bytes
 
 
 class Told:
