@@ -11,9 +11,11 @@ from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from squall.properties.support import commands
 from squall.sim.world.contained import resident_bytes
 
 _CPU, _RESIDENT = "cpu_s", "resident_mb"
@@ -32,7 +34,7 @@ class Cost:
     resident_mb: float = 0.0
 
     def add(self, report: pytest.TestReport) -> None:
-        told = dict(report.user_properties)
+        told: dict[str, Any] = dict(report.user_properties)
         self.tests.add(report.nodeid)
         self.seconds += report.duration
         self.cpu_s += float(told.get(_CPU, 0))
@@ -44,7 +46,7 @@ _before_s = 0.0
 
 
 def _cpu_s() -> float:
-    used = 0.0
+    used = commands.cpu_s()
     for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
         of = resource.getrusage(whose)
         used += of.ru_utime + of.ru_stime

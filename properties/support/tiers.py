@@ -1,7 +1,8 @@
 """Which tests a run has: ``--tier quick``, what ``make test`` runs; ``deep``, the rest; or ``all``.
 
-@pytest.mark.sampled(3)      # of the cases of this test quick has three; which ones, the commit says
-@pytest.mark.deep("why")     # quick has none of it
+@pytest.mark.sampled(3)                  # of the cases of this test quick has three; which ones, the commit says
+@pytest.mark.sampled(1, of="a cluster")  # of all cases of the tests that say "a cluster" it has one
+@pytest.mark.deep("why")                 # quick has none of it
 
 A sample is drawn by the names of the cases and the commit: the same commit has the same sample on each
 machine, and the cases of another one are tried the next day. ``--sample COMMIT`` draws that commit's. A
@@ -25,7 +26,8 @@ TIERS: tuple[Tier, ...] = ("quick", "deep", "all")
 #: where there is no commit, in a copy of the files for instance
 NO_COMMIT = "none"
 MARKERS = (
-    "sampled(cases): this many cases of the test are in the tier quick, the others in deep",
+    "sampled(cases, of=None): so many cases of the test, or of all tests that name the same, are in the "
+    "tier quick, the others in deep",
     "deep(reason): the test is in the tier deep alone",
 )
 
@@ -79,8 +81,8 @@ def quick_tests(items: Iterable[pytest.Item], commit: str) -> set[str]:
         if marker is None:
             found.add(item.nodeid)
         else:
-            test = item.nodeid.partition("[")[0]
-            sampled.setdefault(test, (marker.args[0], []))[1].append(item.nodeid)
+            kind = marker.kwargs.get("of") or item.nodeid.partition("[")[0]
+            sampled.setdefault(kind, (marker.args[0], []))[1].append(item.nodeid)
     for count, names in sampled.values():
         found.update(sample(names, count, commit))
     return found

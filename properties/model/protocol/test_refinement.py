@@ -170,6 +170,7 @@ def test_each_step_is_taken_by_some_run_or_the_reason_is_known(played: Played) -
     assert unexplained == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", TOO_STRICT)
 def test_a_model_that_allows_too_little_is_refuted_by_a_run(what: str, played: Played) -> None:
     assert what in played.refuted

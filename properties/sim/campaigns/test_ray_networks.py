@@ -23,6 +23,7 @@ PLAN = Plan((Part("rough", range(160), "rough"),), size=4)
 SILENCE_S = 6.0
 
 
+@pytest.mark.deep("Ray takes all cores for seconds")
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_a_network_that_is_cut_costs_leases_and_no_verdict(
@@ -67,6 +68,7 @@ def test_a_network_that_is_cut_costs_leases_and_no_verdict(
     assert "of its leases go out again" in lost
 
 
+@pytest.mark.deep("Ray takes all cores for seconds")
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_a_driver_outside_of_the_cluster_comes_to_the_same(

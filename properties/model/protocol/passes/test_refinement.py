@@ -118,6 +118,7 @@ def played() -> Played:
     return Played(+taken, refuted)
 
 
+@pytest.mark.deep("20 s; the smaller model of references is refined in quick")
 def test_runs_take_no_step_that_the_model_does_not(played: Played) -> None:
     assert set(played.taken) <= steps_of_the_model()
 
