@@ -38,7 +38,7 @@ run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
 
 # Nothing is to fail (exit code 1); an exploration whose budget is spent (4) says how much is left.
 EXPLORED := squall/properties/sim/explore/scenarios

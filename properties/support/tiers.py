@@ -5,14 +5,15 @@
 @pytest.mark.deep("why")                 # quick has none of it
 
 A sample is drawn by the names of the cases and the commit: the same commit has the same sample on each
-machine, and the cases of another one are tried the next day. ``--sample COMMIT`` draws that commit's. A
-property test of Hypothesis stands in both tiers, with more examples in deep (``conftest.py``). A
-test that is named (``pytest FILE::TEST``) runs with all its cases unless a tier is given.
+machine, and the cases of another one are tried the next day. So are the examples of Hypothesis, whose tests
+stand in both tiers, with more examples in deep (``conftest.py``). ``--sample COMMIT`` draws those of another
+commit. A test that is named (``pytest FILE::TEST``) runs with all its cases unless a tier is given.
 """
 
 from __future__ import annotations
 
 import subprocess
+import zlib
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Literal
@@ -25,6 +26,8 @@ Tier = Literal["quick", "deep", "all"]
 TIERS: tuple[Tier, ...] = ("quick", "deep", "all")
 #: where there is no commit, in a copy of the files for instance
 NO_COMMIT = "none"
+#: how many of them the tier quick has, which no marker can say
+NOTEBOOKS = 2
 MARKERS = (
     "sampled(cases, of=None): so many cases of the test, or of all tests that name the same, are in the "
     "tier quick, the others in deep",
@@ -38,9 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--sample", metavar="COMMIT", help="draw the sample of another commit")
 
 
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis looks for its seed
 def pytest_configure(config: pytest.Config) -> None:
     for line in MARKERS:
         config.addinivalue_line("markers", line)
+    if config.getoption("hypothesis_seed") is None:
+        config.option.hypothesis_seed = str(zlib.crc32(_commit(config).encode()))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -78,11 +84,14 @@ def quick_tests(items: Iterable[pytest.Item], commit: str) -> set[str]:
         if item.get_closest_marker("deep") is not None:
             continue
         marker = item.get_closest_marker("sampled")
-        if marker is None:
-            found.add(item.nodeid)
+        if marker is not None:
+            count, kind = marker.args[0], marker.kwargs.get("of") or item.nodeid.partition("[")[0]
+        elif item.path.suffix == ".ipynb":
+            count, kind = NOTEBOOKS, "notebooks"
         else:
-            kind = marker.kwargs.get("of") or item.nodeid.partition("[")[0]
-            sampled.setdefault(kind, (marker.args[0], []))[1].append(item.nodeid)
+            found.add(item.nodeid)
+            continue
+        sampled.setdefault(kind, (count, []))[1].append(item.nodeid)
     for count, names in sampled.values():
         found.update(sample(names, count, commit))
     return found
