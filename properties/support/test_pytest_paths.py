@@ -29,6 +29,7 @@ def collected(folder: str, *args: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("folder", "arg"),
     [

@@ -82,6 +82,7 @@ def test_tasks_threads_and_futures_of_torch_are_awaited(
     assert sorted(said.splitlines()) == sorted(lines) and len(lines) == 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("source", "says"),
     [

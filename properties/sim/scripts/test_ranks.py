@@ -193,6 +193,7 @@ def test_without_a_number_of_workers_nobody_sets_anything(
     assert "--workers 2" in hint
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("args", "workers", "type"),
     [

@@ -27,6 +27,7 @@ print(total())
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "source",
     [

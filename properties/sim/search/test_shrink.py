@@ -95,6 +95,7 @@ def test_workers_are_renumbered() -> None:
 # -- shrinking ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1, of="bugs that become small")
 @pytest.mark.parametrize(
     ("mutant", "most"),
     [
@@ -122,6 +123,7 @@ def test_a_planted_bug_becomes_small(mutant: str, most: Extent) -> None:
     assert not again(replace(small, expected=Expected())).violations
 
 
+@pytest.mark.sampled(1, of="bugs that become small")
 def test_a_dependency_bug_shrinks_to_six_nodes() -> None:
     """An operation with four edges to it, from three others, the leaf and the sum."""
     bug = Mutant(
@@ -295,6 +297,7 @@ def test_the_object_has_the_documented_keys(tmp_path: Path) -> None:
     assert load_scenario(file).expected.mutant == "release-only-here"
 
 
+@pytest.mark.deep("lifts all of them, 280 s")
 def test_every_planted_bug_can_be_lifted() -> None:
     mutant = MUTANTS["release-only-here"]
     scenario = failing(mutant.name)
