@@ -163,6 +163,7 @@ def test_tests_pass_with_the_number_of_their_runs(first_run: str) -> None:
     assert "3 failed, 6 passed" in first_run
 
 
+@pytest.mark.sampled(2, of="pytest in a process of its own")
 def test_a_failure_tells_rank_line_seed_and_commands(first_run: str, folder: Path) -> None:
     told = part(first_run, "test_a_race")
     line = TESTS[: TESTS.index("assert order ==")].count("\n") + 1
