@@ -83,7 +83,7 @@ def leases(server: Server, database: str) -> int:
         return 0
 
 
-@pytest.mark.sampled(1, of="campaigns on a server")
+@pytest.mark.deep("three drivers at once")
 def test_drivers_of_all_shares_at_once(
     tmp_path: Path, postgresql: Server, database: str, alone: tuple[str, str]
 ) -> None:
@@ -271,7 +271,7 @@ def test_patience_ends(postgresql: Server, database: str, network: CutNetwork) -
     store.close()
 
 
-@pytest.mark.sampled(1, of="campaigns on a server")
+@pytest.mark.deep("fills a disk")
 def test_a_server_whose_disk_is_full(
     tmp_path: Path, postgresql: Server, database: str, alone: tuple[str, str]
 ) -> None:

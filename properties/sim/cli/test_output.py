@@ -21,6 +21,7 @@ def into(shell: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.sampled(1)
 def test_a_reader_who_leaves_gets_its_line_and_nobody_else_any(engine: str) -> None:
     said = into(f"squall run {SCRIPT} --engine {engine} | head -1; echo ${{PIPESTATUS[0]}}")
     lines = said.stdout.splitlines()

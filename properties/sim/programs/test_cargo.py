@@ -98,7 +98,7 @@ def test_drawn_cargo_on_the_compiled_engine(compiled_engine: None) -> None:
         assert set(told(for_compiled(drawn(seed)), "torch")) == {AS_IT_SHOULD_BE}, seed
 
 
-@pytest.mark.sampled(1, of="workloads on stock PyTorch")
+@pytest.mark.deep("starts processes of PyTorch again and again")
 def test_drawn_cargo_on_stock_pytorch(tmp_path: Path) -> None:
     """What must come is measured: scripts over TensorPipe come to the same."""
     with StockGroup() as group:
