@@ -74,6 +74,7 @@ def test_or_it_fails_before_anything_is_run(tmp_path: Path, missing: str) -> Non
     assert done.stdout == ""
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("without", "code"), [("", 1), ("1", 0)])
 def test_the_compiled_engine_is_left_out_only_if_somebody_says_so(
     tmp_path: Path, without: str, code: int

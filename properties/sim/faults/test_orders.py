@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import permutations
 from typing import Any
 
+import pytest
 import torch
 
 from squall.real import tracing
@@ -138,6 +139,7 @@ def note(what: int) -> int:
     return what
 
 
+@pytest.mark.sampled(1, of="faults in every order")
 def test_a_reference_that_is_shared_with_a_third_worker() -> None:
     """Creation, fork request, acceptance, fetch and deletes, in every order they can have."""
 
@@ -156,6 +158,7 @@ def test_a_reference_that_is_shared_with_a_third_worker() -> None:
     assert len(found) == SHARED
 
 
+@pytest.mark.sampled(1, of="faults in every order")
 def test_gradients_that_come_back_by_two_ways() -> None:
     """A diamond over two workers: backward, and the release of the context, in every order."""
 

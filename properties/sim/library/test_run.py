@@ -320,7 +320,7 @@ def test_cells_of_a_notebook(tmp_path: Path) -> None:
     assert shown[-1]["data"]["text/html"].startswith("<iframe srcdoc=")
 
 
-@pytest.mark.sampled(1, of="the same in every process")
+@pytest.mark.sampled(2, of="the same in every process")
 def test_digests_are_the_same_in_every_process(tmp_path: Path) -> None:
     script = tmp_path / "trial.py"
     text = UNGUARDED.replace("ENGINE", "'port'").replace(

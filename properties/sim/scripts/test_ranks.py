@@ -115,6 +115,7 @@ def test_each_rank_may_have_a_file_of_its_own(tmp_path: Path, engine: EngineName
     ]
 
 
+@pytest.mark.sampled(1)
 def test_ranks_find_what_torchrun_sets(tmp_path: Path, engine: EngineName) -> None:
     script = write(
         tmp_path,

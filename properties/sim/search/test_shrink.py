@@ -71,6 +71,7 @@ def test_candidates_are_valid_and_mean_something() -> None:
     assert tried["neither"] < 0.1 * tried.total()  # the shrinker does not even run these
 
 
+@pytest.mark.sampled(1, of="bugs that become small")
 def test_a_file_can_have_each_candidate() -> None:
     """Parts that a field may not be without are not cut out of it."""
     candidates = 0

@@ -54,6 +54,7 @@ def test_what_a_plan_asks_of_the_inside_of_a_worker_is_named() -> None:
     assert left_out(Plan(workers=(Crash(worker=0, at_s=1.0),))) == []
 
 
+@pytest.mark.sampled(2, of="scripts on the compiled engine")
 def test_what_is_left_out_of_a_plan_is_in_the_report(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(
@@ -71,6 +72,7 @@ def test_what_is_left_out_of_a_plan_is_in_the_report(tmp_path: Path) -> None:
     assert "workers: SlowCpu" in kinds_left_out() and "inner: Raise" in kinds_left_out()
 
 
+@pytest.mark.sampled(2, of="scripts on the compiled engine")
 def test_a_package_that_pytorchs_tests_need_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
