@@ -22,7 +22,10 @@ from squall.real.native import build
 
 T = TypeVar("T")
 
-pytest_plugins = ["squall.properties.support.replay_lines"]
+pytest_plugins = [
+    "squall.properties.support.memory",
+    "squall.properties.support.replay_lines",
+]
 
 # Tensors here are small; more threads only make the machine busier and the timings worse.
 torch.set_num_threads(1)

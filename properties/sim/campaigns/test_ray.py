@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'squall[ray]'")
-
 from squall.properties.sim.campaigns.test_driver import PLAN, command, leases_in, table
 from squall.properties.support.descendants import command_of, descendants
+from squall.properties.support.installed import needs_ray
 from squall.properties.support.waiting import wait_for
 from squall.sim.campaigns.driver import drive
 from squall.sim.campaigns.place import Joined
@@ -18,8 +17,11 @@ from squall.sim.campaigns.plan import Part, Plan
 from squall.sim.campaigns.ray_place import ray_place
 from squall.sim.campaigns.store import CampaignStore
 
-#: Ray takes ten seconds to start on a machine that has nothing else to do
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    needs_ray,
+    # Ray takes ten seconds to start on a machine that has nothing else to do
+    pytest.mark.timeout(900),
+]
 
 HOSTED = "squall.sim.campaigns.hosted"
 WIDE = Plan((Part("plain", range(12)), Part("rough", range(28), "rough")), size=2)

@@ -14,6 +14,7 @@ from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import api as rpc
 from squall.real.rpc.py_rref import RRef
 from squall.sim.cluster import Cluster
+from squall.sim.world.garbage import settle, still_garbage
 
 NO_TIMEOUT = 0.0
 
@@ -56,13 +57,15 @@ def orders(
     workers, one is tried (sleep sets: Godefroid, Partial-Order Methods).
     """
     steps: list[Step] = []
-    while True:
-        if _run_once(story, workers, check, steps):
-            yield tuple(step.chosen for step in steps if step.chosen is not None)
-        while steps and steps[-1].choose() is None:
-            steps.pop()
-        if not steps:
-            return
+    with still_garbage():
+        while True:
+            settle()
+            if _run_once(story, workers, check, steps):
+                yield tuple(step.chosen for step in steps if step.chosen is not None)
+            while steps and steps[-1].choose() is None:
+                steps.pop()
+            if not steps:
+                return
 
 
 def _run_once(
