@@ -60,7 +60,7 @@ class TestPlain:
 
 @squall.test(workers=2, join="worker{rank}")
 @given(n=st.integers(0, 1000))
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_data(rank, n):
     assert rpc.rpc_sync("worker1", model.double, args=(n,)) == 2 * n
     assert n < 100
