@@ -42,6 +42,9 @@ settings.register_profile("long", _COMMON, max_examples=5000, verbosity=Verbosit
 def pytest_configure(config: pytest.Config) -> None:
     tier = "deep" if config.getoption("tier") == "deep" else "quick"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", tier))
+    # What a shell starts in the background ignores interrupts, and what that starts ignores them too.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 _new_record = logging.getLogRecordFactory()
