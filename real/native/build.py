@@ -16,8 +16,6 @@ import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
 HERE = Path(__file__).parent
 SOURCES = ("agent.cpp", "group.cpp", "link.cpp")
 HEADERS = ("about.h", "group.h", "link.h", "quiet.h", "retries.h", "shared.h")
@@ -62,6 +60,8 @@ def library(on_build: Callable[[str], object] | None = None) -> Path:
             "the engine torch needs a Linux that tells what a thread waits for "
             "(/proc/thread-self/syscall), and this machine has none"
         )
+    import torch
+
     if not torch.distributed.is_available() or not _has_rpc():
         raise Unavailable("this build of PyTorch has no torch.distributed.rpc")
     key = hashlib.blake2b(digest_size=8)
@@ -94,6 +94,8 @@ def _has_rpc() -> bool:
 
 
 def _build(cxx: str, folder: Path, built: Path) -> None:
+    import torch
+
     root = Path(torch.__file__).parent
     include = [root / "include", root / "include/torch/csrc/api/include"]
     command = [

@@ -107,17 +107,18 @@ def run(
         check=check,
         wall_limit=wall_limit,
     )
+    scenario = asked.scenario()
+    ready(engine)
+    tell_left_out(engine, left_out(scenario))
+    with limited(wall_limit):
+        ran, divergence = _play(scenario, twice=check_determinism, json=json)
+    # What looks at the run is imported when there is one: a script begins sooner.
     from squall.model.checks.registry import check as check_run
     from squall.model.events.run import NOT_CHECKED
     from squall.sim.cli.reports.divergence import print_second_run
     from squall.sim.cli.reports.script import print_report, run_json
     from squall.sim.scenarios.keeping import keep_script
 
-    scenario = asked.scenario()
-    ready(engine)
-    tell_left_out(engine, left_out(scenario))
-    with limited(wall_limit):
-        ran, divergence = _play(scenario, twice=check_determinism, json=json)
     ran.violations = check_run(ran)
     kept = keep_script(scenario, ran)
     if json:
