@@ -273,6 +273,8 @@ def _plan(
             problem = f"does not go with {file}, which says what is played"
             raise BadInput(name, str(value), problem)
 
+    from squall.sim.campaigns.file import CampaignFileError, load_plan
+
     try:
         return load_plan(file)
     except CampaignFileError as error:
