@@ -32,7 +32,8 @@ from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.stock.program import MODULES, run_native
+from squall.sim.stock.program import run_native
+from squall.sim.stock.shared import PROGRAMS as MODULES
 from squall.sim.stock.shared import close_zygotes, shared_zygote
 
 HELD = CORPUS / "torch"
