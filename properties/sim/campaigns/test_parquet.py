@@ -91,6 +91,7 @@ def _clean(plan: Plan) -> Iterator[Judged]:
 def test_a_folder_is_written_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from squall.sim.campaigns.parquet import ExportError, export
 
     store = filled(tmp_path / "db")
     rows = Reading.rows
