@@ -56,7 +56,6 @@ class RankError(PlanError):
 _NOUN = "fault plan"
 
 
-# Made when they are first asked for: all of them take long.
 #: made when they are first asked for: together they take a tenth of a second
 _item_types: dict[type[Fault], TypeAdapter[Fault]] = {}
 
