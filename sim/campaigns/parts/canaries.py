@@ -109,6 +109,12 @@ class Canaries(Part):
         return shlex.join(words)
 
 
+def every_bug() -> tuple[str, ...]:
+    """All that a campaign can find. Those of devices are tried on the stand-in device, and those that
+    only faults bring out under each profile of faults, as ``squall mutants`` does it."""
+    return tuple(name for name, mutant in MUTANTS.items() if mutant.expected)
+
+
 def check_bug(name: str) -> None:
     """Raises ValueError unless that is a planted bug that a campaign can find."""
     mutant = MUTANTS.get(name)
