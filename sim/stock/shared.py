@@ -29,6 +29,9 @@ def shared_zygote(modules: tuple[str, ...]) -> Zygote:
     """
     known = _shared.get(modules)
     folder, environment = os.getcwd(), dict(os.environ)
+    environment.pop(
+        "PYTEST_CURRENT_TEST", None
+    )  # another one in each test, and nothing to a worker
     if known is not None and (known.folder, known.environment) != (folder, environment):
         known.zygote.close()
         del _shared[modules]
