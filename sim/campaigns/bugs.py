@@ -42,3 +42,9 @@ def check_bug(name: str) -> None:
         raise ValueError(f"there is no planted bug {name!r}, squall mutants --list has all")
     if not mutant.expected:
         raise ValueError(f"{name!r} cannot be found yet: {mutant.unseen}")
+
+
+def every_bug() -> tuple[str, ...]:
+    """All that a campaign can find. Those of devices are tried on the stand-in device, and those that
+    only faults bring out under each profile of faults, as ``squall mutants`` does it."""
+    return tuple(name for name, mutant in MUTANTS.items() if mutant.expected)

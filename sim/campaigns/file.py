@@ -1,7 +1,7 @@
 """``campaign.toml``: the parts of a campaign, and the share of its time that each has.
 
 Parts without an end (seeds, the cover) have shares of the time; others, whose work has an end (planted
-bugs, programs of a size), are done whole. What a scenario takes is not measured, since the plan must be
+bugs, programs of a size, tests), are done whole. What a scenario takes is not measured, since the plan must be
 the same on each machine and each day: :data:`COSTS` say it.
 
 Parts themselves play with torch: they are imported when all that a file says has been looked at.
@@ -12,15 +12,16 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from squall.model.program.strict_json import complaint
-from squall.sim.campaigns.bugs import BY_DEFAULT, check_bug
+from squall.sim.campaigns.bugs import BY_DEFAULT, check_bug, every_bug
 from squall.sim.campaigns.plan import MOST, Plan
 from squall.sim.explore.enumeration import BoundsError, read_bounds
 from squall.sim.names import ENGINE_NAMES, PROFILES, EngineName, Profile
@@ -111,21 +112,23 @@ class _Versions(_Shared):
 
 
 class _Whole(_Strict):
-    """A part whose work has an end, and is done whole."""
+    """A part whose work has an end, and is done whole. Paths begin at the ``folder`` of the file."""
 
     def check(self) -> None:
         """Raises CampaignFileError for what types alone do not tell."""
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str, folder: Path) -> Part:
         raise NotImplementedError
 
 
 class _Canaries(_Whole):
-    bugs: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
+    bugs: Annotated[tuple[str, ...], Field(strict=False)] | Literal["all"] | None = None
     seeds: Annotated[int, Field(ge=1, le=10_000_000)] = 500
 
     @property
     def _named(self) -> tuple[str, ...]:
+        if self.bugs == "all":
+            return every_bug()
         return BY_DEFAULT if self.bugs is None else tuple(dict.fromkeys(self.bugs))
 
     def check(self) -> None:
@@ -137,7 +140,7 @@ class _Canaries(_Whole):
             except ValueError as error:
                 raise CampaignFileError(f"bugs: {error}") from None
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str, folder: Path) -> Part:
         from squall.sim.campaigns.parts import Canaries
 
         bugs = self._named
@@ -156,7 +159,7 @@ class _Explored(_Whole):
         except BoundsError as error:
             raise CampaignFileError(f"programs: {error}") from None
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str, folder: Path) -> Part:
         from squall.sim.campaigns.parts import Exploration
         from squall.sim.campaigns.parts.exploration import programs
 
@@ -170,6 +173,46 @@ class _Explored(_Whole):
         )
 
 
+Words = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class _Stories(_Whole):
+    engine: Annotated[EngineName, AfterValidator(_engine)] = "port"
+
+    def part(self, name: str, folder: Path) -> Part:
+        from squall.sim.campaigns.parts import Stories
+        from squall.sim.campaigns.parts.stories import scenarios
+
+        return Stories(name, range(len(scenarios(self.engine))), engine=self.engine)
+
+
+class _Saved(_Whole):
+    files: Words
+    varies: Words = ()
+
+    def part(self, name: str, folder: Path) -> Part:
+        from squall.sim.campaigns.parts.saved import saved_in
+
+        try:
+            return saved_in(name, folder, self.files, self.varies)
+        except (ValueError, OSError) as error:
+            raise CampaignFileError(f"files: {_one_line(error)}") from None
+
+
+class _Tests(_Whole):
+    paths: Annotated[Words, Field(min_length=1)]
+    options: Words = ()
+    again: Words | None = None
+
+    def part(self, name: str, folder: Path) -> Part:
+        from squall.sim.campaigns.parts.tests import SuiteError, suite_of
+
+        try:
+            return suite_of(name, folder, self.paths, self.options, self.again)
+        except SuiteError as error:
+            raise CampaignFileError(f"paths: {error}") from None
+
+
 #: what a part is by its name, and what is said of it already
 _KINDS: dict[str, tuple[type[_Shared] | type[_Whole], dict[str, Any]]] = {
     "plain": (_Seeds, {}),
@@ -180,11 +223,15 @@ _KINDS: dict[str, tuple[type[_Shared] | type[_Whole], dict[str, Any]]] = {
     "versions": (_Versions, {}),
     "canaries": (_Canaries, {}),
     "explore": (_Explored, {}),
+    "stories": (_Stories, {}),
+    "saved": (_Saved, {}),
+    "tests": (_Tests, {}),
 }
 
 
 class _File(_Strict):
-    scenarios: Annotated[int, Field(ge=1, le=MOST)]
+    #: of all parts that have a share
+    scenarios: Annotated[int, Field(ge=1, le=MOST)] | None = None
     first_seed: Annotated[int, Field(ge=0, le=MOST)] = 0
     #: interpreters of parts of the kind "versions"
     python: Annotated[tuple[str, ...], Field(strict=False)] = ()
@@ -195,7 +242,7 @@ def load_plan(file: Path) -> Plan:
     """The plan that a file describes. Raises CampaignFileError."""
     try:
         said = _File.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-        return Plan(_on_others(_parts(said), said.python, file.parent))
+        return Plan(_on_others(_parts(said, file.parent), said.python, file.parent))
     except CampaignFileError as error:
         raise CampaignFileError(f"{file}: {error}") from None
     except OSError as error:
@@ -214,24 +261,35 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _parts(said: _File) -> tuple[Part, ...]:
-    """All parts with their numbers, in the order of the file."""
+def _parts(said: _File, folder: Path) -> tuple[Part, ...]:
+    """All parts with their numbers, in the order of the file, which is in that folder."""
     read = {name: _read(name, value) for name, value in said.parts.items()}
     counts = _counts(said, {n: each for n, each in read.items() if isinstance(each, _Shared)})
     seeds = {name: range(said.first_seed, said.first_seed + n) for name, n in counts.items()}
     for name, each in read.items():
-        try:
+        with _of_part(name):
             if isinstance(each, _Whole):
                 each.check()
             elif seeds[name].stop > MOST:
                 raise CampaignFileError(f"its seeds end at {seeds[name].stop}, expected {MOST}")
-        except CampaignFileError as error:
-            raise CampaignFileError(f"parts.{name}: {error}") from None
     _check_python(said, read.values())
-    return tuple(
-        each.part(name) if isinstance(each, _Whole) else each.part(name, seeds[name])
-        for name, each in read.items()
-    )
+    found = []
+    for name, each in read.items():
+        with _of_part(name):
+            if isinstance(each, _Whole):
+                found.append(each.part(name, folder))
+            else:
+                found.append(each.part(name, seeds[name]))
+    return tuple(found)
+
+
+@contextmanager
+def _of_part(name: str) -> Iterator[None]:
+    """What is wrong within is said of this part."""
+    try:
+        yield
+    except CampaignFileError as error:
+        raise CampaignFileError(f"parts.{name}: {error}") from None
 
 
 def _check_python(said: _File, read: Iterable[_Shared | _Whole]) -> None:
@@ -296,6 +354,8 @@ def _counts(said: _File, shared: dict[str, _Shared]) -> dict[str, int]:
     """How many scenarios each part has, so that its share of the time is what the file says."""
     if not shared and said.parts:
         return {}
+    if said.scenarios is None:
+        raise CampaignFileError("scenarios: is missing, expected how many those with a share have")
     total = math.fsum(each.share for each in shared.values())
     if abs(total - 1) > _ROUNDING:
         raise CampaignFileError(f"parts: the shares add up to {total:g}, expected 1")

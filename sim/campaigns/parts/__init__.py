@@ -9,12 +9,28 @@ from squall.sim.campaigns.parts.diff import Diff
 from squall.sim.campaigns.parts.exploration import Exploration
 from squall.sim.campaigns.parts.guided import Guided
 from squall.sim.campaigns.parts.part import Part
+from squall.sim.campaigns.parts.saved import Saved
+from squall.sim.campaigns.parts.stories import Stories
+from squall.sim.campaigns.parts.tests import Suite
 from squall.sim.campaigns.parts.versions import Versions
 
-__all__ = ["KINDS", "Canaries", "Diff", "Exploration", "Guided", "Part", "Versions", "part_of"]
+__all__ = [
+    "KINDS",
+    "Canaries",
+    "Diff",
+    "Exploration",
+    "Guided",
+    "Part",
+    "Saved",
+    "Stories",
+    "Suite",
+    "Versions",
+    "part_of",
+]
 
 KINDS: dict[str, type[Part]] = {
-    each.kind: each for each in (Part, Guided, Diff, Canaries, Exploration, Versions)
+    each.kind: each
+    for each in (Part, Guided, Diff, Canaries, Exploration, Versions, Stories, Saved, Suite)
 }
 
 

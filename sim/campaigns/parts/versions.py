@@ -5,26 +5,21 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from squall.model.events.run import Violation
 from squall.real.own_files import PACKAGE
+from squall.sim.campaigns.parts.elsewhere import Ended, elsewhere, judged
 from squall.sim.campaigns.parts.part import Alive, Part
 from squall.sim.campaigns.row import Row, failed_row, loaded
 from squall.sim.scenario import Scenario
-from squall.sim.world.contained import end_with_parent
 
 #: seeds that an interpreter judges before it is the next one's turn
 BLOCK = 100
-#: how often a process is started anew that somebody outside has ended, before that is a failure
-_TRIES = 3
-_FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP})
 #: real seconds in which an interpreter has to say what it is
 _SAYS_S = 300.0
 _MODULE = "squall.sim.campaigns.there"
@@ -70,41 +65,24 @@ class Versions(Part):
         while left:
             block = range(left.start, min(left.stop, (left.start // BLOCK + 1) * BLOCK))
             left = range(block.stop, left.stop)
-            yield from self._block(block)
+            yield from judged(block, self._attempt, self._failed)
 
-    def _block(self, numbers: range) -> Iterator[Row]:
-        tries = 0
-        while numbers:
-            with self._judging(numbers) as process:
-                assert process.stdout is not None
-                for line in process.stdout:
-                    yield self._row(numbers.start, loaded(line))
-                    tries, numbers = 0, numbers[1:]
-                code = process.wait()
-            tries += 1
-            if numbers and (code not in _FROM_OUTSIDE or tries == _TRIES):
-                violation = Violation("progress", "the process ended", "a verdict", f"exit {code}")
-                yield self._row(numbers.start, failed_row(0, violation))
-                tries, numbers = 0, numbers[1:]
-
-    @contextmanager
-    def _judging(self, numbers: range) -> Iterator[subprocess.Popen[str]]:
-        which, first = self.place(numbers.start)
+    def _attempt(self, numbers: Sequence[int]) -> Generator[Row, None, Ended]:
+        which, first = self.place(numbers[0])
         asked = {"first": first, "stop": first + len(numbers), "profile": self.profile}
-        process = subprocess.Popen(
-            [self.python[which], "-P", "-m", _MODULE, json.dumps(asked)],
-            env=_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            preexec_fn=end_with_parent,
-        )
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate()
+        command = [self.python[which], "-P", "-m", _MODULE, json.dumps(asked)]
+        count = 0
+        with elsewhere(command, env=_environment()) as process:
+            for line in process.lines():
+                yield self._row(numbers[count], loaded(line))
+                count += 1
+            code = process.wait()
+        return Ended(code, numbers[count] if count < len(numbers) else None)
+
+    def _failed(self, number: int, ended: Ended) -> Row:
+        seen = f"exit {ended.code}"
+        violation = Violation("progress", "the process ended", "a verdict", seen)
+        return self._row(number, failed_row(0, violation))
 
     def _row(self, number: int, row: Row) -> Row:
         """Of the number, and of the version if it has failed."""
