@@ -37,8 +37,11 @@ ARGS ?=
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
 
+# Bytecode is kept, whatever the environment says: each process of the suite, and each command that
+# a test runs, would compile a thousand files anew.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
 
 # Nothing is to fail (exit code 1); an exploration whose budget is spent (4) says how much is left.
 EXPLORED := squall/properties/sim/explore/scenarios

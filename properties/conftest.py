@@ -1,8 +1,8 @@
 """What every test shares: one torch thread, and how hard Hypothesis tries.
 
-``HYPOTHESIS_PROFILE`` picks a profile: ``dev`` (few examples, the default), ``ci`` (more, the
-same ones every time) or ``deep`` (a long search, printed as it goes). ``SQUALL_WITHOUT_NATIVE=1``
-skips the tests of PyTorch's compiled engine where it cannot be had; without it they fail.
+``HYPOTHESIS_PROFILE`` picks a profile: ``quick`` (few examples, the default), ``deep`` (more, the
+default of the tier deep, ``support/tiers.py``) or ``long`` (a long search, printed as it goes).
+``SQUALL_WITHOUT_NATIVE=1`` skips the tests of PyTorch's compiled engine where it cannot be had; without it they fail.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from squall.real.native import build
 
 T = TypeVar("T")
 
-pytest_plugins = ["squall.properties.support.replay_lines"]
+pytest_plugins = [
+    "squall.properties.support.memory",
+    "squall.properties.support.replay_lines",
+]
 
 # Tensors here are small; more threads only make the machine busier and the timings worse.
 torch.set_num_threads(1)
@@ -31,10 +34,17 @@ torch.set_num_threads(1)
 _COMMON = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-settings.register_profile("dev", _COMMON, max_examples=25)
-settings.register_profile("ci", _COMMON, max_examples=100, derandomize=True, print_blob=True)
-settings.register_profile("deep", _COMMON, max_examples=5000, verbosity=Verbosity.verbose)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+settings.register_profile("quick", _COMMON, max_examples=25, print_blob=True)
+settings.register_profile("deep", _COMMON, max_examples=100, print_blob=True)
+settings.register_profile("long", _COMMON, max_examples=5000, verbosity=Verbosity.verbose)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tier = "deep" if config.getoption("tier") == "deep" else "quick"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", tier))
+    # What a shell starts in the background ignores interrupts, and what that starts ignores them too.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 _new_record = logging.getLogRecordFactory()

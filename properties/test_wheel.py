@@ -223,6 +223,7 @@ def test_the_command_and_the_module_are_one(installed: Installed) -> None:
     assert installed.run(installed.python, "-m", "squall", "--help") == help_text
 
 
+@pytest.mark.sampled(1, of="an installed squall")
 @pytest.mark.usefixtures("compiled_engine")
 @pytest.mark.parametrize("engine", ["port", "torch"])
 def test_a_script_with_modules_of_our_names_beside_it(installed: Installed, engine: str) -> None:
@@ -234,17 +235,20 @@ def test_a_script_with_modules_of_our_names_beside_it(installed: Installed, engi
     assert (report["outcome"], report["gradients_equal"]) == ("ok", True)
 
 
+@pytest.mark.sampled(1, of="an installed squall")
 def test_a_script_becomes_a_timeline(installed: Installed) -> None:
     page = installed.folder / "page.html"
     installed.run(installed.squall, "timeline", ROOT / "examples" / "rref_sharing.py", "-o", page)
     assert "<script" in page.read_text() and "worker1" in page.read_text()
 
 
+@pytest.mark.sampled(1, of="an installed squall")
 def test_a_campaign(installed: Installed) -> None:
     report = installed.report("fuzz", "--seeds", "0:20", "--jobs", "2")
     assert (report["outcome"], report["scenarios"]) == ("ok", 20)
 
 
+@pytest.mark.sampled(1, of="an installed squall")
 def test_a_campaign_that_is_kept(installed: Installed) -> None:
     report = installed.report("campaign", "--seeds", "0:4", "--lease", "2", "--store", "db")
     assert (report["outcome"], report["judged"]) == ("ok", 4)
@@ -252,6 +256,7 @@ def test_a_campaign_that_is_kept(installed: Installed) -> None:
     assert (exported["leases"], exported["failures"]) == (2, 0)
 
 
+@pytest.mark.sampled(1, of="an installed squall")
 @pytest.mark.usefixtures("compiled_engine")
 def test_a_campaign_on_the_compiled_engine(installed: Installed) -> None:
     # seeds that meet no defect of PyTorch
@@ -259,11 +264,13 @@ def test_a_campaign_on_the_compiled_engine(installed: Installed) -> None:
     assert (report["outcome"], report["scenarios"]) == ("ok", 3)
 
 
+@pytest.mark.sampled(1, of="an installed squall")
 def test_a_planted_bug_is_noticed(installed: Installed) -> None:
     report = installed.report("mutants", "release-only-here")
     assert report["outcome"] == "ok"
 
 
+@pytest.mark.sampled(1, of="an installed squall")
 def test_pytorchs_own_tests(installed: Installed) -> None:
     report = installed.report("conformance", "rpc", "-k", "RpcTest.test_add", "--jobs", "1")
     assert report["outcome"] == "ok"
@@ -272,6 +279,7 @@ def test_pytorchs_own_tests(installed: Installed) -> None:
     assert tests["RpcTest.test_add"] == "passed"
 
 
+@pytest.mark.sampled(1, of="an installed squall")
 def test_somebodys_tests_need_no_configuration(installed: Installed) -> None:
     (installed.folder / "test_theirs.py").write_text(TESTS)
     words = (installed.python, "-m", "pytest", "-v", "-p", "no:cacheprovider", "test_theirs.py")
@@ -282,6 +290,7 @@ def test_somebodys_tests_need_no_configuration(installed: Installed) -> None:
     assert "1 failed, 2 passed" in said
 
 
+@pytest.mark.sampled(1, of="an installed squall")
 def test_the_public_names_have_types(installed: Installed) -> None:
     (installed.folder / "typed.py").write_text(TYPED)
     said = installed.run(installed.python, "-m", "mypy", "--no-error-summary", "typed.py", code=1)

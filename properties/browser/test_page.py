@@ -17,6 +17,8 @@ from squall.sim.pictures.odds import Odds, Point
 from squall.sim.scenarios.replay import replay
 from squall.sim.search.draw import Settings, draw
 
+pytestmark = pytest.mark.sampled(6, of="pages in a browser")
+
 VIEWS = ("space_time", "work", "graph", "rrefs", "contexts", "futures", "waits")
 Visit = Callable[..., Page]
 

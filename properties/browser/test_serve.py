@@ -20,6 +20,8 @@ from squall.sim.scenarios.store import Place, Store
 from squall.sim.search.draw import draw
 from squall.sim.serve.server import Server
 
+pytestmark = pytest.mark.sampled(6, of="pages in a browser")
+
 
 @pytest.fixture
 def plotly() -> PlotlyFrom:

@@ -21,6 +21,8 @@ from squall.sim.pictures.packed import WHOLE_MOST, opening
 from squall.sim.pictures.plotly_js import write_plotly
 from squall.sim.pictures.recording import Recording
 
+pytestmark = pytest.mark.sampled(6, of="pages in a browser")
+
 Visit = Callable[..., Page]
 
 

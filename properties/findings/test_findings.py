@@ -83,6 +83,7 @@ def test_the_page_has_the_worst_first_and_what_cannot_be_shown_last() -> None:
     assert not NO_FINDINGS.keys() & NAMES.keys()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CHEAP)
 def test_a_script_prints_what_was_kept(name: str) -> None:
     one = NAMES[name]

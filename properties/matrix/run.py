@@ -108,7 +108,6 @@ def run_suite(row: Row, jobs: str) -> Suite:
     with _conditions(row) as (command, folder, environment), tempfile.TemporaryDirectory() as at:
         os.chmod(at, 0o777)
         report = Path(at) / "report.xml"
-        environment["HYPOTHESIS_PROFILE"] = "ci"
         command += ["-m", "pytest", "-q", "-n", jobs, "-p", "no:cacheprovider"]
         done = subprocess.run(
             [*command, f"--junit-xml={report}"], cwd=folder, env=environment,

@@ -17,6 +17,7 @@ def reference() -> runs.Digests:
     return runs.digests_of(REFERENCE, SEEDS, "storm")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["no-vectors", "mkl", "locale", "folder", "user"])
 def test_digests_do_not_depend_on_it(name: str, reference: runs.Digests) -> None:
     try:

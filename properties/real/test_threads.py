@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
+import pytest
 import torch
 
 from squall.real.autograd import api as dist_autograd
@@ -114,6 +115,7 @@ def doubled(x: torch.Tensor, hops: int, rank: int) -> torch.Tensor:
     return far.wait() + near.wait()
 
 
+@pytest.mark.deep("12 s of real threads")
 def test_fifty_passes_of_four_workers_that_meet_on_every_worker() -> None:
     """Several first gradients of one pass arrive at once, and passes of all workers together."""
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 #: seconds; a process that starts on a busy machine may take a good part of it
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 _LOOK_S = 0.01
 
 

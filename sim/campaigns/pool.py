@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 
 from squall.model.events.run import Violation
 from squall.sim.campaigns.lease import ALIVE, Row, failed_row, judged, work
 from squall.sim.campaigns.place import HERE, Done, Event, Heard, Joined
 from squall.sim.campaigns.plan import Lease, versions
 from squall.sim.search.judge import TIMEOUT_S
-from squall.sim.world.contained import Contained
+from squall.sim.world.contained import Contained, resident_bytes
 
 #: real seconds without a verdict after which a process is ended
 SILENCE_S = 4 * TIMEOUT_S
@@ -23,16 +21,6 @@ SILENCE_S = 4 * TIMEOUT_S
 TRIES = 3
 #: real seconds between two looks at how much memory processes have
 _WATCH_S = 0.1
-
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-def resident_bytes(pid: int | str = "self") -> int:
-    """Memory that a process has in use; what it shares with its parent counts too. 0 if it is gone,
-    or where there is no /proc."""
-    with suppress(OSError):
-        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
-    return 0
 
 
 class _Judging:

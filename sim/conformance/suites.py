@@ -88,23 +88,25 @@ def _methods(module: str, name: str) -> tuple[str, ...]:
     found: set[str] = set()
     waiting = [name]
     while waiting:
-        node = classes.get(waiting.pop())
-        if node is not None:
-            found.update(
-                item.name
-                for item in node.body
-                if isinstance(item, ast.FunctionDef) and item.name.startswith("test_")
-            )
-            waiting.extend(base.id for base in node.bases if isinstance(base, ast.Name))
+        methods, bases = classes.get(waiting.pop(), ((), ()))
+        found.update(methods)
+        waiting.extend(bases)
     return tuple(sorted(found))
 
 
 @cache
-def _classes(module: str) -> dict[str, ast.ClassDef]:
+def _classes(module: str) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The test methods and the bases of each class. The trees themselves would be 25 MB to keep."""
     parent, _, leaf = module.rpartition(".")
     torch, *inside = parent.split(".")
     spec = find_spec(torch)  # of a package inside it, this would import torch
     assert spec is not None and spec.submodule_search_locations, "there is no torch"
     path = Path(spec.submodule_search_locations[0]).joinpath(*inside, f"{leaf}.py")
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    return {node.name: _read(node) for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _read(node: ast.ClassDef) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    functions = (item.name for item in node.body if isinstance(item, ast.FunctionDef))
+    methods = tuple(name for name in functions if name.startswith("test_"))
+    return methods, tuple(base.id for base in node.bases if isinstance(base, ast.Name))

@@ -56,6 +56,7 @@ def begun_zygote(modules: tuple[str, ...]) -> Zygote:
     """The same process, which may be importing still: it does so while the caller does something else."""
     known = _shared.get(modules)
     folder, environment = os.getcwd(), dict(os.environ)
+    environment.pop("PYTEST_CURRENT_TEST", None)  # pytest changes it with each test
     if known is not None and (known.folder, known.environment) != (folder, environment):
         known.zygote.close()
         del _shared[modules]

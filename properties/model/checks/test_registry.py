@@ -199,6 +199,7 @@ FAULTS: dict[str, Patch] = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found_by_its_property(
     name: str, monkeypatch: pytest.MonkeyPatch

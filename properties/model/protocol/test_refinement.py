@@ -146,11 +146,13 @@ def played() -> Played:
     return Played(taken, refuted)
 
 
+@pytest.mark.sampled(1, of="runs that refine a model")
 def test_runs_take_no_step_that_the_model_does_not(played: Played) -> None:
     about_forks = {step for step in played.taken if step[1] is not Stage.UNUSED}
     assert about_forks <= steps_of_the_model()
 
 
+@pytest.mark.sampled(1, of="runs that refine a model")
 def test_each_rule_is_taken_by_some_run_or_has_no_event(played: Played) -> None:
     assert set(RULES) - {step[0] for step in played.taken} == set(SILENT)
 
@@ -170,6 +172,7 @@ def test_each_step_is_taken_by_some_run_or_the_reason_is_known(played: Played) -
     assert unexplained == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", TOO_STRICT)
 def test_a_model_that_allows_too_little_is_refuted_by_a_run(what: str, played: Played) -> None:
     assert what in played.refuted

@@ -50,6 +50,7 @@ def test_the_page_has_these_counts() -> None:
         assert f"| {' | '.join(cells)} |" in page
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("bounds", COUNTS, ids=str)
 def test_nothing_is_broken_in_any_state(bounds: tuple[int, int, int, int, int]) -> None:
     found = search(World(*bounds))

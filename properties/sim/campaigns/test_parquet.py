@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas
-import pyarrow.dataset
 import pytest
 
 from squall.properties.sim.campaigns.test_overview import watched
@@ -15,7 +13,6 @@ from squall.properties.sim.campaigns.test_store import PLAN, filled
 from squall.properties.support.postgresql import Server
 from squall.sim.campaigns.address import Address
 from squall.sim.campaigns.lease import Judged, Row, judged
-from squall.sim.campaigns.parquet import ExportError, export
 from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.reading import Reading
@@ -25,6 +22,8 @@ from squall.sim.cli.main import main as run_command
 
 def lines_of(folder: Path) -> list[str]:
     """The table of verdicts, made from what pandas reads."""
+    import pandas  # here and below, not of every process that collects the tests: 65 MB
+
     found = []
     for name, table, columns in (
         ("lease", "leases", ["part", "first", "stop", "digest", "events"]),
@@ -40,6 +39,10 @@ def lines_of(folder: Path) -> list[str]:
 def test_pandas_reads_what_the_store_has(
     tmp_path: Path, request: pytest.FixtureRequest, on_server: bool
 ) -> None:
+    import pandas
+
+    from squall.sim.campaigns.parquet import export
+
     place: Path | Address = tmp_path / "db"
     if on_server:
         server: Server = request.getfixturevalue("postgresql")
@@ -65,12 +68,16 @@ def test_pandas_reads_what_the_store_has(
 
 
 def test_a_campaign_without_failures_has_a_table_of_none(tmp_path: Path) -> None:
+    from pyarrow.dataset import dataset
+
+    from squall.sim.campaigns.parquet import export
+
     plan = Plan((Part("plain", range(4)),), size=2)
     store = CampaignStore(tmp_path / "db", plan.said(), resume=False)
     export(store, tmp_path / "nothing")
     store.take(list(_clean(plan)))
     export(store, tmp_path / "out")
-    failures = pyarrow.dataset.dataset(tmp_path / "out" / "failures", partitioning="hive")
+    failures = dataset(tmp_path / "out" / "failures", partitioning="hive")
     assert failures.count_rows() == 0
     assert "property" in failures.schema.names
     assert lines_of(tmp_path / "out") == list(store.lines())
@@ -84,6 +91,8 @@ def _clean(plan: Plan) -> Iterator[Judged]:
 def test_a_folder_is_written_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from squall.sim.campaigns.parquet import ExportError, export
+
     store = filled(tmp_path / "db")
     rows = Reading.rows
 

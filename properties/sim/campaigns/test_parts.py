@@ -53,6 +53,7 @@ def test_a_part_is_what_it_has_said(part):
     assert part_of(json.loads(json.dumps(part.said()))) == part
 
 
+@pytest.mark.deep("starts interpreters again and again")
 def test_versions_are_judged_by_their_interpreters(tmp_path):
     # another environment's interpreter; that its torch is the same is for its verdicts to say
     file = tmp_path / "campaign.toml"
@@ -182,6 +183,7 @@ def test_what_fails_shows_at_the_place_that_its_row_names(part):
             assert loaded(dumped(row)) == row, "as another interpreter tells it"
 
 
+@pytest.mark.sampled(1, of="kinds of failures made small")
 def test_a_difference_between_the_engines_names_what_was_counted(compiled_engine):
     part = Diff("diff", range(1, 4))
     with MUTANTS[DIES].apply():
@@ -265,6 +267,7 @@ def test_a_campaign_fails_if_a_canary_lives(tmp_path, capsys, monkeypatch):
     assert f"canaries, {SURVIVES}: canary: {SURVIVES}: " in said.err
 
 
+@pytest.mark.deep("tries all of them")
 @pytest.mark.timeout(1200)
 def test_canaries_by_default_die_early():
     part = Canaries("canaries", range(len(BY_DEFAULT)), bugs=BY_DEFAULT, each=60)

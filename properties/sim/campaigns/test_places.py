@@ -16,8 +16,9 @@ from squall.sim.campaigns.lease import Judged
 from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.place import Done, Heard, Joined, Left, PlaceError
 from squall.sim.campaigns.plan import Plan, versions
-from squall.sim.campaigns.pool import TRIES, Pool, resident_bytes
+from squall.sim.campaigns.pool import TRIES, Pool
 from squall.sim.campaigns.store import CampaignStore
+from squall.sim.world.contained import resident_bytes
 
 
 class Told:
@@ -147,6 +148,7 @@ def test_a_scenario_with_too_much_memory_fails(tmp_path):
     store.close()
 
 
+@pytest.mark.sampled(2, of="drivers that are ended")
 def test_a_process_beside_the_driver_judges_the_same(tmp_path):
     whole = table(tmp_path / "whole")
     kills = []
@@ -165,6 +167,7 @@ def test_a_process_beside_the_driver_judges_the_same(tmp_path):
     assert not [command for command in descendants().values() if "hosted" in command]
 
 
+@pytest.mark.sampled(2, of="drivers that are ended")
 def test_the_end_of_the_process_beside_the_driver_is_told(tmp_path):
     place = Hosted(Pool)
     store = CampaignStore(tmp_path / "db", PLAN.said(), resume=False)

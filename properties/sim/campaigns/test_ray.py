@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'squall[ray]'")
-
 from squall.properties.sim.campaigns.test_driver import PLAN, command, leases_in, table
 from squall.properties.support.descendants import command_of, descendants
+from squall.properties.support.installed import needs_ray
 from squall.properties.support.waiting import wait_for
 from squall.sim.campaigns.driver import drive
 from squall.sim.campaigns.parts import Part
@@ -19,8 +18,11 @@ from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.ray_place import ray_place
 from squall.sim.campaigns.store import CampaignStore
 
-#: Ray takes ten seconds to start on a machine that has nothing else to do
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    needs_ray,
+    # Ray takes ten seconds to start on a machine that has nothing else to do
+    pytest.mark.timeout(900),
+]
 
 HOSTED = "squall.sim.campaigns.hosted"
 WIDE = Plan((Part("plain", range(12)), Part("rough", range(28), "rough")), size=2)
@@ -56,6 +58,7 @@ class Together:
         return told
 
 
+@pytest.mark.deep("Ray takes all cores for seconds")
 def test_four_machines_with_processes_and_workers_killed_come_to_the_same(tmp_path, cluster):
     whole = table(tmp_path / "whole", WIDE, jobs=2)
     draw = random.Random(0)
@@ -87,6 +90,7 @@ def test_four_machines_with_processes_and_workers_killed_come_to_the_same(tmp_pa
     wait_for(lambda: not any(HOSTED in line for line in descendants().values()), "the last end")
 
 
+@pytest.mark.deep("Ray takes all cores for seconds")
 def test_a_campaign_outlives_ray_and_its_driver(tmp_path):
     """Ray's head is killed; then, on another Ray, the driver; the pool does the rest."""
     words = ["--on", "ray", "--lease", "1", "--seeds", "0:40"]
@@ -118,6 +122,7 @@ def test_a_campaign_outlives_ray_and_its_driver(tmp_path):
     assert table(file, plan, resume=True) == table(tmp_path / "whole", plan, jobs=2)
 
 
+@pytest.mark.deep("Ray takes all cores for seconds")
 def test_what_cannot_be_reached_is_told_in_a_line(tmp_path):
     driver = command(tmp_path, "--on", "ray", "--ray-address", "127.0.0.1:1")
     _, err = driver.communicate()
@@ -155,6 +160,7 @@ def test_a_machine_that_is_slow_to_serve_a_driver_is_asked_again(monkeypatch, fa
     assert asked == ["ray://here:10001"] * tries
 
 
+@pytest.mark.deep("Ray takes all cores for seconds")
 def test_a_ray_of_its_own_comes_to_the_same_and_ends(tmp_path):
     looks = []
     store = CampaignStore(tmp_path / "ray", PLAN.said(), resume=False)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'squall[ray]'")
-
 from squall.properties.sim.campaigns.test_driver import table
+from squall.properties.support.installed import needs_ray
 from squall.properties.support.two_machines import missing, two_machines
 from squall.sim.campaigns.driver import Look, drive
 from squall.sim.campaigns.lease import Judged
@@ -24,6 +23,8 @@ PLAN = Plan((Part("rough", range(160), "rough"),), size=4)
 SILENCE_S = 6.0
 
 
+@pytest.mark.deep("Ray takes all cores for seconds")
+@needs_ray
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_a_network_that_is_cut_costs_leases_and_no_verdict(
@@ -68,6 +69,8 @@ def test_a_network_that_is_cut_costs_leases_and_no_verdict(
     assert "of its leases go out again" in lost
 
 
+@pytest.mark.deep("Ray takes all cores for seconds")
+@needs_ray
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_a_driver_outside_of_the_cluster_comes_to_the_same(

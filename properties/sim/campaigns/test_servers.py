@@ -84,6 +84,7 @@ def leases(server: Server, database: str) -> int:
         return 0
 
 
+@pytest.mark.deep("three drivers at once")
 def test_drivers_of_all_shares_at_once(
     tmp_path: Path, postgresql: Server, database: str, alone: tuple[str, str]
 ) -> None:
@@ -103,6 +104,7 @@ def test_drivers_of_all_shares_at_once(
     assert (whole["judged"], whole["judged_now"], whole["verdicts"]) == (SEEDS, 0, alone[1])
 
 
+@pytest.mark.sampled(1, of="campaigns on a server")
 def test_a_server_that_ends_in_the_middle_of_a_campaign(
     tmp_path: Path, postgresql: Server, database: str, alone: tuple[str, str]
 ) -> None:
@@ -124,6 +126,7 @@ def test_a_server_that_ends_in_the_middle_of_a_campaign(
     assert (table(url), report["verdicts"]) == alone
 
 
+@pytest.mark.sampled(1, of="campaigns on a server")
 def test_an_interrupt_ends_the_waiting_for_a_server(
     tmp_path: Path, postgresql: Server, database: str, alone: tuple[str, str]
 ) -> None:
@@ -269,6 +272,7 @@ def test_patience_ends(postgresql: Server, database: str, network: CutNetwork) -
     store.close()
 
 
+@pytest.mark.deep("fills a disk")
 def test_a_server_whose_disk_is_full(
     tmp_path: Path, postgresql: Server, database: str, alone: tuple[str, str]
 ) -> None:

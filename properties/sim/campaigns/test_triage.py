@@ -173,6 +173,7 @@ def rows_of(file, table):
         db.close()
 
 
+@pytest.mark.sampled(1, of="kinds of failures made small")
 @pytest.mark.timeout(600)
 def test_kinds_are_made_small_once_and_while_leases_go_on(tmp_path, monkeypatch):
     """The driver is killed as soon as a kind is small; who goes on makes the others small."""
@@ -217,6 +218,7 @@ def test_failures_of_one_property_at_two_places_are_two_kinds(tmp_path):
     store.close()
 
 
+@pytest.mark.deep("shrinks on both engines")
 def test_a_failure_that_pytorch_is_known_to_have_is_told_apart(campaign, compiled_engine):
     seed = seed_with_alone("views of one gradient")
     words = ["--engine", "torch", "--seeds", f"{seed}:{seed + 1}", "--store", "1"]
@@ -231,6 +233,7 @@ def test_a_failure_that_pytorch_is_known_to_have_is_told_apart(campaign, compile
     assert failure["known"] == []
 
 
+@pytest.mark.deep("shrinks on both engines")
 def test_a_difference_between_the_engines_is_made_small(compiled_engine):
     """What a bug of the port makes of a program that is the same on both otherwise."""
     first = Part("diff", range(1), engine="torch").scenario(Row(0))

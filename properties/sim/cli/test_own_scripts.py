@@ -58,6 +58,7 @@ def commands(file: Path, tmp_path: Path) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("command", ["replay", "replay --diff", "shrink", "timeline"])
 def test_no_command_runs_it_unasked(command: str, file: Path, mark: Path, tmp_path: Path) -> None:
@@ -78,6 +79,7 @@ def test_to_show_it_needs_no_question(file: Path, mark: Path) -> None:
     assert not mark.exists()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize(("answer", "runs"), [("y", True), ("n", False), ("", False)])
 def test_a_terminal_is_asked(answer: str, runs: bool, file: Path, mark: Path) -> None:
@@ -102,6 +104,7 @@ def test_a_terminal_is_asked(answer: str, runs: bool, file: Path, mark: Path) ->
     os.close(ours)
 
 
+@pytest.mark.sampled(1, of="scripts from elsewhere")
 @pytest.mark.usefixtures("cache")
 def test_files_that_squall_wrote_are_not_asked_about(
     file: Path, mark: Path, tmp_path: Path

@@ -68,6 +68,7 @@ def explored(calls: int, workers: int = 2, **options: Any) -> Explored:
         return explore(chain(calls, workers), How("task"), **options)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("workers", "calls", "classes", "pruned"),
     [(2, 1, 5, 0), (2, 2, 45, 0), (2, 3, 346, 6), (3, 0, 96, 0), (3, 1, 240, 0), (3, 2, 3632, 4)],

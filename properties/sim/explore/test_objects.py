@@ -46,12 +46,14 @@ def shared(grain: Grain, dependence: Dependence, world: str, times: int = 3) -> 
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("grain", ["message", "task"])
 def test_steps_of_different_workers_share_no_object(grain: Grain, world: str) -> None:
     assert shared(grain, "worker", world) == set()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("world", WORLDS)
 def test_arrivals_share_tables_with_entries_of_their_own(world: str) -> None:
     assert shared("task", "delivery", world) <= COMMUTES.keys()

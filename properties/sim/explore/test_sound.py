@@ -45,6 +45,7 @@ def commutes(subject: Subject, grain: Grain, dependence: Dependence, times: int)
             assert same.state == ended.state
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize(
     ("grain", "dependence"), [("message", "worker"), ("task", "worker"), ("task", "delivery")]
@@ -69,6 +70,7 @@ def test_independent_steps_of_drawn_programs_commute(name: str) -> None:
     commutes(ProgramSubject(saved(name)), "task", "delivery", times=15)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("world", SMALLEST)
 @pytest.mark.parametrize("ordered", [True, False])
 def test_the_reduced_search_finds_what_every_order_of_messages_shows(
@@ -96,6 +98,7 @@ def test_the_reduced_search_finds_what_every_order_of_tasks_shows(world: str, or
     assert reduced.states.keys() == full.states.keys()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("world", ["a shared reference", "a diamond"])
 def test_no_random_order_of_messages_is_left_out(world: str) -> None:
     stream = random.Random(11)

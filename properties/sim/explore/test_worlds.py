@@ -35,6 +35,7 @@ def story(world: str) -> Story:
     return Story(workers, main, check=lambda got, _: [] if got == {0: expected} else [str(got)])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("world", "classes"),
     [

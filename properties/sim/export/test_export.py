@@ -84,6 +84,7 @@ def with_every(kind: str, **changes: object) -> Program:
     )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if 0 not in kind.cuts])
 def test_every_kind_of_operation_is_exported(kind: str, tmp_path: Path) -> None:
     scenario = Scenario(work=with_every(kind))
@@ -161,6 +162,7 @@ def test_passes_that_fail_and_passes_side_by_side_are_exported(tmp_path: Path) -
     assert {place[3] for place in read_printed(printed).gradients} == {0, 1, 2}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_under_squall_the_script_computes_what_its_program_does(
     seed: int, tmp_path: Path, replayable: Replayable
@@ -171,6 +173,7 @@ def test_under_squall_the_script_computes_what_its_program_does(
     assert complaints(scenario, printed) == []
 
 
+@pytest.mark.sampled(1, of="exported scripts on stock PyTorch")
 def test_on_stock_pytorch_scripts_compute_what_their_programs_do(tmp_path: Path) -> None:
     """With a process for each worker, over TensorPipe."""
     with StockGroup() as group:
@@ -209,6 +212,7 @@ def has_stories(scenario: Scenario) -> bool:
     return any(step.stories for _, _, step in scenario.program.steps)
 
 
+@pytest.mark.sampled(1, of="exported scripts on stock PyTorch")
 def test_python_runs_an_exported_script(tmp_path: Path) -> None:
     scenario = next(found for found in map(draw, range(12, 100)) if not has_stories(found))
     done = stock(str(write(scenario, tmp_path)))
@@ -216,6 +220,7 @@ def test_python_runs_an_exported_script(tmp_path: Path) -> None:
     assert complaints(scenario, done.stdout) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("profile", ["mild", "rough", "storm"])
 @pytest.mark.parametrize("seed", [0, 3, 8])
 def test_scenarios_with_faults_are_exported(profile: str, seed: int, tmp_path: Path) -> None:

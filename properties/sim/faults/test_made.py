@@ -60,6 +60,7 @@ def test_it_is_refused_when_it_is_made(make: Callable[[], object], message: str)
         make()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["port", "torch"])
 def test_a_worker_that_the_group_turns_out_not_to_have(
     engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import permutations
 from typing import Any
 
+import pytest
 import torch
 
 from squall.real import tracing
@@ -13,6 +14,7 @@ from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import api as rpc
 from squall.real.rpc.py_rref import RRef
 from squall.sim.cluster import Cluster
+from squall.sim.world.garbage import settle, still_garbage
 
 NO_TIMEOUT = 0.0
 
@@ -55,13 +57,15 @@ def orders(
     workers, one is tried (sleep sets: Godefroid, Partial-Order Methods).
     """
     steps: list[Step] = []
-    while True:
-        if _run_once(story, workers, check, steps):
-            yield tuple(step.chosen for step in steps if step.chosen is not None)
-        while steps and steps[-1].choose() is None:
-            steps.pop()
-        if not steps:
-            return
+    with still_garbage():
+        while True:
+            settle()
+            if _run_once(story, workers, check, steps):
+                yield tuple(step.chosen for step in steps if step.chosen is not None)
+            while steps and steps[-1].choose() is None:
+                steps.pop()
+            if not steps:
+                return
 
 
 def _run_once(
@@ -138,6 +142,7 @@ def note(what: int) -> int:
     return what
 
 
+@pytest.mark.sampled(1, of="faults in every order")
 def test_a_reference_that_is_shared_with_a_third_worker() -> None:
     """Creation, fork request, acceptance, fetch and deletes, in every order they can have."""
 
@@ -156,6 +161,7 @@ def test_a_reference_that_is_shared_with_a_third_worker() -> None:
     assert len(found) == SHARED
 
 
+@pytest.mark.sampled(1, of="faults in every order")
 def test_gradients_that_come_back_by_two_ways() -> None:
     """A diamond over two workers: backward, and the release of the context, in every order."""
 

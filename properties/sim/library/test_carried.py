@@ -101,6 +101,7 @@ print("as here")
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("compiled_engine")
 @pytest.mark.parametrize("engine", ["port", "torch"])
 def test_a_main_module_with_everything_in_it(tmp_path: Path, engine: str) -> None:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from squall.properties.support.paths import DOCS
 
 TIMEOUT_S = 240
@@ -32,11 +34,13 @@ def run(folder: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.sampled(1, of="pages that are run")
 def test_the_page_about_the_library(tmp_path: Path) -> None:
     (tmp_path / "trial.py").write_text(code_of("library.md"))
     run(tmp_path, "trial.py")
 
 
+@pytest.mark.sampled(1, of="pages that are run")
 def test_the_page_about_pytest(tmp_path: Path) -> None:
     (tmp_path / "test_trial.py").write_text(code_of("pytest.md"))
     assert "2 passed" in run(tmp_path, "-m", "pytest", "test_trial.py")

@@ -12,11 +12,9 @@ from functools import cache
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import networkx as nx
-import pandas
 import pydot
 import pytest
 
@@ -25,12 +23,14 @@ from squall.properties.support.paths import PROPERTIES
 from squall.properties.support.timeline_runs import confirmation, hanging, training
 from squall.real import tracing
 from squall.sim import pictures
-from squall.sim.pictures.events_frame import events_frame, write_csv, write_parquet
 from squall.sim.pictures.export import dot, graphml
 from squall.sim.pictures.perfetto import perfetto, perfetto_json
 from squall.sim.scenarios.replay import replay
 from squall.sim.search.draw import Settings, draw
 from squall.sim.world.trace import Trace
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 SCHEMA = json.loads((PROPERTIES / "support" / "trace_event_format.json").read_text())
 
@@ -44,11 +44,16 @@ def runs() -> list[pictures.Recording]:
 # -- Perfetto -------------------------------------------------------------------------------------
 
 
+def format() -> Draft202012Validator:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(SCHEMA)
+
+
 @pytest.mark.parametrize("number", range(5))
 def test_the_perfetto_file_fits_the_format(number: int) -> None:
     trace = json.loads(perfetto_json(runs()[number]))
-    validator = jsonschema.Draft202012Validator(SCHEMA)
-    problems = [f"{list(e.absolute_path)}: {e.message}" for e in validator.iter_errors(trace)]
+    problems = [f"{list(e.absolute_path)}: {e.message}" for e in format().iter_errors(trace)]
     assert not problems, problems[:5]
     assert len(trace["traceEvents"]) > 20
 
@@ -65,7 +70,7 @@ def test_the_schema_refuses_what_the_format_does_not_have() -> None:
         {"ph": "M", "name": "colour"},
     ):
         bad = {key: value for key, value in {**slice, **change}.items() if value is not None}
-        assert not jsonschema.Draft202012Validator(SCHEMA).is_valid({"traceEvents": [bad]}), change
+        assert not format().is_valid({"traceEvents": [bad]}), change
 
 
 def _ns(event: dict[str, Any]) -> tuple[int, int]:
@@ -161,6 +166,10 @@ def test_a_run_without_a_pass_has_no_graph_to_write() -> None:
 
 
 def test_the_frame_has_a_row_for_each_event_and_a_column_for_each_field(tmp_path: Path) -> None:
+    import pandas
+
+    from squall.sim.pictures.events_frame import events_frame, write_csv, write_parquet
+
     run = runs()[3]
     frame = events_frame(run.records)
     assert len(frame) == len(run)
@@ -180,6 +189,8 @@ def test_the_frame_has_a_row_for_each_event_and_a_column_for_each_field(tmp_path
 
 
 def test_a_trace_gives_its_events_as_a_frame() -> None:
+    from squall.sim.pictures.events_frame import events_frame
+
     trace = Trace()
     trace.records = list(runs()[0].records)
     assert len(events_frame(trace.records)) == len(trace)

@@ -87,6 +87,7 @@ def test_the_interval_holds_the_share_and_shrinks_with_runs() -> None:
     assert Point(0, 10, 10).interval()[1] == 1.0
 
 
+@pytest.mark.deep("plays hundreds of runs")
 def test_a_bug_that_needs_luck_grows_certain_on_the_way() -> None:
     for seed in range(1000):
         saved = scenario(seed, mutant="accepted-before-known")

@@ -57,6 +57,7 @@ def named(figure: Any, start: str) -> list[Any]:
 # -- every picture of everything ------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("profile", [None, "storm"])
 def test_any_run_can_be_looked_at(seed: int, profile: str | None) -> None:

@@ -369,6 +369,7 @@ DEFECTS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("compiled_engine")
 @pytest.mark.parametrize("name", [name for name in CASES if name not in DEFECTS])
 def test_what_acts_come_to_in_pytorch(name: str) -> None:

@@ -62,6 +62,7 @@ def told(program: Program, engine: str = "port") -> set[str]:
     return set(run.got.beside.values()) | {AS_IT_SHOULD_BE}
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("origin", get_args(Origin))
 @pytest.mark.parametrize("ending", get_args(Ending))
 def test_every_chain_comes_to_its_number(origin: Origin, ending: Ending) -> None:
@@ -74,6 +75,7 @@ def test_every_chain_comes_to_its_number(origin: Origin, ending: Ending) -> None
         assert judge(Scenario(work=program, seed=seed, world=random)).violations == ()
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("stepper", get_args(Stepper))
 @pytest.mark.parametrize("ledger", get_args(LedgerCall))
 @pytest.mark.parametrize("shared", [False, True])
@@ -89,12 +91,14 @@ def test_sums_tell_which_updates_have_happened() -> None:
     assert complaint("p", 0b1001, must=0b001, may=0b111) == "p: updates 1001, expected 1"
 
 
+@pytest.mark.sampled(1, of="workloads on the compiled engine")
 @pytest.mark.parametrize("field", ["chains", "updates"])
 def test_drawn_on_the_compiled_engine(field: str, compiled_engine: None) -> None:
     for seed in range(12):
         assert told(for_compiled(drawn(field, seed)), "torch") == {AS_IT_SHOULD_BE}, seed
 
 
+@pytest.mark.sampled(1, of="workloads on stock PyTorch")
 @pytest.mark.parametrize("field", ["chains", "updates"])
 def test_drawn_on_stock_pytorch(field: str, tmp_path: Path) -> None:
     with StockGroup() as group:
@@ -143,6 +147,7 @@ def test_files_keep_it_and_workers_are_renumbered() -> None:
     assert step.updates[0] == Updates(worker=1, owners=(1,), trainers=(1, 1))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("things", "place"),
     [

@@ -92,11 +92,13 @@ def test_drawn_cargo_on_the_port() -> None:
         assert set(told(drawn(seed))) == {AS_IT_SHOULD_BE}, seed
 
 
+@pytest.mark.sampled(1, of="workloads on the compiled engine")
 def test_drawn_cargo_on_the_compiled_engine(compiled_engine: None) -> None:
     for seed in range(12):
         assert set(told(for_compiled(drawn(seed)), "torch")) == {AS_IT_SHOULD_BE}, seed
 
 
+@pytest.mark.deep("starts processes of PyTorch again and again")
 def test_drawn_cargo_on_stock_pytorch(tmp_path: Path) -> None:
     """What must come is measured: scripts over TensorPipe come to the same."""
     with StockGroup() as group:

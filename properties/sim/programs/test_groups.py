@@ -62,6 +62,7 @@ def _program(*endings: Ending) -> Program:
     return Program(workers=2, leaves=leaves, trainers=tuple(trainers), endings=endings)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("keeps", [False, True], ids=["", "with references"])
 @pytest.mark.parametrize("name", _ENDINGS)
 def test_they_compute_the_same_in_each_group(name: str, keeps: bool) -> None:
@@ -116,6 +117,7 @@ def _drawn(seed: int, settings: Settings) -> Program:
     return program
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", _ENDINGS)
 def test_they_are_exported(name: str, tmp_path: Path) -> None:
     scenario = Scenario(work=_program(_ENDINGS[name], _ENDINGS[name]), seed=5)

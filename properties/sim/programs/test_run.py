@@ -34,6 +34,7 @@ def agrees(program: Program, **options: Any) -> Run:
     return run
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [{}, {"latency": SLOW}, {"latency": SLOW, "order": "random"}, {"order": "random"}],

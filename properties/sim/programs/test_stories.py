@@ -99,6 +99,7 @@ print(DRAWN[0])
     assert refused.startswith("no stories are registered") and first == "timeout"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", [kind for kind in WIDE if kind not in _IN_A_PROGRAM])
 def test_a_wide_story_is_as_it_should_be(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert told(kind, 3, 1, latency="constant:0.001") == AS_IT_SHOULD_BE
@@ -145,6 +146,7 @@ def test_everything_holds_in_the_corpus(scenario: Scenario) -> None:
         assert judge(scenario).violations == ()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name",
     [

@@ -107,6 +107,7 @@ FAILING = """
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("torch_engine")
 @pytest.mark.parametrize("engine", ENGINE_NAMES)
 def test_a_script_that_failed_is_kept_with_its_engine(engine: str, tmp_path: Path) -> None:
@@ -226,6 +227,7 @@ def test_the_order_stands_in_the_plan_alone() -> None:
     assert load_scenario(text).faults.schedule == Schedule(order="random")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("torch_engine")
 @pytest.mark.parametrize("engine", ENGINE_NAMES)
 def test_the_order_of_the_plan_decides(engine: EngineName) -> None:

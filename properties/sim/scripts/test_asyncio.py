@@ -72,6 +72,7 @@ TWO_LOOPS = """
 """
 
 
+@pytest.mark.sampled(1)
 def test_tasks_threads_and_futures_of_torch_are_awaited(
     tmp_path: Path, engine: EngineName, free_port: int
 ) -> None:
@@ -82,6 +83,7 @@ def test_tasks_threads_and_futures_of_torch_are_awaited(
     assert sorted(said.splitlines()) == sorted(lines) and len(lines) == 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("source", "says"),
     [
@@ -98,6 +100,7 @@ def test_a_line_of_asyncio(tmp_path: Path, engine: EngineName, source: str, says
     assert (found.errors, found.waits, said) == ([], [], f"{says}\n")
 
 
+@pytest.mark.sampled(1)
 def test_what_reaches_outside_of_the_simulation_is_refused(
     tmp_path: Path, engine: EngineName
 ) -> None:
@@ -107,6 +110,7 @@ def test_what_reaches_outside_of_the_simulation_is_refused(
     assert error.type == "NotImplementedError" and "no subprocess_exec" in error.message
 
 
+@pytest.mark.sampled(1)
 def test_a_loop_that_polls_lets_time_pass(tmp_path: Path, engine: EngineName) -> None:
     source = """
         import asyncio, time

@@ -5,11 +5,14 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
+import pytest
+
 from squall.properties.sim.scripts.test_processes import run
 from squall.sim.names import EngineName
 from squall.sim.scripts.dates import simulated
 
 
+@pytest.mark.sampled(1)
 def test_dates_are_virtual_and_pickle_as_before(tmp_path: Path, engine: EngineName) -> None:
     source = """
         import datetime as dt, pickle, time

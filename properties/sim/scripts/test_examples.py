@@ -19,6 +19,7 @@ def losses(printed: str) -> list[str]:
     return found
 
 
+@pytest.mark.sampled(1, of="examples everywhere")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_stock_pytorch_and_squall_print_the_same_losses(name: str) -> None:
     script = f"examples/{name}.py"
@@ -30,6 +31,7 @@ def test_stock_pytorch_and_squall_print_the_same_losses(name: str) -> None:
         assert losses(simulated.stdout) == losses(real.stdout)
 
 
+@pytest.mark.sampled(1, of="examples everywhere")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_gradients_are_right_nothing_leaks_and_hash_seeds_do_not_matter(name: str) -> None:
     runs = []
@@ -47,6 +49,7 @@ def test_gradients_are_right_nothing_leaks_and_hash_seeds_do_not_matter(name: st
     assert len({run["digest"] for run in runs}) == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("workers", ["2", "6"])
 def test_any_number_of_workers_will_do(name: str, workers: str) -> None:
@@ -57,6 +60,7 @@ def test_any_number_of_workers_will_do(name: str, workers: str) -> None:
     assert result["workers"] == int(workers)
 
 
+@pytest.mark.sampled(1, of="examples everywhere")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_another_seed_is_another_interleaving_with_the_same_losses(name: str) -> None:
     runs = [squall("run", f"examples/{name}.py", "--seed", seed, "--json") for seed in ("1", "2")]

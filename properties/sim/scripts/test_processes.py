@@ -73,6 +73,7 @@ def test_a_folder_may_have_names_that_squall_has_too(tmp_path: Path, engine: Eng
     assert (found.errors, said) == ([], "my real my model my properties my sim\n")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "call",
     [

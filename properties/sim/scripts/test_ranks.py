@@ -115,6 +115,7 @@ def test_each_rank_may_have_a_file_of_its_own(tmp_path: Path, engine: EngineName
     ]
 
 
+@pytest.mark.sampled(1)
 def test_ranks_find_what_torchrun_sets(tmp_path: Path, engine: EngineName) -> None:
     script = write(
         tmp_path,
@@ -193,6 +194,7 @@ def test_without_a_number_of_workers_nobody_sets_anything(
     assert "--workers 2" in hint
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("args", "workers", "type"),
     [

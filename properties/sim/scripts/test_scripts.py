@@ -41,6 +41,7 @@ def play(
     return report, printed.getvalue()
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("latency", ["0", "lognormal:0.001:0.5"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_prints_what_it_prints_on_stock_pytorch(name: str, latency: str) -> None:
@@ -53,12 +54,14 @@ def test_a_script_prints_what_it_prints_on_stock_pytorch(name: str, latency: str
     assert (report.leaked_rrefs, report.leaked_contexts) == (0, 0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_is_the_same_run_every_time(name: str) -> None:
     first, second = play(name, seed=3)[0], play(name, seed=3)[0]
     assert first.digest == second.digest
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", AGAIN)
 def test_the_expected_output_is_that_of_stock_pytorch(name: str, free_port: int) -> None:
     """With real processes over TensorPipe."""
@@ -73,6 +76,7 @@ def test_the_expected_output_is_that_of_stock_pytorch(name: str, free_port: int)
     assert done.stdout == (SCRIPTS / f"{name}.expected").read_text()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_prints_the_same_whatever_runs_next(name: str) -> None:
     often = name in ("threads", "one_thread", "thread_pool", "nested_rpc")

@@ -27,6 +27,7 @@ print(total())
 """
 
 
+@pytest.mark.sampled(2, of="loops that never yield")
 @pytest.mark.parametrize(
     "source",
     [
@@ -45,6 +46,7 @@ def test_a_loop_that_never_yields_is_ended(tmp_path: Path, engine: EngineName, s
     assert "in spin" in error.traceback and "/sim/" not in error.traceback
 
 
+@pytest.mark.sampled(2, of="loops that never yield")
 def test_the_next_run_is_not_disturbed(tmp_path: Path, engine: EngineName) -> None:
     with limited(LIMIT_S):
         run(tmp_path, engine, "while True: pass")
@@ -52,6 +54,7 @@ def test_the_next_run_is_not_disturbed(tmp_path: Path, engine: EngineName) -> No
     assert (found.errors, said) == ([], "45\n")
 
 
+@pytest.mark.sampled(2, of="loops that never yield")
 @pytest.mark.parametrize("spins", [False, True])
 def test_a_tracer_works_after_a_run(tmp_path: Path, spins: bool) -> None:
     """What was to be raised and is not may keep CPython 3.11 at the first line under a tracer."""
@@ -62,6 +65,7 @@ def test_a_tracer_works_after_a_run(tmp_path: Path, spins: bool) -> None:
     assert (done.returncode, done.stdout) == (0, "[45]\n"), done.stderr
 
 
+@pytest.mark.sampled(2, of="loops that never yield")
 def test_who_waits_now_and_then_may_compute_for_long(tmp_path: Path, engine: EngineName) -> None:
     source = """
         import time

@@ -18,6 +18,7 @@ def test_nothing_is_found_without_a_bug():
     assert {seed: violations for seed, violations in found.items() if violations} == {}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.expected], ids=lambda m: m.name)
 def test_a_planted_bug_is_noticed(mutant):
     with campaign_settings("stand-in"):

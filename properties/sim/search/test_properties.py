@@ -125,6 +125,7 @@ def nodes(program: Program) -> int:
     return sum(len(graph.nodes) for step in steps for graph in step.graphs)
 
 
+@pytest.mark.deep("a minute of shrinking; the corpus has the smallest program")
 def test_a_planted_dependency_bug_shrinks_to_its_smallest_program() -> None:
     """By way of the engine itself: what shows this one is an operation with four edges to it."""
     bug = Mutant(

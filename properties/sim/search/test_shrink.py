@@ -71,6 +71,7 @@ def test_candidates_are_valid_and_mean_something() -> None:
     assert tried["neither"] < 0.1 * tried.total()  # the shrinker does not even run these
 
 
+@pytest.mark.sampled(1, of="bugs that become small")
 def test_a_file_can_have_each_candidate() -> None:
     """Parts that a field may not be without are not cut out of it."""
     candidates = 0
@@ -95,6 +96,7 @@ def test_workers_are_renumbered() -> None:
 # -- shrinking ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1, of="bugs that become small")
 @pytest.mark.parametrize(
     ("mutant", "most"),
     [
@@ -122,6 +124,7 @@ def test_a_planted_bug_becomes_small(mutant: str, most: Extent) -> None:
     assert not again(replace(small, expected=Expected())).violations
 
 
+@pytest.mark.sampled(1, of="bugs that become small")
 def test_a_dependency_bug_shrinks_to_six_nodes() -> None:
     """An operation with four edges to it, from three others, the leaf and the sum."""
     bug = Mutant(
@@ -295,6 +298,7 @@ def test_the_object_has_the_documented_keys(tmp_path: Path) -> None:
     assert load_scenario(file).expected.mutant == "release-only-here"
 
 
+@pytest.mark.deep("lifts all of them, 280 s")
 def test_every_planted_bug_can_be_lifted() -> None:
     mutant = MUTANTS["release-only-here"]
     scenario = failing(mutant.name)

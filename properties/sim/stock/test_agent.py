@@ -69,6 +69,7 @@ def of_ours(zygote: Zygote, file: Path) -> str:
     return out.getvalue()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("row", ROWS)
 def test_the_agent_does_as_tensorpipe_does(row: str, stock: StockGroup, zygote: Zygote) -> None:
     theirs, ours = (

@@ -89,6 +89,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.sampled(1)
 def test_children_are_the_same_on_both_engines(tmp_path: Path) -> None:
     script = tmp_path / "children.py"
     script.write_text(_CHILDREN)

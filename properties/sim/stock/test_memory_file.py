@@ -70,6 +70,7 @@ def files_here() -> list[str]:
     return [name for name in found if "memfd:squall" in name]
 
 
+@pytest.mark.deep("large messages")
 @pytest.mark.usefixtures("compiled_engine")
 def test_64_megabytes_go_both_ways_and_are_given_back(tmp_path: Path) -> None:
     path = tmp_path / "large.py"

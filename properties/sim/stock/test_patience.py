@@ -75,6 +75,7 @@ def test_who_is_ended_is_not_waited_for(started: Started) -> None:
     assert link.recv(10) == b""
 
 
+@pytest.mark.deep("keeps all cores busy for half a minute")
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="processes have no such priority here")
 def test_who_gets_no_processor_is_waited_for(started: Started) -> None:
     """It shares one processor with an endless loop, which leaves it a few parts in a thousand."""

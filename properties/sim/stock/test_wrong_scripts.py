@@ -44,6 +44,7 @@ def on_port(name: str) -> Run:
     return run
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
@@ -60,6 +61,7 @@ def test_what_is_wrong_with_the_compiled_engine_alone(
     assert wrong in broken(run)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["pass_left_running", "unwritten_argument"])
 def test_what_the_compiled_engine_never_gets_rid_of(name: str, zygote: Zygote) -> None:
     """Its shutdown then waits, goes on, or ends the process, as what is left decides."""
@@ -68,6 +70,7 @@ def test_what_the_compiled_engine_never_gets_rid_of(name: str, zygote: Zygote) -
     assert broken(run)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name",
     ["assertion", "context_revived", "pass_left_running", "unread_argument", "unwritten_argument"],
@@ -110,6 +113,7 @@ def test_groups_one_after_the_other_are_judged_each_by_itself() -> None:
     assert {violation.property for violation in check(again)} >= {"rrefs", "contexts", "futures"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("type", "property", "what"),
     [

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from squall.sim.stock.shared import shared_zygote
 from squall.sim.stock.zygote import Process, Zygote
 
 #: seconds for what takes milliseconds on a machine that nobody else uses
@@ -68,3 +69,11 @@ def test_the_end_of_a_discarded_process_is_not_waited_for(zygote: Zygote) -> Non
     assert first.exit_code == -9  # replies come in the order of what was asked
     assert ends(first.pid)
     assert ends(second.pid)
+
+
+@pytest.mark.usefixtures("compiled_engine")
+def test_another_test_of_pytest_does_not_start_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "one")
+    shared = shared_zygote(("squall.sim.stock.guest",))
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "two")
+    assert shared_zygote(("squall.sim.stock.guest",)) is shared

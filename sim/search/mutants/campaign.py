@@ -21,8 +21,6 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import CodeType
 
-import torch.distributed.optim.utils  # noqa: F401 - it compiles what it imports: not in each process
-
 from squall.model.events.run import Violation
 from squall.sim.scenario import Scenario
 from squall.sim.search.mutants.mutant import Mutant, MutantError
@@ -89,6 +87,9 @@ def results_of(
 
     ``on_look`` is called several times a second.
     """
+    # It compiles what it imports, for a second: here, not in each process.
+    import torch.distributed.optim.utils  # noqa: F401
+
     # All are compiled now, so that an edit of ``real/`` during the campaign changes none.
     waiting: deque[tuple[Result, CodeType]] = deque()
     for mutant in mutants:

@@ -23,6 +23,7 @@ def search(rules: Rules) -> Exploration:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("what", PLANTED)
 def test_an_error_is_found_by_an_invariant(what: str) -> None:
     found = search(PLANTED[what])

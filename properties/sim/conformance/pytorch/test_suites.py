@@ -25,6 +25,7 @@ def player() -> Iterator[Player]:
         yield playing
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("torch_test", TESTS, ids=[test.id for test in TESTS])
 def test_pytorch(player: Player, torch_test: Test) -> None:
     result = judge(torch_test, player.play(torch_test))

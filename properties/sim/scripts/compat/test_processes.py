@@ -561,6 +561,7 @@ SEVERAL_THINGS = """
 """
 
 
+@pytest.mark.sampled(2, of="programs that scripts start")
 def test_the_numbers_are_those_of_stock_pytorch(tmp_path: Path) -> None:
     script = write(tmp_path, SEVERAL_THINGS)
     with socket.socket() as probe:

@@ -59,6 +59,7 @@ def by_stream(log: Sequence[StreamEvent]) -> list[tuple[object, str]]:
     ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(20))
 def test_it_sees_what_the_stand_in_tells(seed: int, stand_in: Any) -> None:
     scenario = draw(seed, SETTINGS)
@@ -74,6 +75,7 @@ def test_it_sees_what_the_stand_in_tells(seed: int, stand_in: Any) -> None:
     assert races(seen) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NOTICED)
 def test_a_planted_bug_is_noticed(name: str, stand_in: Any) -> None:
     (bug,) = (each for each in MUTANTS if each.name == name)
