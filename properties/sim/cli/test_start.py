@@ -175,7 +175,7 @@ WRONG = [
     ("campaign --store ftp://there", "--store: expected a file or postgresql"),
     ("campaign nope.toml", "No such file"),
     ("campaign text.json", "text.json"),
-    ("campaign empty.toml", "scenarios: is missing"),
+    ("campaign empty.toml", "parts: is missing"),
     ("campaign empty.toml part.toml", "expected one campaign.toml"),
     ("campaign empty.toml --seeds 0:3", "--seeds: does not go with"),
     ("campaign shares.toml", "the shares add up to 1.1"),

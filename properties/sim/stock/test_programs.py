@@ -134,6 +134,7 @@ def replays(file: Path, *, varies: bool = False) -> None:
     assert varies or runs[0].digest == runs[1].digest
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "one", [one for one in findings() if one.scenario], ids=lambda one: one.name
 )
@@ -142,6 +143,7 @@ def test_a_finding_replays(one: Finding) -> None:
     replays(one.scenario, varies=bool(one.facts.scenario_varies))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("file", sorted(HELD.glob("*.json")), ids=lambda file: file.stem)
 def test_a_held_scenario_replays(file: Path) -> None:
     replays(file)
