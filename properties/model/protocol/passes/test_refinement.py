@@ -118,23 +118,24 @@ def played() -> Played:
     return Played(+taken, refuted)
 
 
-@pytest.mark.sampled(1, of="runs that refine a model")
+@pytest.mark.deep("plays runs for 20 s; those of references are played in quick")
 def test_runs_take_no_step_that_the_model_does_not(played: Played) -> None:
     assert set(played.taken) <= steps_of_the_model()
 
 
-@pytest.mark.sampled(1, of="runs that refine a model")
+@pytest.mark.deep("plays runs for 20 s; those of references are played in quick")
 def test_each_rule_is_taken_by_some_run_or_has_no_event(played: Played) -> None:
     assert set(RULES) - {step.rule for step in played.taken} - set(_RARE) == set(SILENT)
 
 
-@pytest.mark.sampled(1, of="runs that refine a model")
+@pytest.mark.deep("plays runs for 20 s; those of references are played in quick")
 def test_each_step_is_taken_by_some_run_or_the_reason_is_known(played: Played) -> None:
     unreached = steps_of_the_model() - set(played.taken)
     unexplained = sorted(str(step) for step in unreached if why_unreached(step) is None)
     assert unexplained == []
 
 
+@pytest.mark.deep("plays runs for 20 s; those of references are played in quick")
 @pytest.mark.parametrize("what", TOO_STRICT)
 def test_a_model_that_allows_too_little_is_refuted_by_a_run(what: str, played: Played) -> None:
     assert what in played.refuted
