@@ -30,8 +30,9 @@ from random import Random
 from squall.sim.campaigns.driver import drive
 from squall.sim.campaigns.hosted import Hosted
 from squall.sim.campaigns.lease import Judged, Row, judged
+from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.place import Done, Event, Heard, Joined
-from squall.sim.campaigns.plan import Lease, Part, Plan, versions
+from squall.sim.campaigns.plan import Lease, Plan, versions
 from squall.sim.campaigns.store import CampaignStore
 from squall.sim.world.contained import resident_bytes
 

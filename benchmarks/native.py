@@ -17,7 +17,8 @@ from squall.model.program.program import Input, Leaf, Op, Program, Step, Trainer
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings
 from squall.sim.search.judge import judge
-from squall.sim.stock.program import MODULES, run_native
+from squall.sim.stock.program import run_native
+from squall.sim.stock.shared import PROGRAMS as MODULES
 from squall.sim.stock.shared import close_zygotes, shared_zygote
 
 CALLS = 300

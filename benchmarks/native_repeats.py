@@ -27,7 +27,7 @@ from squall.sim.faults.draw import PROFILES
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw, settings_of
-from squall.sim.stock.program import MODULES
+from squall.sim.stock.shared import PROGRAMS as MODULES
 from squall.sim.stock.shared import close_zygotes, shared_zygote
 
 _SPIN = "while True: pass"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.sim.world.network import Network
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.trace import Trace

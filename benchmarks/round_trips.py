@@ -28,7 +28,8 @@ ENVIRONMENT = Path(".squall") / "benchmarks-venv"
 
 def squall_trips(trips: int) -> None:
     """Send, latency, fault decision, trace events, delivery; one message at a time."""
-    from squall.real.rpc.message import Message, MessageType
+    from squall.real.rpc.message import Message
+    from squall.real.rpc.message_type import MessageType
     from squall.sim.world.network import Network
     from squall.sim.world.scheduler import SimRuntime
     from squall.sim.world.trace import Trace

@@ -9,7 +9,6 @@ under test, ``squall.model`` what must be true, ``squall.sim`` the world that it
 """
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,10 +24,7 @@ if TYPE_CHECKING:
     from squall.sim.library.search import shrink as shrink
     from squall.sim.library.testing import test as test
 
-try:
-    __version__ = version("squall")
-except PackageNotFoundError:  # a checkout that nobody has installed
-    __version__ = "0"
+    __version__: str
 
 __all__ = [
     "Failed",
@@ -59,9 +55,21 @@ _PLACES = {
 }
 
 
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("squall")
+    except PackageNotFoundError:  # a checkout that nobody has installed
+        return "0"
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'squall' has no attribute {name!r}")
+    if name == "__version__":  # which is looked up in files
+        value = globals()[name] = _version()
+        return value
     place = _PLACES.get(name)
     if place is None:
         return import_module(f"squall.{name}")

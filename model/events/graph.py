@@ -7,13 +7,14 @@ again by other means, so that the two can be compared.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Protocol, cast
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from squall.model.one_process.joint import RECV_NAME, Node
 from squall.real import tracing
 from squall.real.tracing import EventType
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 class TraceEvent(Protocol):
@@ -46,6 +47,8 @@ def autograd_graph(
     gives the joint graph of all workers, where an observer has joined them. Nodes carry
     ``name``; edges carry ``input``, the position at which the gradient arrives.
     """
+    import networkx as nx
+
     graph = nx.MultiDiGraph()
     queue: list[Node] = []
     for node in starts:
@@ -89,6 +92,8 @@ def needed(graph: nx.MultiDiGraph, outputs: Callable[[Node], bool]) -> dict[Node
 
 def find_cycle(graph: nx.Graph) -> list[Any]:
     """The nodes of one cycle in order, or [] if the graph is acyclic."""
+    import networkx as nx
+
     try:
         return [edge[0] for edge in nx.find_cycle(graph)]
     except nx.NetworkXNoCycle:
@@ -115,6 +120,8 @@ def message_graph(events: Iterable[TraceEvent], context: int) -> nx.MultiDiGraph
     its key is the message id. A message whose other end was never attached (lost, or under
     way at the end of the run) has the edge attribute ``complete=False``.
     """
+    import networkx as nx
+
     graph = nx.MultiDiGraph()
     for event in events:
         if event.type is tracing.SEND_ATTACHED and event.values[0] == context:
@@ -161,6 +168,8 @@ def wait_for_graph(
     waits: Iterable[tuple[Hashable, object, Hashable | None]],
 ) -> nx.MultiDiGraph:
     """The graph of (task, what it waits for, the task that holds it, or None if nobody does)."""
+    import networkx as nx
+
     graph = nx.MultiDiGraph()
     for task, what, holder in waits:
         graph.add_node(task)

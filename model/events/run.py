@@ -1,7 +1,8 @@
 """A finished run of a program, as the checks see it, and what a check finds.
 
 A run is what was to happen (the program and its single-process outcome), what came of it (the
-outcome on workers) and how (the events). Checks read these and nothing else.
+outcome on workers) and how (the events). Checks read these and nothing else. What computes with torch is imported when it is asked for: violations are
+read without it.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from squall.model.events.digest import Record, digest_of
-from squall.model.events.stream_order import StreamEvent
-from squall.model.events.waiting import Waiting, explain, wait_graph
-from squall.model.one_process.as_pytorch import interpret_as_pytorch
-from squall.model.one_process.flow import Forecast, forecast
-from squall.model.one_process.outcome import Outcome
-from squall.model.one_process.recovery import Recovery
-from squall.model.one_process.reference import GradientSummary
-from squall.model.program.compare import EXACT, Tolerance, coarsest
-from squall.model.program.dtypes import DTYPES
 from squall.model.program.program import Program
 from squall.real.tracing import FAULT_INJECTED, MESSAGE_SENT, EventType
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from squall.model.events.stream_order import StreamEvent
+    from squall.model.events.waiting import Waiting
+    from squall.model.one_process.flow import Forecast
+    from squall.model.one_process.outcome import Outcome
+    from squall.model.one_process.recovery import Recovery
+    from squall.model.one_process.reference import GradientSummary
+    from squall.model.program.compare import Tolerance
 
 #: the outcome of a run in which there was nothing to find
 NOT_CHECKED = "not checked"
@@ -261,12 +262,20 @@ class Run:
 
     def wait_graph(self) -> nx.DiGraph[Any] | None:
         """Who waited for what when nothing could happen any more; None if nobody did."""
-        return wait_graph(self.records, self.waiting) if self.waiting else None
+        if not self.waiting:
+            return None
+        from squall.model.events.waiting import wait_graph
+
+        return wait_graph(self.records, self.waiting)
 
     def why(self) -> list[str]:
         """The wait-for graph in words, if anybody waited."""
         graph = self.wait_graph()
-        return [] if graph is None else explain(graph)
+        if graph is None:
+            return []
+        from squall.model.events.waiting import explain
+
+        return explain(graph)
 
     @cached_property
     def _numbers(self) -> dict[EventType, list[int]]:
@@ -298,6 +307,8 @@ class Run:
         known = self._forecasts.get(key)
         if known is None:
             assert self.program is not None, "only a program's steps can be forecast"
+            from squall.model.one_process.flow import forecast
+
             known = self._forecasts[key] = forecast(self.program, trainer, step)
         return known
 
@@ -305,6 +316,9 @@ class Run:
     def tolerance(self) -> Tolerance:
         """How far values may be from those of one process: not at all in mode exact, else as
         far as the least precise dtype in the program allows."""
+        from squall.model.program.compare import EXACT, coarsest
+        from squall.model.program.dtypes import DTYPES
+
         program = self.program
         if program is None or program.mode == "exact":
             return EXACT
@@ -317,6 +331,8 @@ class Run:
         """What the program comes to where leaves share gradients as in plain local use; worked out
         only if somebody asks."""
         assert self.program is not None, "only a program can be computed in one process"
+        from squall.model.one_process.as_pytorch import interpret_as_pytorch
+
         return interpret_as_pytorch(self.program)
 
     @cached_property

@@ -12,9 +12,10 @@ The host is taken for one thread: what one task has waited for, all others may r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import networkx as nx
+if TYPE_CHECKING:
+    import networkx as nx
 
 #: a stream: index of its device, its number there
 StreamId = tuple[int, int]
@@ -79,6 +80,8 @@ def predecessors(events: Sequence[StreamEvent]) -> list[tuple[int, ...]]:
 
 def order_graph(events: Sequence[StreamEvent]) -> nx.DiGraph[Node]:
     """What must come before what; a node is the number of an event."""
+    import networkx as nx
+
     graph: nx.DiGraph[Node] = nx.DiGraph()
     graph.add_nodes_from(range(len(events)))
     for number, follows in enumerate(predecessors(events)):

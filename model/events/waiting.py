@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from squall.model.events.digest import Record
 from squall.real import tracing
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 _COUNTER_BITS = 48
 _MOST_CYCLES = 10
@@ -164,6 +165,8 @@ def wait_graph(
     lock, worker, thing), ``label``, ``worker`` and, where it is known, ``since_s``; edges have
     ``label``.
     """
+    import networkx as nx
+
     if until is None and waiting:
         until = waiting[0].noted
     history = _History(records if until is None else records[:until])
@@ -272,6 +275,8 @@ class _Builder:
 
 def explain(graph: nx.DiGraph[Any]) -> list[str]:
     """The graph in words: a line for each wait, and one for each cycle."""
+    import networkx as nx
+
     lines = []
     for node, data in graph.nodes(data=True):
         if data["kind"] not in ("task", "pass"):
@@ -321,6 +326,8 @@ def timeouts(records: Sequence[Record]) -> Iterator[int]:
 
 def explain_timeout(records: Sequence[Record], number: int) -> list[str]:
     """Why the call that timed out at an event had no reply yet: the chain of waits behind it."""
+    import networkx as nx
+
     _, worker, _, _, (id, _, _) = records[number]
     graph = wait_graph(records, until=number)
     key = ("reply", worker, id)

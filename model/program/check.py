@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
 
 from squall.model.program.acts.alone import ActError
 from squall.model.program.acts.check import check_acts
 from squall.model.program.cargo import Cargo
 from squall.model.program.chain import Chain
-from squall.model.program.operations import KINDS
 from squall.model.program.program import (
     CHECKS,
     HELPER_CALLS,
@@ -32,6 +33,9 @@ from squall.model.program.stories import KINDS as STORIES
 from squall.model.program.strict_json import MadeError, shown
 from squall.model.program.updates import MOST_UPDATES, Updates
 
+if TYPE_CHECKING:
+    from squall.model.program.kind import Kind
+
 MOST_WORKERS = 1024
 MOST_TRAINERS = 1024
 MOST_ELEMENTS = 1 << 20
@@ -50,6 +54,14 @@ MOST_OP_FACTOR = 2**53
 
 class ProgramError(MadeError):
     """A program is not valid. The text names the place and says what is wrong there."""
+
+
+@cache
+def _kinds() -> Mapping[str, Kind]:
+    """All kinds of operations. They compute with torch: it is imported where a program has one."""
+    from squall.model.program.operations import KINDS
+
+    return KINDS
 
 
 def check_program(program: Program, *, place: str = "program") -> None:
@@ -205,9 +217,9 @@ def _workers_of(thing: Beside) -> Iterator[tuple[str, int]]:
 def _check_op(
     program: Program, trainer: Trainer, step: Step, index: int, op: Op, place: str
 ) -> None:
-    kind = KINDS.get(op.kind)
+    kind = _kinds().get(op.kind)
     if kind is None:
-        known = ", ".join(KINDS)
+        known = ", ".join(_kinds())
         raise ProgramError(f"{place}.kind: {op.kind!r} is no operation; there are {known}")
     if program.mode == "exact" and not kind.exact:
         raise ProgramError(f"{place}.kind: {op.kind} does not keep integers, as mode exact needs")
@@ -258,7 +270,7 @@ def _check_input(program: Program, step: Step, index: int, input: Input, place: 
         )
     is_leaf, number = source(program, index, input)
     made = None if is_leaf else step.ops[number]
-    outputs = 1 if made is None else KINDS[made.kind].outputs
+    outputs = 1 if made is None else _kinds()[made.kind].outputs
     if not 0 <= input.output < outputs:
         raise ProgramError(f"{place}.output: {input.output} is not one of {outputs}")
     if made is None:
@@ -282,7 +294,7 @@ def _check_lookup(program: Program, index: int, op: Op, place: str) -> None:
 
 
 def _check_builtin(op: Op, place: str) -> None:
-    if KINDS[op.kind].builtin is None:
+    if _kinds()[op.kind].builtin is None:
         raise ProgramError(f"{place}.builtin: {op.kind} is no operator of torch")
     if op.call not in ("sync", "async", "remote") or op.via:
         raise ProgramError(f"{place}.builtin: is for a plain sync, async or remote call")
@@ -303,7 +315,7 @@ def _check_backward(program: Program, step: Step, backward: Backward, place: str
                 f"{place}.roots[{at}]: {back} is not one of the step's {len(step.ops)} operations"
             )
         root = step.ops[-back]
-        if not KINDS[root.kind].is_root:
+        if not _kinds()[root.kind].is_root:
             raise ProgramError(f"{place}.roots[{at}]: is a {root.kind}, which is no scalar sum")
         if root.keep == "now":
             raise ProgramError(f"{place}.roots[{at}]: is dropped as soon as it is made")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,10 @@ __all__ = ["ProgramError", "dump_program", "load_program", "program_from_json", 
 #: versions of the format that can be read; the last one is written
 VERSIONS = (1, VERSION)
 
-_ADAPTER: TypeAdapter[Program] = TypeAdapter(Program)
+
+@cache
+def _adapter() -> TypeAdapter[Program]:
+    return TypeAdapter(Program)
 
 
 def load_program(source: str | Path) -> Program:
@@ -44,7 +48,7 @@ def program_from_json(data: Any, *, place: str = "program") -> Program:
     Raises ProgramError.
     """
     check_version(data, VERSIONS, place, ProgramError)
-    return validate(_ADAPTER, _upgraded(data), place=place, noun="program", problem=ProgramError)
+    return validate(_adapter(), _upgraded(data), place=place, noun="program", problem=ProgramError)
 
 
 def dump_program(program: Program, *, indent: int | None = None) -> str:
@@ -54,7 +58,7 @@ def dump_program(program: Program, *, indent: int | None = None) -> str:
 
 def program_to_json(program: Program) -> dict[str, Any]:
     """The program as plain JSON values; the version is always there."""
-    data: dict[str, Any] = _ADAPTER.dump_python(program, mode="json", exclude_defaults=True)
+    data: dict[str, Any] = _adapter().dump_python(program, mode="json", exclude_defaults=True)
     return {"version": program.version, **data}
 
 

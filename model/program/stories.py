@@ -16,7 +16,8 @@ declared in one place, where that function is (sim/programs/stories/):
         return str(rpc.rpc_sync(to, echo, args=(1,)))
 
 Here they are only registered: this package knows no RPC. Whoever draws, checks or reads programs
-with stories has imported those modules (squall.sim.programs.stories.play).
+with stories has imported those modules (squall.sim.programs.stories.play), or has said what imports
+them (:func:`declared_by`).
 """
 
 from __future__ import annotations
@@ -106,6 +107,20 @@ class StoryKind:
 
 #: by name
 _REGISTERED: dict[str, StoryKind] = {}
+#: what imports the modules that declare stories, as long as nobody has asked for one
+_TO_IMPORT: list[Callable[[], object]] = []
+
+
+def declared_by(importing: Callable[[], object]) -> None:
+    """Have the modules that declare stories imported when somebody first asks for one: they import torch,
+    without which a file without stories can be read."""
+    _TO_IMPORT.append(importing)
+
+
+def _registered() -> dict[str, StoryKind]:
+    while _TO_IMPORT:
+        _TO_IMPORT.pop()()
+    return _REGISTERED
 
 
 class _Names(Sequence[str]):
@@ -118,15 +133,16 @@ class _Names(Sequence[str]):
         self._registered = 0
 
     def _found(self) -> tuple[str, ...]:
-        if not _REGISTERED:
+        known = _registered()
+        if not known:
             raise RuntimeError(
                 "no stories are registered: sim/programs/stories/play.py has to be imported before "
                 "programs are drawn or read"
             )
-        if self._registered != len(_REGISTERED):
-            kinds = sorted(_REGISTERED.values(), key=lambda kind: (kind.rank, kind.module))
+        if self._registered != len(known):
+            kinds = sorted(known.values(), key=lambda kind: (kind.rank, kind.module))
             self._names = tuple(kind.name for kind in kinds if self._test(kind))
-            self._registered = len(_REGISTERED)
+            self._registered = len(known)
         return self._names
 
     @overload
@@ -216,41 +232,41 @@ def stories_of(module: str, *, rank: int = LAST) -> Declare:
 
 def kinds() -> list[StoryKind]:
     """All registered kinds: by rank and name of their modules, in a module as they are declared."""
-    return [_REGISTERED[name] for name in KINDS]
+    return [_registered()[name] for name in KINDS]
 
 
 def port_only() -> dict[str, str]:
     """Stories that PyTorch's compiled engine cannot play: why not, by name."""
-    return {name: kind.port_only for name, kind in _REGISTERED.items() if kind.port_only}
+    return {name: kind.port_only for name, kind in _registered().items() if kind.port_only}
 
 
 def rules_on_torch() -> set[str]:
     """The rules by which stories come to another line on PyTorch's engine."""
-    return {kind.on_torch[0] for kind in _REGISTERED.values() if kind.on_torch is not None}
+    return {kind.on_torch[0] for kind in _registered().values() if kind.on_torch is not None}
 
 
 def on_torch(story: Story, home: int) -> tuple[str, str] | None:
     """The rule and the line of a story that comes to another one on the compiled engine."""
-    known = _REGISTERED[story.kind].on_torch
+    known = _registered()[story.kind].on_torch
     return None if known is None else (known[0], _line(known[1], story, home))
 
 
 def perform_of(kind: str) -> Perform:
     """What performs a story of this kind. Raises KeyError if there is none."""
-    return _REGISTERED[kind].perform
+    return _registered()[kind].perform
 
 
 def errors(stories: Iterable[Story]) -> list[str]:
     """An error of a handler that one of the stories brings about says one of these."""
     kinds = dict.fromkeys(story.kind for story in stories)
-    return [PLANTED, *(text for kind in kinds for text in _REGISTERED[kind].errors)]
+    return [PLANTED, *(text for kind in kinds for text in _registered()[kind].errors)]
 
 
 def expected(story: Story, home: int) -> str:
     """The line that a story of a trainer on worker ``home`` must come to."""
     if story.kind == ACTS:
         return as_line(told_alone(story.acts, home).lines)
-    return _line(_REGISTERED[story.kind].expected, story, home)
+    return _line(_registered()[story.kind].expected, story, home)
 
 
 def as_line(lines: Iterable[str]) -> str:
@@ -268,15 +284,15 @@ def _line(line: Expected, story: Story, home: int) -> str:
 
 def numbers_of(story: Story) -> dict[str, int]:
     """The numbers of a story, by their names."""
-    found = {name: least for name, (least, _) in _REGISTERED[story.kind].numbers.items()}
+    found = {name: least for name, (least, _) in _registered()[story.kind].numbers.items()}
     return {**found, **dict(zip(found, story.numbers, strict=False))}
 
 
 def ranges_of(kind: str) -> Mapping[str, tuple[int, int]]:
     """The least and the greatest of each number of a kind, by name."""
-    return _REGISTERED[kind].numbers
+    return _registered()[kind].numbers
 
 
 def stories_s(stories: Iterable[Story]) -> float:
     """Seconds of virtual time that these stories take at most."""
-    return sum(_REGISTERED[story.kind].longest_s for story in stories)
+    return sum(_registered()[story.kind].longest_s for story in stories)

@@ -125,11 +125,11 @@ def _read(files: Sequence[IO[bytes]], timeout_s: float) -> list[bytes]:
             if not ready and time.monotonic() > ends:
                 raise TimeoutError
             for key, _ in ready:
-                file: Any = key.fileobj
-                chunk = file.read(1 << 16)
-                told[file] += chunk
+                it: Any = key.fileobj
+                chunk = it.read(1 << 16)
+                told[it] += chunk
                 if not chunk:
-                    selector.unregister(file)
+                    selector.unregister(it)
     return [bytes(told[file]) for file in files]
 
 

@@ -13,7 +13,7 @@ from squall.properties.support.commands import whole_lines
 from squall.real.worker import Worker
 from squall.sim.faults.plan import Order
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
-from squall.sim.scripts.run import read_script
+from squall.sim.scripts.read import read_script
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.network import Network
 from squall.sim.world.scheduler import SimRuntime

@@ -19,7 +19,8 @@ from squall.real.ids import (
     RRefId,
     WorkerId,
 )
-from squall.real.rpc.message import TYPES, Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import TYPES, MessageType
 
 _CONTEXT = struct.Struct("<q")
 #: bytes that say nothing (x) keep the lengths of messages, and with them the digests of runs

@@ -83,14 +83,15 @@ class _Received:
 def _forward(ctx: Any, received: _Received, *anchors: Tensor) -> tuple[Tensor, ...]:
     ctx.recv = received.recv
     ctx.anchored = len(anchors) == len(received.tensors) and anchors[0] is not _ANCHOR
-    ctx.observer = received.observer
+    # An observer leads to tensors of the graph, and no collector sees how that leads back to it.
+    ctx.observer = None if received.observer is None else weakref.ref(received.observer)
     ctx.set_materialize_grads(False)
     return tuple(received.tensors)
 
 
 def _backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     # Only plain torch.autograd comes here; the engine calls RecvRpcBackward.apply.
-    observer: Observer | None = ctx.observer
+    observer: Observer | None = ctx.observer and ctx.observer()
     if observer is None or not observer.walking:
         raise RuntimeError(
             "this graph came from another worker: its gradients are computed by "

@@ -18,7 +18,8 @@ from squall.real.autograd.recv_function import RecvRpcBackward, set_history
 from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
 from squall.real.rpc.device_copies import all_on_cpu
 from squall.real.rpc.discard import take_back
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.real.runtime import NO_CONTEXT, current_task
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.util
 import os
+import runpy
 import shutil
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
-
-import torch
 
 HERE = Path(__file__).parent
 SOURCES = ("agent.cpp", "group.cpp", "link.cpp")
@@ -51,6 +51,13 @@ def directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "squall"
 
 
+def torch_version() -> str:
+    """``torch.__version__``, read from its file: what there is need not wait for torch to be imported."""
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None and spec.submodule_search_locations, "there is no torch"
+    return str(runpy.run_path(f"{spec.submodule_search_locations[0]}/version.py")["__version__"])
+
+
 def library(on_build: Callable[[str], object] | None = None) -> Path:
     """The path of the built extension module, built now if it is not there.
 
@@ -62,25 +69,28 @@ def library(on_build: Callable[[str], object] | None = None) -> Path:
             "the engine torch needs a Linux that tells what a thread waits for "
             "(/proc/thread-self/syscall), and this machine has none"
         )
-    if not torch.distributed.is_available() or not _has_rpc():
-        raise Unavailable("this build of PyTorch has no torch.distributed.rpc")
+    version = torch_version()
     key = hashlib.blake2b(digest_size=8)
     # Which compiler built it is not part of the name: what is there works without any.
-    for part in (torch.__version__, sys.version, *FLAGS, os.environ.get("CXX", "")):
+    for part in (version, sys.version, *FLAGS, os.environ.get("CXX", "")):
         key.update(part.encode() + b"\0")
     for name in (*SOURCES, *HEADERS):
         key.update((HERE / name).read_bytes())
-    folder = directory() / f"torch-{torch.__version__}" / key.hexdigest()
+    folder = directory() / f"torch-{version}" / key.hexdigest()
     built = folder / f"{NAME}{sysconfig.get_config_var('EXT_SUFFIX')}"
     if built.exists():
         return built
+    import torch
+
+    if not torch.distributed.is_available() or not _has_rpc():
+        raise Unavailable("this build of PyTorch has no torch.distributed.rpc")
     cxx = compiler()
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # others may be building the same
         if not built.exists():
             if on_build is not None:
-                on_build(f"building the agent for torch {torch.__version__} (once, about 30 s)")
+                on_build(f"building the agent for torch {version} (once, about 30 s)")
             _build(cxx, folder, built)
     return built
 
@@ -94,6 +104,8 @@ def _has_rpc() -> bool:
 
 
 def _build(cxx: str, folder: Path, built: Path) -> None:
+    import torch
+
     root = Path(torch.__file__).parent
     include = [root / "include", root / "include/torch/csrc/api/include"]
     command = [

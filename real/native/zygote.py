@@ -55,6 +55,7 @@ def main() -> None:
     parent, control_fd, library, *modules = sys.argv[1:]
     die_with_parent(int(parent))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the coordinator's to hear
+    gc.disable()  # once, when all is there
     import torch
 
     torch.set_num_threads(1)
@@ -67,10 +68,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         control.send(json.dumps({"missing": error.name}).encode())
         return
-    _warm_up(torch)
     gc.collect()
     gc.freeze()
-    gc.disable()
     threads = len(os.listdir("/proc/self/task"))
     control.send(
         json.dumps({"ready": True, "threads": threads, "torch": torch.__version__}).encode()
@@ -81,13 +80,6 @@ def main() -> None:
             os._exit(0)
         request = json.loads(text)
         control.send(json.dumps(_serve(request, fds, control)).encode())
-
-
-def _warm_up(torch: Any) -> None:
-    """Do once what every worker would do: an optimizer imports half of torch when it is made."""
-    parameter = torch.zeros(1, requires_grad=True)
-    parameter.grad = torch.zeros(1)
-    torch.optim.SGD([parameter], lr=0.1).step()
 
 
 def _serve(request: dict[str, Any], fds: list[int], control: socket.socket) -> dict[str, Any]:

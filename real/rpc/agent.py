@@ -27,7 +27,8 @@ from squall.real.rpc.devices import GroupDevices
 from squall.real.rpc.discard import carries_references, discard_message, take_back
 from squall.real.rpc.errors import RpcError
 from squall.real.rpc.in_flight import GroupJoin, InFlight
-from squall.real.rpc.message import RESPONSE_FLAG, Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import RESPONSE_FLAG, MessageType
 from squall.real.rpc.options import DeviceMap
 from squall.real.rpc.replies import error_text
 from squall.real.rpc.retries import Retried

@@ -18,7 +18,8 @@ from squall.real.process import Process, devices_of
 from squall.real.rpc.constants import NO_RPC_TIMEOUT
 from squall.real.rpc.errors import RpcError, timeout_error
 from squall.real.rpc.in_flight import InFlight
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.real.runtime import Timer
 from squall.real.streams import on_streams
 

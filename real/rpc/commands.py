@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Protocol, Self
 from torch import Tensor
 
 from squall.real.ids import ForkId, GlobalUniqueId, RRefId, WorkerId
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 
 _ID = struct.Struct("<hq")
 _TWO_IDS = struct.Struct("<hqhq")

@@ -17,7 +17,8 @@ from squall.real.autograd.messages import RpcWithAutograd
 from squall.real.ids import WorkerId
 from squall.real.process import Process
 from squall.real.rpc import commands
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,8 @@ from typing import Any
 from squall.real.autograd.utils import send_message_with_autograd, unwrap_forward_response
 from squall.real.future import Future
 from squall.real.rpc.commands import PythonRRefFetchCall, ScriptRRefFetchCall
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.rref import PY_OBJECT, UserRRef
 from squall.real.rpc.serialization import deserialize
 

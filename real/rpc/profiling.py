@@ -21,7 +21,8 @@ from squall.real.future import Future
 from squall.real.ids import GlobalUniqueId
 from squall.real.process import Agent, Process
 from squall.real.rpc.commands import RunWithProfilingReq, RunWithProfilingResp
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.worker_info import WorkerInfo
 from squall.real.runtime import Task, current_task, current_task_or_none
 

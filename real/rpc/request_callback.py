@@ -46,7 +46,8 @@ from squall.real.rpc.commands import (
 )
 from squall.real.rpc.discard import take_back
 from squall.real.rpc.errors import RpcError
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.profiling import LegacyProfiler, ProfilerOptions
 from squall.real.rpc.py_rref import backward_owner_rref, error_of
 from squall.real.rpc.replies import error_text, python_error_text, then

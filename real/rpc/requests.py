@@ -23,7 +23,8 @@ from squall.real.rpc.commands import (
     ScriptRemoteCall,
     ScriptRRefFetchCall,
 )
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.rref_context import rref_context
 from squall.real.rpc.serialization import deserialize
 

@@ -14,7 +14,8 @@ from squall.real.process import Process
 from squall.real.rpc.commands import Command, RemoteRet
 from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
 from squall.real.rpc.errors import RpcError
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.profiling import ProfiledCall
 from squall.real.rpc.rref import PY_OBJECT, TIMED_OUT, OwnerRRef, UserRRef
 from squall.real.rpc.rref_context import RRefContext, rref_context

@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
-from squall.real.rpc.message import Message
 from squall.real.rpc.store import Store
 from squall.real.runtime import Runtime, TaskOwner
 
-Receive = Callable[[Message], None]
+if TYPE_CHECKING:
+    from squall.real.rpc.message import Message
+
+Receive = Callable[["Message"], None]
 #: told the id of a peer whose connection is gone, why, and which process of that id has ended
 #: (Worker.incarnation), None if only the connection did
 PeerLost = Callable[[int, str, int | None], None]

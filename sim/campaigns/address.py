@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
 
 _SQLITE, _POSTGRESQL = "sqlite", "postgresql"
 #: what stands for a password
@@ -36,6 +37,9 @@ class Address:
         password in it."""
         if "://" not in text:
             return cls(Path(text))
+        from sqlalchemy.engine import make_url
+        from sqlalchemy.exc import ArgumentError
+
         try:
             url = make_url(text)
         except (ArgumentError, ValueError):

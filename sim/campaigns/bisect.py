@@ -86,20 +86,25 @@ def bisect(
 
     ``on_step`` is called after each replay, those of ``good`` and ``bad`` first. Raises BisectError.
     """
-    root = Path(_git(repository, "rev-parse", "--show-toplevel", field="--repository").strip())
-    ends = {}
-    for field, text in (("--good", good), ("--bad", bad)):
-        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}")
-        ends[field] = _git(
-            root, *words, field=field, value=text, problem=f"there is no commit {text!r} in {root}"
-        ).strip()
+    root, first, last = commits(repository, good=good, bad=bad)
     with tempfile.TemporaryDirectory(prefix="squall-bisect-") as folder:
         tree = Path(folder, "tree")
         clone = ("clone", "--quiet", "--shared", "--no-checkout", str(root), str(tree))
         _git(Path(folder), *clone, field="--repository")
         file = Path(folder, "scenario.json")
         file.write_text(dump_scenario(scenario), encoding="utf-8")
-        return _Search(scenario, tree, file, seconds, on_step).run(ends["--good"], ends["--bad"])
+        return _Search(scenario, tree, file, seconds, on_step).run(first, last)
+
+
+def commits(repository: Path, *, good: str, bad: str) -> tuple[Path, str, str]:
+    """The root of a repository, and two of its commits by their 40 digits. Raises BisectError."""
+    root = Path(_git(repository, "rev-parse", "--show-toplevel", field="--repository").strip())
+    ends = []
+    for field, text in (("--good", good), ("--bad", bad)):
+        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}")
+        problem = f"there is no commit {text!r} in {root}"
+        ends.append(_git(root, *words, field=field, value=text, problem=problem).strip())
+    return root, ends[0], ends[1]
 
 
 class _Search:

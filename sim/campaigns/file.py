@@ -3,6 +3,8 @@
 Parts without an end (seeds, the cover) have shares of the time; others, whose work has an end (planted
 bugs, programs of a size, tests), are done whole. What a scenario takes is not measured, since the plan must be
 the same on each machine and each day: :data:`COSTS` say it.
+
+Parts themselves play with torch: they are imported when all that a file says has been looked at.
 """
 
 from __future__ import annotations
@@ -10,34 +12,23 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from squall.model.program.strict_json import complaint
-from squall.sim.campaigns.parts import (
-    Canaries,
-    Diff,
-    Exploration,
-    Guided,
-    Part,
-    Stories,
-    Versions,
-)
-from squall.sim.campaigns.parts.canaries import BY_DEFAULT, check_bug, every_bug
-from squall.sim.campaigns.parts.exploration import programs
-from squall.sim.campaigns.parts.guided import stamp_of_cover
-from squall.sim.campaigns.parts.saved import saved_in
-from squall.sim.campaigns.parts.stories import scenarios
-from squall.sim.campaigns.parts.tests import SuiteError, suite_of
-from squall.sim.campaigns.parts.versions import OtherPythonError, ask
+from squall.sim.campaigns.bugs import BY_DEFAULT, check_bug, every_bug
 from squall.sim.campaigns.plan import MOST, Plan
-from squall.sim.explore.enumeration import BoundsError
+from squall.sim.explore.enumeration import BoundsError, read_bounds
 from squall.sim.names import ENGINE_NAMES, PROFILES, EngineName, Profile
-from squall.sim.search.proving import code_stamp
 from squall.sim.world.choosing import Grain
+
+if TYPE_CHECKING:
+    from squall.sim.campaigns.parts import Part
 
 #: what a scenario of a part takes, where one without faults takes 1 (docs/campaigns.md)
 COSTS = {"port": 1.0, "torch": 4.0, "guided": 1.5, "diff": 5.0}
@@ -80,6 +71,8 @@ class _Seeds(_Shared):
         return COSTS.get(self.engine, COSTS["port"])
 
     def part(self, name: str, seeds: range) -> Part:
+        from squall.sim.campaigns.parts import Part
+
         return Part(name, seeds, self.faults, self.engine)
 
 
@@ -90,6 +83,9 @@ class _Guided(_Shared):
         return COSTS["guided"]
 
     def part(self, name: str, seeds: range) -> Part:
+        from squall.sim.campaigns.parts import Guided
+        from squall.sim.campaigns.parts.guided import stamp_of_cover
+
         return Guided(name, seeds, self.faults, cover=stamp_of_cover(self.faults))
 
 
@@ -98,6 +94,8 @@ class _Diff(_Shared):
         return COSTS["diff"]
 
     def part(self, name: str, seeds: range) -> Part:
+        from squall.sim.campaigns.parts import Diff
+
         return Diff(name, seeds)
 
 
@@ -108,11 +106,16 @@ class _Versions(_Shared):
         return COSTS["port"]
 
     def part(self, name: str, seeds: range) -> Part:
+        from squall.sim.campaigns.parts import Versions
+
         return Versions(name, seeds, self.faults)
 
 
 class _Whole(_Strict):
     """A part whose work has an end, and is done whole. Paths begin at the ``folder`` of the file."""
+
+    def check(self) -> None:
+        """Raises CampaignFileError for what types alone do not tell."""
 
     def part(self, name: str, folder: Path) -> Part:
         raise NotImplementedError
@@ -122,18 +125,25 @@ class _Canaries(_Whole):
     bugs: Annotated[tuple[str, ...], Field(strict=False)] | Literal["all"] | None = None
     seeds: Annotated[int, Field(ge=1, le=10_000_000)] = 500
 
-    def part(self, name: str, folder: Path) -> Part:
+    @property
+    def _named(self) -> tuple[str, ...]:
         if self.bugs == "all":
-            bugs = every_bug()
-        else:
-            bugs = BY_DEFAULT if self.bugs is None else tuple(dict.fromkeys(self.bugs))
-        if not bugs:
+            return every_bug()
+        return BY_DEFAULT if self.bugs is None else tuple(dict.fromkeys(self.bugs))
+
+    def check(self) -> None:
+        if not self._named:
             raise CampaignFileError("bugs: is empty, expected names of planted bugs")
-        for bug in bugs:
+        for bug in self._named:
             try:
                 check_bug(bug)
             except ValueError as error:
                 raise CampaignFileError(f"bugs: {error}") from None
+
+    def part(self, name: str, folder: Path) -> Part:
+        from squall.sim.campaigns.parts import Canaries
+
+        bugs = self._named
         return Canaries(name, range(len(bugs)), bugs=bugs, each=self.seeds)
 
 
@@ -143,14 +153,19 @@ class _Explored(_Whole):
     grain: Grain = "message"
     one_fault: bool = False
 
-    def part(self, name: str, folder: Path) -> Part:
+    def check(self) -> None:
         try:
-            count = len(programs(self.programs))
+            read_bounds(self.programs)
         except BoundsError as error:
             raise CampaignFileError(f"programs: {error}") from None
+
+    def part(self, name: str, folder: Path) -> Part:
+        from squall.sim.campaigns.parts import Exploration
+        from squall.sim.campaigns.parts.exploration import programs
+
         return Exploration(
             name,
-            range(count),
+            range(len(programs(self.programs))),
             programs=self.programs,
             executions=self.executions,
             grain=self.grain,
@@ -165,6 +180,9 @@ class _Stories(_Whole):
     engine: Annotated[EngineName, AfterValidator(_engine)] = "port"
 
     def part(self, name: str, folder: Path) -> Part:
+        from squall.sim.campaigns.parts import Stories
+        from squall.sim.campaigns.parts.stories import scenarios
+
         return Stories(name, range(len(scenarios(self.engine))), engine=self.engine)
 
 
@@ -173,6 +191,8 @@ class _Saved(_Whole):
     varies: Words = ()
 
     def part(self, name: str, folder: Path) -> Part:
+        from squall.sim.campaigns.parts.saved import saved_in
+
         try:
             return saved_in(name, folder, self.files, self.varies)
         except (ValueError, OSError) as error:
@@ -185,6 +205,8 @@ class _Tests(_Whole):
     again: Words | None = None
 
     def part(self, name: str, folder: Path) -> Part:
+        from squall.sim.campaigns.parts.tests import SuiteError, suite_of
+
         try:
             return suite_of(name, folder, self.paths, self.options, self.again)
         except SuiteError as error:
@@ -243,29 +265,50 @@ def _parts(said: _File, folder: Path) -> tuple[Part, ...]:
     """All parts with their numbers, in the order of the file, which is in that folder."""
     read = {name: _read(name, value) for name, value in said.parts.items()}
     counts = _counts(said, {n: each for n, each in read.items() if isinstance(each, _Shared)})
+    seeds = {name: range(said.first_seed, said.first_seed + n) for name, n in counts.items()}
+    for name, each in read.items():
+        with _of_part(name):
+            if isinstance(each, _Whole):
+                each.check()
+            elif seeds[name].stop > MOST:
+                raise CampaignFileError(f"its seeds end at {seeds[name].stop}, expected {MOST}")
+    _check_python(said, read.values())
     found = []
     for name, each in read.items():
-        try:
+        with _of_part(name):
             if isinstance(each, _Whole):
                 found.append(each.part(name, folder))
-                continue
-            seeds = range(said.first_seed, said.first_seed + counts[name])
-            if seeds.stop > MOST:
-                raise CampaignFileError(f"its seeds end at {seeds.stop}, expected {MOST}")
-            found.append(each.part(name, seeds))
-        except CampaignFileError as error:
-            raise CampaignFileError(f"parts.{name}: {error}") from None
+            else:
+                found.append(each.part(name, seeds[name]))
     return tuple(found)
+
+
+@contextmanager
+def _of_part(name: str) -> Iterator[None]:
+    """What is wrong within is said of this part."""
+    try:
+        yield
+    except CampaignFileError as error:
+        raise CampaignFileError(f"parts.{name}: {error}") from None
+
+
+def _check_python(said: _File, read: Iterable[_Shared | _Whole]) -> None:
+    """Raises CampaignFileError for interpreters without a part for them, or a part without any."""
+    wanted = any(isinstance(each, _Versions) for each in read)
+    if said.python and not wanted:
+        raise CampaignFileError("python: is for a part versions, and there is none")
+    if wanted and not said.python:
+        raise CampaignFileError("python: is missing, expected interpreters for the part versions")
 
 
 def _on_others(parts: tuple[Part, ...], python: tuple[str, ...], folder: Path) -> tuple[Part, ...]:
     """The parts, those for other versions with the interpreters, whose paths begin at the file."""
-    if not any(isinstance(part, Versions) for part in parts):
-        if python:
-            raise CampaignFileError("python: is for a part versions, and there is none")
-        return parts
     if not python:
-        raise CampaignFileError("python: is missing, expected interpreters for the part versions")
+        return parts
+    from squall.sim.campaigns.parts import Versions
+    from squall.sim.campaigns.parts.versions import OtherPythonError, ask
+    from squall.sim.search.proving import code_stamp
+
     others = []
     for number, text in enumerate(python):
         try:

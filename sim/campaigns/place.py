@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from squall.sim.campaigns.lease import Judged
-from squall.sim.campaigns.plan import Lease
+if TYPE_CHECKING:
+    from squall.sim.campaigns.lease import Judged
+    from squall.sim.campaigns.plan import Lease
 
 #: the worker of a place that has one only
 HERE = "here"

@@ -7,14 +7,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
+if TYPE_CHECKING:
+    from squall.sim.campaigns.parts import Part
 
-from squall.sim.campaigns.parts import Part, part_of
-from squall.sim.search.proving import code_stamp
-
-__all__ = ["MOST", "SIZE", "Lease", "Part", "Plan"]
 
 #: seeds of a lease
 SIZE = 200
@@ -88,6 +85,8 @@ class Plan:
     @classmethod
     def read(cls, said: dict[str, str]) -> Plan:
         """The whole plan that :meth:`said` is of."""
+        from squall.sim.campaigns.parts import part_of
+
         parts = tuple(map(part_of, json.loads(said["parts"])))
         return cls(parts, int(said["lease"].split()[0]))
 
@@ -104,4 +103,8 @@ class Plan:
 
 def versions() -> dict[str, str]:
     """What decides, besides the scenario, what a run comes to; the last is a hash over squall."""
+    import torch
+
+    from squall.sim.search.proving import code_stamp
+
     return {"squall": version("squall"), "torch": torch.__version__, "code": code_stamp()}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from squall.model.events.run import Violation
-from squall.sim.search.judge import Verdict
+if TYPE_CHECKING:
+    from squall.model.events.run import Violation
+    from squall.sim.search.judge import Verdict
 
 #: what makes two failures one kind: the property, what broke, and the place where it shows
 Key = tuple[str, str, str]

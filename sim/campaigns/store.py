@@ -9,21 +9,22 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Table
 
 from squall.sim.campaigns.address import Address, CampaignStoreError, UnusableError, address_of
 from squall.sim.campaigns.database import PATIENCE_S, Database
-from squall.sim.campaigns.lease import Judged
 from squall.sim.campaigns.leases import Key, digests
 from squall.sim.campaigns.locks import FileLock, ShareLock
 from squall.sim.campaigns.opening import enter
-from squall.sim.campaigns.parts import Canaries
-from squall.sim.campaigns.plan import Lease
 from squall.sim.campaigns.reading import Kind, Reading, open_store
 from squall.sim.campaigns.tables import CANARY, FACT, FAILURE, LEASE, SITUATION, add, put
 from squall.sim.campaigns.transfer import absorb
+
+if TYPE_CHECKING:
+    from squall.sim.campaigns.lease import Judged
+    from squall.sim.campaigns.plan import Lease
 
 __all__ = ["CampaignStore", "CampaignStoreError", "Kind"]
 
@@ -181,6 +182,8 @@ def _situations(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
 
 
 def _canary(judged: Judged, now_s: float) -> Iterator[dict[str, Any]]:
+    from squall.sim.campaigns.parts import Canaries
+
     part, numbers, _ = judged.lease
     if not isinstance(part, Canaries):
         return

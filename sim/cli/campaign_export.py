@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 def export_store(address: Address, folder: Path, *, json: bool) -> None:
     """Raises BadInput, CampaignStoreError."""
     from squall.sim.campaigns.overview import leases
-    from squall.sim.campaigns.parquet import ExportError, export
     from squall.sim.campaigns.reading import open_store
 
     console = Console(file=sys.stderr)
     store = open_store(address, tell=lambda line: console.print(line, soft_wrap=True))
+    from squall.sim.campaigns.parquet import ExportError, export
+
     try:
         total = leases(store) + store.counts()[1]
         with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:

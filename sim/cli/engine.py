@@ -31,6 +31,13 @@ def ready(engine: EngineName) -> None:
         raise BadInput("--engine", engine, str(error)) from None
 
 
+def begin(scenario: Scenario) -> None:
+    """Begin what its run waits for, while this process imports what it needs itself."""
+    from squall.sim.scenarios.engines import ENGINES
+
+    ENGINES[scenario.engine].begin(scenario)
+
+
 def left_out(scenario: Scenario) -> list[str]:
     """Items of the fault plan that the engine cannot do."""
     from squall.sim.scenarios.engines import ENGINES

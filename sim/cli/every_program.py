@@ -13,32 +13,38 @@ from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.exits import FAILED, INTERRUPTED, UNCHECKED
 
 if TYPE_CHECKING:
-    from squall.sim.explore.execution import How
-    from squall.sim.explore.search import Budget
+    from squall.sim.cli.parsers import Amount
+    from squall.sim.world.choosing import Grain
 
 
 def explore_programs(
     expression: str,
-    how: How,
-    budget: Budget,
+    grain: Grain,
+    budget: Amount,
     *,
+    ordered: bool,
     one_fault: bool,
     mutant: str | None,
     jobs: int,
     json: bool,
 ) -> NoReturn:
     """Explore all programs within the bounds that ``expression`` says, each for ``budget`` at most."""
+    from squall.sim.explore.enumeration import BoundsError, read_bounds
+
+    try:
+        bounds = read_bounds(expression)
+    except BoundsError as error:
+        raise BadInput("--programs", expression, str(error)) from None
     from squall.sim.cli.reports.explore import Told, keep
     from squall.sim.cli.reports.explored_programs import outcome, print_programs, programs_json
-    from squall.sim.explore.enumeration import BoundsError, read_bounds
     from squall.sim.explore.every_program import Program, Totals, every_program, explore_every
+    from squall.sim.explore.execution import How
+    from squall.sim.explore.search import Budget
     from squall.sim.search.again import planted
     from squall.sim.world.choosing import GrainError
 
-    try:
-        chosen = every_program(read_bounds(expression))
-    except BoundsError as error:
-        raise BadInput("--programs", expression, str(error)) from None
+    chosen = every_program(bounds)
+    how, limits = How(grain, ordered), Budget(budget.executions, budget.seconds)
     totals, told = Totals(), []
     console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
     progress = Progress(
@@ -60,7 +66,7 @@ def explore_programs(
     with progress, planted(mutant):
         try:
             for program, explored in explore_every(
-                chosen, how, budget, one_fault=one_fault, jobs=jobs, before=before
+                chosen, how, limits, one_fault=one_fault, jobs=jobs, before=before
             ):
                 totals.add(program.text, explored)
                 this = Told(program.text, program.scenario, explored)

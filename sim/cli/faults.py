@@ -34,12 +34,12 @@ class Faults:
 
 def read_faults(text: str) -> Faults:
     """A profile by its name, or a plan from a file. Raises :class:`BadInput`."""
-    from squall.sim.faults.plan import NO_FAULTS
-
+    path = Path(text)
     for profile in PROFILES:
         if profile == text:
+            from squall.sim.faults.plan import NO_FAULTS
+
             return Faults(text, profile, NO_FAULTS)
-    path = Path(text)
     if not path.is_file():
         known = ", ".join(PROFILES)
         raise BadInput("--faults", text, f"expected {known} or a file with a plan, got {text!r}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,12 +50,29 @@ def read_scenario(
     asked about on the terminal. Raises :class:`BadInput`, also where the answer is no, or where
     nobody can answer.
     """
+    return find_scenario(text, changes, field, scripts=scripts)()
+
+
+def find_scenario(
+    text: str, changes: Changes, field: str = "SCENARIO", *, scripts: bool = False
+) -> Callable[[], Scenario]:
+    """What makes the scenario that :func:`read_scenario` gives, once it is known that there is one.
+
+    Drawing and reading take torch, which nobody is to wait for whose command line is wrong: whoever
+    has several scenarios, or more to look at, finds all first. Raises :class:`BadInput`.
+    """
     seed = None if Path(text).exists() else _seed(text, field)
     if seed is not None:
-        scenario = _of_seed(seed, changes)
+        parsers.device_of(changes.engine or "port", changes.device or "cpu")
+        made: Callable[[], Scenario] = partial(_of_seed, seed, changes)
     else:
-        scenario = _changed(_of_file(text, field, changes.faults, scripts), changes)
-    return scenario if changes.mutant is None else _with_mutant(scenario, changes.mutant)
+        made = _found(text, field, changes, scripts)
+
+    def scenario() -> Scenario:
+        found = made()
+        return found if changes.mutant is None else _with_mutant(found, changes.mutant)
+
+    return scenario
 
 
 def _seed(text: str, field: str) -> int | Rescheduled | None:
@@ -79,7 +98,6 @@ def _of_seed(seed: int | Rescheduled, changes: Changes) -> Scenario:
     from squall.sim.faults.plan import NO_FAULTS
     from squall.sim.search.draw import Settings, draw
 
-    parsers.device_of(changes.engine or "port", changes.device or "cpu")
     faults = changes.faults
     profile, plan = (None, NO_FAULTS) if faults is None else (faults.profile, faults.plan)
     return draw(seed, Settings(profile, plan, changes.engine or "port", changes.device or "cpu"))
@@ -109,27 +127,39 @@ def _under(scenario: Scenario, plan: Plan) -> Scenario:
     return scenario
 
 
-def _of_file(text: str, field: str, faults: Faults | None, scripts: bool) -> Scenario:
+def _found(text: str, field: str, changes: Changes, scripts: bool) -> Callable[[], Scenario]:
+    """What reads a scenario that was saved, and changes it. Raises BadInput if there is none."""
+    faults = changes.faults
     if faults is not None and faults.profile is not None:
         problem = f"{faults.text!r} is no file with a plan, and a profile is for a seed"
         raise BadInput("--faults", faults.text, problem)
-    from squall.sim.scenarios.own import read_scenario_file
-    from squall.sim.scenarios.store import Store, StoreError
-    from squall.sim.search.corpus import corpus
+    from squall.sim.search.corpus import corpus, names
 
     path = Path(text)
-    if not path.exists() and text in corpus():
-        return corpus()[text]
+    if not path.exists() and text in names():
+        return lambda: _changed(corpus()[text], changes)
     if not path.exists():
-        kept = None
-        try:
-            kept = Store().find(text)
-        except StoreError as error:
-            raise BadInput(field, text, f"cannot look {text!r} up: {error}") from None
-        if kept is None:
-            problem = f"{text!r} is no seed, no file and no stored failure (see squall failures)"
-            raise BadInput(field, text, problem)
-        path = Path(kept.file)
+        path = _stored(text, field)
+    return lambda: _changed(_of_file(path, text, field, scripts), changes)
+
+
+def _stored(text: str, field: str) -> Path:
+    """The file of a stored failure."""
+    from squall.sim.scenarios.store import Store, StoreError
+
+    try:
+        kept = Store().find(text)
+    except StoreError as error:
+        raise BadInput(field, text, f"cannot look {text!r} up: {error}") from None
+    if kept is None:
+        problem = f"{text!r} is no seed, no file and no stored failure (see squall failures)"
+        raise BadInput(field, text, problem)
+    return Path(kept.file)
+
+
+def _of_file(path: Path, text: str, field: str, scripts: bool) -> Scenario:
+    from squall.sim.scenarios.own import read_scenario_file
+
     try:
         read = read_scenario_file(path)
     except OSError as error:

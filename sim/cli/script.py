@@ -42,16 +42,16 @@ class ScriptRun:
 
     def scenario(self) -> Scenario:
         """The script as it is now, in this world. Raises :class:`BadInput`."""
+        parsers.device_of(self.engine, self.device)
         from squall.sim.scenario import Scenario, World
 
-        parsers.device_of(self.engine, self.device)
         script = self._read()
         world = World(latency=self.latency, faults=self._plan(script), device=self.device)
         return Scenario(work=script, seed=self.seed, world=world, engine=self.engine)
 
     def _read(self) -> Script:
         from squall.sim.scripts.ranks import lines_of, placeholder_in
-        from squall.sim.scripts.run import read_script
+        from squall.sim.scripts.read import read_script
 
         if self.script.suffix == RANKS_SUFFIX:
             script = self._read_ranks()

@@ -22,6 +22,7 @@ from squall.sim.conformance.tests import (
 from squall.sim.scenario import Script
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.script import ScriptProcesses
+from squall.sim.stock.shared import WARM
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import MissingModule, Zygote
 from squall.sim.world.latency import DEFAULT_LATENCY
@@ -56,7 +57,7 @@ def play_all_native(tests: Sequence[Test]) -> Iterator[tuple[Test, Played]]:
 
 def _zygote(modules: list[str]) -> Zygote:
     try:
-        return Zygote(modules)
+        return Zygote([*modules, WARM])
     except MissingModule as missing:
         raise MissingPackageError.named(missing.name) from None
 

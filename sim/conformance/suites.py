@@ -98,9 +98,9 @@ def _methods(module: str, name: str) -> tuple[str, ...]:
 def _classes(module: str) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
     """The test methods and the bases of each class. The trees themselves would be 25 MB to keep."""
     parent, _, leaf = module.rpartition(".")
-    spec = find_spec(_PACKAGE)
-    assert spec is not None and spec.submodule_search_locations, "torch ships no tests"
-    inside = parent.removeprefix(_PACKAGE).strip(".").split(".")
+    torch, *inside = parent.split(".")
+    spec = find_spec(torch)  # of a package inside it, this would import torch
+    assert spec is not None and spec.submodule_search_locations, "there is no torch"
     path = Path(spec.submodule_search_locations[0]).joinpath(*inside, f"{leaf}.py")
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name: _read(node) for node in tree.body if isinstance(node, ast.ClassDef)}

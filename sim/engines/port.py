@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from squall.model.events.run import Run
 from squall.sim.faults.plan import Plan
-from squall.sim.programs.faults import run_with_faults
-from squall.sim.programs.run import MAX_STEPS, run_program
 from squall.sim.scenario import Scenario
-from squall.sim.scripts.run import run_script
-from squall.sim.world.choosing import Chooser
+
+if TYPE_CHECKING:
+    from squall.sim.world.choosing import Chooser
 
 
 class Port:
@@ -30,8 +29,14 @@ class Port:
     ) -> Run:
         """As every engine. ``chooser`` chooses what happens next."""
         program, world = scenario.program, scenario.world
+        # Neither waits for what only the other needs: a script begins sooner.
         if program is None:
+            from squall.sim.scripts.run import run_script
+
             return run_script(scenario, stdout=stdout, stderr=stderr, chooser=chooser)
+        from squall.sim.programs.faults import run_with_faults
+        from squall.sim.programs.run import MAX_STEPS, run_program
+
         options: dict[str, Any] = {
             "raises": False,
             "seed": scenario.seed,
@@ -54,6 +59,9 @@ class Port:
 
     def ready(self, told: Callable[[str], object]) -> None:
         """There is nothing to make ready."""
+
+    def begin(self, scenario: Scenario) -> None:
+        """All of it is in this process."""
 
     def left_out(self, plan: Plan, *, of_script: bool = False) -> list[str]:
         return []

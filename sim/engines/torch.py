@@ -8,12 +8,14 @@ from typing import TextIO
 from squall.model.events.run import Run
 from squall.real.native.build import library
 from squall.sim.faults.plan import Plan
-from squall.sim.programs.run import MAX_STEPS
 from squall.sim.scenario import Scenario
-from squall.sim.stock import program as programs
-from squall.sim.stock import script as scripts
 from squall.sim.stock.plan import kinds_left_out, left_out, script_left_out
-from squall.sim.stock.shared import shared_zygote
+from squall.sim.stock.shared import PROGRAMS, begun_zygote, for_script, shared_zygote
+
+
+def _modules(scenario: Scenario) -> tuple[str, ...]:
+    """What the process imports that the workers of a scenario are copied from."""
+    return PROGRAMS if scenario.script is None else for_script(scenario.script)
 
 
 class Torch:
@@ -28,16 +30,21 @@ class Torch:
     ) -> Run:
         program, world = scenario.program, scenario.world
         if program is None:
+            from squall.sim.stock import script as scripts
+
             return scripts.run_script(
                 scenario,
                 stdout=stdout,
                 stderr=stderr,
-                zygote=shared_zygote(scripts.MODULES),
+                zygote=shared_zygote(_modules(scenario)),
             )
+        from squall.sim.programs.run import MAX_STEPS
+        from squall.sim.stock import program as programs
+
         order = world.faults.schedule.order
         run = programs.run_native(
             program,
-            shared_zygote(programs.MODULES),
+            shared_zygote(_modules(scenario)),
             plan=world.faults,
             shut_down_early=world.shut_down_early,
             seed=scenario.seed,
@@ -54,6 +61,9 @@ class Torch:
         """Build the agent if that has not been done. Raises
         :class:`squall.real.native.build.Unavailable`."""
         library(told)
+
+    def begin(self, scenario: Scenario) -> None:
+        begun_zygote(_modules(scenario))
 
     def left_out(self, plan: Plan, *, of_script: bool = False) -> list[str]:
         return script_left_out(plan) if of_script else left_out(plan)

@@ -15,23 +15,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, replace
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 from pydantic import ConfigDict
 
 from squall.model.program.made import check_fields
 from squall.model.program.strict_json import MadeError
 from squall.real import tracing
-from squall.real.rpc.message import Message
-from squall.real.worker import Worker
 from squall.sim.faults.limits import STRICT, Problem
 from squall.sim.faults.moments import Moments
 from squall.sim.faults.on_stock import StockSettings
-from squall.sim.world.network import Network
 from squall.sim.world.primitives import SimTimer
 from squall.sim.world.rules import Verdict
 from squall.sim.world.streams import NamedStream
 from squall.sim.world.trace import Event
+
+if TYPE_CHECKING:
+    from squall.real.rpc.message import Message
+    from squall.real.worker import Worker
+    from squall.sim.world.network import Network
 
 Group = Literal["messages", "links", "partitions", "workers", "inner"]
 #: what an engine can be able to do: reach into a worker's process (its agent, its engine, its

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,22 @@ class RankError(PlanError):
     """A plan is about a worker that the group does not have, which only a run could tell."""
 
 
-_ITEMS: dict[type[Fault], TypeAdapter[Fault]] = {
-    kind: TypeAdapter(kind) for kinds in GROUPS.values() for kind in kinds.values()
-}
-_PLAN: TypeAdapter[Plan] = TypeAdapter(Plan)
 _NOUN = "fault plan"
+
+
+#: made when they are first asked for: together they take a tenth of a second
+_item_types: dict[type[Fault], TypeAdapter[Fault]] = {}
+
+
+def _item_type(kind: type[Fault]) -> TypeAdapter[Fault]:
+    if kind not in _item_types:
+        _item_types[kind] = TypeAdapter(kind)
+    return _item_types[kind]
+
+
+@cache
+def _plan_type() -> TypeAdapter[Plan]:
+    return TypeAdapter(Plan)
 
 
 def load_plan(source: str | Path, *, workers: int | None = None) -> Plan:
@@ -83,7 +95,9 @@ def plan_from_json(data: Any, *, workers: int | None = None, place: str = "fault
         items += [_item(item, kinds, f"{place}.{group}[{at}]") for at, item in enumerate(said)]
     rest = {name: value for name, value in data.items() if name not in GROUPS}
     try:
-        plan = validate(_PLAN, rest, place=place, noun=_NOUN, problem=PlanError).with_items(items)
+        plan = validate(_plan_type(), rest, place=place, noun=_NOUN, problem=PlanError).with_items(
+            items
+        )
     except MadeError as error:
         raise PlanError(place + error.rest) from None
     check_plan(plan, workers=workers, place=place)
@@ -97,7 +111,7 @@ def _item(data: Any, kinds: Mapping[str, type[Fault]], place: str) -> Fault:
     if not isinstance(kind, str) or kind not in kinds:
         said = "is missing" if kind is None else f"{shown(kind)} is no such kind"
         raise PlanError(f"{place}.kind: {said}; there are {', '.join(kinds)}")
-    adapter = _ITEMS[kinds[kind]]
+    adapter = _item_type(kinds[kind])
     return validate(adapter, data, place=place, noun=f"{kind} fault", problem=PlanError)
 
 
@@ -110,10 +124,10 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
     """The plan as plain JSON values; the version is always there, and the kind of every item."""
     data: dict[str, Any] = {"version": plan.version}
     for group, _, item in plan.items():
-        plain = _ITEMS[type(item)].dump_python(item, mode="json", exclude_defaults=True)
+        plain = _item_type(type(item)).dump_python(item, mode="json", exclude_defaults=True)
         data.setdefault(group, []).append({"kind": item.kind, **plain})
     groups: set[str] = {*GROUPS}
-    rest: dict[str, Any] = _PLAN.dump_python(
+    rest: dict[str, Any] = _plan_type().dump_python(
         plan, mode="json", exclude_defaults=True, exclude=groups
     )
     return data | rest
@@ -131,7 +145,7 @@ def fitting(plan: Plan, workers: int) -> Plan:
 def _wrong(item: Fault, workers: int | None) -> int:
     """How many things are wrong with an item, given so many workers."""
     try:
-        _ITEMS[type(item)].validate_python(item, context={"workers": workers})
+        _item_type(type(item)).validate_python(item, context={"workers": workers})
     except ValidationError as error:
         return error.error_count()
     return 0
@@ -147,7 +161,7 @@ def check_plan(plan: Plan, *, workers: int | None = None, place: str = "faults")
         return
     for group, at, item in plan.items():
         try:
-            _ITEMS[type(item)].validate_python(item, context={"workers": workers})
+            _item_type(type(item)).validate_python(item, context={"workers": workers})
         except ValidationError as error:
             raise PlanError(f"{place}.{group}[{at}]{complaint(error, _NOUN)}") from None
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from squall.real.interceptor import Interceptor, Place
-from squall.real.rpc.message import Message
 from squall.real.rpc.wire_names import label_module
 from squall.real.runtime import TaskOwner
-from squall.real.worker import Worker
 from squall.sim.faults.fault import Ability, Effect, Fault, Group, Injection
+
+if TYPE_CHECKING:
+    from squall.real.rpc.message import Message
+    from squall.real.worker import Worker
 
 label_module(__name__, "faults")
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo
 
 from squall.model.program.strict_json import wrong
-from squall.real.rpc.message import MessageType
+from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import EventType
 from squall.sim.world.schedule import MOST_COUNT
 

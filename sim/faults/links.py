@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from squall.real.rpc.message import Message
 from squall.sim.faults.fault import Effect, Fault, Group, Injection, Judge
 from squall.sim.faults.limits import Cut, Problem, Rank, Seconds, window_problem
 from squall.sim.world import rules
+
+if TYPE_CHECKING:
+    from squall.real.rpc.message import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import ConfigDict
 
-from squall.real.rpc.message import RESPONSE_FLAG, Message, MessageType
+from squall.real.rpc.message_type import RESPONSE_FLAG, MessageType
 from squall.sim.faults.fault import Effect, Fault, Group, Injection, check_made
 from squall.sim.faults.limits import (
     STRICT,
@@ -26,6 +26,9 @@ from squall.sim.faults.on_stock import NAMED
 from squall.sim.world.rules import Verdict
 from squall.sim.world.streams import NamedStream
 from squall.sim.world.trace import Event
+
+if TYPE_CHECKING:
+    from squall.real.rpc.message import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

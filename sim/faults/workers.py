@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-from squall.real.worker import Worker
 from squall.sim.faults.fault import Effect, Fault, Group
 from squall.sim.faults.limits import Rank, Seconds
 from squall.sim.faults.moments import Moment
+
+if TYPE_CHECKING:
+    from squall.real.worker import Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from squall.sim.library.results import unpacked
 from squall.sim.names import PLOTLY_FROM, Device, EngineName, PlotlyFrom
 from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.engines import ENGINES
-from squall.sim.scripts.run import read_script
+from squall.sim.scripts.read import read_script
 from squall.sim.search.draw import draw_faults
 from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.spinning import DEFAULT_LIMIT_S, limited

@@ -9,12 +9,13 @@ Each is a module of sim/engines/. Programs and scripts run on all of them, and a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import Protocol, TextIO
 
-from squall.model.discovery import modules_in
 from squall.model.events.run import Run
 from squall.sim.faults.plan import Plan
+from squall.sim.names import ENGINE_NAMES
 from squall.sim.scenario import Scenario
 
 
@@ -40,6 +41,10 @@ class Engine(Protocol):
         Raises :class:`squall.real.native.build.Unavailable` where it cannot be had.
         """
 
+    def begin(self, scenario: Scenario) -> None:
+        """Begin what a run waits for that can go on by itself, while the caller imports the rest. Raises
+        :class:`squall.real.native.build.Unavailable` where that cannot be had."""
+
     def left_out(self, plan: Plan, *, of_script: bool = False) -> list[str]:
         """What of a plan cannot be done, in a program or in a script: ``group[position]: kind``."""
 
@@ -47,6 +52,25 @@ class Engine(Protocol):
         """Kinds of faults that can never be done: ``group: kind``."""
 
 
-ENGINES: dict[str, Engine] = {
-    module.ENGINE.name: module.ENGINE for module in modules_in("squall.sim.engines")
-}
+class _Engines(Mapping[str, Engine]):
+    """All of them by their names. What runs on one does not wait for the import of the others."""
+
+    def __init__(self) -> None:
+        self._imported: dict[str, Engine] = {}
+
+    def __getitem__(self, name: str) -> Engine:
+        engine = self._imported.get(name)
+        if engine is None:
+            if name not in ENGINE_NAMES:
+                raise KeyError(name)
+            engine = self._imported[name] = import_module(f"squall.sim.engines.{name}").ENGINE
+        return engine
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ENGINE_NAMES)
+
+    def __len__(self) -> int:
+        return len(ENGINE_NAMES)
+
+
+ENGINES = _Engines()

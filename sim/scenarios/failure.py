@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from squall.model.events.run import Run, Violation
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.file import name_of
+
+if TYPE_CHECKING:
+    from squall.model.events.run import Run, Violation
 
 
 @dataclass(kw_only=True)

@@ -20,12 +20,19 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
 
-import squall.sim.programs.stories.play  # noqa: F401  registers the stories that programs have
 from squall.model.program.file import program_from_json, program_to_json
+from squall.model.program.stories import declared_by
 from squall.model.program.strict_json import MadeError, check_version, parse, read_text, validate
 from squall.sim.faults.file import plan_from_json, plan_to_json
 from squall.sim.faults.plan import NO_FAULTS
 from squall.sim.scenario import Engine, Expected, Scenario, Script, Seed, World
+
+
+def _stories() -> None:
+    import squall.sim.programs.stories.play  # noqa: F401  registers the stories that programs have
+
+
+declared_by(_stories)
 
 #: versions of the format that can be read; the last one is written
 VERSIONS = (1, 2)

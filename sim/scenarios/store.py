@@ -133,7 +133,8 @@ class Store:
 
     def find(self, name: str) -> Failure | None:
         """The failure of that name, or whose name alone begins so. Raises StoreError."""
-        found = [failure for failure in self.failures() if failure.name.startswith(name)]
+        files = [file for file in self._files(self.place.scenarios) if file.stem.startswith(name)]
+        found = [failure for failure in map(self._failure, files) if failure is not None]
         exact = [failure for failure in found if failure.name == name]
         return exact[0] if exact else found[0] if len(found) == 1 and len(name) >= 4 else None
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from squall.sim.scenario import CommandLine, Script
+if TYPE_CHECKING:
+    from squall.sim.scenario import CommandLine, Script
 
 #: what stands for a process's own rank, and for the number of ranks
 RANK = "{rank}"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TextIO
 
 import torch
@@ -24,7 +22,6 @@ from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
 from squall.sim.scripts.compat.process import current_process
 from squall.sim.scripts.faults import ScriptHost
 from squall.sim.scripts.leaks import ScriptWorker
-from squall.sim.scripts.ranks_file import read_line
 from squall.sim.scripts.returned import give_to
 from squall.sim.world import spinning
 from squall.sim.world.choosing import Chooser, ChosenTime
@@ -52,27 +49,6 @@ _NOT_COMPARED = (
     "gradients were not compared: PyTorch's own engine does not run on the stand-in device; the order "
     "of streams was checked"
 )
-
-
-def read_script(
-    path: Path,
-    args: tuple[str, ...] = (),
-    *,
-    workers: int | None = None,
-    check: bool = True,
-    others: Sequence[tuple[Path, tuple[str, ...]]] = (),
-) -> Script:
-    """The script in a file, as it is now; see :class:`Script`. ``others``: file and arguments of each
-    rank from 1 on, if each has its own. Raises as :func:`read_line` does, and ValueError for another
-    number of ``workers`` than there are command lines.
-    """
-    first = read_line(path, args)
-    more = tuple(read_line(*each) for each in others)
-    if workers is None and more:
-        workers = 1 + len(more)
-    return Script(
-        path=first.path, text=first.text, args=args, workers=workers, check=check, others=more
-    )
 
 
 def run_script(

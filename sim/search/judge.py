@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import torch
 
+import squall.sim.engines.port
+import squall.sim.programs.faults  # noqa: F401  what runs programs, for processes that are copied of this one
 from squall.model.checks.registry import check
 from squall.model.coverage.behaviour import facts_of, pairs_of
 from squall.model.coverage.features import features

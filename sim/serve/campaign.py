@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from squall.model.coverage.history import History
 from squall.sim.campaigns.address import Address, address_of
 from squall.sim.campaigns.coverage import history_in
 from squall.sim.campaigns.reading import open_store
-from squall.sim.campaigns.status import Status, status_of
+
+if TYPE_CHECKING:
+    from squall.sim.campaigns.status import Status
 
 #: real seconds after which a browser asks again
 REFRESH_S = 5
@@ -47,6 +49,8 @@ class CampaignView:
         return str(self.address)
 
     def status(self) -> Status:
+        from squall.sim.campaigns.status import status_of
+
         with self._lock:
             store = open_store(self.address)
             try:

@@ -10,7 +10,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.sim.stock.memory_file import MemoryFile
 
 _COMMAND = struct.Struct("<cd")

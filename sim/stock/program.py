@@ -1,6 +1,6 @@
 """Runs a program on PyTorch's compiled engine, on the simulated network.
 
-with Zygote(MODULES) as zygote:
+with Zygote(PROGRAMS) as zygote:
     run = run_native(program, zygote, seed=7, latency="lognormal:0.001:0.5")
     assert not differences(program, interpret(program), run.got)
 """
@@ -24,8 +24,6 @@ from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import Zygote
 from squall.sim.world.virtual_time import Livelock
 
-#: what the process that is copied imports
-MODULES = ("squall.sim.stock.guest",)
 _ENTRY = "squall.sim.stock.guest:main"
 
 

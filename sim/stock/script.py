@@ -36,6 +36,7 @@ from squall.sim.stock.groups import Groups
 from squall.sim.stock.memory_file import Stored, load
 from squall.sim.stock.patience import ComputingError
 from squall.sim.stock.plan import script_left_out
+from squall.sim.stock.shared import for_script
 from squall.sim.stock.stacks_from_outside import stack_from_outside
 from squall.sim.stock.stores import Stores
 from squall.sim.stock.worker import NativeWorker
@@ -44,8 +45,6 @@ from squall.sim.world import spinning
 from squall.sim.world.primitives import SimTimer
 from squall.sim.world.virtual_time import Livelock
 
-#: what the process that is copied imports
-MODULES = ("squall.sim.stock.script_guest", "squall.sim.stock.stacks")
 _ENTRY = "squall.sim.stock.script_guest:main"
 
 
@@ -381,7 +380,7 @@ def run_script(
 ) -> Run:
     """Run a script to its end. What the processes print goes to ``stdout`` and ``stderr``.
 
-    ``zygote``: one with :data:`MODULES`, if there is one already.
+    ``zygote``: one with what :func:`for_script` says, if there is one already.
 
     Raises :class:`squall.real.native.build.Unavailable`, RankError for faults of workers that the
     group turns out not to have, and ValueError for a program.
@@ -392,7 +391,7 @@ def run_script(
     started = time.perf_counter()
     run = Run(script=script.path, engine="torch", left_out=script_left_out(scenario.faults))
     with (
-        Zygote(MODULES) if zygote is None else nullcontext(zygote) as zygote,
+        Zygote(for_script(script)) if zygote is None else nullcontext(zygote) as zygote,
         NativeCluster(
             0,
             zygote,

@@ -93,11 +93,16 @@ class MissingModule(Unavailable):
 class Zygote:
     """A process with torch imported. Raises :class:`Unavailable` where it cannot be had.
 
-    ``on_build`` is told if the agent has to be built first.
+    ``on_build`` is told if the agent has to be built first. ``wait`` False: the process is begun, and
+    whoever is going to use it calls :meth:`ready` before, which waits and raises.
     """
 
     def __init__(
-        self, modules: Sequence[str], *, on_build: Callable[[str], object] | None = None
+        self,
+        modules: Sequence[str],
+        *,
+        on_build: Callable[[str], object] | None = None,
+        wait: bool = True,
     ) -> None:
         built = library(on_build)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -136,6 +141,14 @@ class Zygote:
         self._awaited: deque[Callable[[dict[str, Any]], object]] = deque()
         #: by what it was asked for: a process that nobody has yet; None if it was asked for once
         self._spare: dict[str, Process | None] = {}
+        self._is_ready = False
+        if wait:
+            self.ready()
+
+    def ready(self) -> None:
+        """Wait until it has imported all. Raises :class:`Unavailable`."""
+        if self._is_ready:
+            return
         ready = self._read()
         if "missing" in ready:
             self.close()
@@ -146,6 +159,7 @@ class Zygote:
                 f"importing torch started {ready['threads'] - 1} threads, and a process with "
                 "threads cannot be copied"
             )
+        self._is_ready = True
 
     def __enter__(self) -> Zygote:
         return self

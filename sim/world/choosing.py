@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol, get_args
 
-from squall.real.rpc.message import RESPONSE_FLAG
+from squall.real.rpc.message_type import RESPONSE_FLAG
 from squall.sim.world.delivery import Delivery
 from squall.sim.world.virtual_time import NORMAL, Callbacks, D, Due, Livelock, VirtualTime
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from squall.real.rpc.agent import RpcAgent
-from squall.real.rpc.message import RESPONSE_FLAG, Message
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import RESPONSE_FLAG
 from squall.real.rpc.store import Store
 from squall.real.rpc.transport import PeerLost, Receive
 from squall.sim.world.choosing import (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from squall.real.rpc.message import Message
 from squall.real.rpc.store import Store
 from squall.real.rpc.transport import PeerLost, Receive
 from squall.sim.world.virtual_time import Callbacks, Due
+
+if TYPE_CHECKING:
+    from squall.real.rpc.message import Message
 
 Receiver = tuple[Receive, PeerLost]
 

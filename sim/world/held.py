@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from squall.real.rpc.message import Message
 from squall.real.runtime import Event, Runtime
 from squall.sim.world.delivery import Delivery
 from squall.sim.world.rules import Hold, Rule, Verdict
+
+if TYPE_CHECKING:
+    from squall.real.rpc.message import Message
 
 
 class Carrier(Protocol):

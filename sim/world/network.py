@@ -12,7 +12,8 @@ from functools import partial
 from typing import Unpack
 
 from squall.real import tracing
-from squall.real.rpc.message import RESPONSE_FLAG, Message
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import RESPONSE_FLAG
 from squall.real.rpc.store import Store
 from squall.real.rpc.transport import PeerLost, Receive, World
 from squall.real.runtime import TaskOwner

@@ -14,10 +14,13 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message_type import MessageType
 from squall.sim.world.delivery import Delivery
+
+if TYPE_CHECKING:
+    from squall.real.rpc.message import Message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +127,7 @@ class Corrupt(Verdict):
         return self.flips
 
 
-Rule = Callable[[Message], Verdict | None]
+Rule = Callable[["Message"], Verdict | None]
 #: a type of message or several, each also by its name
 Types = MessageType | str | Iterable[MessageType | str] | None
 

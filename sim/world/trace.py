@@ -5,13 +5,15 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from squall.model.events.digest import Record, digest_of
 from squall.real.tracing import MESSAGE_SENT, EventType, Observer, Tracer
-from squall.real.worker import Worker
-from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.watch import WatchedRecords, current
+
+if TYPE_CHECKING:
+    from squall.real.worker import Worker
+    from squall.sim.world.scheduler import SimRuntime
 
 
 class Event(NamedTuple):

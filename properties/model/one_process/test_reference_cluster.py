@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -262,6 +264,28 @@ def test_always_forking_comes_to_the_same() -> None:
         cluster.run(nested)
     summary = reference.summary()
     assert (summary.verdict, summary.compared, summary.mismatches) == (True, 5, [])
+
+
+def unreleased(rank: int) -> None:
+    """What a worker leaves that ends in the middle of a context; the graph leads to its module."""
+    if rank == 0:
+        cid = dist_autograd._new_context().context_id
+        x = integers(3)
+        y = hop(x, 2)
+        dist_autograd.backward(cid, [y.sum()])
+        current_worker().locals["kept"] = x, y
+
+
+def test_a_run_that_leaves_a_context_is_freed() -> None:
+    """No collector looks into the graph, which leads from what was sent to who watches."""
+    reference = joint_reference()
+    with Cluster(3, observer=reference) as cluster:
+        cluster.run(unreleased, shutdown=False)
+    assert reference._contexts != {}
+    watched = weakref.ref(reference)
+    del reference, cluster
+    gc.collect()
+    assert watched() is None
 
 
 def slow_back(x: Tensor) -> Tensor:

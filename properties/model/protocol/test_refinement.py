@@ -152,6 +152,7 @@ def test_runs_take_no_step_that_the_model_does_not(played: Played) -> None:
     assert about_forks <= steps_of_the_model()
 
 
+@pytest.mark.sampled(1, of="runs that refine a model")
 def test_each_rule_is_taken_by_some_run_or_has_no_event(played: Played) -> None:
     assert set(RULES) - {step[0] for step in played.taken} == set(SILENT)
 

@@ -31,7 +31,8 @@ from squall.real.rpc.commands import (
     ScriptResp,
 )
 from squall.real.rpc.functions import async_execution
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.overloads import Matches, match_builtin_op
 from squall.real.rpc.py_rref import RRef
 from squall.real.rpc.requests import _READERS

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from squall.properties.real.rpc.test_rref import fetch, ident, keep, kept, play, slow
 from squall.real.rpc import api as rpc
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.py_rref import RRef
 from squall.real.runtime import current_task
 from squall.real.worker import current_worker

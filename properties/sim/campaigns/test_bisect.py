@@ -71,7 +71,7 @@ def failing():
         return expecting(scenario, again(scenario))
 
 
-@pytest.mark.sampled(1, of="bisections")
+@pytest.mark.deep("starts an interpreter for each commit")
 def test_the_commit_that_brought_it(history, failing, tmp_path, capsys, monkeypatch):
     folder, names = history
     git(folder, "checkout", "--quiet", "--detach", names["the bug"])
@@ -101,7 +101,7 @@ def test_the_commit_that_brought_it(history, failing, tmp_path, capsys, monkeypa
     assert git(folder, "worktree", "list").count("\n") == 0
 
 
-@pytest.mark.sampled(1, of="bisections")
+@pytest.mark.deep("starts an interpreter for each commit")
 def test_a_history_that_all_can_run(history, failing, tmp_path):
     folder, names = history
     git(folder, "checkout", "--quiet", "--detach", names["before"])
@@ -115,7 +115,7 @@ def test_a_history_that_all_can_run(history, failing, tmp_path):
     assert [step.answer for step in found.steps[:2]] == ["bad", "good"]
 
 
-@pytest.mark.sampled(1, of="bisections")
+@pytest.mark.deep("starts an interpreter for each commit")
 def test_commits_between_which_there_is_nothing_to_find(history, failing, tmp_path):
     folder, names = history
     bug, last = names["the bug"], names["after"]

@@ -17,7 +17,8 @@ from squall.properties.support.waiting import wait_for
 from squall.sim.campaigns.driver import drive
 from squall.sim.campaigns.lease import Row, judged
 from squall.sim.campaigns.merge import merge
-from squall.sim.campaigns.plan import Part, Plan
+from squall.sim.campaigns.parts import Part
+from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.pool import SILENCE_S, TRIES, Pool
 from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
 from squall.sim.cli.main import main as run_command

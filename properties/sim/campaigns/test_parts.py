@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from squall.sim.campaigns.bugs import BY_DEFAULT
 from squall.sim.campaigns.driver import drive
 from squall.sim.campaigns.file import COSTS, load_plan
 from squall.sim.campaigns.parts import Canaries, Diff, Exploration, Guided, Part, Versions, part_of
-from squall.sim.campaigns.parts.canaries import BY_DEFAULT
 from squall.sim.campaigns.parts.diff import differences
 from squall.sim.campaigns.parts.guided import stamp_of_cover
 from squall.sim.campaigns.parts.versions import BLOCK

@@ -13,8 +13,9 @@ from squall.properties.support.descendants import descendants
 from squall.sim.campaigns.driver import LOSSES, drive
 from squall.sim.campaigns.hosted import Hosted
 from squall.sim.campaigns.lease import Judged
+from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.place import Done, Heard, Joined, Left, PlaceError
-from squall.sim.campaigns.plan import Part, Plan, versions
+from squall.sim.campaigns.plan import Plan, versions
 from squall.sim.campaigns.pool import TRIES, Pool
 from squall.sim.campaigns.store import CampaignStore
 from squall.sim.world.contained import resident_bytes

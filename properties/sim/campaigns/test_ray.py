@@ -12,8 +12,9 @@ from squall.properties.support.descendants import command_of, descendants
 from squall.properties.support.installed import needs_ray
 from squall.properties.support.waiting import wait_for
 from squall.sim.campaigns.driver import drive
+from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.place import Joined
-from squall.sim.campaigns.plan import Part, Plan
+from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.ray_place import ray_place
 from squall.sim.campaigns.store import CampaignStore
 

@@ -12,8 +12,9 @@ from squall.properties.support.installed import needs_ray
 from squall.properties.support.two_machines import missing, two_machines
 from squall.sim.campaigns.driver import Look, drive
 from squall.sim.campaigns.lease import Judged
+from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.place import PlaceError
-from squall.sim.campaigns.plan import Part, Plan
+from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.ray_place import ray_place
 from squall.sim.campaigns.store import CampaignStore
 

@@ -22,7 +22,8 @@ from squall.properties.support.cut_network import CutNetwork
 from squall.properties.support.postgresql import Server
 from squall.properties.support.waiting import wait_for
 from squall.sim.campaigns.address import Address
-from squall.sim.campaigns.plan import Part, Plan
+from squall.sim.campaigns.parts import Part
+from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.reading import open_store
 from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
 from squall.sim.cli.main import main as run_command

@@ -12,7 +12,8 @@ from squall.properties.support.postgresql import Server
 from squall.sim.campaigns.address import Address
 from squall.sim.campaigns.lease import Judged, Row, judged
 from squall.sim.campaigns.merge import merge
-from squall.sim.campaigns.plan import MOST, Part, Plan
+from squall.sim.campaigns.parts import Part
+from squall.sim.campaigns.plan import MOST, Plan
 from squall.sim.campaigns.reading import open_store
 from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
 

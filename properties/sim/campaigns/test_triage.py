@@ -14,8 +14,9 @@ from squall.properties.support.descendants import descendants
 from squall.properties.support.waiting import wait_for
 from squall.sim.campaigns.known import known
 from squall.sim.campaigns.lease import Row, judged
+from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.parts.diff import DIFFERENCE, differences
-from squall.sim.campaigns.plan import Part, Plan
+from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.showing import shown
 from squall.sim.campaigns.store import CampaignStore
 from squall.sim.campaigns.triage import Task, Triaged, same, triage

@@ -14,7 +14,7 @@ from squall.sim.explore.search import Budget, explore
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.scripts.run import read_script
+from squall.sim.scripts.read import read_script
 from squall.sim.world.choosing import NotExplorableError
 
 HEAD = """\

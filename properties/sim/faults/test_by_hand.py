@@ -10,7 +10,8 @@ import torch
 from squall.real import tracing
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import api as rpc
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.py_rref import RRef
 from squall.real.runtime import current_task
 from squall.sim.cluster import Cluster

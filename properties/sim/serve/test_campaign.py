@@ -17,7 +17,8 @@ from squall.model.events.run import Violation
 from squall.sim.campaigns.address import Address
 from squall.sim.campaigns.coverage import history_in
 from squall.sim.campaigns.lease import Row, failed_row, judged
-from squall.sim.campaigns.plan import Part, Plan
+from squall.sim.campaigns.parts import Part
+from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.reading import open_store
 from squall.sim.campaigns.status import LATELY_S, Status, status_of
 from squall.sim.campaigns.store import CampaignStore

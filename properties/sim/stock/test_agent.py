@@ -14,7 +14,8 @@ from squall.properties.support.paths import DOCS, SCRIPTS
 from squall.properties.support.scripts import script_scenario
 from squall.properties.support.stock_group import StockGroup
 from squall.sim.scripts.run import run_script as run_on_port
-from squall.sim.stock.script import MODULES, run_script
+from squall.sim.stock.script import run_script
+from squall.sim.stock.shared import SCRIPTS as MODULES
 from squall.sim.stock.zygote import Zygote
 
 FOLDER = Path(__file__).parent / "agent"

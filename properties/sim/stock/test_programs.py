@@ -32,7 +32,8 @@ from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.stock.program import MODULES, run_native
+from squall.sim.stock.program import run_native
+from squall.sim.stock.shared import PROGRAMS as MODULES
 from squall.sim.stock.shared import close_zygotes, shared_zygote
 
 HELD = CORPUS / "torch"
@@ -133,6 +134,7 @@ def replays(file: Path, *, varies: bool = False) -> None:
     assert varies or runs[0].digest == runs[1].digest
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "one", [one for one in findings() if one.scenario], ids=lambda one: one.name
 )
@@ -141,6 +143,7 @@ def test_a_finding_replays(one: Finding) -> None:
     replays(one.scenario, varies=bool(one.facts.scenario_varies))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("file", sorted(HELD.glob("*.json")), ids=lambda file: file.stem)
 def test_a_held_scenario_replays(file: Path) -> None:
     replays(file)

@@ -14,7 +14,8 @@ import pytest
 from squall.model.checks.registry import check
 from squall.model.events.run import Run
 from squall.properties.support.scripts import run_file, script_scenario
-from squall.sim.stock.script import MODULES, complaints, run_script
+from squall.sim.stock.script import complaints, run_script
+from squall.sim.stock.shared import SCRIPTS as MODULES
 from squall.sim.stock.zygote import Zygote
 
 FOLDER = Path(__file__).parent / "wrong"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.real.worker import Worker
 from squall.sim.world.network import Network
 from squall.sim.world.scheduler import SimRuntime

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.sim.world.network import Network
 from squall.sim.world.rules import Delay, Drop, Fail, Rule, delay, drop, duplicate
 from squall.sim.world.scheduler import SimRuntime

@@ -15,7 +15,7 @@ from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.exits import UNCHECKED
 from squall.sim.cli.options import AllowScripts, FaultsOption, Json, Mutant, seconds_option
 from squall.sim.cli.panels import print_panel, summary_table, verdict
-from squall.sim.cli.scenario import Changes, read_scenario
+from squall.sim.cli.scenario import Changes, find_scenario
 
 if TYPE_CHECKING:
     from squall.sim.campaigns.bisect import Bisection, Step
@@ -69,17 +69,22 @@ def bisect(
     is done in a temporary clone. Exit code 4 if skipped commits leave more than one that may be it.
     """
     changes = Changes(faults=faults, mutant=mutant)
-    scenario = _failing(failure, read_scenario(failure, changes, "FAILURE", scripts=allow_scripts))
+    found_scenario = find_scenario(failure, changes, "FAILURE", scripts=allow_scripts)
     from squall.real.own_files import PACKAGE
-    from squall.sim.campaigns.bisect import BisectError
+    from squall.sim.campaigns.bisect import BisectError, commits
     from squall.sim.campaigns.bisect import bisect as search
 
+    checkout = repository or PACKAGE.parent
+    try:
+        commits(checkout, good=good, bad=bad)
+    except BisectError as error:
+        raise BadInput(error.field, error.value, str(error)) from None
+    scenario = _failing(failure, found_scenario())
     console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
 
     def told(step: Step) -> None:
         console.print(f"{step.answer:<4} {step.commit} ({step.why})", markup=False)
 
-    checkout = repository or PACKAGE.parent
     try:
         found = search(
             scenario, good=good, bad=bad, repository=checkout, seconds=seconds, on_step=told

@@ -169,11 +169,12 @@ def campaign(
             into = Address.read(store or "campaign.sqlite")
             interrupted = _merge(named, into, resume, json)
         else:
-            plan = _plan(named, seeds, faults, engine, played)
-            plan = _share(replace(plan, size=lease), index, of)
-            name = "campaign.sqlite" if plan.of == 1 else f"campaign.{plan.index}.sqlite"
+            index, of = _share(index, of)
+            name = "campaign.sqlite" if of == 1 else f"campaign.{index}.sqlite"
             where = Where(on, ray_address, jobs, worker_memory)
-            where.check(share=plan.of > 1)
+            where.check(share=of > 1)
+            plan = _plan(named, seeds, faults, engine, played)
+            plan = replace(plan, size=lease, index=index, of=of)
             interrupted = _play(plan, Address.read(store or name), where, resume, shrink, json)
     except CampaignStoreError as error:
         shown = "" if store is None else str(Address.read(store))
@@ -187,8 +188,9 @@ def campaign(
 def _play(
     plan: Plan, address: Address, where: Where, resume: bool, shrink: bool, json: bool
 ) -> int:
+    from squall.sim.campaigns.address import CampaignStoreError
     from squall.sim.campaigns.driver import drive
-    from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
+    from squall.sim.campaigns.store import CampaignStore
     from squall.sim.cli.reports.kept_campaign import Telling
     from squall.sim.cli.reports.triaging import Triaging
 
@@ -225,9 +227,10 @@ def _play(
 
 def _merge(files: list[Path], into: Address, resume: bool, json: bool) -> int:
     from squall.sim.campaigns.merge import merge
-    from squall.sim.cli.reports.kept_campaign import Telling
 
     store, plan = merge(files, into, resume=resume)
+    from squall.sim.cli.reports.kept_campaign import Telling
+
     with Telling(plan, store, jobs=1, on=None) as telling:
         pass
     return _report(telling, json=json, interrupted=False)
@@ -258,15 +261,10 @@ def _plan(
     given: list[tuple[str, object]],
 ) -> Plan:
     """What a file or the options describe. Raises BadInput."""
-    from squall.sim.campaigns.file import CampaignFileError, load_plan
-    from squall.sim.campaigns.plan import MOST, Part, Plan
-
     if not files:
-        wanted = parsers.seeds(DEFAULT_SEEDS) if seeds is None else seeds
-        if wanted.stop > MOST:
-            text = f"{wanted.start}:{wanted.stop}"
-            raise BadInput("--seeds", text, f"expected seeds up to {MOST}, got {text!r}")
-        return Plan((Part(faults or "plain", wanted, faults, engine),))
+        return _plan_of_seeds(
+            parsers.seeds(DEFAULT_SEEDS) if seeds is None else seeds, faults, engine
+        )
     file, *more = files
     if more:
         raise BadInput("FILE", str(more[0]), f"expected one campaign.toml, got {more[0]} as well")
@@ -274,14 +272,28 @@ def _plan(
         if value is not None:
             problem = f"does not go with {file}, which says what is played"
             raise BadInput(name, str(value), problem)
+
+    from squall.sim.campaigns.file import CampaignFileError, load_plan
+
     try:
         return load_plan(file)
     except CampaignFileError as error:
         raise BadInput("FILE", str(file), str(error)) from None
 
 
-def _share(plan: Plan, index: int | None, of: int | None) -> Plan:
-    """The share that the options, or else the environment, name. Raises BadInput."""
+def _plan_of_seeds(wanted: range, faults: Profile | None, engine: EngineName) -> Plan:
+    from squall.sim.campaigns.plan import MOST, Plan
+
+    if wanted.stop > MOST:
+        text = f"{wanted.start}:{wanted.stop}"
+        raise BadInput("--seeds", text, f"expected seeds up to {MOST}, got {text!r}")
+    from squall.sim.campaigns.parts import Part
+
+    return Plan((Part(faults or "plain", wanted, faults, engine),))
+
+
+def _share(index: int | None, of: int | None) -> tuple[int, int]:
+    """The share that the options, or else the environment, name: which, of how many. Raises BadInput."""
     names = ("--index", "--of")
     if index is None and of is None:
         names = (INDEX_VARIABLE, OF_VARIABLE)
@@ -290,13 +302,13 @@ def _share(plan: Plan, index: int | None, of: int | None) -> Plan:
             index = None if said[0] is None else _number(names[0], 0, said[0])
             of = _number(names[1], 1, said[1])
     if index is None and of is None:
-        return plan
+        return 0, 1
     if index is None or of is None:
         missing, there = names if index is None else names[::-1]
         raise BadInput(there, "", f"expected {missing} with it")
     if index >= of:
         raise BadInput(names[0], str(index), f"expected an index from 0 to {of - 1}, got {index}")
-    return replace(plan, index=index, of=of)
+    return index, of
 
 
 def _number(name: str, least: int, text: str) -> int:

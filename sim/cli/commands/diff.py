@@ -19,7 +19,7 @@ from squall.sim.cli.engine import ready
 from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.options import AllowUnchecked, Json, seeds_option
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
-from squall.sim.cli.scenario import Changes, read_scenario
+from squall.sim.cli.scenario import Changes, find_scenario
 from squall.sim.names import NOT_ON_TORCH, runs_on
 
 if TYPE_CHECKING:
@@ -126,19 +126,21 @@ def _unchecked(found: list[Comparison]) -> str | None:
 
 
 def _wanted(scenarios: list[str], seeds: range | None) -> Iterator[Scenario]:
-    from squall.sim.search.corpus import corpus_for
-    from squall.sim.search.draw import Settings, draw
-
     if scenarios:
-        for text in scenarios:
-            # As with --seeds: a seed is what the compiled engine can run of it. Scripts are refused here.
-            scenario = read_scenario(text, Changes(engine="torch"), scripts=True)
+        # As with --seeds: a seed is what the compiled engine can run of it. Scripts are refused here.
+        changes = Changes(engine="torch")
+        found = [(text, find_scenario(text, changes, scripts=True)) for text in scenarios]
+        for text, read in found:
+            scenario = read()
             if scenario.program is None:
                 raise BadInput("SCENARIO", text, f"{text!r} is a script, expected a program")
             if not runs_on("torch", scenario.world.device):
                 raise BadInput("SCENARIO", text, NOT_ON_TORCH.format(scenario.world.device))
             yield scenario
         return
+    from squall.sim.search.corpus import corpus_for
+    from squall.sim.search.draw import Settings, draw
+
     if seeds is None:  # as in campaigns, the corpus comes first
         yield from corpus_for(Settings(engine="torch"))
     for seed in parsers.seeds(DEFAULT_SEEDS) if seeds is None else seeds:

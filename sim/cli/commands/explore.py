@@ -17,9 +17,11 @@ from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.every_program import explore_programs
 from squall.sim.cli.exits import FAILED, INTERRUPTED, UNCHECKED
 from squall.sim.cli.options import Jobs, Json, Mutant, OneFault, Workers, resume_option
-from squall.sim.cli.scenario import Changes, read_scenario
+from squall.sim.cli.scenario import Changes, find_scenario
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from squall.sim.cli.reports.explore import Told
     from squall.sim.explore.execution import How
     from squall.sim.explore.search import Budget
@@ -116,19 +118,15 @@ def explore(
     Exit code 1 if one does not hold in some execution, of which a scenario is kept; 4 if the
     budget was spent before all orders had been explored.
     """
-    from squall.sim.explore.execution import How
-    from squall.sim.explore.search import Budget
-
-    how = How(cast("Grain", grain), not unordered)
-    limits = Budget(budget.executions, budget.seconds)
     if programs is not None:
         if scenarios or resume is not None or workers is not None:
             problem = "expected no scenarios, no --resume and no --workers with it"
             raise BadInput("--programs", programs, problem)
         explore_programs(
             programs,
-            how,
-            limits,
+            cast("Grain", grain),
+            budget,
+            ordered=not unordered,
             one_fault=faults is not None,
             mutant=mutant,
             jobs=jobs,
@@ -138,10 +136,17 @@ def explore(
         raise BadInput("SEED|FILE", "", "expected a scenario, or --programs")
     if resume is not None and (len(scenarios) > 1 or faults is not None):
         raise BadInput("--resume", str(resume), "expected one scenario, and no --faults, with it")
-    read = [(text, _scenario(text, mutant, workers)) for text in scenarios]
-    from squall.sim.cli.reports.explore import explored_json, print_explored
+    found = [(text, _scenario(text, mutant, workers)) for text in scenarios]
+    read = [(text, scenario()) for text, scenario in found]
+    from squall.sim.explore.execution import How
+
+    how = How(cast("Grain", grain), not unordered)
 
     since = None if resume is None else _before(resume, read[0][1], how)
+    from squall.sim.cli.reports.explore import explored_json, print_explored
+    from squall.sim.explore.search import Budget
+
+    limits = Budget(budget.executions, budget.seconds)
     with _Display() as display:
         told = _all(
             read,
@@ -165,12 +170,18 @@ def explore(
     raise typer.Exit(0 if all(each.exhausted for each in told) else UNCHECKED)
 
 
-def _scenario(text: str, mutant: str | None, workers: int | None) -> Scenario:
+def _scenario(text: str, mutant: str | None, workers: int | None) -> Callable[[], Scenario]:
+    """What reads or draws a scenario that is there. Both raise BadInput."""
     if text.endswith((".py", ".toml")):
-        return _script(text, mutant, workers)
+        script = _script(text, mutant, workers)
+        return lambda: script
     if workers is not None:
         raise BadInput("--workers", str(workers), f"{text!r} says by itself how many there are")
-    scenario = read_scenario(text, Changes(mutant=mutant))
+    found = find_scenario(text, Changes(mutant=mutant))
+    return lambda: _explorable(text, found())
+
+
+def _explorable(text: str, scenario: Scenario) -> Scenario:
     from squall.sim.explore.faults import check_explorable
 
     try:

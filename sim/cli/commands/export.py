@@ -18,7 +18,7 @@ from squall.sim.cli.options import (
     ScenarioArgument,
     output_option,
 )
-from squall.sim.cli.scenario import Changes, read_scenario
+from squall.sim.cli.scenario import Changes, find_scenario
 
 STANDARD_OUTPUT = Path("-")
 
@@ -52,17 +52,18 @@ def export(
     where it has not.
     """
     changes = Changes(faults=faults, mutant=mutant, engine=engine, device=device)
-    meant = read_scenario(scenario, changes, scripts=True)  # it is shown, and does not run
+    found = find_scenario(scenario, changes, scripts=True)  # it is shown, and does not run
+    path = None if output == STANDARD_OUTPUT else output
+    if path is not None and path.exists() and not force:
+        problem = f"there is a file {str(path)!r} already; --force overwrites it"
+        raise BadInput("--output", str(path), problem)
+    meant = found()
     if meant.script is not None and meant.script.others:
         problem = (
             f"{scenario!r} has {meant.workers} command lines, of which no script for stock PyTorch can "
             "be made, expected a scenario of one (squall replay runs it)"
         )
         raise BadInput("SEED|FILE", scenario, problem)
-    path = None if output == STANDARD_OUTPUT else output
-    if path is not None and path.exists() and not force:
-        problem = f"there is a file {str(path)!r} already; --force overwrites it"
-        raise BadInput("--output", str(path), problem)
     from squall.sim.export.scenario import export as exported
     from squall.sim.scenarios.store import write_synced
 

@@ -113,6 +113,8 @@ def mutants(
                 "--explore", "", "expected no --seeds, --faults and --drawn with --explore"
             )
         _explore(names, seconds, jobs, json=json)
+    if drawn is not None and (names or everything):
+        raise BadInput("--drawn", str(drawn), "expected no NAME and no --all with --drawn")
     from squall.sim.cli.reports.mutants import (
         Asked,
         alarming,
@@ -126,8 +128,6 @@ def mutants(
     from squall.sim.search.mutants.families import MUTANTS
 
     if drawn is not None:
-        if names or everything:
-            raise BadInput("--drawn", str(drawn), "expected no NAME and no --all with --drawn")
         chosen, left_out = drawn_mutants(seed or 0, drawn), []
     else:
         chosen = [MUTANTS[name] for name in dict.fromkeys(names or ())] or [

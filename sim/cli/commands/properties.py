@@ -44,8 +44,6 @@ def properties(
     With --excuses, where a check gives up: every reason for that, and with --seeds how often it was
     used in a campaign of these seeds without faults and under the profiles rough and storm.
     """
-    from squall.model.checks.registry import PROPERTIES
-
     if page is not None and (seeds is None or not excuses):
         raise BadInput("--page", str(page), "expected --excuses and --seeds with it")
     if excuses:
@@ -53,6 +51,8 @@ def properties(
         return
     if seeds is not None:
         raise BadInput("--seeds", f"{seeds.start}:{seeds.stop}", "expected --excuses with it")
+    from squall.model.checks.registry import PROPERTIES
+
     if json:
         listed = [{"name": p.name, "description": p.description} for p in PROPERTIES]
         typer.echo(json_module.dumps({"properties": listed}))

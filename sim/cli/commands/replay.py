@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -24,7 +24,7 @@ from squall.sim.cli.options import (
     Mutant,
     file_option,
 )
-from squall.sim.cli.scenario import Changes, read_scenario
+from squall.sim.cli.scenario import Changes, find_scenario
 from squall.sim.cli.streams import each_warning_once
 
 if TYPE_CHECKING:
@@ -117,18 +117,22 @@ def replay(
         _legend(Console(highlight=False, soft_wrap=True))
         return
     log = log or legend
-    stop = None if until is None else read_until(until)
-    if diff is not None and (stop is not None or check_determinism):
+    wanted = None if until is None else read_until(until)
+    if diff is not None and (wanted is not None or check_determinism):
         raise BadInput("--diff", diff, "expected without --until and --check-determinism")
     changes = Changes(faults=faults, mutant=mutant, engine=engine, device=device)
-    again = read_scenario(scenario, changes, scripts=allow_scripts)
-    console = Console(file=sys.stderr if json else sys.stdout, highlight=False, soft_wrap=True)
+    found = find_scenario(scenario, changes, scripts=allow_scripts)
+    other = None
     if diff is not None:
-        other = read_scenario(diff, changes, field="--diff", scripts=allow_scripts)
-        code = _diff(again, other, console, json=json, allow_unchecked=allow_unchecked)
+        other = find_scenario(diff, changes, field="--diff", scripts=allow_scripts)
+    again = found()
+    console = Console(file=sys.stderr if json else sys.stdout, highlight=False, soft_wrap=True)
+    if other is not None:
+        code = _diff(again, other(), console, json=json, allow_unchecked=allow_unchecked)
         raise typer.Exit(code)
     divergence = _check_determinism(again) if check_determinism else None
     tell_left_out(again.engine, left_out(again))
+    stop = None if wanted is None else _until(wanted)
     again, run = _play(again, stop)
     if stop is not None and not stop.stopped:
         problem = f"there is no {until} in this run, which has {len(run.records)} events"
@@ -148,25 +152,39 @@ def replay(
     raise typer.Exit(exit_code(good=replayed.good, unchecked=unchecked, allowed=allow_unchecked))
 
 
-def read_until(text: str) -> Until:
+class Stop(NamedTuple):
+    """Where to stop: see :class:`squall.sim.scenarios.replay.Until`."""
+
+    number: int | None = None
+    time_s: float | None = None
+    name: str | None = None
+    nth: int = 1
+
+
+def read_until(text: str) -> Stop:
     """Raises :class:`BadInput` unless ``text`` names an event."""
-    from squall.real.rpc.message import MessageType
+    from squall.real.rpc.message_type import MessageType
     from squall.real.tracing import EventType
-    from squall.sim.scenarios.replay import Until
 
     if re.fullmatch(r"\d+", text):
-        return Until(number=int(text))
+        return Stop(number=int(text))
     if match := re.fullmatch(r"t=(\d+\.?\d*(?:e-?\d+)?)(?: ?s)?", text):
-        return Until(time_s=float(match[1]))
+        return Stop(time_s=float(match[1]))
     name, _, nth = text.partition(":")
     known = name in EventType.registry or name in MessageType.__members__
     if known and re.fullmatch(r"([1-9]\d*)?", nth):
-        return Until(name=name, nth=int(nth or 1))
+        return Stop(name=name, nth=int(nth or 1))
     problem = (
         f"expected the number of an event, t=SECONDS, or NAME or NAME:n with the name of an event "
         f"(node_executed) or a message type (BACKWARD_AUTOGRAD_REQ), got {text!r}"
     )
     raise BadInput("--until", text, problem)
+
+
+def _until(stop: Stop) -> Until:
+    from squall.sim.scenarios.replay import Until
+
+    return Until(**stop._asdict())
 
 
 def _play(scenario: Scenario, stop: Until | None) -> tuple[Scenario, Run]:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from squall.sim.cli import parsers
-from squall.sim.cli.engine import left_out, ready, tell_left_out
+from squall.sim.cli.engine import begin, left_out, ready, tell_left_out
 from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.options import (
     AllowUnchecked,
@@ -27,6 +27,7 @@ from squall.sim.cli.options import (
 )
 from squall.sim.cli.script import ScriptRun
 from squall.sim.cli.streams import each_warning_once, stdout_to_stderr
+from squall.sim.world.garbage import no_collections
 from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.spinning import DEFAULT_LIMIT_S, limited
 
@@ -107,17 +108,21 @@ def run(
         check=check,
         wall_limit=wall_limit,
     )
+    with no_collections():
+        scenario = asked.scenario()
+        ready(engine)
+        with stdout_to_stderr() if json else nullcontext():
+            begin(scenario)
+        tell_left_out(engine, left_out(scenario))
+        with limited(wall_limit):
+            ran, divergence = _play(scenario, twice=check_determinism, json=json)
+    # What looks at the run is imported when there is one: a script begins sooner.
     from squall.model.checks.registry import check as check_run
     from squall.model.events.run import NOT_CHECKED
     from squall.sim.cli.reports.divergence import print_second_run
     from squall.sim.cli.reports.script import print_report, run_json
     from squall.sim.scenarios.keeping import keep_script
 
-    scenario = asked.scenario()
-    ready(engine)
-    tell_left_out(engine, left_out(scenario))
-    with limited(wall_limit):
-        ran, divergence = _play(scenario, twice=check_determinism, json=json)
     ran.violations = check_run(ran)
     kept = keep_script(scenario, ran)
     if json:
@@ -136,7 +141,6 @@ def run(
 def _play(scenario: Scenario, *, twice: bool, json: bool) -> tuple[Run, Divergence | None]:
     """Run the script; ``twice``: once more, up to where the second run parts from the first."""
     from squall.sim.scenarios.engines import ENGINES
-    from squall.sim.scenarios.replay import second_run
     from squall.sim.world.watch import Recorder, watching
 
     recorder = Recorder() if twice else None
@@ -145,6 +149,8 @@ def _play(scenario: Scenario, *, twice: bool, json: bool) -> tuple[Run, Divergen
         with nullcontext() if recorder is None else watching(recorder):
             ran = ENGINES[scenario.engine].run(scenario, stdout=sys.stderr if json else sys.stdout)
         if recorder is not None and ran.outcome != "interrupted":
+            from squall.sim.scenarios.replay import second_run
+
             divergence = second_run(scenario, recorder)
     sys.stdout.flush()
     return ran, divergence

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 from secrets import token_urlsafe
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,6 +15,9 @@ from rich.console import Console
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.options import AllowScripts, Json, Plotly, store_option
+
+if TYPE_CHECKING:
+    from squall.sim.serve.campaign import CampaignView
 
 DEFAULT_PORT = 8321
 #: what a token may be, which stands in addresses and in a cookie
@@ -87,13 +90,8 @@ def serve(
     Changes nothing. A run starts by a button of the page, unless other machines can reach it. Ctrl-C
     ends it.
     """
-    from squall.sim.campaigns.address import Address, CampaignStoreError
-    from squall.sim.scenarios.store import Place, default_place
     from squall.sim.serve.access import TOKEN_LEAST, is_loopback
-    from squall.sim.serve.campaign import CampaignView
-    from squall.sim.serve.server import Server
 
-    place = default_place() if store is None else Place(store)
     console = Console(file=sys.stderr, highlight=False)
     if is_loopback(host):
         if token is not None:
@@ -103,10 +101,11 @@ def serve(
     elif len(token) < TOKEN_LEAST or not TOKEN.fullmatch(token):
         problem = f"expected at least {TOKEN_LEAST} letters, digits, '-' or '_'"
         raise BadInput("--token", "", problem)
-    try:
-        view = None if campaign is None else CampaignView(Address.read(campaign))
-    except (CampaignStoreError, ValueError) as error:  # neither has a password in it
-        raise BadInput("--campaign", "", str(error)) from None
+    view = None if campaign is None else _view(campaign)
+    from squall.sim.scenarios.store import Place, default_place
+    from squall.sim.serve.server import Server
+
+    place = default_place() if store is None else Place(store)
     try:
         server = Server(
             place,
@@ -135,3 +134,14 @@ def serve(
         console.print("ended")
     finally:
         server.server_close()
+
+
+def _view(campaign: str) -> CampaignView:
+    """Raises BadInput, which tells no password."""
+    from squall.sim.campaigns.address import Address, CampaignStoreError
+    from squall.sim.serve.campaign import CampaignView
+
+    try:
+        return CampaignView(Address.read(campaign))
+    except (CampaignStoreError, ValueError) as error:
+        raise BadInput("--campaign", "", str(error)) from None

@@ -60,16 +60,16 @@ def shrink(
     the best so far.
     """
     saved = read_scenario(scenario, Changes(faults=faults, mutant=mutant), scripts=allow_scripts)
-    from squall.sim.cli.reports.shrink import print_shrunk, shrink_json
     from squall.sim.scenarios.file import ScenarioError
-    from squall.sim.search.again import planted
-    from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
+    from squall.sim.search.again import known_mutant
 
     try:
-        with planted(saved.expected.mutant):
-            pass
+        known_mutant(saved.expected.mutant)
     except ScenarioError as error:
         raise BadInput("SCENARIO", scenario, str(error)) from None
+    from squall.sim.cli.reports.shrink import print_shrunk, shrink_json
+    from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
+
     with _Display() as display:
         shrinker = Shrinker(saved, seconds=seconds, on_progress=display.show)
         try:

@@ -25,8 +25,9 @@ from squall.model.events.run import Violation
 from squall.sim.campaigns.driver import Look
 from squall.sim.campaigns.known import Known
 from squall.sim.campaigns.lease import Judged
+from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.parts.diff import DIFFERENCE
-from squall.sim.campaigns.plan import Part, Plan
+from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.row import Key, Row
 from squall.sim.campaigns.store import CampaignStore, Kind
 from squall.sim.campaigns.told import told_lines, told_of

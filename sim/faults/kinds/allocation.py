@@ -6,8 +6,6 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
-
 from squall.real.interceptor import Place
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.inner import ErrorFault
@@ -33,6 +31,8 @@ class Allocation(ErrorFault):
         return self.nth
 
     def error(self) -> Exception:
+        import torch  # not at the top: plans are read without it
+
         return torch.OutOfMemoryError(
             f"injected: can't allocate memory for node {self.nth} of worker {self.worker}"
         )

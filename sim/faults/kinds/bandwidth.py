@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from squall.real.rpc.message import Message
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Effect, Injection
 from squall.sim.faults.links import LateLink, LinkFault
+
+if TYPE_CHECKING:
+    from squall.real.rpc.message import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from squall.real.worker import Worker
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Ability, Effect, Fault, Group, Injection
 from squall.sim.faults.limits import MOST, Factor, Rank
 from squall.sim.world.processes import Clock
+
+if TYPE_CHECKING:
+    from squall.real.worker import Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

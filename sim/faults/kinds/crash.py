@@ -5,15 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from squall.real.worker import Worker
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Ability, Effect, Fault, Injection
 from squall.sim.faults.kinds.fail import Fail
 from squall.sim.faults.limits import Seconds
 from squall.sim.faults.workers import WorkerEffect, WorkerFault
 from squall.sim.world.processes import processes_of
+
+if TYPE_CHECKING:
+    from squall.real.worker import Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

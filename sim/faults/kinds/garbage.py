@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from squall.real.worker import Worker
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Effect, Group, Injection
 from squall.sim.faults.workers import WorkerEffect, WorkerFault
+
+if TYPE_CHECKING:
+    from squall.real.worker import Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

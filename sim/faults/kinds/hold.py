@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from squall.real.rpc.message import Message
 from squall.sim.faults.choices import REQUESTS, Choices, drawn
 from squall.sim.faults.fault import Effect, Injection
 from squall.sim.faults.inner import Inside
@@ -16,6 +15,9 @@ from squall.sim.faults.messages import Hit, Matcher, MessageEffect, MessageFault
 from squall.sim.world import rules
 from squall.sim.world.held import Held
 from squall.sim.world.primitives import SimTimer
+
+if TYPE_CHECKING:
+    from squall.real.rpc.message import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from squall.real.rpc.message import Message
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Effect, Injection
 from squall.sim.faults.limits import Factor, Seconds
 from squall.sim.faults.links import LateLink, LinkFault
+
+if TYPE_CHECKING:
+    from squall.real.rpc.message import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

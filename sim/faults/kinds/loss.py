@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from squall.real.rpc.message import Message
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Effect, Fault, Injection
 from squall.sim.faults.kinds.drop import Drop
@@ -16,6 +15,9 @@ from squall.sim.faults.links import LinkFault, LossyLink
 from squall.sim.faults.messages import one_message
 from squall.sim.world import rules
 from squall.sim.world.trace import Event
+
+if TYPE_CHECKING:
+    from squall.real.rpc.message import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

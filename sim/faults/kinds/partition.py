@@ -5,16 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from squall.real.rpc.message import Message
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Effect, Fault, Group, Injection, Judge
 from squall.sim.faults.limits import Cut, Problem, Rank, Seconds, window_problem
 from squall.sim.faults.links import cut_off
 from squall.sim.world.rules import Verdict
+
+if TYPE_CHECKING:
+    from squall.real.rpc.message import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from squall.real.worker import Worker
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Effect, Injection
 from squall.sim.faults.limits import Seconds
 from squall.sim.faults.workers import WorkerEffect, WorkerFault
 from squall.sim.world.processes import processes_of
+
+if TYPE_CHECKING:
+    from squall.real.worker import Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,7 @@ class Pause(WorkerFault):
         return _Pausing(self, name, injection)
 
 
-class _Paused(dict[Worker, int]):
+class _Paused(dict["Worker", int]):
     """By worker: how many items let it stand still."""
 
 

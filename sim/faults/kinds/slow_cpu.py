@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from squall.real.worker import Worker
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Ability, Effect, Injection
 from squall.sim.faults.limits import Factor, Seconds
 from squall.sim.faults.workers import WorkerEffect, WorkerFault
 from squall.sim.world.processes import processes_of
+
+if TYPE_CHECKING:
+    from squall.real.worker import Worker
 
 #: seconds of virtual time that a step of a task takes at factor 1
 STEP_S = 1e-5

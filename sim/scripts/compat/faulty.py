@@ -18,7 +18,8 @@ from squall.real.rpc.constants import (
     DEFAULT_RPC_TIMEOUT_S,
 )
 from squall.real.rpc.errors import RpcErrorKind, make_rpc_error
-from squall.real.rpc.message import Message, MessageType
+from squall.real.rpc.message import Message
+from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.options import TensorPipeRpcBackendOptions
 from squall.real.worker import current_worker
 from squall.sim.world.network import Network
@@ -33,7 +34,7 @@ BACKEND = "FAULTY_TENSORPIPE"
 class FaultyTensorPipeRpcBackendOptions(TensorPipeRpcBackendOptions):
     """Which messages fail, how often each, and which are delayed by how many seconds.
 
-    Messages are named by their type, as in :class:`~squall.real.rpc.message.MessageType`. Raises
+    Messages are named by their type, as in :class:`~squall.real.rpc.message_type.MessageType`. Raises
     RuntimeError for a negative ``num_fail_sends``.
     """
 

@@ -10,20 +10,28 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
-from squall.sim.scenario import Scenario
-from squall.sim.scenarios.file import load_scenario
-from squall.sim.search.draw import Settings
+if TYPE_CHECKING:
+    from squall.sim.scenario import Scenario
+    from squall.sim.search.draw import Settings
+
+
+def names() -> list[str]:
+    """The names of all of them, in their order; none of them is read."""
+    found = sorted(file.name for file in files(__name__).iterdir())
+    return [name.removesuffix(".json") for name in found if name.endswith(".json")]
 
 
 @cache
 def corpus() -> dict[str, Scenario]:
     """All of them, in the order of their names; each has its name as its note."""
+    from squall.sim.scenarios.file import load_scenario
+
     found = {}
-    for file in sorted(files(__name__).iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".json"):
-            name = file.name.removesuffix(".json")
-            found[name] = replace(load_scenario(file.read_text(encoding="utf-8")), note=name)
+    for name in names():
+        text = (files(__name__) / f"{name}.json").read_text(encoding="utf-8")
+        found[name] = replace(load_scenario(text), note=name)
     return found
 
 

@@ -15,15 +15,17 @@ from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from squall.model.program.file import dump_program
 from squall.sim.names import MAX_SEED, PROFILES
 from squall.sim.scenarios.store import default_place, write_synced
-from squall.sim.search.draw import Settings, draw, settings_of
 from squall.sim.search.schedules import Rescheduled
+
+if TYPE_CHECKING:
+    from squall.sim.search.draw import Settings
 
 #: seeds whose programs stamp a generator
 _STAMPED = range(24)
@@ -70,6 +72,8 @@ class Cover(BaseModel):
 @cache
 def stamp(profile: str) -> str:
     """What tells one generator from another: by what a few seeds draw under a profile."""
+    from squall.sim.search.draw import draw, settings_of
+
     seen = blake2b(digest_size=8)
     for seed in _STAMPED:
         work = draw(seed, settings_of(profile)).program

@@ -1,0 +1,264 @@
+"""What is wrong with a command line is told before torch is imported, which takes seconds; so is the help.
+
+All in one new interpreter, which is asked after each command line whether torch is there. How long
+something takes is for ``benchmarks``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall.properties.support.paths import ROOT
+from squall.sim.cli.commands import command_modules
+
+#: runs each command line of standard input, and tells of each: its exit code, what it said, and whether
+#: torch has been imported so far
+_DRIVER = """
+import contextlib, io, json, os, shlex, sys
+
+sys.argv[0] = "squall"
+from squall.sim.cli.main import main
+
+told = []
+for line in json.load(sys.stdin):
+    out, err, code = io.StringIO(), io.StringIO(), None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(shlex.split(line))
+        except SystemExit as ended:
+            code = ended.code
+    told.append([code, out.getvalue(), err.getvalue(), "torch" in sys.modules])
+json.dump(told, sys.stdout)
+"""
+
+COMMANDS = [module.__name__.rpartition(".")[2] for module in command_modules()]
+
+#: of each file that command lines name, what is in it
+FILES = {
+    "text.json": "hello",
+    "list.json": "[]",
+    "later.json": '{"version": 99}',
+    "nothing.json": '{"version": 2, "seed": 1}',
+    "field.json": '{"version": 2, "no_such_field": 1}',
+    "world.json": '{"version": 2, "world": {"latency": "gauss:1"}, "script": {"path": "a", "text": ""}}',
+    "workers.json": '{"version": 2, "program": {"version": 2, "workers": 0, "leaves": [], "trainers": []}}',
+    "types.json": '{"version": 2, "program": {"version": 2, "workers": "two", "leaves": [], "trainers": []}}',
+    "script.json": '{"version": 2, "script": {"path": "a.py", "text": "print(1)"}}',
+    "broken.json": '{"version": 2, "script": {"path": "a.py", "text": "print("}}',
+    "plan-kind.json": '{"version": 1, "messages": [{"kind": "no_such"}]}',
+    "plan-value.json": '{"version": 1, "links": [{"kind": "loss", "probability": 2, "id": 1}]}',
+    "plan-far.json": '{"version": 1, "workers": [{"kind": "crash", "worker": 7}]}',
+    "cover.json": '{"version": 1}',
+    "mutant.json": '{"version": 2, "script": {"path": "a.py", "text": ""}, "expected": {"mutant": "nope"}}',
+    "empty.toml": "",
+    "shares.toml": "scenarios = 100\n[parts]\nplain = 0.5\nrough = 0.6\n",
+    "part.toml": "scenarios = 100\n[parts]\nno_such = 1\n",
+    "bug.toml": 'scenarios = 100\n[parts]\nplain = 1\n[parts.canaries]\nbugs = ["nope"]\n',
+    "bounds.toml": 'scenarios = 100\n[parts.explore]\nprograms = "x"\n',
+    "python.toml": 'scenarios = 100\npython = ["python3"]\n[parts]\nplain = 1\n',
+    "versions.toml": "scenarios = 100\n[parts]\nversions = 1\n",
+    "ranks.toml": '[[rank]]\nscript = "nope.py"\n',
+    "good.py": "print(1)\n",
+    "bad.py": "print(\n",
+    "there.txt": "",
+}  # fmt: skip
+
+#: a command line, and a part of what it says
+WRONG = [
+    ("frobnicate", "No such command"),
+    ("--frob", "No such option"),
+    # campaigns of random programs
+    ("fuzz --frob", "No such option"),
+    ("fuzz --faults x", "--faults: expected mild, rough, storm or a file"),
+    ("fuzz --faults text.json", "is not JSON"),
+    ("fuzz --faults list.json", "--faults: list.json: faults"),
+    ("fuzz --faults later.json", "version"),
+    ("fuzz --faults plan-kind.json", "faults.messages[0].kind"),
+    ("fuzz --faults plan-value.json", "faults.links[0].probability"),
+    ("fuzz --seeds 5:3", "--seeds: expected two integers"),
+    ("fuzz --seeds 0:10 --minutes 3", "expected either --seeds or --minutes"),
+    ("fuzz --engine torch --device stand-in", "--device"),
+    ("fuzz --found 1:2", "--found: expected --until-proven"),
+    ("fuzz --require-sometimes", "--require-sometimes: expected --faults"),
+    ("fuzz --until-proven abc", "--until-proven: expected a seed"),
+    ("fuzz --until-proven 3 --seeds 0:3", "does not go with --until-proven"),
+    ("fuzz --distil 10 --minutes 4", "does not go with --distil"),
+    # a scenario again
+    ("replay", "SCENARIO: expected a seed"),
+    ("replay nope", "no stored failure"),
+    ("replay 18446744073709551616", "SCENARIO: expected an integer"),
+    ("replay 3@99999999999999999999", "the schedule"),
+    ("replay text.json", "is not JSON"),
+    ("replay list.json", "scenario"),
+    ("replay later.json", "version"),
+    ("replay nothing.json", "neither a program nor a script"),
+    ("replay field.json", "no_such_field"),
+    ("replay world.json", "bad latency 'gauss:1'"),
+    ("replay workers.json", "program.workers: 0 is not between"),
+    ("replay types.json", "program.workers"),
+    ("replay broken.json", "is no Python script"),
+    ("replay script.json", "--allow-scripts"),
+    ("replay .", "Is a directory"),
+    ("replay 1 --until no_such", "--until: expected the number"),
+    ("replay 1 --diff nope", "--diff: 'nope' is no seed"),
+    ("replay 1 --diff 2 --check-determinism", "--diff: expected without"),
+    ("replay 1 --mutant nope", "there is no mutant 'nope'"),
+    ("replay 1 --save no/such/f.json", "--save: there is no directory"),
+    ("replay 1 --engine jax", "--engine: expected port or torch"),
+    ("replay script.json --faults rough", "--faults: 'rough' is no file"),
+    ("replay script.json --faults plan-kind.json", "faults.messages[0].kind"),
+    ("shrink nope", "no stored failure"),
+    ("shrink 1 --seconds 0", "--seconds: expected a positive number"),
+    ("shrink mutant.json --allow-scripts", "there is no mutant 'nope'"),
+    ("export nope", "no stored failure"),
+    ("export 1 -o there.txt", "--force overwrites it"),
+    ("bisect nope --good HEAD", "FAILURE: 'nope'"),
+    ("bisect 1 --good nope", "--good: there is no commit 'nope'"),
+    ("failures --nope", "No such option"),
+    # pictures
+    ("timeline nope", "no stored failure"),
+    ("timeline nope.py", "SCRIPT: there is no file"),
+    ("timeline 1 --workers 3", "--workers: is for a script"),
+    ("timeline 1 -o no/such/x.html", "--output: there is no directory"),
+    ("timeline 1 --dot g.dot --plotly cdn", "--plotly"),
+    ("timeline good.py --odds", "--odds: expected a seed"),
+    ("timeline good.py --mutant dependency-not-counted", "--mutant"),
+    # every order
+    ("explore", "expected a scenario, or --programs"),
+    ("explore 1 nope", "no stored failure"),
+    ("explore --programs x", "--programs: expected workers<=N"),
+    ("explore 1 --programs x", "--programs: expected no scenarios"),
+    ("explore 1 2 --resume x.json", "--resume: expected one scenario"),
+    ("explore 1 --workers 3", "--workers"),
+    ("explore 1 --grain no", "--grain"),
+    ("explore 1 --budget no", "--budget"),
+    # two engines
+    ("diff 1 nope", "no stored failure"),
+    ("diff 1 --seeds 0:3", "expected either scenarios or --seeds"),
+    # bugs and checks
+    ("mutants nope", "NAME: there is no mutant"),
+    ("mutants --seed 3", "--seed: got 3 without --drawn"),
+    ("mutants --explore --seeds 0:3", "expected no --seeds"),
+    ("mutants --drawn 3 --all", "--drawn: expected no NAME"),
+    ("properties --page x.md", "--page: expected --excuses"),
+    ("properties --seeds 0:3", "--seeds"),
+    ("conformance nope", "there is no suite 'nope'"),
+    ("conformance -k no_such_test_anywhere", "-k: no test has"),
+    ("conformance --engine torch --device stand-in", "--device"),
+    ("corpus --merge", "expected one or more covers"),
+    ("corpus --merge --minimise", "got both"),
+    ("corpus -o x.json", "-o: expected --merge or --minimise"),
+    ("corpus --minimise", "there is no cover in this folder"),
+    ("corpus text.json --minimise", "text.json"),
+    ("corpus cover.json --merge", "cover.json"),
+    ("corpus nope.json --merge", "cannot read 'nope.json'"),
+    # campaigns that are kept
+    ("campaign --index 3 --of 2", "--index: expected an index"),
+    ("campaign --index 3", "--index: expected --of with it"),
+    ("campaign --on index", "--on: index: expected --index and --of"),
+    ("campaign --on moon", "--on: expected pool"),
+    ("campaign --ray-address 1.2.3.4:80", "--ray-address: expected --on ray"),
+    ("campaign --worker-memory 3", "--worker-memory: expected megabytes"),
+    ("campaign --seeds 0:18446744073709551615", "--seeds: expected seeds up to"),
+    ("campaign --merge", "expected the stores"),
+    ("campaign --merge nope.sqlite", "nope.sqlite"),
+    ("campaign --export out --merge", "--merge: does not go with --export"),
+    ("campaign --export out", "campaign.sqlite"),
+    ("campaign --store no/such/a.sqlite", "--store: there is no directory"),
+    ("campaign --store ftp://there", "--store: expected a file or postgresql"),
+    ("campaign nope.toml", "No such file"),
+    ("campaign text.json", "text.json"),
+    ("campaign empty.toml", "parts: is missing"),
+    ("campaign empty.toml part.toml", "expected one campaign.toml"),
+    ("campaign empty.toml --seeds 0:3", "--seeds: does not go with"),
+    ("campaign shares.toml", "the shares add up to 1.1"),
+    ("campaign part.toml", "there is no part 'no_such'"),
+    ("campaign bug.toml", "there is no planted bug 'nope'"),
+    ("campaign bounds.toml", "programs: expected workers<=N"),
+    ("campaign python.toml", "python: is for a part versions"),
+    ("campaign versions.toml", "python: is missing"),
+    # a page
+    ("serve --port 99999", "--port: expected an integer"),
+    ("serve --store nope", "--store: there is no directory"),
+    ("serve --token abcdefgh", "--token: goes with --host"),
+    ("serve --host 0.0.0.0 --token x", "--token: expected at least"),
+    ("serve --campaign nope.sqlite", "--campaign: nope.sqlite"),
+    # scripts
+    ("run", "Missing argument 'SCRIPT'"),
+    ("run nope.py", "SCRIPT: there is no file"),
+    ("run bad.py", "is no Python script"),
+    ("run .", "is a directory"),
+    ("run -- --nope", "SCRIPT: no such option"),
+    ("run empty.toml", "file.rank"),
+    ("run ranks.toml", "file.rank[0].script"),
+    ("run ranks.toml more", "ARGS"),
+    ("run good.py : nope.py", "SCRIPT: there is no file"),
+    ("run good.py :", "expected a Python script and its arguments"),
+    ("run --workers 5 good.py : good.py", "2 command lines are given"),
+    ("run good.py {workers}", "--workers: expected their number"),
+    ("run good.py --workers 0", "--workers: expected an integer"),
+    ("run good.py --latency gauss:1", "--latency: bad latency"),
+    ("run good.py --wall-limit no", "--wall-limit"),
+    ("run good.py --faults rough", "rough needs the number of workers"),
+    ("run good.py --faults plan-far.json --workers 2", "is not one of the 2 workers"),
+    ("run good.py --engine torch --device stand-in", "--device"),
+]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | None, str, str, bool]]:
+    """What came of each command line."""
+    folder = tmp_path_factory.mktemp("start")
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    lines = ["--help", "--version", *(f"{name} --help" for name in COMMANDS)]
+    lines += [line for line, _ in WRONG]
+    return dict(zip(lines, _run(lines, folder), strict=True))
+
+
+def _run(lines: list[str], folder: Path) -> list[Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", _DRIVER],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        input=json.dumps(lines),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[Any] = json.loads(done.stdout)
+    return found
+
+
+def test_help(told: dict[str, Any]) -> None:
+    for line in ("--help", *(f"{name} --help" for name in COMMANDS)):
+        code, out, err, torch = told[line]
+        assert (code, err) == (0, ""), line
+        assert "Usage: squall" in out, line
+        assert not torch, f"squall {line} imports torch"
+
+
+def test_version(told: dict[str, Any]) -> None:
+    code, out, _, torch = told["--version"]
+    assert code == 0 and out.startswith("squall ") and not torch
+
+
+@pytest.mark.parametrize(("line", "message"), WRONG, ids=[line for line, _ in WRONG])
+def test_what_is_wrong_is_told_without_torch(line: str, message: str, told: dict[str, Any]) -> None:
+    code, out, err, torch = told[line]
+    assert not torch, f"torch is there after squall {line}, or one before it"
+    assert (code, out) == (2, ""), err
+    (said,) = err.splitlines()
+    assert message in said
+
+
+def test_every_command_has_something_that_can_be_wrong() -> None:
+    assert {line.split()[0] for line, _ in WRONG} >= set(COMMANDS)
