@@ -1,5 +1,6 @@
 # make run    the parameter server example on a simulated cluster
 # make test   the whole test suite
+# make test-deep   what make test leaves out, an hour and more: it goes on where it was (SHARD=2/6, ON=ray)
 # make gpu-bundle, make gpu   what is run on a GPU, from wheels that travel with the repository
 # make bench  what is measured, side by side with stock PyTorch
 # make explore   small worlds in every order, and every program of a size: an hour (JOBS=2)
@@ -29,19 +30,25 @@ PINNED := torch==2.13.0
 JOBS ?= auto
 # How long `make stress` goes on.
 SECONDS ?= 60
+# Of make test-deep: a share of it, or merge; and where it is judged, pool or ray.
+SHARD ?=
+ON ?= pool
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: gpu gpu-bundle covers programs run test explore stress test-browser pictures architecture commands docs docs-serve notebooks test-notebooks lint types layers findings bench install format clean matrix
+.PHONY: gpu gpu-bundle covers programs run test test-deep explore stress test-browser pictures architecture commands docs docs-serve notebooks test-notebooks lint types layers findings bench install format clean matrix
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
 
 # Bytecode is kept, whatever the environment says: each process of the suite, and each command that
 # a test runs, would compile a thousand files anew.
-test: export PYTHONDONTWRITEBYTECODE =
+test test-deep: export PYTHONDONTWRITEBYTECODE =
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
+
+test-deep: $(INSTALLED)
+	$(BIN)/python -m squall.properties.support.deep --shard "$(SHARD)" --on $(ON) --jobs $(JOBS) $(ARGS)
 
 # Nothing is to fail (exit code 1); an exploration whose budget is spent (4) says how much is left.
 EXPLORED := squall/properties/sim/explore/scenarios

@@ -72,7 +72,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    _COSTS[_folder(report.nodeid)].add(report)
+    _COSTS[folder_of(report.nodeid)].add(report)
     _COSTS[_ALL].add(report)
 
 
@@ -88,7 +88,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
-def _folder(nodeid: str) -> str:
+def folder_of(nodeid: str) -> str:
     """``sim/cli`` of ``squall/properties/sim/cli/test_run.py::test_it``."""
     folders = Path(nodeid.partition("::")[0]).parts[2:-1]
     return "/".join(folders[: 2 if folders[:1] and folders[0] in _DEEP else 1]) or "properties"

@@ -8,6 +8,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -16,10 +17,10 @@ from typing import IO, Any, ClassVar
 
 from squall.model.events.run import Violation
 from squall.real.own_files import PACKAGE
-from squall.sim.campaigns.parts.elsewhere import Ended, elsewhere, judged
+from squall.sim.campaigns.parts.elsewhere import Elsewhere, Ended, elsewhere, judged
 from squall.sim.campaigns.parts.files import OfFiles, root_of
 from squall.sim.campaigns.parts.part import Alive
-from squall.sim.campaigns.pytest_lines import VARIABLE
+from squall.sim.campaigns.pytest_lines import LEFT_OUT, VARIABLE
 from squall.sim.campaigns.row import Row, failed_row
 
 #: the property of a test that fails
@@ -52,16 +53,18 @@ class _Function:
 
 @dataclass(frozen=True)
 class Suite(OfFiles):
-    """The numbers are those of ``functions``. ``options``: words for pytest; ``again_options``: those of
+    """The numbers are those of ``functions``, without the items that are ``left_out``, since options have
+    deselected them. ``options``: words for pytest; ``again_options``: those of
     a command that shows a failure again. The events of a row are the items that ran."""
 
     paths: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     again_options: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     kind: ClassVar[str] = "tests"
-    most_of_lease: ClassVar[int | None] = 20
+    most_of_lease: ClassVar[int | None] = 6
     unit: ClassVar[str] = "test functions"
 
     @property
@@ -91,7 +94,10 @@ class Suite(OfFiles):
         broken: dict[str, str] = {}
         at, done = None, set()
         words = [*by_name, *self.options, "--continue-on-collection-errors"]
-        with tempfile.TemporaryFile() as output, _pytest(words, self.folder, output) as process:
+        with (
+            tempfile.TemporaryFile() as output,
+            _pytest(words, self.folder, output, self.left_out) as process,
+        ):
             for line in process.lines(alive, SILENCE_S):
                 said = json.loads(line)
                 name = said.get("function", said.get("begins"))
@@ -113,7 +119,7 @@ class Suite(OfFiles):
                 if (text := _broken(broken, name)) is not None:
                     yield _failed(number, name, text)
                 elif code in _ALL_RUN and name not in running:
-                    yield _row(number, name, _Function(0))  # none of it was selected
+                    yield _row(number, name, _Function(0))  # its file was skipped
                 elif at is None and code > 0 and not broken:
                     yield _failed(number, name, f"pytest ended with {code}: {_last(output)}")
         return Ended(code, None if at in done or at is None else by_name[at])
@@ -135,7 +141,7 @@ def suite_of(
     for path, place in zip(paths, places, strict=True):
         if not place.exists():
             raise SuiteError(f"there is no file or folder {path!r} in {folder}")
-    root, functions = "", []
+    root, functions, left_out = "", [], []
     words = [*(str(place.resolve()) for place in places), *options, "--collect-only"]
     with tempfile.TemporaryFile() as output:
         with _pytest(words, folder, output) as process:
@@ -143,6 +149,7 @@ def suite_of(
                 said = json.loads(line)
                 root = said.get("root", root)
                 functions += [said[key] for key in ("function", "broken") if key in said]
+                left_out += [said["left_out"]] if "left_out" in said else []
             code = process.wait()
         if not root or not functions:
             raise SuiteError(f"pytest found no test, it ended with {code}: {_last(output)}")
@@ -154,17 +161,23 @@ def suite_of(
         options=tuple(options),
         again_options=tuple(options if again is None else again),
         functions=tuple(functions),
+        left_out=tuple(left_out),
     )
     return replace(part, stamp=part.stamped())
 
 
-def _pytest(words: Sequence[str], folder: Path, output: IO[bytes]) -> Any:
+def _pytest(
+    words: Sequence[str], folder: Path, output: IO[bytes], left_out: Sequence[str] | None = None
+) -> AbstractContextManager[Elsewhere]:
     """A process of pytest, with this squall."""
     home = str(PACKAGE.parent)
     there = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys([home, *there]))}
+    if left_out is not None:
+        env[LEFT_OUT] = json.dumps(left_out)
     return elsewhere(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", _PLUGIN, *words],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys([home, *there]))},
+        env=env,
         folder=folder,
         output=output,
         variable=VARIABLE,
