@@ -98,7 +98,7 @@ def test_drawn_on_the_compiled_engine(field: str, compiled_engine: None) -> None
         assert told(for_compiled(drawn(field, seed)), "torch") == {AS_IT_SHOULD_BE}, seed
 
 
-@pytest.mark.sampled(1, of="workloads on stock PyTorch")
+@pytest.mark.deep("starts processes of PyTorch again and again")
 @pytest.mark.parametrize("field", ["chains", "updates"])
 def test_drawn_on_stock_pytorch(field: str, tmp_path: Path) -> None:
     with StockGroup() as group:
