@@ -104,7 +104,7 @@ def test_drivers_of_all_shares_at_once(
     assert (whole["judged"], whole["judged_now"], whole["verdicts"]) == (SEEDS, 0, alone[1])
 
 
-@pytest.mark.sampled(1, of="campaigns on a server")
+@pytest.mark.deep("waits for a server again and again")
 def test_a_server_that_ends_in_the_middle_of_a_campaign(
     tmp_path: Path, postgresql: Server, database: str, alone: tuple[str, str]
 ) -> None:
@@ -126,7 +126,7 @@ def test_a_server_that_ends_in_the_middle_of_a_campaign(
     assert (table(url), report["verdicts"]) == alone
 
 
-@pytest.mark.sampled(1, of="campaigns on a server")
+@pytest.mark.deep("waits for a server again and again")
 def test_an_interrupt_ends_the_waiting_for_a_server(
     tmp_path: Path, postgresql: Server, database: str, alone: tuple[str, str]
 ) -> None:

@@ -96,13 +96,13 @@ def test_a_failure_that_comes_back_is_a_regression(campaign, monkeypatch):
     (each,) = known().values()
     assert (each.key, each.scenario) == (KEY, failure["file"])
 
-    monkeypatch.setattr("squall.sim.campaigns.plan.code_stamp", lambda: "mended")
+    monkeypatch.setattr("squall.sim.search.proving.code_stamp", lambda: "mended")
     clean = campaign("--store", "2", code=0)
     assert clean["regressions"] == []
     (each,) = known().values()
     assert [version.shows for version in each.versions] == [True, False]
 
-    monkeypatch.setattr("squall.sim.campaigns.plan.code_stamp", lambda: "worse")
+    monkeypatch.setattr("squall.sim.search.proving.code_stamp", lambda: "worse")
     with MUTANTS[BUG].apply():
         again = campaign("--store", "3", "--no-shrink", code=1)
         (failure,) = again["failures"]
@@ -123,7 +123,7 @@ def test_what_an_older_squall_remembers_is_that_of_all_places(campaign, monkeypa
     file.unlink()
     before = Path(".squall/known/0123456789abcdef.json")
     before.write_text(json.dumps(told))
-    monkeypatch.setattr("squall.sim.campaigns.plan.code_stamp", lambda: "worse")
+    monkeypatch.setattr("squall.sim.search.proving.code_stamp", lambda: "worse")
     with MUTANTS[BUG].apply():
         (failure,) = campaign("--store", "2", "--no-shrink", code=1)["failures"]
     assert failure["regression"]["code"] == "mended"
@@ -136,9 +136,9 @@ def test_what_an_older_squall_remembers_is_that_of_all_places(campaign, monkeypa
 def test_what_other_seeds_have_shown_is_looked_for_again(campaign, monkeypatch):
     with MUTANTS[BUG].apply():
         campaign("--store", "1", "--no-shrink", code=1)
-    monkeypatch.setattr("squall.sim.campaigns.plan.code_stamp", lambda: "mended")
+    monkeypatch.setattr("squall.sim.search.proving.code_stamp", lambda: "mended")
     campaign("--store", "2", code=0)
-    monkeypatch.setattr("squall.sim.campaigns.plan.code_stamp", lambda: "worse")
+    monkeypatch.setattr("squall.sim.search.proving.code_stamp", lambda: "worse")
     with MUTANTS[BUG].apply():
         report = campaign("--store", "3", "--seeds", "1:2", "--no-shrink", code=1)
     (back,) = report["regressions"]

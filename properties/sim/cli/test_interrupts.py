@@ -117,7 +117,7 @@ def printed(folder: Path) -> set[str]:
     return set(re.findall(r"^  kept: (.*)\n", (folder / "err").read_text(), re.MULTILINE))
 
 
-@pytest.mark.sampled(3, of="commands that are interrupted")
+@pytest.mark.sampled(2, of="commands that are interrupted")
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_campaign_keeps_what_it_found(tmp_path: Path, jobs: str) -> None:
     words = ("fuzz", "--jobs", jobs, "--seeds", "0:1000000", "--json")
@@ -145,7 +145,7 @@ def failing(folder: Path) -> Path:
     raise AssertionError("no large scenario fails")
 
 
-@pytest.mark.sampled(3, of="commands that are interrupted")
+@pytest.mark.sampled(2, of="commands that are interrupted")
 def test_a_shrinker_keeps_the_best_so_far(tmp_path: Path) -> None:
     """It is interrupted while it tries smaller ones: what it has by then fails as the first did."""
     large, small = failing(tmp_path), tmp_path / "small.json"
@@ -164,7 +164,7 @@ def test_a_shrinker_keeps_the_best_so_far(tmp_path: Path) -> None:
     assert saved.expected.mutant == MUTANT
 
 
-@pytest.mark.sampled(3, of="commands that are interrupted")
+@pytest.mark.sampled(2, of="commands that are interrupted")
 @pytest.mark.parametrize(
     "where",
     [
@@ -209,7 +209,7 @@ host.Host.perform = catching
 """
 
 
-@pytest.mark.sampled(3, of="commands that are interrupted")
+@pytest.mark.sampled(2, of="commands that are interrupted")
 @pytest.mark.parametrize("after", range(12))
 def test_a_campaign_whose_functions_catch_interrupts_ends_at_the_first(
     tmp_path: Path, after: int
@@ -252,7 +252,7 @@ rpc.rpc_sync("only", obstinate)
 """
 
 
-@pytest.mark.sampled(3, of="commands that are interrupted")
+@pytest.mark.sampled(2, of="commands that are interrupted")
 def test_a_second_interrupt_ends_what_catches_the_first(tmp_path: Path) -> None:
     script, started = tmp_path / "script.py", tmp_path / "started"
     script.write_text(SCRIPT.format(started=started))

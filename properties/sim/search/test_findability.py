@@ -149,7 +149,7 @@ def found_by_a_campaign() -> Evidence:
     return next(each for each in Evidence.of(Settings()) if each.found[SEEDS].failed)
 
 
-@pytest.mark.sampled(1, of="proofs that a bug is mended")
+@pytest.mark.deep("plays a thousand scenarios")
 def test_a_campaign_that_fails_keeps_how_often(store: Path) -> None:
     evidence = found_by_a_campaign()
     assert evidence.found[SEEDS].scenarios == len(SEEDS_PLAYED)

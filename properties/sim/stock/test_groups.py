@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent / "groups"
 SCRIPTS = {"collectives": 3, "point_to_point": 3, "ddp_beside_rpc": 4, "ends_and_limits": 2}
 
 
-@pytest.mark.sampled(1, of="groups of the compiled engine")
+@pytest.mark.deep("starts processes of PyTorch again and again")
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_prints_what_stock_pytorch_prints(name: str) -> None:
     runs = []
