@@ -34,7 +34,6 @@ def test_a_script_prints_what_stock_pytorch_prints(name: str) -> None:
     assert runs[0] != runs[1] == runs[2]
 
 
-@pytest.mark.sampled(1, of="groups of the compiled engine")
 def test_a_rank_that_never_joins_a_collective_is_named(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
