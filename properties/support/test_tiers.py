@@ -14,7 +14,7 @@ from squall.properties.support.tiers import sample
 
 SUITE = """
 import pytest
-from hypothesis import given, strategies
+from hypothesis import given, settings, strategies
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("n", range(20))
@@ -32,6 +32,7 @@ def test_long(): pass
 
 def test_short(): pass
 
+@settings(derandomize=False)
 @given(strategies.integers())
 def test_drawn(n):
     with open("drawn", "a") as file:
