@@ -20,9 +20,9 @@ from squall.model.one_process.outcome import differences
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 from squall.model.program.stories import rules_on_torch
 from squall.properties.findings.finding import HERE as FINDINGS
-from squall.properties.findings.finding import Finding, findings
 from squall.properties.support.commands import squall
-from squall.properties.support.paths import CORPUS, ROOT
+from squall.properties.support.paths import ROOT
+from squall.properties.support.saved_files import numbers_of, saved_files
 from squall.properties.support.waiting import PATIENCE_S, wait_for
 from squall.sim.diff import rules as native_rules
 from squall.sim.diff.compare import compare_engines
@@ -30,13 +30,11 @@ from squall.sim.faults.plan import Crash, Plan
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.file import load_scenario
-from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.saved import replayed
 from squall.sim.stock.program import run_native
 from squall.sim.stock.shared import PROGRAMS as MODULES
 from squall.sim.stock.shared import close_zygotes, shared_zygote
-
-HELD = CORPUS / "torch"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -118,35 +116,13 @@ def test_a_crash_is_told_to_the_others() -> None:
     assert len(got.tables) == 3 and got.tables[1] == {}, "and are counted before"
 
 
-def replays(file: Path, *, varies: bool = False) -> None:
-    """It ends as its file says, twice; with the same digest, unless its runs vary."""
-    saved = load_scenario(file)
-    expected = saved.expected
-    runs = [replay(saved) for _ in range(2)]
-    for run in runs:
-        found = [(v.property, v.what) for v in run.violations]
-        if expected.outcome == "ok":
-            assert found == [] and expected.digest in (None, run.digest)
-        elif varies:
-            assert found and found[0][0] == expected.property
-        else:
-            assert (expected.property, expected.what) in found
-    assert varies or runs[0].digest == runs[1].digest
-
-
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize(
-    "one", [one for one in findings() if one.scenario], ids=lambda one: one.name
-)
-def test_a_finding_replays(one: Finding) -> None:
-    assert one.scenario is not None
-    replays(one.scenario, varies=bool(one.facts.scenario_varies))
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("file", sorted(HELD.glob("*.json")), ids=lambda file: file.stem)
-def test_a_held_scenario_replays(file: Path) -> None:
-    replays(file)
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("number", numbers_of("torch"))
+def test_it_comes_to_what_its_file_says(number: int) -> None:
+    """A finding, or a scenario that was held."""
+    part = saved_files()
+    saved = load_scenario(part.folder / part.files[number])
+    assert replayed(saved, varies=part.files[number] in part.varies).violations == ()
 
 
 def test_every_rule_is_written_down() -> None:
