@@ -222,7 +222,7 @@ def test_what_another_worker_told_is_compared() -> None:
     assert ending(replace(step, error="ValueError: no\nmore")) == "ValueError: no"
 
 
-@pytest.mark.sampled(2, of="differences by the command")
+@pytest.mark.sampled(1, of="differences by the command")
 def test_a_seed_is_what_seeds_say_of_it(compiled_engine: None) -> None:
     """Drawn for the compiled engine, which cannot play all that the port can."""
     one, several = squall("diff", "51", "--json"), squall("diff", "--seeds", "51:52", "--json")
@@ -305,13 +305,13 @@ def test_what_goes_on_beside_a_step_is_compared(compiled_engine: None) -> None:
         assert told == ["trainers[0].steps[0].chains[0]"]
 
 
-@pytest.mark.sampled(2, of="differences by the command")
+@pytest.mark.sampled(1, of="differences by the command")
 def test_what_is_planted_follows_from_the_seed(known: list[Results]) -> None:
     assert list(plant(known[0], 20, seed=3)) == list(plant(known[0], 20, seed=3))
     assert list(plant(known[0], 20, seed=3)) != list(plant(known[0], 20, seed=4))
 
 
-@pytest.mark.sampled(2, of="differences by the command")
+@pytest.mark.sampled(1, of="differences by the command")
 def test_the_command_counts_what_is_noticed(compiled_engine: None) -> None:
     done = squall("diff", "--planted", "60", "--seeds", "0:4", "--json")
     told = json.loads(done.stdout)

@@ -26,6 +26,7 @@ def both(subject: Tasks) -> tuple[Explored, Explored]:
     return reduced, full
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", [1, 2, 5])
 def test_independent_writers_have_one_class(number: int) -> None:
     def make(_: SimRuntime, time: ChosenTime) -> tuple[list[Callable[[], None]], Callable[[], int]]:
@@ -45,6 +46,7 @@ def test_independent_writers_have_one_class(number: int) -> None:
     assert full.complete == {1: 1, 2: 2, 5: 120}[number]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("readers", [1, 3, 6])
 def test_one_writer_and_n_readers_have_two_to_the_n_classes(readers: int) -> None:
     """Readers commute; each of them is before the writer or after it (POPL 2014, figure 1)."""

@@ -82,6 +82,7 @@ def test_join_returns_when_no_call_is_under_way(
     assert (found.complete, found.pruned) == (classes, pruned)
 
 
+@pytest.mark.sampled(1, of="whole groups in every order")
 def test_all_orders_of_tasks_of_whole_workers_are_right_too() -> None:
     """As many as the prototype had (2,201)."""
     with campaign_settings():

@@ -21,6 +21,7 @@ def check(got: dict[int, Any], cluster: Cluster) -> list[str]:
     return wrong + nothing_left(got, cluster)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("type", "src", "dst", "lost", "doubled"),
     [

@@ -74,6 +74,7 @@ def whole(scenario: Scenario, how: How) -> Part:
     return part
 
 
+@pytest.mark.sampled(1, of="scripts in every order")
 @pytest.mark.parametrize(
     ("how", "classes"),
     [(How("message"), 5), (How("message", ordered=False), 9), (How("task"), 422)],

@@ -59,6 +59,7 @@ def test_independent_steps_between_scheduling_points_commute(world: str) -> None
     commutes(story(world), "fine", "delivery", times=60)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dependence", ["worker", "delivery"])
 def test_independent_steps_commute_while_workers_leave(dependence: Dependence) -> None:
     commutes(story("two calls at once", leave=True), "task", dependence, times=150)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import weakref
 
+import pytest
+
 from benchmarks import scenario
 from squall.model.checks.registry import check
 from squall.model.one_process.interpreter import interpret
@@ -56,6 +58,7 @@ assert functional_twin(torch.optim.LBFGS) is twin
 """
 
 
+@pytest.mark.sampled(1, of="functional twins")
 def test_a_functional_twin_comes_without_its_package_and_is_the_same_with_it() -> None:
     done = subprocess.run([sys.executable, "-c", _TWIN], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -76,6 +79,7 @@ assert as_functional_optim.__globals__ is vars(utils)
 """
 
 
+@pytest.mark.sampled(1, of="functional twins")
 def test_a_twin_is_registered_without_the_package_which_knows_it_later() -> None:
     done = subprocess.run([sys.executable, "-c", _REGISTERED], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

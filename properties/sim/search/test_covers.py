@@ -175,6 +175,7 @@ def test_a_collector_knows_how_many_facts_there_are() -> None:
 # -- the commands ---------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1, of="covers that are played")
 def test_a_cover_is_distilled_listed_minimised_and_merged(tmp_path: Path) -> None:
     env = {"SQUALL_STORE": str(tmp_path)}
     done = squall("fuzz", "--distil", "60", "--faults", "storm", **env)

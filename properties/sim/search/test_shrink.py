@@ -172,6 +172,7 @@ def test_needless_faults_go() -> None:
     assert cost(small) < cost(scenario)
 
 
+@pytest.mark.sampled(1, of="bugs that become small")
 def test_what_is_needed_of_the_faults_stays() -> None:
     """A second copy of a request is what this bug needs: found, and kept alone."""
     file = ROOT / "properties" / "corpus" / "mutant_fork-request-once-only.json"
