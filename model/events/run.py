@@ -1,8 +1,8 @@
 """A finished run of a program, as the checks see it, and what a check finds.
 
 A run is what was to happen (the program and its single-process outcome), what came of it (the
-outcome on workers) and how (the events). Checks read these and nothing else. What computes with torch is imported when it is asked for: violations are
-read without it.
+outcome on workers) and how (the events). Checks read these and nothing else. What computes with
+torch is imported when it is asked for: violations are read without it.
 """
 
 from __future__ import annotations

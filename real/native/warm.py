@@ -1,5 +1,5 @@
-"""Does once, in the process that is copied, what every worker with an optimizer would do: one imports half of
-torch when it is made."""
+"""Does once, in the process that is copied, what every worker with an optimizer would do: an optimizer
+imports half of torch when it is made."""
 
 from __future__ import annotations
 

@@ -7,7 +7,9 @@ One more module here is one more command.
 
 Such a function has a parameter an option, however many these are: typer reads them there. What it
 hands on it puts together first. All commands are imported whenever one runs: what takes long to
-import, torch above all, is imported inside the function.
+import, torch above all, is imported inside the function; and there after all has been looked at
+that can be wrong without it, so that whoever has mistyped something does not wait
+(properties/sim/cli/test_start.py).
 """
 
 from __future__ import annotations
