@@ -8,6 +8,8 @@ and when. Each is written and synced under another name and then renamed, the sc
 whatever ends the process, and however many of them write, each file is whole; and whoever prints a
 failure after :meth:`Store.keep` prints one that is there. A scenario without the second file
 (somebody may have copied it there) is listed with what its own file says.
+
+Scenarios are imported where one is read or written: who looks for one that is not there does not wait for that.
 """
 
 from __future__ import annotations
@@ -20,12 +22,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from squall.sim.scenario import Scenario
-from squall.sim.scenarios.failure import Failure
-from squall.sim.scenarios.file import load_scenario, name_of
-from squall.sim.scenarios.own import text_to_write
+if TYPE_CHECKING:
+    from squall.sim.scenario import Scenario
+    from squall.sim.scenarios.failure import Failure
 
 #: the environment variable that names another folder
 FOLDER_VARIABLE = "SQUALL_STORE"
@@ -108,6 +109,10 @@ class Store:
         ``scenario.expected`` says what failed, ``text`` in full. Everything is on disk when this
         returns. Raises StoreError.
         """
+        from squall.sim.scenarios.failure import Failure
+        from squall.sim.scenarios.file import name_of
+        from squall.sim.scenarios.own import text_to_write
+
         file = self.place.scenarios / f"{name_of(scenario)}.json"
         record = self.place.failures / file.name
         try:
@@ -163,6 +168,9 @@ class Store:
 
     def _failure(self, file: Path) -> Failure | None:
         """What a file holds, with what was written down beside it; None if it cannot be read."""
+        from squall.sim.scenarios.failure import Failure
+        from squall.sim.scenarios.file import load_scenario
+
         try:
             scenario, changed_at = load_scenario(file), file.stat().st_mtime
         except (OSError, ValueError):

@@ -8,11 +8,13 @@ them with schedules of its own.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from squall.model.generate.keyed import Changes, KeyedChoices
 from squall.sim.names import MAX_SEED
-from squall.sim.scenario import Scenario
+
+if TYPE_CHECKING:
+    from squall.sim.scenario import Scenario
 
 #: what a schedule decides: choices of a scenario, by their keys (sim/search/draw.py)
 WORLD, FAULTS, RUN = "world#0", "faults#0", "run#0"
