@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import HealthCheck, find, settings
+from hypothesis import HealthCheck, Phase, find, settings
 
 from squall.model.coverage.features import feature_names, features
 from squall.model.generate.generator import generate
@@ -129,8 +129,14 @@ def _leaves(shapes: tuple[tuple[int, ...], ...], seed: int) -> list[Leaf]:
 
 # -- shrinking ------------------------------------------------------------------------------------
 
+# Without Phase.explain, for which every line that runs would be traced from the first failure on, and
+# the lines of each example kept.
 QUICKLY = settings(
-    max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    max_examples=1000,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+    phases=[Phase.generate, Phase.shrink],
 )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import HealthCheck, find, given, settings
+from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -98,8 +98,14 @@ def test_every_property_holds(keeper: Keeper, replayable: Replayable, scenario: 
 
 # -- what becomes of a bug ------------------------------------------------------------------------
 
+# Without Phase.explain, for which every line that runs would be traced from the first failure on, and
+# the lines of each example kept.
 QUICKLY = settings(
-    max_examples=400, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    max_examples=400,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+    phases=[Phase.generate, Phase.shrink],
 )
 
 
