@@ -65,12 +65,12 @@ class Deep:
         """The files of all shares that are here."""
         return sorted((self.folder / "deep").glob(f"{self.commit}.*of*{ending}"))
 
-    def words(self, on: str, jobs: int, more: list[str]) -> list[str]:
+    def words(self, played: Path, on: str, jobs: int, more: list[str]) -> list[str]:
         """What is said to ``squall``."""
         store = ["--store", str(self.file(".sqlite")), "--resume", "--json"]
         if self.shard == MERGE:
             return ["campaign", "--merge", *map(str, self.shards(".sqlite")), *store]
-        words = ["campaign", str(PLAYED), *store, "--jobs", str(jobs)]
+        words = ["campaign", str(played), *store, "--jobs", str(jobs)]
         if self.shard:
             number, of = self.shard.split("/")
             words += ["--index", str(int(number) - 1), "--of", of]
@@ -79,12 +79,12 @@ class Deep:
 
 def main(argv: list[str] | None = None) -> int:
     given, more = _read(argv)
-    deep = Deep(commit_of(ROOT), given.shard, ROOT / "build")
+    deep = Deep(commit_of(ROOT), given.shard, given.folder)
     times = deep.file(".times.jsonl")
     times.parent.mkdir(parents=True, exist_ok=True)
     os.environ[TIMES_VARIABLE] = str(times)
     began, before_s = time.monotonic(), _cpu_s()
-    code, report = _squall(deep.words(given.on, given.jobs, more))
+    code, report = _squall(deep.words(given.played, given.on, given.jobs, more))
     if not report or "parts" not in report:
         return code  # it has said why
     told = {
@@ -102,7 +102,8 @@ def main(argv: list[str] | None = None) -> int:
         and report["outcome"] in ("ok", "failed")
         and report["judged"] == report["scenarios"]
     ):
-        PAGE.write_text(with_line(PAGE.read_text(encoding="utf-8"), result), encoding="utf-8")
+        page = given.page.read_text(encoding="utf-8")
+        given.page.write_text(with_line(page, result), encoding="utf-8")
     print("\n".join(lines_of(result)))
     return code
 
@@ -114,6 +115,9 @@ def _read(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     )
     parser.add_argument("--on", default="pool", choices=("pool", "ray"))
     parser.add_argument("--jobs", default="auto")
+    parser.add_argument("--played", type=Path, default=PLAYED, help="a campaign.toml")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build", help="what has come of it")
+    parser.add_argument("--page", type=Path, default=PAGE, help="whose table gets a line")
     given, more = parser.parse_known_args(argv)
     known = _SHARD.fullmatch(given.shard)
     if given.shard not in ("", MERGE) and not (known and int(known[1]) <= int(known[2])):

@@ -75,6 +75,34 @@ FILES = {
         "python = ['no/such/python']\nscenarios = 9\n[parts]\nversions = 1.0\n",
         "/no/such/python' cannot be run: No such file or directory",
     ),
+    "every bug": (f"{GOOD}canaries = {{ bugs = 'every' }}\n", "parts.canaries.bugs"),
+    "a share of stories": (f"{GOOD}stories = 0.1\n", "parts.stories: is done whole"),
+    "stories of no engine": (
+        "[parts.stories]\nengine = 'diesel'\n",
+        "parts.stories.engine: 'diesel' is wrong: ",
+    ),
+    "no files": ("[parts.saved]\n", "parts.saved.files: "),
+    "files that are not there": (
+        "[parts.saved]\nfiles = ['no/*.json']\n",
+        "parts.saved: files: 'no/*.json' names no file in ",
+    ),
+    "a file that is no scenario": (
+        "[parts.saved]\nfiles = ['campaign.toml']\n",
+        "parts.saved: files: ",
+    ),
+    "no paths": ("[parts.tests]\npaths = []\n", "parts.tests.paths: "),
+    "no suite": (
+        "[parts.tests]\npaths = ['tests']\n",
+        "parts.tests: paths: there is no file or folder 'tests' in ",
+    ),
+    "a suite with an option that is none": (
+        "[parts.tests]\npaths = ['.']\noptions = ['--no-such-option']\n",
+        "parts.tests: paths: pytest found no test, it ended with 4: ",
+    ),
+    "a suite without a test": (
+        "[parts.tests]\npaths = ['.']\n",
+        "parts.tests: paths: pytest found no test, it ended with 5: ",
+    ),
     "no TOML": ("scenarios: 3", "at line 1"),
     "binary": ("\0\1\2", "line 1"),
 }
@@ -106,6 +134,7 @@ def test_a_campaign_file(
     assert list(tmp_path.iterdir()) == [tmp_path / "campaign.toml"]
 
 
+@pytest.mark.sampled(1, of="campaigns that are refused")
 def test_what_does_not_go_together(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

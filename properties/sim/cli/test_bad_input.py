@@ -257,7 +257,7 @@ COMMANDS: list[tuple[list[str], str, tuple[str, ...]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("words", "field", "values"),
     COMMANDS,

@@ -20,6 +20,8 @@ from squall.sim.explore.stories import Story
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.mutants.families import MUTANTS
 
+pytestmark = pytest.mark.sampled(2, of="joins in every order")
+
 #: requests that a worker has served, in its own table
 _SERVED = "requests of the chain"
 

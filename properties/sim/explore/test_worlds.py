@@ -18,6 +18,8 @@ from squall.sim.explore.stories import Story
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.world.choosing import GrainError
 
+pytestmark = pytest.mark.sampled(4, of="worlds in every order")
+
 UNORDERED = How("message", ordered=False)
 
 WORLDS: dict[str, tuple[int, Callable[[], Any], Any]] = {
