@@ -290,7 +290,7 @@ def test_somebodys_tests_need_no_configuration(installed: Installed) -> None:
     assert "1 failed, 2 passed" in said
 
 
-@pytest.mark.sampled(1, of="an installed squall")
+@pytest.mark.deep("mypy reads all that is public")
 def test_the_public_names_have_types(installed: Installed) -> None:
     (installed.folder / "typed.py").write_text(TYPED)
     said = installed.run(installed.python, "-m", "mypy", "--no-error-summary", "typed.py", code=1)

@@ -80,7 +80,7 @@ class Commands:
         err, their_err = os.pipe()
         asked = json.dumps({"words": list(words), "env": dict(env)}).encode()
         with open(out, "rb", buffering=0) as stdout, open(err, "rb", buffering=0) as stderr:
-            with memory(asked) as file:
+            with _memory(asked) as file:
                 socket.send_fds(self._control, [b"run"], [file.fileno(), their_out, their_err])
             os.close(their_out)
             os.close(their_err)
@@ -105,7 +105,7 @@ class Commands:
         self._process.wait()
 
 
-def memory(content: bytes) -> IO[bytes]:
+def _memory(content: bytes) -> IO[bytes]:
     """A file without a place that holds this."""
     file = open(os.memfd_create("asked"), "w+b")  # noqa: SIM115 - whoever asks closes it
     file.write(content)

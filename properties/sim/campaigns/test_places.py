@@ -148,7 +148,7 @@ def test_a_scenario_with_too_much_memory_fails(tmp_path):
     store.close()
 
 
-@pytest.mark.sampled(2, of="drivers that are ended")
+@pytest.mark.sampled(1, of="drivers that are ended")
 def test_a_process_beside_the_driver_judges_the_same(tmp_path):
     whole = table(tmp_path / "whole")
     kills = []
@@ -167,7 +167,7 @@ def test_a_process_beside_the_driver_judges_the_same(tmp_path):
     assert not [command for command in descendants().values() if "hosted" in command]
 
 
-@pytest.mark.sampled(2, of="drivers that are ended")
+@pytest.mark.sampled(1, of="drivers that are ended")
 def test_the_end_of_the_process_beside_the_driver_is_told(tmp_path):
     place = Hosted(Pool)
     store = CampaignStore(tmp_path / "db", PLAN.said(), resume=False)

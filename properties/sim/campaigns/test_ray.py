@@ -132,6 +132,7 @@ def test_what_cannot_be_reached_is_told_in_a_line(tmp_path):
     assert not Path(tmp_path / "kept").exists()
 
 
+@pytest.mark.deep("imports Ray, which stays in the process")
 @pytest.mark.parametrize(("failing", "tries"), [(0, 1), (1, 2), (9, 3)])
 def test_a_machine_that_is_slow_to_serve_a_driver_is_asked_again(monkeypatch, failing, tries):
     """Ray's own client fails so where a machine has more to do than it can."""

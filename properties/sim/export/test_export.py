@@ -212,7 +212,7 @@ def has_stories(scenario: Scenario) -> bool:
     return any(step.stories for _, _, step in scenario.program.steps)
 
 
-@pytest.mark.sampled(1, of="exported scripts on stock PyTorch")
+@pytest.mark.deep("starts processes of PyTorch again and again")
 def test_python_runs_an_exported_script(tmp_path: Path) -> None:
     scenario = next(found for found in map(draw, range(12, 100)) if not has_stories(found))
     done = stock(str(write(scenario, tmp_path)))

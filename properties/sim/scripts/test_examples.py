@@ -19,7 +19,7 @@ def losses(printed: str) -> list[str]:
     return found
 
 
-@pytest.mark.sampled(1, of="examples everywhere")
+@pytest.mark.deep("starts processes of PyTorch again and again")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_stock_pytorch_and_squall_print_the_same_losses(name: str) -> None:
     script = f"examples/{name}.py"

@@ -83,7 +83,7 @@ def test_a_planted_bug_is_noticed_and_gone_afterwards() -> None:
         assert all(judge(seed).ok for seed in failing)
 
 
-@pytest.mark.sampled(1, of="planted bugs that are tried")
+@pytest.mark.deep("tries five of them for as long as it takes")
 def test_some_mutants_are_killed() -> None:
     results = run_mutants([MUTANTS[name] for name in SAMPLE], Limits(seconds=30), jobs=2)
     for result in results:
