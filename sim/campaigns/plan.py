@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from squall.sim.campaigns.parts import Part
 
-
 #: seeds of a lease
 SIZE = 200
 #: the last seed: SQLite's integers have a sign

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -132,7 +132,9 @@ def replay(
         raise typer.Exit(code)
     divergence = _check_determinism(again) if check_determinism else None
     tell_left_out(again.engine, left_out(again))
-    stop = None if wanted is None else _until(wanted)
+    from squall.sim.scenarios.replay import Until
+
+    stop = None if wanted is None else Until(**wanted)
     again, run = _play(again, stop)
     if stop is not None and not stop.stopped:
         problem = f"there is no {until} in this run, which has {len(run.records)} events"
@@ -152,39 +154,25 @@ def replay(
     raise typer.Exit(exit_code(good=replayed.good, unchecked=unchecked, allowed=allow_unchecked))
 
 
-class Stop(NamedTuple):
-    """Where to stop: see :class:`squall.sim.scenarios.replay.Until`."""
-
-    number: int | None = None
-    time_s: float | None = None
-    name: str | None = None
-    nth: int = 1
-
-
-def read_until(text: str) -> Stop:
-    """Raises :class:`BadInput` unless ``text`` names an event."""
+def read_until(text: str) -> dict[str, Any]:
+    """What :class:`squall.sim.scenarios.replay.Until` is made with. Raises :class:`BadInput` unless
+    ``text`` names an event."""
     from squall.real.rpc.message_type import MessageType
     from squall.real.tracing import EventType
 
     if re.fullmatch(r"\d+", text):
-        return Stop(number=int(text))
+        return {"number": int(text)}
     if match := re.fullmatch(r"t=(\d+\.?\d*(?:e-?\d+)?)(?: ?s)?", text):
-        return Stop(time_s=float(match[1]))
+        return {"time_s": float(match[1])}
     name, _, nth = text.partition(":")
     known = name in EventType.registry or name in MessageType.__members__
     if known and re.fullmatch(r"([1-9]\d*)?", nth):
-        return Stop(name=name, nth=int(nth or 1))
+        return {"name": name, "nth": int(nth or 1)}
     problem = (
         f"expected the number of an event, t=SECONDS, or NAME or NAME:n with the name of an event "
         f"(node_executed) or a message type (BACKWARD_AUTOGRAD_REQ), got {text!r}"
     )
     raise BadInput("--until", text, problem)
-
-
-def _until(stop: Stop) -> Until:
-    from squall.sim.scenarios.replay import Until
-
-    return Until(**stop._asdict())
 
 
 def _play(scenario: Scenario, stop: Until | None) -> tuple[Scenario, Run]:
