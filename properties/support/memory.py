@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 #: bytes
-GROWN = 32 * 2**20
+FREED = 8 * 2**20
+GROWN = 24 * 2**20
 
 _SIZES = Path("/proc/self/statm")
 
@@ -28,20 +29,23 @@ class Memory:
     def __init__(self) -> None:
         self._trim = ctypes.CDLL(None).malloc_trim
         self._page = os.sysconf("SC_PAGESIZE")
-        self._last = self.resident()
+        self._last = self._held = self.resident()
 
     def resident(self) -> int:
         """In bytes."""
         return int(_SIZES.read_text().split()[1]) * self._page
 
     def give_back(self) -> None:
-        gc.collect()
         self._trim(0)
+        if self.resident() > self._held + GROWN:
+            gc.collect()
+            self._trim(0)
+            self._held = self.resident()
         self._last = self.resident()
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self) -> None:
-        if self.resident() > self._last + GROWN:
+        if self.resident() > self._last + FREED:
             self.give_back()
 
 

@@ -18,7 +18,7 @@ from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.mutants.families import MUTANTS
 
-pytestmark = pytest.mark.sampled(3, of="small contexts in every order")
+pytestmark = pytest.mark.sampled(2, of="small contexts in every order")
 
 MESSAGE, UNORDERED, TASK = How("message"), How("message", ordered=False), How("task")
 

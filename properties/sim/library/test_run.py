@@ -286,7 +286,7 @@ print(run.results, run.virtual_time_s > 2)
 PRINTED = "[(2.0, True), (0.0, True)] True"
 
 
-@pytest.mark.sampled(2, of="functions on the compiled engine")
+@pytest.mark.sampled(1, of="functions on the compiled engine")
 @pytest.mark.usefixtures("compiled_engine")
 @pytest.mark.parametrize("engine", ["port", "torch"])
 def test_a_script_may_run_its_own_functions_without_a_guard(tmp_path: Path, engine: str) -> None:
@@ -320,7 +320,7 @@ def test_cells_of_a_notebook(tmp_path: Path) -> None:
     assert shown[-1]["data"]["text/html"].startswith("<iframe srcdoc=")
 
 
-@pytest.mark.sampled(2, of="the same in every process")
+@pytest.mark.sampled(1, of="the same in every process")
 def test_digests_are_the_same_in_every_process(tmp_path: Path) -> None:
     script = tmp_path / "trial.py"
     text = UNGUARDED.replace("ENGINE", "'port'").replace(
@@ -342,7 +342,7 @@ def printed(folder: Path, *words: str | Path) -> str:
     return done.stdout
 
 
-@pytest.mark.sampled(2, of="functions on the compiled engine")
+@pytest.mark.sampled(1, of="functions on the compiled engine")
 @pytest.mark.usefixtures("compiled_engine")
 def test_the_compiled_engine_runs_the_same_functions() -> None:
     run = squall.run(train, workers=2, engine="torch")
@@ -353,7 +353,7 @@ def test_the_compiled_engine_runs_the_same_functions() -> None:
     assert failed.errors[0].line == compare.__code__.co_firstlineno + 2
 
 
-@pytest.mark.sampled(2, of="functions on the compiled engine")
+@pytest.mark.sampled(1, of="functions on the compiled engine")
 @pytest.mark.usefixtures("compiled_engine")
 def test_the_compiled_engine_says_what_cannot_come_to_its_processes() -> None:
     drawn = (n for n in range(10))

@@ -139,7 +139,7 @@ def test_every_order_of_a_small_function() -> None:
         found.raise_if_failed()
 
 
-@pytest.mark.sampled(2, of="functions on the compiled engine")
+@pytest.mark.sampled(1, of="functions on the compiled engine")
 @pytest.mark.usefixtures("compiled_engine")
 def test_a_function_on_both_engines() -> None:
     same = squall.diff(one_call, workers=2, join="worker{rank}")

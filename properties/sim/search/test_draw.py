@@ -73,7 +73,7 @@ def test_mild_faults_are_made_good() -> None:
                 assert all(name.startswith(("RREF_", "CLEANUP_")) for name in item.types)
 
 
-@pytest.mark.sampled(2, of="the same in every process")
+@pytest.mark.sampled(1, of="the same in every process")
 def test_a_seed_draws_the_same_in_another_process() -> None:
     code = (
         "from squall.sim.search.draw import Settings, draw; from squall.sim.faults.file import dump_plan;"
