@@ -18,7 +18,7 @@ import pytest
 
 #: bytes
 FREED = 8 * 2**20
-GROWN = 24 * 2**20
+GROWN = 16 * 2**20
 
 _SIZES = Path("/proc/self/statm")
 

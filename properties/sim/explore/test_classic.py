@@ -13,7 +13,7 @@ from squall.sim.explore.tree import Explored
 from squall.sim.world.choosing import ChosenTime
 from squall.sim.world.scheduler import SimRuntime
 
-pytestmark = pytest.mark.sampled(3, of="examples of the literature")
+pytestmark = pytest.mark.sampled(2, of="examples of the literature")
 
 TASK = How("task")
 

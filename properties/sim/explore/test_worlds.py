@@ -18,7 +18,7 @@ from squall.sim.explore.stories import Story
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.world.choosing import GrainError
 
-pytestmark = pytest.mark.sampled(4, of="worlds in every order")
+pytestmark = pytest.mark.sampled(2, of="worlds in every order")
 
 UNORDERED = How("message", ordered=False)
 

@@ -195,6 +195,7 @@ def test_the_command_that_a_failure_names_shows_it_again(first_run: str, folder:
     assert "AssertionError" in done.stdout
 
 
+@pytest.mark.sampled(1, of="pytest in a process of its own")
 def test_data_of_hypothesis_become_small(first_run: str) -> None:
     told = part(first_run, "test_data")
     assert "assert 100 < 100" in told and "n=100" in told

@@ -58,7 +58,7 @@ assert functional_twin(torch.optim.LBFGS) is twin
 """
 
 
-@pytest.mark.sampled(1, of="functional twins")
+@pytest.mark.sampled(3, of="long searches")
 def test_a_functional_twin_comes_without_its_package_and_is_the_same_with_it() -> None:
     done = subprocess.run([sys.executable, "-c", _TWIN], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -79,7 +79,7 @@ assert as_functional_optim.__globals__ is vars(utils)
 """
 
 
-@pytest.mark.sampled(1, of="functional twins")
+@pytest.mark.sampled(3, of="long searches")
 def test_a_twin_is_registered_without_the_package_which_knows_it_later() -> None:
     done = subprocess.run([sys.executable, "-c", _REGISTERED], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

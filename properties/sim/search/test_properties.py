@@ -109,7 +109,7 @@ QUICKLY = settings(
 )
 
 
-@pytest.mark.sampled(1, of="bugs that become small")
+@pytest.mark.sampled(3, of="long searches")
 def test_the_smallest_failing_scenario_is_kept(tmp_path: Path) -> None:
     keeper = Keeper(tmp_path)
     with MUTANTS["release-only-here"].apply():
