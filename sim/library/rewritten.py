@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from types import CodeType
 from typing import Any
 
+from squall.sim.scripts.rounds import count
+
 #: in the globals of a module whose assertions pytest has rewritten
 REWRITTEN = "@pytest_ar"
 
@@ -41,4 +43,5 @@ def _compiled(file: str, stamp: tuple[int, int], rewritten: bool) -> CodeType:
 
         rewrite_asserts: Any = rewrite.rewrite_asserts
         rewrite_asserts(tree, source, file)
+    count(tree)
     return compile(tree, file, "exec", dont_inherit=True)

@@ -22,6 +22,7 @@ from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
 from squall.sim.scripts.compat.process import current_process
 from squall.sim.scripts.faults import ScriptHost
 from squall.sim.scripts.leaks import ScriptWorker
+from squall.sim.scripts.livelock import livelock
 from squall.sim.scripts.returned import give_to
 from squall.sim.world import spinning
 from squall.sim.world.choosing import Chooser, ChosenTime
@@ -99,6 +100,7 @@ class _ScriptRun:
         self._all_joined: list[tuple[int, int, int]] = []
         self._overlapping = False
         self._spun: ProcessError | None = None
+        self._steps = 0
         world, schedule = scenario.world, scenario.world.faults.schedule
         if chooser is None and schedule.grain is not None:
             chooser = ListedOrder(schedule.chosen, grain=schedule.grain, ordered=schedule.ordered)
@@ -211,15 +213,29 @@ class _ScriptRun:
         return run
 
     def _progress(self) -> object:
-        return self.runtime.now(), len(self.trace.records)
+        """What has happened beside looks whether something has."""
+        runtime = self.runtime
+        # A look counts before its step is made.
+        self._steps = max(self._steps, runtime.env.steps_made - runtime.ticks)
+        return self._steps, len(self.trace.records)
 
     def _spins(self, error: SpinningError) -> None:
         """Something computes on and on: end the run. Called by another thread."""
         if self._spun is None:
-            worker = self.runtime.running.worker
+            kind, text, where, task = (
+                "TimeLimitExceeded",
+                str(error),
+                error.where,
+                self.runtime.running,
+            )
+            polls = livelock(self.runtime)
+            if polls is not None:
+                kind, (task, text, where) = "Livelock", polls
+                text = f"{error}: {text}"
+            worker = task.worker
             name, rank = ("script", None) if worker is None else (worker.name, worker.id)
             rank = None if rank is not None and rank < 0 else rank
-            self._spun = ProcessError(name, rank, "TimeLimitExceeded", str(error), error.where)
+            self._spun = ProcessError(name, rank, kind, text, where)
         self.runtime.fail(error)
 
     def _look(self, run: Run, launcher: Launcher) -> None:

@@ -27,6 +27,7 @@ from squall.sim.faults.plan import NO_FAULTS, Order, Plan
 from squall.sim.stock import message as wire
 from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.stock.message import Batch, NativeMessage, Sent
+from squall.sim.stock.patience import ComputingError, processor_s
 from squall.sim.stock.plan import supported
 from squall.sim.stock.worker import Call, NativeWorker
 from squall.sim.stock.zygote import Zygote
@@ -45,6 +46,8 @@ TIMED_OUT = (
 _GROUP = "native://cluster"
 #: what a number that a C int cannot hold becomes
 _INT_MIN = -(2**31)
+#: after so many looks of threads that poll it is asked what their process has computed
+_SELDOM = 64
 
 Answer = Callable[[NativeWorker, int, tuple[Any, ...]], None]
 
@@ -103,6 +106,7 @@ class NativeCluster:
         self.on_leave: Callable[[], object] | None = None
         self.answers: dict[str, Answer] = {
             "sleep": self._sleep,
+            "look": self._look,
             "start": lambda worker, question, _: self.answer(worker, question, None),
             "barrier": self._barrier,
         }
@@ -113,6 +117,8 @@ class NativeCluster:
         self._sleeps: dict[tuple[NativeWorker, int], SimTimer] = {}
         self._woken_before: set[tuple[NativeWorker, int]] = set()
         self._received: dict[bytes, bytes] = {}
+        #: what has happened beside looks of threads that poll
+        self._moved = 0
         self._ids = itertools.count()
         self.workers: list[NativeWorker] = []
         self._tasks: dict[NativeWorker, SimTask] = {}
@@ -414,6 +420,22 @@ class NativeCluster:
             self._command(worker, b"A", wire.answer(question, data))
 
         self._sleeps[worker, question] = self.runtime.call_later(max(0.0, rest[0]), end)
+
+    def _look(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        """A thread polls, and lets ``rest[0]`` seconds pass. Raises ComputingError if its process has
+        computed for longer than it may, and nothing else has happened."""
+        seconds, polling = rest
+        runtime, pid = self.runtime, worker.process.pid
+        self._moved = max(self._moved, runtime.env.steps_made - runtime.ticks)
+        runtime.ticks += 1
+        if worker.moved != self._moved:
+            worker.moved, worker.computed_s = self._moved, processor_s(pid)
+        elif worker.computing_s is not None and runtime.ticks % _SELDOM == 0:
+            worker.is_computing = processor_s(pid) > worker.computed_s + worker.computing_s
+        if worker.is_computing:
+            raise ComputingError(str(polling))
+        worker.polling = polling
+        self._sleep(worker, question, (seconds,))
 
     def _woken(self, worker: NativeWorker, question: int) -> None:
         sleep = self._sleeps.pop((worker, question), None)

@@ -452,6 +452,8 @@ def run_script(
 
 def _spun(worker: NativeWorker) -> ProcessError:
     rank = worker.rank if worker.rank >= 0 else None
-    text = spinning.said(worker.computing_s or 0.0)
+    text, polling = spinning.said(worker.computing_s or 0.0), worker.polling
+    if polling is not None:
+        return ProcessError(worker.name, rank, "Livelock", f"{text}: {polling}", polling.place)
     where = stack_from_outside(worker.process.pid)
     return ProcessError(worker.name, rank, "TimeLimitExceeded", text, where)

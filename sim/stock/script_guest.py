@@ -33,13 +33,20 @@ from squall.sim.scripts import dates, event_loop, generators, outside, returned
 from squall.sim.scripts.compat.clock import BOOT_S, EPOCH_S
 from squall.sim.scripts.compat.errors import exit_code_of, report, usage_of
 from squall.sim.scripts.ranks import inherited
-from squall.sim.stock import group_guest, script_children, script_programs, stacks_from_outside
+from squall.sim.scripts.rounds import compiled
+from squall.sim.stock import (
+    group_guest,
+    script_children,
+    script_programs,
+    script_rounds,
+    stacks_from_outside,
+)
 from squall.sim.stock.memory_file import Stored, store
 from squall.sim.stock.store_guest import FileStore, SharedStore, TCPStore
 
-#: how often the clock may be read at one instant, and how far it then goes on
+#: how often the clock may be read at one instant, how far it then goes on, and at each look
 _LOOKS = 1000
-_TICK_S = 0.001
+_TICK_S, _LOOK_AT_CLOCK_S = 0.001, 1e-6
 #: of virtual time, how often one that waits for a thread with a time limit looks after it
 _LOOK_S = 0.05
 # Modules of torch's of which names are replaced, or used that their stubs do not know.
@@ -145,6 +152,7 @@ class ScriptGuest:
             _autograd.backward = self._told_of(_autograd.backward, all=role["check"])
         clock = _Clock(here)
         vars(time).update(_of_time(here, clock))
+        script_rounds.install(here)
         dates.install(lambda: EPOCH_S + clock.read())
         vars(os).update(outside.functions_of_os())
         # A class that others have derived from, and functions that call it by its name.
@@ -206,7 +214,7 @@ class ScriptGuest:
         if text is None:
             with open(role["script"], encoding="utf-8") as file:
                 text = file.read()
-        code = compile(text, role["script"], "exec", dont_inherit=True)
+        code = compiled(text, role["script"])
         script_children.importing(spawned)
         exec(code, module.__dict__)
         script_children.importing(False)
@@ -242,13 +250,14 @@ class ScriptGuest:
 
 
 class _Clock:
-    """Virtual time, which advances for a thread that reads it again and again and does nothing
-    else."""
+    """Virtual time, of which two readings are never equal, and which advances for a thread that reads it
+    again and again and does nothing else."""
 
     def __init__(self, here: Here) -> None:
         self._here = here
         self._at_s = -1.0
         self._looks = 0
+        self._read_s = -1.0
 
     def read(self) -> float:
         """In seconds."""
@@ -256,10 +265,11 @@ class _Clock:
         if now_s != self._at_s:
             self._at_s, self._looks = now_s, 0
         self._looks += 1
-        if self._looks <= _LOOKS:
-            return now_s
-        self._here.sleep(_TICK_S)
-        return self._here.now()
+        if self._looks > _LOOKS:
+            self._here.sleep(_TICK_S)
+            now_s = self._here.now()
+        self._read_s = max(now_s, self._read_s + _LOOK_AT_CLOCK_S)
+        return self._read_s
 
 
 def _of_time(here: Here, clock: _Clock) -> dict[str, Any]:

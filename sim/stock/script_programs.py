@@ -16,6 +16,7 @@ from typing import Any
 from squall.real.native.here import Here
 from squall.sim.scripts.python_command import CannotRun, PythonCommand
 from squall.sim.scripts.ranks import inherited
+from squall.sim.scripts.rounds import compiled
 from squall.sim.scripts.subprocesses import (
     ReadEnd,
     Request,
@@ -139,7 +140,7 @@ def run(role: dict[str, Any], module: Any) -> None:
     command: PythonCommand = role["program"]["command"]
     if command.kind == "code":
         del module.__dict__["__file__"]
-        exec(compile(command.what, "<string>", "exec", dont_inherit=True), module.__dict__)
+        exec(compiled(command.what, "<string>"), module.__dict__)
         return
     if command.kind == "module":
         runpy.run_module(command.what, run_name="__main__", alter_sys=True)
@@ -150,4 +151,4 @@ def run(role: dict[str, Any], module: Any) -> None:
     except OSError as error:
         sys.stderr.write(file_not_there(command.what, error))
         raise SystemExit(2) from None
-    exec(compile(text, command.what, "exec", dont_inherit=True), module.__dict__)
+    exec(compiled(text, command.what), module.__dict__)

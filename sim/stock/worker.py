@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from squall.model.events.run import Death
 from squall.real import tracing
+from squall.sim.scripts.rounds import Polling
 from squall.sim.stock.message import Batch, read_batch
 from squall.sim.stock.patience import ComputingError, wait_readable
 from squall.sim.stock.zygote import Process, Zygote
@@ -58,6 +59,10 @@ class NativeWorker:
         self._rest = b""
         #: seconds for which it may compute; None: as many as it is waited for
         self.computing_s: float | None = None
+        #: a loop of it that polls, and what the process had computed when something had last happened
+        self.polling: Polling | None = None
+        self.moved = -1
+        self.computed_s = 0.0
         #: whether it was given up since it computed for longer
         self.is_computing = False
 
@@ -71,7 +76,7 @@ class NativeWorker:
                 self.process.link.sendall(command)
             batch = read_batch(self._read())
         except ComputingError:
-            self.is_computing = True
+            self.is_computing, self.polling = True, None
             raise
         except (ConnectionError, EOFError):
             self.alive = False

@@ -214,9 +214,9 @@ class ChosenTime(VirtualTime):
         self, *, until_s: float | None = None, max_steps: int | None = None
     ) -> Iterator[None]:
         while (entry := self._next(until_s)) is not None:
-            self._steps += 1
-            if max_steps is not None and self._steps > max_steps:
-                raise Livelock(f"no end after {self._steps} steps")
+            self.steps_made += 1
+            if max_steps is not None and self.steps_made > max_steps:
+                raise Livelock(f"no end after {self.steps_made} steps")
             self._take(entry)
             event: Any = entry.event
             callbacks, event.callbacks = event.callbacks, None

@@ -23,6 +23,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from squall.real import tracing
 from squall.real.runtime import NO_CONTEXT, TaskOwner, current_task_variable
 from squall.sim.world import interrupts
+from squall.sim.world.looks import look
 from squall.sim.world.ordering import FifoExcept, PctOrder, RandomOrder, Recorded
 from squall.sim.world.primitives import Scheduler, SimEvent, SimLock, SimTask, SimTimer
 from squall.sim.world.processes import Clock, Processes
@@ -82,6 +83,8 @@ class SimRuntime(Scheduler):
         self.preemptive = env.order_stream is not None or (
             env.ordering is not None and env.ordering.preemptive
         )
+        #: how often a task let time pass only because it looked for something
+        self.ticks = 0
         #: about how many steps a run may take, or None
         self.max_steps: int | None = None
         self._ids = itertools.count()
@@ -188,8 +191,8 @@ class SimRuntime(Scheduler):
             self.sleep(0.0)
 
     def poll(self) -> None:
-        if self.running is not self.hub_task and self._hub is not None:
-            self.tick()
+        if self._hub is not None:
+            look(self)
 
     # -- Scheduler ------------------------------------------------------------------------
 
@@ -230,6 +233,7 @@ class SimRuntime(Scheduler):
 
     def tick(self, seconds: float = 1e-6) -> None:
         """Let a little virtual time pass: for a clock read, so that polling loops progress."""
+        self.ticks += 1
         self.sleep(seconds)
 
     # -- running --------------------------------------------------------------------------

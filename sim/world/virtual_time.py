@@ -84,7 +84,8 @@ class VirtualTime(simpy.Environment):
         #: events in the queue that were cancelled
         self.cancelled = 0
         self._cancelled_since_sweep = 0
-        self._steps = 0
+        #: how many there have been
+        self.steps_made = 0
 
     @property
     def _now(self) -> float:  # what SimPy calls the time
@@ -153,10 +154,10 @@ class VirtualTime(simpy.Environment):
         """
         queue: list[Any] = self._queue
         while len(queue) > self.cancelled:
-            self._steps += 1
-            if self._steps % COLLECT_EVERY == 0:
-                if max_steps is not None and self._steps > max_steps:
-                    raise Livelock(f"no end after {self._steps} steps")
+            self.steps_made += 1
+            if self.steps_made % COLLECT_EVERY == 0:
+                if max_steps is not None and self.steps_made > max_steps:
+                    raise Livelock(f"no end after {self.steps_made} steps")
                 collect()
             if until_s is not None and queue[0][0] > until_s:
                 return

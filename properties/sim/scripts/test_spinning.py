@@ -41,8 +41,19 @@ def test_a_loop_that_never_yields_is_ended(tmp_path: Path, engine: EngineName, s
         found, _ = run(tmp_path, engine, source)
     assert (found.outcome, found.waits) == ("error", [])
     (error,) = found.errors
+    assert error.type == "Livelock" and "computed for 1.5 s" in error.message
+    assert "script.py:" in error.message and "while True" in error.message
+    assert "script.py" in error.traceback and "/sim/" not in error.traceback
+
+
+@pytest.mark.sampled(2, of="loops that never yield")
+def test_what_computes_without_a_loop_of_its_own_is_told_by_its_line(
+    tmp_path: Path, engine: EngineName
+) -> None:
+    with limited(LIMIT_S):
+        found, _ = run(tmp_path, engine, "def spin():\n    for _ in iter(int, 1): pass\nspin()")
+    (error,) = found.errors
     assert error.type == "TimeLimitExceeded" and "computed for 1.5 s" in error.message
-    assert "script.py" in error.traceback.splitlines()[-1] + error.traceback.splitlines()[-2]
     assert "in spin" in error.traceback and "/sim/" not in error.traceback
 
 

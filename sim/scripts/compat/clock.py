@@ -1,8 +1,7 @@
 """The ``time`` module of a simulated process: virtual time.
 
-A clock read lets a microsecond pass and other tasks run, so that a loop that polls makes progress.
-A task that reads it thousands of times and does nothing else waits for something: for such a task
-time passes faster and faster. Imports no torch.
+A clock read lets a microsecond pass and other tasks run, so that a loop that polls makes progress: see
+:mod:`squall.sim.world.looks`. Imports no torch.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall.real.runtime import current_task, current_task_or_none
 from squall.sim.scripts.compat.facades import Facade, builtin
+from squall.sim.world.looks import look
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
@@ -23,26 +23,12 @@ EPOCH_S = 1_704_067_200
 #: what ``time.monotonic`` and ``time.perf_counter`` say when a simulation starts
 BOOT_S = 1000
 _NS = 1_000_000_000
-#: what passes at a read, in seconds, and at most
-_STEP_S, _STEP_MAX_S = 1e-6, 1e-3
-#: reads without a wait in between after which the step doubles, and how often it does
-_PATIENCE, _DOUBLINGS = 1000, 10
-_READS = "clock reads without a wait"
-_NEVER = (-1.0, 0)
 
 
 def _read() -> float:
     """Virtual time in seconds. A scheduling point."""
     runtime: SimRuntime = current_task().runtime  # type: ignore[assignment]
-    task = runtime.running
-    if task is not runtime.hub_task:
-        # When the last read let time pass, and how many there have been: it is the task's last
-        # wait, unless it has waited for something else since.
-        at, reads = task.locals.get(_READS, _NEVER)
-        reads = reads + 1 if task.waiting_since == at else 1
-        task.locals[_READS] = (runtime.now(), reads)
-        doublings = min(reads // _PATIENCE, _DOUBLINGS)
-        runtime.tick(min(_STEP_S * 2**doublings, _STEP_MAX_S))
+    look(runtime)
     return runtime.now()
 
 

@@ -18,6 +18,9 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from squall.sim.scripts import rounds
+from squall.sim.scripts.compat.polling import counting
+
 if TYPE_CHECKING:
     from squall.real.runtime import Event
     from squall.sim.scripts.compat.program import Program
@@ -68,6 +71,7 @@ class ModuleSpace:
         self.builtins = ModuleType("builtins")
         self.builtins.__dict__.update(builtins.__dict__)
         self.builtins.__dict__["__import__"] = self.import_
+        self.builtins.__dict__[rounds.NAME] = counting(runtime)
         self.loaded["builtins"] = self.builtins
 
     # -- squall.real.worker.ModuleSpace ------------------------------------------------------------

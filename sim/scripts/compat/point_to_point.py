@@ -94,4 +94,58 @@ def _fetch(own: Group, source: int, tag: int) -> Any:
     return value
 
 
-NAMES: dict[str, Any] = {function.__name__: function for function in (irecv, isend, recv, send)}
+class P2POp:
+    """A send or receive of a batch: ``torch.distributed.P2POp``.
+
+    Raises ValueError unless ``op`` is ``isend`` or ``irecv``, and TypeError unless ``tensor`` is one.
+    """
+
+    def __init__(
+        self,
+        op: Any,
+        tensor: Tensor,
+        peer: int | None = None,
+        group: Any = None,
+        tag: int = 0,
+        group_peer: int | None = None,
+    ) -> None:
+        if op not in (isend, irecv):
+            raise ValueError(
+                "Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or "
+                "``torch.distributed.irecv``."
+            )
+        if not isinstance(tensor, Tensor):
+            raise TypeError(
+                "Invalid function argument. Expected parameter `tensor` of type torch.Tensor"
+                f" but got {type(tensor)} instead."
+            )
+        self.op, self.tensor, self.tag = op, tensor, tag
+        self.group = resolve(group)
+        self.group_peer = member_meant(group, peer, group_peer)
+        self.peer = self.group.ranks[self.group_peer]
+
+    def begin(self) -> Work:
+        work: Work = self.op(
+            self.tensor, group=self.group, tag=self.tag, **{_MEMBER[self.op]: self.group_peer}
+        )
+        return work
+
+
+def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
+    """Begin all of them. Raises ValueError unless they are a list of P2POp, all of one group."""
+    are_ops = isinstance(p2p_op_list, list) and all(isinstance(op, P2POp) for op in p2p_op_list)
+    if not are_ops:
+        raise ValueError(
+            "Invalid ``p2p_op_list``. Each op is expected to to be of type "
+            "``torch.distributed.P2POp``."
+        )
+    if any(op.group != p2p_op_list[0].group for op in p2p_op_list):
+        raise ValueError("All ops need to use the same group.")
+    return [op.begin() for op in p2p_op_list]
+
+
+#: by operation, the argument that names the other member by its place in the group
+_MEMBER = {isend: "group_dst", irecv: "group_src"}
+NAMES: dict[str, Any] = {
+    each.__name__: each for each in (P2POp, batch_isend_irecv, irecv, isend, recv, send)
+}

@@ -25,6 +25,7 @@ from squall.sim.scripts.compat.errors import (
 )
 from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN, ModuleSpace
 from squall.sim.scripts.generators import streams, torch_seed
+from squall.sim.scripts.rounds import compiled
 from squall.sim.world.isolation import STATE
 from squall.sim.world.spinning import SpinningError
 from squall.sim.world.torch_settings import ProcessSettings
@@ -207,7 +208,7 @@ class SimProcess:
     def run_text(self, text: str) -> None:
         """Execute what ``python -c`` was given."""
         module = self._main_module(MAIN)
-        exec(compile(text, "<string>", "exec", dont_inherit=True), module.__dict__)
+        exec(compiled(text, "<string>"), module.__dict__)
 
     def run_module(self, spec: ModuleSpec) -> None:
         """Execute a module of the user's as the main one, as ``python -m`` does."""

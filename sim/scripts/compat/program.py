@@ -12,6 +12,7 @@ from pathlib import Path
 from types import CodeType
 
 from squall.real.own_files import OWN_FILES, PACKAGE
+from squall.sim.scripts.rounds import compiled
 
 #: the entry of ``sys.path`` that squall itself is imported from
 _ROOT = PACKAGE.resolve().parent
@@ -50,7 +51,7 @@ class Program:
         self._codes: dict[str, CodeType] = {}
         for script, text in (scripts or {}).items():
             path = str(script.resolve())
-            self._codes[path] = compile(text, path, "exec", dont_inherit=True)
+            self._codes[path] = compiled(text, path)
             # Tracebacks quote it, and travel in messages.
             linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
         #: (name, user entries) of library modules that no user module stands in front of
@@ -75,12 +76,12 @@ class Program:
         return [*([] if script is None else [_folder(script)]), *self.search_path]
 
     def code(self, path: str) -> CodeType:
-        """The compiled source file. Raises what ``open`` or ``compile`` raise."""
+        """The compiled source file, whose loops are counted. Raises what ``open`` or ``compile`` raise."""
         code = self._codes.get(path)
         if code is None:
             with open(path, "rb") as file:
                 source = file.read()
-            code = self._codes[path] = compile(source, path, "exec", dont_inherit=True)
+            code = self._codes[path] = compiled(source, path)
         return code
 
     def library_code(self, name: str) -> CodeType:

@@ -144,6 +144,13 @@ def make_core(space: ModuleSpace) -> ModuleType:
     return Facade(space, torch._C, {"Future": future.Future})
 
 
+def make_rpc_core(space: ModuleSpace) -> ModuleType:
+    """``torch._C._distributed_rpc``, whose public names ``torch.distributed.rpc`` has too."""
+    real = importlib.import_module("torch._C._distributed_rpc")
+    replaced = {name: getattr(public, name) for name in dir(real) if name in vars(public)}
+    return Facade(space, real, replaced)
+
+
 def make_autograd(space: ModuleSpace) -> ModuleType:
     return Facade(space, dist_autograd, name="torch.distributed.autograd")
 
@@ -188,6 +195,7 @@ SUBSTITUTES: dict[str, Substitute] = {
     "multiprocessing.queues": multiprocess.make_queues,
     "torch": front("torch"),
     "torch._C": make_core,
+    "torch._C._distributed_rpc": make_rpc_core,
     "torch.autograd": front("torch.autograd"),
     "torch.autograd.profiler": profilers.make_profiler,
     "torch.autograd.profiler_legacy": profilers.make_profiler_legacy,

@@ -1,0 +1,146 @@
+"""Loops that poll come to an end, whatever they ask; those that cannot are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from squall.properties.sim.scripts.test_processes import run
+from squall.sim.names import EngineName
+from squall.sim.world.spinning import limited
+
+GROUP = """
+import os, queue, sys, threading, time
+import torch
+import torch.distributed as dist
+import torch.distributed.rpc as rpc
+from torch._C._distributed_rpc import _is_current_rpc_agent_set as is_set
+
+box, came, noted = queue.Queue(), threading.Event(), []
+FLAG = os.path.join(os.path.dirname(__file__), "flag")
+
+def tell(what):
+    time.sleep(0.05)
+    {"qsize": lambda: box.put(3), "is_set": came.set, "len": lambda: noted.append(3),
+     "exists": lambda: open(FLAG, "w").close()}[what]()
+
+def join():
+    rank = int(os.environ["RANK"])
+    rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
+    return rank
+
+"""
+#: what is waited for, and what is asked meanwhile
+ASKED = {
+    "qsize": "box.qsize() == 0",
+    "is_set": "not came.is_set()",
+    "len": "not noted",
+    "exists": "not os.path.exists(FLAG)",
+}
+
+
+def in_group(body: str) -> str:
+    return f"{GROUP}if __name__ == '__main__':\n    rank = join()\n{body}\n    rpc.shutdown()\n"
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("what", ASKED)
+@pytest.mark.parametrize("engine", ["port", "torch"])
+def test_what_another_worker_brings_is_seen(
+    tmp_path: Path, engine: EngineName, what: str, compiled_engine: None
+) -> None:
+    body = f"""
+    if rank == 1:
+        while {ASKED[what]}:
+            pass
+        print("came")
+    else:
+        rpc.rpc_sync("w1", tell, args=({what!r},))
+"""
+    found, said = run(tmp_path, engine, in_group(body), workers=2)
+    assert (found.errors, found.waits, said) == ([], [], "came\n")
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "future = rpc.rpc_async('w1', time.sleep, args=(0.5,))\n        while not future.done(): pass",
+        "ref = rpc.remote('w1', time.sleep, args=(0.5,))\n        while not ref.confirmed_by_owner(): pass",
+        "end = time.monotonic() + 5\n        while time.monotonic() < end: pass",
+        "thread = threading.Thread(target=time.sleep, args=(1,))\n        thread.start()\n        while thread.is_alive(): pass",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("engine", ["port", "torch"])
+def test_what_torch_and_python_answer_changes(
+    tmp_path: Path, engine: EngineName, asked: str, compiled_engine: None
+) -> None:
+    body = f"    if rank == 0:\n        {asked}\n        print('came')"
+    found, said = run(tmp_path, engine, in_group(body), workers=2)
+    assert (found.errors, found.waits, said) == ([], [], "came\n")
+
+
+def test_runs_with_polls_are_equal(tmp_path: Path) -> None:
+    body = "    while time.time() < 1_704_067_201 or not noted: noted.append(1)"
+    digests = {run(tmp_path, "port", in_group(body), workers=2)[0].digest for _ in range(2)}
+    assert len(digests) == 1
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("engine", ["port", "torch"])
+def test_a_loop_without_end_is_told(
+    tmp_path: Path, engine: EngineName, compiled_engine: None
+) -> None:
+    body = "    if rank == 0:\n        while not came.is_set():\n            pass"
+    with limited(1.0):
+        found, _ = run(tmp_path, engine, in_group(body), workers=2)
+    (error,) = found.errors
+    assert (error.type, error.rank) == ("Livelock", 0)
+    assert "while not came.is_set()" in error.message and "times" in error.message
+    if engine == "port":
+        assert "nothing else is left to happen" in error.message and "w1: " in error.message
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("engine", ["port", "torch"])
+def test_small_parts_of_the_api(tmp_path: Path, engine: EngineName, compiled_engine: None) -> None:
+    source = f"""{GROUP}
+seen = [is_set()]
+rank = join()
+states = rpc.AllGatherStates()
+seen += [is_set(), states.gathered_objects, states.proceed_signal.is_set()]
+clocks = time.time, time.perf_counter, time.monotonic, time.process_time
+seen.append(all(clock() < clock() for clock in clocks))
+rpc.shutdown()
+print(*seen, is_set())
+"""
+    found, said = run(tmp_path, engine, source, workers=2)
+    assert (found.errors, said) == ([], 2 * "False True {} False True False\n")
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("engine", ["port", "torch"])
+def test_a_batch_of_sends_and_receives(
+    tmp_path: Path, engine: EngineName, compiled_engine: None
+) -> None:
+    source = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+mine, other = torch.tensor([float(rank)]), torch.zeros(1)
+ops = [dist.P2POp(dist.isend, mine, 1 - rank), dist.P2POp(dist.irecv, other, group_peer=1 - rank)]
+for work in dist.batch_isend_irecv(ops):
+    work.wait()
+said = [other.item() == 1 - rank]
+for wrong in (lambda: dist.P2POp(dist.send, mine, 0), lambda: dist.batch_isend_irecv(None)):
+    try:
+        wrong()
+    except ValueError as error:
+        said.append(str(error).split(".")[0])
+print(*said)
+"""
+    found, said = run(tmp_path, engine, source, workers=2)
+    assert (found.errors, said) == ([], 2 * "True Invalid ``op`` Invalid ``p2p_op_list``\n")

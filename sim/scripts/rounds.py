@@ -1,0 +1,63 @@
+"""Loops that poll: each round of a ``while`` loop of a script is counted.
+
+``while not event.is_set(): pass`` waits, and nothing in it says so: what it asks costs no virtual time,
+so nobody else would ever get a turn. Whatever a loop asks for, its rounds can be counted, and from some
+number on without a wait they let time pass, as looks at the clock do. Loops that wait in between are
+never counted that far. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from types import CodeType
+from typing import Any, NamedTuple
+
+#: the builtin that is called at the head of each round
+NAME = "__squall_round__"
+#: rounds of one task, or thread, without a wait, that are free; and after how many more time passes
+ROUNDS = 1000
+
+
+def compiled(source: str | bytes, path: str) -> CodeType:
+    """The module ``source``, of whose ``while`` loops each round calls the builtin :data:`NAME`.
+
+    Raises what ``compile`` raises.
+    """
+    tree: Any = compile(source, path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    if b"while" in source if isinstance(source, bytes) else "while" in source:
+        count(tree)
+    code: CodeType = compile(tree, path, "exec", dont_inherit=True)
+    return code
+
+
+def count(tree: ast.Module) -> None:
+    """Let each round of the ``while`` loops of a module call the builtin."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.While):
+            node.body.insert(0, _call_at(node.test))
+
+
+def _call_at(place: ast.expr) -> ast.Expr:
+    call = ast.Call(ast.Name(NAME, ast.Load()), [], [])
+    found = ast.Expr(call)
+    for node in (call.func, call, found):
+        ast.copy_location(node, place)
+    return found
+
+
+class Polling(NamedTuple):
+    """A loop that goes on and on: where it is, and its rounds since there was last a wait."""
+
+    path: str
+    line: int
+    rounds: int
+
+    @property
+    def place(self) -> str:
+        """As a traceback has it."""
+        return f'Traceback (most recent call last):\n  File "{self.path}", line {self.line}\n'
+
+    def __str__(self) -> str:
+        asked = linecache.getline(self.path, self.line).strip().rstrip(":")
+        return f"{self.path}:{self.line} goes round again and again, {self.rounds:,} times: {asked}"
