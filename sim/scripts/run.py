@@ -216,7 +216,7 @@ class _ScriptRun:
         """What has happened beside looks whether something has."""
         runtime = self.runtime
         # A look counts before its step is made.
-        self._steps = max(self._steps, runtime.env.steps_made - runtime.ticks)
+        self._steps = max(self._steps, runtime.env.steps_made - runtime.looks)
         return self._steps, len(self.trace.records)
 
     def _spins(self, error: SpinningError) -> None:

@@ -426,11 +426,11 @@ class NativeCluster:
         computed for longer than it may, and nothing else has happened."""
         seconds, polling = rest
         runtime, pid = self.runtime, worker.process.pid
-        self._moved = max(self._moved, runtime.env.steps_made - runtime.ticks)
-        runtime.ticks += 1
+        self._moved = max(self._moved, runtime.env.steps_made - runtime.looks)
+        runtime.looks += 1
         if worker.moved != self._moved:
             worker.moved, worker.computed_s = self._moved, processor_s(pid)
-        elif worker.computing_s is not None and runtime.ticks % _SELDOM == 0:
+        elif worker.computing_s is not None and runtime.looks % _SELDOM == 0:
             worker.is_computing = processor_s(pid) > worker.computed_s + worker.computing_s
         if worker.is_computing:
             raise ComputingError(str(polling))

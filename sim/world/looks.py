@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from squall.sim.world.primitives import SimTask
-    from squall.sim.world.scheduler import SimRuntime
 
 #: seconds of virtual time that pass at a look, and at most
 _STEP_S, STEP_MAX_S = 1e-6, 1e-3
@@ -31,11 +30,8 @@ def looks_of(task: SimTask) -> int:
     return looks if task.waiting_since <= at else 0
 
 
-def look(runtime: SimRuntime, patience: int = 1000) -> None:
-    """Let a little virtual time pass, as the running task has found that nothing has happened. A
-    scheduling point."""
-    task = runtime.running
-    if task is not runtime.hub_task:
-        looks = looks_of(task) + 1
-        task.locals[_LOOKS] = (runtime.env.now, looks)
-        runtime.tick(step_s(looks, patience))
+def looked(task: SimTask, now_s: float, patience: int) -> float:
+    """Count one more look of a task; what passes at it, in seconds of virtual time."""
+    looks = looks_of(task) + 1
+    task.locals[_LOOKS] = (now_s, looks)
+    return step_s(looks, patience)

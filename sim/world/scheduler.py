@@ -23,7 +23,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from squall.real import tracing
 from squall.real.runtime import NO_CONTEXT, TaskOwner, current_task_variable
 from squall.sim.world import interrupts
-from squall.sim.world.looks import look
+from squall.sim.world.looks import looked
 from squall.sim.world.ordering import FifoExcept, PctOrder, RandomOrder, Recorded
 from squall.sim.world.primitives import Scheduler, SimEvent, SimLock, SimTask, SimTimer
 from squall.sim.world.processes import Clock, Processes
@@ -84,7 +84,7 @@ class SimRuntime(Scheduler):
             env.ordering is not None and env.ordering.preemptive
         )
         #: how often a task let time pass only because it looked for something
-        self.ticks = 0
+        self.looks = 0
         #: about how many steps a run may take, or None
         self.max_steps: int | None = None
         self._ids = itertools.count()
@@ -192,7 +192,7 @@ class SimRuntime(Scheduler):
 
     def poll(self) -> None:
         if self._hub is not None:
-            look(self)
+            self.look()
 
     # -- Scheduler ------------------------------------------------------------------------
 
@@ -231,10 +231,12 @@ class SimRuntime(Scheduler):
 
     # -- for scripts, whose code asks for the time itself -----------------------------------
 
-    def tick(self, seconds: float = 1e-6) -> None:
-        """Let a little virtual time pass: for a clock read, so that polling loops progress."""
-        self.ticks += 1
-        self.sleep(seconds)
+    def look(self, patience: int = 1000) -> None:
+        """The running task asks whether something has happened, and may do so again and again: let a
+        little virtual time pass, more after each ``patience`` looks without a wait."""
+        if self.running is not self.hub_task:
+            self.looks += 1
+            self.sleep(looked(self.running, self.env.now, patience))
 
     # -- running --------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ class BaseProcess:
         if self._sim is None:
             return False
         # Whoever polls lets the others run.
-        self._sim.group.runtime.tick()
+        self._sim.group.runtime.look()
         return not self._sim.ended.is_set()
 
     def close(self) -> None:

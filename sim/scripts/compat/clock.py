@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from squall.real.runtime import current_task, current_task_or_none
 from squall.sim.scripts.compat.facades import Facade, builtin
-from squall.sim.world.looks import look
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
@@ -28,7 +27,7 @@ _NS = 1_000_000_000
 def _read() -> float:
     """Virtual time in seconds. A scheduling point."""
     runtime: SimRuntime = current_task().runtime  # type: ignore[assignment]
-    look(runtime)
+    runtime.look()
     return runtime.now()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from squall.sim.scripts.rounds import ROUNDS, Polling
-from squall.sim.world.looks import look, looks_of
+from squall.sim.world.looks import looks_of
 
 if TYPE_CHECKING:
     from squall.sim.world.scheduler import SimRuntime
@@ -29,6 +29,6 @@ def counting(runtime: SimRuntime) -> Callable[[], None]:
             frame, task = sys._getframe(1), runtime.running
             rounds = ROUNDS * (looks_of(task) + 1)
             task.locals[POLLING] = Polling(frame.f_code.co_filename, frame.f_lineno, rounds)
-            look(runtime, patience=1)
+            runtime.look(patience=1)
 
     return another_round
