@@ -90,6 +90,12 @@ def install(seed: int, pid: int) -> None:
     """Let this process, a real one, draw as process ``pid`` of a run with ``seed``."""
     import torch
 
+    # It draws from the operating system when it is imported: before that is replaced, so that it
+    # does not matter who has imported it.
+    try:
+        numpy_random: Any = importlib.import_module("numpy.random")
+    except ModuleNotFoundError:
+        numpy_random = None  # torch works without it, and so may a script
     process = streams(seed, pid)
     source = process(ENTROPY)
 
@@ -130,8 +136,5 @@ def install(seed: int, pid: int) -> None:
         choice=system.choice,
     )
     torch.manual_seed(torch_seed(process))
-    try:
-        numpy_random: Any = importlib.import_module("numpy.random")
-    except ModuleNotFoundError:
-        return  # torch works without it, and so may a script
-    vars(numpy_random).update(of_numpy(lambda: source, numpy_seed(process)))
+    if numpy_random is not None:
+        vars(numpy_random).update(of_numpy(lambda: source, numpy_seed(process)))
