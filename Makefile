@@ -42,8 +42,10 @@ run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
 
 # Bytecode is kept, whatever the environment says: each process of the suite, and each command that
-# a test runs, would compile a thousand files anew.
+# a test runs, would compile a thousand files anew. Threads of tests share two heaps of the C library:
+# what each of sixteen had free would be no other's.
 test test-deep: export PYTHONDONTWRITEBYTECODE =
+test test-deep: export MALLOC_ARENA_MAX = 2
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
 

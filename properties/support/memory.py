@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 #: bytes
-FREED = 8 * 2**20
-GROWN = 16 * 2**20
+FREED = 4 * 2**20
+GROWN = 8 * 2**20
 
 _SIZES = Path("/proc/self/statm")
 

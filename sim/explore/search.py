@@ -24,7 +24,7 @@ from squall.sim.world.garbage import settle
 __all__ = ["HELP_AFTER", "Budget", "Explored", "explore"]
 
 #: executions between two collections of what runs have left in cycles
-_SETTLE_EVERY = 200
+_SETTLE_EVERY = 100
 #: executions before other processes are asked to help: a small program is done sooner than they are
 HELP_AFTER = 100
 

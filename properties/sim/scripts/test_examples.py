@@ -31,7 +31,7 @@ def test_stock_pytorch_and_squall_print_the_same_losses(name: str) -> None:
         assert losses(simulated.stdout) == losses(real.stdout)
 
 
-@pytest.mark.sampled(1, of="examples everywhere")
+@pytest.mark.sampled(1, of="the same in every process")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_gradients_are_right_nothing_leaks_and_hash_seeds_do_not_matter(name: str) -> None:
     runs = []

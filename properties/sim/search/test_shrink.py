@@ -75,13 +75,13 @@ def test_candidates_are_valid_and_mean_something() -> None:
 def test_a_file_can_have_each_candidate() -> None:
     """Parts that a field may not be without are not cut out of it."""
     candidates = 0
-    for seed in range(80):
+    for seed in range(20):
         program = draw(seed).program
         assert program is not None
         for candidate in cuts(program):
             assert program_from_json(program_to_json(candidate)) == candidate
             candidates += 1
-    assert candidates > 5_000
+    assert candidates > 1_000
 
 
 def test_workers_are_renumbered() -> None:
