@@ -69,12 +69,16 @@ class Script(CommandLine):
 
     ``others``: the command lines of ranks 1 and up, where each rank has one of its own; the script's
     fields are then those of rank 0. ``workers`` None leaves their number to the script. ``check``:
-    compare every gradient with the single-process reference.
+    compare every gradient with the single-process reference. ``simulate`` and ``share``: installed packages
+    that each process of the engine port executes for itself, or that all share, whatever they import
+    (:mod:`squall.sim.scripts.installed`).
     """
 
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
     check: bool = True
     others: tuple[CommandLine, ...] = ()
+    simulate: tuple[str, ...] = ()
+    share: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -84,6 +88,9 @@ class Script(CommandLine):
                 f"Script.workers: {self.workers} is wrong: should be {lines}, since so many command "
                 "lines are given"
             )
+        for package in self.simulate:
+            if package in self.share:
+                raise MadeError(f"Script.share: {package!r} is wrong: simulate has it too")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

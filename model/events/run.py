@@ -147,6 +147,8 @@ class Run:
     caught: list[tuple[int, str]] = field(default_factory=list)
     #: what it printed, if that went nowhere else
     printed: str = ""
+    #: (installed package, whether each process has executed it for itself, why); of the engine port
+    packages: list[tuple[str, bool, str]] = field(default_factory=list)
     #: by rank, what its processes gave back (sim/scripts/returned.py)
     returned: dict[int, bytes] = field(default_factory=dict)
 

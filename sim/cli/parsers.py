@@ -14,6 +14,7 @@ import tokenize
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,6 +72,19 @@ def size_bytes(field: str) -> Callable[[str], int]:
             problem = f"expected megabytes or gigabytes as in 500M or 2G, got {text!r}"
             raise BadInput(field, text, problem)
         return int(found[1]) << (20 if found[2] == "M" else 30)
+
+    return parse
+
+
+def package(field: str) -> Callable[[str], str]:
+    """A package that can be imported, by its name."""
+
+    def parse(text: str) -> str:
+        if not text.isidentifier():
+            raise BadInput(field, text, f"expected a package as it is imported, got {text!r}")
+        if find_spec(text) is None:
+            raise BadInput(field, text, f"expected an installed package, there is no {text!r}")
+        return text
 
     return parse
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,13 +39,18 @@ class ScriptRun:
     faults: Faults | None = None
     check: bool = True
     wall_limit: float = DEFAULT_LIMIT_S
+    simulate: tuple[str, ...] = ()
+    share: tuple[str, ...] = ()
 
     def scenario(self) -> Scenario:
         """The script as it is now, in this world. Raises :class:`BadInput`."""
         parsers.device_of(self.engine, self.device)
         from squall.sim.scenario import Scenario, World
 
-        script = self._read()
+        for package in self.simulate:
+            if package in self.share:
+                raise BadInput("--share", package, f"--simulate {package} is given too")
+        script = replace(self._read(), simulate=self.simulate, share=self.share)
         world = World(latency=self.latency, faults=self._plan(script), device=self.device)
         return Scenario(work=script, seed=self.seed, world=world, engine=self.engine)
 
@@ -129,6 +134,8 @@ class ScriptRun:
             words.append("--no-check")
         if self.wall_limit != DEFAULT_LIMIT_S:
             words += ["--wall-limit", f"{self.wall_limit:g}"]
+        for option, packages in (("--simulate", self.simulate), ("--share", self.share)):
+            words += [word for package in packages for word in (option, package)]
         if self.args:
             words += ["--", *self.args]
         return shlex.join(words)

@@ -1,4 +1,5 @@
-"""Inside a worker process: rounds of the ``while`` loops of a script, and of its modules, are counted.
+"""Inside a worker process: rounds of the ``while`` loops of a script, and of all that it imports, are
+counted.
 
 See :mod:`squall.sim.scripts.rounds`.
 """
@@ -6,7 +7,6 @@ See :mod:`squall.sim.scripts.rounds`.
 from __future__ import annotations
 
 import builtins
-import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -15,9 +15,12 @@ from types import CodeType
 from typing import Any
 
 from squall.real.native.here import Here
-from squall.sim.scripts.compat.program import belongs_to_python
-from squall.sim.scripts.rounds import NAME, ROUNDS, Polling, compiled
+from squall.sim.scripts.installed import SHARED
+from squall.sim.scripts.rounds import NAME, ROUNDS, Polling, compiled, has_loops
 from squall.sim.world.looks import step_s
+
+#: packages whose loops do not wait for anything that is simulated
+_NOT_COUNTED = sys.stdlib_module_names | SHARED.keys()
 
 
 class _Rounds(threading.local):
@@ -30,7 +33,7 @@ class _Rounds(threading.local):
 
 
 def install(here: Here) -> None:
-    """For all modules of the script's that are imported from now on."""
+    """For all modules that are imported from now on, but for those of Python and torch."""
     rounds = _Rounds()
 
     def another_round() -> None:
@@ -60,13 +63,14 @@ class _Finder:
         name: str, path: Sequence[str] | None = None, target: Any = None
     ) -> ModuleSpec | None:
         spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and type(spec.loader) is SourceFileLoader:
-            file = spec.loader.path
-            if not belongs_to_python(os.path.dirname(file)):
-                spec.loader = _Counted(spec.loader.name, file)
+        if name.partition(".")[0] in _NOT_COUNTED or spec is None:
+            return spec
+        if type(spec.loader) is SourceFileLoader:
+            spec.loader = _Counted(spec.loader.name, spec.loader.path)
         return spec
 
 
 class _Counted(SourceFileLoader):
-    def get_code(self, fullname: str) -> CodeType:
-        return compiled(self.get_data(self.path), self.path)
+    def get_code(self, fullname: str) -> CodeType | None:
+        source = self.get_data(self.path)
+        return compiled(source, self.path) if has_loops(source) else super().get_code(fullname)

@@ -86,6 +86,31 @@ def run(
         ),
     ] = True,
     wall_limit: WallLimit = DEFAULT_LIMIT_S,
+    simulate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--simulate",
+            metavar="PACKAGE",
+            help="Let each process execute this installed package for itself (engine port).",
+            parser=parsers.package("--simulate"),
+        ),
+    ] = None,
+    share: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--share",
+            metavar="PACKAGE",
+            help="Let all processes share this installed package, whatever it imports (engine port).",
+            parser=parsers.package("--share"),
+        ),
+    ] = None,
+    explain_imports: Annotated[
+        bool,
+        typer.Option(
+            "--explain-imports",
+            help="Say which installed packages each process has executed for itself, and why.",
+        ),
+    ] = False,
     allow_unchecked: AllowUnchecked = False,
     check_determinism: CheckDeterminism = False,
     json: Json = False,
@@ -107,6 +132,8 @@ def run(
         faults=faults,
         check=check,
         wall_limit=wall_limit,
+        simulate=tuple(simulate or ()),
+        share=tuple(share or ()),
     )
     with no_collections():
         scenario = asked.scenario()
@@ -129,7 +156,7 @@ def run(
         assert scenario.script is not None, "that is what was asked for"
         typer.echo(run_json(ran, asked, scenario.script, kept, divergence))
     else:
-        print_report(ran, asked, Console(), kept)
+        print_report(ran, asked, Console(), kept, packages=explain_imports)
         if check_determinism:
             print_second_run(divergence, Console(highlight=False, soft_wrap=True))
     if ran.outcome == "interrupted":

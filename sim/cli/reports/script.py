@@ -90,6 +90,10 @@ def script_json(run: Run, seed: int) -> dict[str, Any]:
         "gradients": None if gradients is None else _gradients_json(gradients),
         "errors": [error._asdict() for error in run.errors],
         "hints": run.hints,
+        "packages": [
+            {"package": name, "simulated": simulated, "reason": reason}
+            for name, simulated, reason in run.packages
+        ],
         "waits": run.waits,
         "wait_graph": None if graph is None else graph_json(graph),
         "exit_codes": run.exit_codes,
@@ -109,12 +113,22 @@ def _gradients_json(gradients: GradientSummary) -> dict[str, Any]:
     }
 
 
-def print_report(run: Run, asked: ScriptRun, console: Console, kept: Failure | None = None) -> None:
-    """Failures, the summary, and the command that repeats the run."""
+def print_report(
+    run: Run,
+    asked: ScriptRun,
+    console: Console,
+    kept: Failure | None = None,
+    *,
+    packages: bool = False,
+) -> None:
+    """Failures, the summary, and the command that repeats the run; with ``packages`` also which
+    installed packages are each process's own."""
     console = Console(file=console.file, width=min(WIDTH, console.width), highlight=False)
     console.print()
     for part in _failures(run):
         console.print(part, soft_wrap=True)
+    if packages:
+        console.print(_packages(run), soft_wrap=True)
     print_panel(console, _summary(run, asked), f"squall: {asked.script}", good=run.ok)
     console.print(Text(f"again: {asked.command()}", style="dim"), soft_wrap=True)
     if kept is not None:
@@ -143,6 +157,17 @@ def _summary(run: Run, asked: ScriptRun) -> RenderableType:
     table.add_row("messages", _messages(run.messages))
     table.add_row("events", f"{len(run.records):,}")
     table.add_row("digest", run.digest)
+    return table
+
+
+def _packages(run: Run) -> RenderableType:
+    if run.engine != "port":
+        return Text("packages: each worker is a process and has its own of all")
+    if not run.packages:
+        return Text("packages: none was imported")
+    table = Table.grid(padding=(0, 2))
+    for name, simulated, reason in run.packages:
+        table.add_row(name, "own" if simulated else "shared", Text(reason))
     return table
 
 

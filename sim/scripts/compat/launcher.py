@@ -24,12 +24,13 @@ import torch
 
 from squall.sim.scenario import Script
 from squall.sim.scripts import dates, ranks
-from squall.sim.scripts.compat import clock, registers
+from squall.sim.scripts.compat import clock, operators, registers
 from squall.sim.scripts.compat.errors import ProcessError
 from squall.sim.scripts.compat.process import OWN_RANK, ProcessTable, SimProcess
 from squall.sim.scripts.compat.program import Program
 from squall.sim.scripts.compat.torches import PRIVATE, SUBSTITUTES
 from squall.sim.scripts.hints import hint, hint_for_usage
+from squall.sim.scripts.installed import Installed
 from squall.sim.world.isolation import TorchIsolation
 
 if TYPE_CHECKING:
@@ -90,9 +91,13 @@ class Launcher:
         placeholder = ranks.placeholder_in(lines)
         if self.workers is None and placeholder is not None:
             raise ValueError(f"arguments with {placeholder} need a number of workers")
+        self.installed = Installed(script.simulate, script.share)
         self.table = ProcessTable(
             runtime=runtime,
-            program=Program({Path(line.path): line.text for line in lines}),
+            program=Program(
+                {Path(line.path): line.text for line in lines},
+                installed=self.installed,
+            ),
             new_worker=new_worker,
             substitutes=SUBSTITUTES,
             private=PRIVATE,
@@ -155,6 +160,7 @@ class Launcher:
         _forget_generated()
         self._undo.enter_context(dates.simulated(clock.wall_time_s))
         self._undo.enter_context(registers.one_for_each_process())
+        self._undo.enter_context(operators.shared_by_processes())
         # Library code that draws from Python's own shared state should do so repeatably.
         random.seed(self.runtime.random("shared random state").getrandbits(64))
         return self

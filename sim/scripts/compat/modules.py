@@ -12,6 +12,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -308,7 +309,8 @@ class ModuleSpace:
         if self._is_private(spec.name):
             return self.program.library_code(spec.name)
         if isinstance(spec.loader, SourceFileLoader) and spec.origin is not None:
-            return self.program.code(spec.origin)
+            installed = not self.program.is_user_entry(os.path.dirname(spec.origin))
+            return self.program.code(spec.origin, spec.loader if installed else None)
         get_code = getattr(spec.loader, "get_code", None)
         return get_code(spec.name) if get_code is not None and spec.origin is not None else None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from greenlet import GreenletExit
 
 from squall.real import tracing
-from squall.real.worker import current_worker
+from squall.real.worker import current_worker_or_none
 from squall.sim.scripts.compat.environ import Environ
 from squall.sim.scripts.compat.errors import (
     OwnInterrupt,
@@ -57,10 +57,15 @@ _REAL_ENVIRON: Any = os.environ
 
 def current_process() -> SimProcess:
     """The process of the running task. Raises RuntimeError outside every process."""
-    process = current_worker().locals.get(PROCESS)
+    process = current_process_or_none()
     if process is None:
         raise RuntimeError("this code runs outside every simulated process")
-    return process  # type: ignore[no-any-return]
+    return process
+
+
+def current_process_or_none() -> SimProcess | None:
+    worker = current_worker_or_none()
+    return None if worker is None else worker.locals.get(PROCESS)
 
 
 class Stream:

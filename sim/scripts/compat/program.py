@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
 
 from squall.real.own_files import OWN_FILES, PACKAGE
-from squall.sim.scripts.rounds import compiled
+from squall.sim.scripts.installed import Installed, installed_spec, is_compiled
+from squall.sim.scripts.rounds import compiled, has_loops
 
 #: the entry of ``sys.path`` that squall itself is imported from
 _ROOT = PACKAGE.resolve().parent
@@ -30,7 +33,8 @@ class Program:
 
     ``scripts``: the text of each, by its file, which need not be there. ``search_path`` is what
     ``sys.path`` would be without the directory of a script. ``rewrite``: what becomes of the source of
-    library modules that processes execute for themselves.
+    library modules that processes execute for themselves. ``installed`` says which packages they do that
+    with; without it, none.
     """
 
     def __init__(
@@ -39,8 +43,10 @@ class Program:
         *,
         search_path: Sequence[str] | None = None,
         rewrite: Callable[[str], str] | None = None,
+        installed: Installed | None = None,
     ) -> None:
         self._rewrite = rewrite
+        self.installed = installed
         self._script_dirs = frozenset(_folder(script) for script in scripts or {})
         if search_path is None:
             # The first entry belongs to the command that runs the simulation, not to the script.
@@ -75,13 +81,18 @@ class Program:
         """What ``sys.path`` is in a process that runs this script: its directory comes first."""
         return [*([] if script is None else [_folder(script)]), *self.search_path]
 
-    def code(self, path: str) -> CodeType:
-        """The compiled source file, whose loops are counted. Raises what ``open`` or ``compile`` raise."""
+    def code(self, path: str, loader: SourceFileLoader | None = None) -> CodeType:
+        """The compiled source file, whose loops are counted. Raises what ``open`` or ``compile`` raise.
+
+        ``loader``: that of an installed module, which keeps bytecode.
+        """
         code = self._codes.get(path)
         if code is None:
-            with open(path, "rb") as file:
-                source = file.read()
-            code = self._codes[path] = compiled(source, path)
+            if loader is not None:
+                code = _installed_code(loader, os.stat(path).st_mtime_ns)
+            else:
+                code = compiled(_bytes_of(path), path)
+            self._codes[path] = code
         return code
 
     def library_code(self, name: str) -> CodeType:
@@ -108,10 +119,25 @@ class Program:
         return spec
 
     def find(self, name: str, path: Iterable[str]) -> ModuleSpec | None:
-        """Where a user module of that full name lies, among the user's entries of ``path``.
+        """Where a module lies that each process executes for itself: the user's, or an installed one.
 
-        None if it is a library's, an extension module, or not there at all.
+        ``path``: ``sys.path`` of a process, or that of the package it is in. None if it is shared, an
+        extension module, or not there at all.
         """
+        path = list(path)
+        return self._find_user(name, path) or self._find_installed(name, path)
+
+    def _find_installed(self, name: str, path: list[str]) -> ModuleSpec | None:
+        head, _, rest = name.partition(".")
+        if self.installed is None or head in sys.stdlib_module_names:
+            return None
+        places = [entry for entry in path if not self.is_user_entry(entry)]
+        if not self.installed.simulated(head, partial(installed_spec, path=places)):
+            return None
+        spec = PathFinder.find_spec(name, places) if rest else installed_spec(name, places)
+        return None if spec is None or is_compiled(spec) else spec
+
+    def _find_user(self, name: str, path: list[str]) -> ModuleSpec | None:
         entries = tuple(entry for entry in path if self.is_user_entry(entry))
         if not entries or (name, entries) in self._elsewhere:
             return None
@@ -157,6 +183,19 @@ def _is_installed_to(folder: Path) -> bool:
     compiled parts can be executed only once in an interpreter. A folder that is being worked on has
     an ``.egg-info`` at most."""
     return next(folder.glob("*.dist-info"), None) is not None
+
+
+@lru_cache(maxsize=4096)
+def _installed_code(loader: SourceFileLoader, stamp: int) -> CodeType:
+    """For all runs of this interpreter. ``stamp``: when the file was written, for the cache."""
+    source = _bytes_of(loader.path)
+    kept = None if has_loops(source) else loader.get_code(loader.name)
+    return kept or compiled(source, loader.path)
+
+
+def _bytes_of(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _folder(script: Path) -> str:

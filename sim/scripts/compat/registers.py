@@ -12,8 +12,7 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe, MapDataPipe
 
-from squall.real.worker import current_worker_or_none
-from squall.sim.scripts.compat.process import PROCESS
+from squall.sim.scripts.compat.process import current_process_or_none
 
 
 class OfEachProcess(MutableMapping[str, Any]):
@@ -23,8 +22,7 @@ class OfEachProcess(MutableMapping[str, Any]):
         self._before = before
 
     def _seen(self) -> MutableMapping[str, Any]:
-        worker = current_worker_or_none()
-        process = None if worker is None else worker.locals.get(PROCESS)
+        process = current_process_or_none()
         if process is None:
             return self._before
         seen: MutableMapping[str, Any] = process.locals.setdefault(self, dict(self._before))
