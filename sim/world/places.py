@@ -4,6 +4,7 @@ called, instead of the frames below that."""
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import site
 import sysconfig
@@ -32,6 +33,8 @@ _LIBRARIES = tuple(
         ]
     )
 )
+#: in the name of a file that an installer has put somewhere
+_INSTALLED = f"{os.sep}site-packages{os.sep}"
 #: what the names of squall's modules begin with, and PyTorch's or Python's in their place
 _PUBLIC = [
     ("squall.real.rpc.", "torch.distributed.rpc."),
@@ -82,7 +85,7 @@ def tells(teller: Teller) -> Teller:
 
 def is_library(file: str) -> bool:
     """Whether code of that file is squall's own, or somebody else's who was installed."""
-    return file.startswith((*OWN_FILES, *_LIBRARIES, "<"))
+    return file.startswith((*OWN_FILES, *_LIBRARIES, "<")) or _INSTALLED in file
 
 
 def place_of(frame: FrameType | None) -> str:

@@ -24,7 +24,7 @@ import torch
 
 from squall.sim.scenario import Script
 from squall.sim.scripts import dates, ranks
-from squall.sim.scripts.compat import clock, operators, registers
+from squall.sim.scripts.compat import clock, guard, operators, registers
 from squall.sim.scripts.compat.errors import ProcessError
 from squall.sim.scripts.compat.process import OWN_RANK, ProcessTable, SimProcess
 from squall.sim.scripts.compat.program import Program
@@ -161,6 +161,7 @@ class Launcher:
         self._undo.enter_context(dates.simulated(clock.wall_time_s))
         self._undo.enter_context(registers.one_for_each_process())
         self._undo.enter_context(operators.shared_by_processes())
+        self._undo.enter_context(guard.nothing_real())
         # Library code that draws from Python's own shared state should do so repeatably.
         random.seed(self.runtime.random("shared random state").getrandbits(64))
         return self

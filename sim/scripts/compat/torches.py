@@ -34,6 +34,8 @@ PRIVATE = (
     "torch.testing._internal.distributed.nn",
     "torch.testing._internal.distributed.rpc",
     "torch.testing._internal.distributed.rpc_utils",
+    "torch.utils.data._utils",
+    "torch.utils.data.dataloader",
 )
 
 
@@ -122,26 +124,53 @@ def make_rpc(space: ModuleSpace) -> ModuleType:
         "init_rpc": init_rpc,
         "shutdown": shutdown,
     }
-    return _Rpc(space, public, replaced, name="torch.distributed.rpc")
+    return _Leading(space, public, replaced, name="torch.distributed.rpc")
 
 
-class _Rpc(Facade):
-    """``torch.distributed.rpc``; parts that few scripts use are made at their first use."""
+class _Leading(Facade):
+    """A module with names of modules that are executed for the process, at the first use of one: few
+    scripts do."""
 
     def __getattr__(self, name: str) -> Any:
-        if name == _SERVER_PROFILE:
-            space: ModuleSpace = self.__dict__["_facade_space"]
-            return getattr(space.load(_SERVER_PROFILER), name)
-        return super().__getattr__(name)
+        module = _LED_TO.get((self.__name__, name))
+        if module is None:
+            return super().__getattr__(name)
+        space: ModuleSpace = self.__dict__["_facade_space"]
+        return getattr(space.load(module), name)
 
 
-_SERVER_PROFILE = "_server_process_global_profile"
-_SERVER_PROFILER = "torch.distributed.rpc.server_process_global_profiler"
+#: by module and name
+_LED_TO = {
+    ("torch.distributed.rpc", "_server_process_global_profile"): (
+        "torch.distributed.rpc.server_process_global_profiler"
+    ),
+    ("torch.utils.data", "DataLoader"): "torch.utils.data.dataloader",
+    ("torch.utils.data", "get_worker_info"): "torch.utils.data.dataloader",
+}
+
+
+def make_data(space: ModuleSpace) -> ModuleType:
+    """``torch.utils.data``, whose loader starts processes."""
+    return _Leading(space, importlib.import_module("torch.utils.data"))
 
 
 def make_core(space: ModuleSpace) -> ModuleType:
-    """``torch._C``, for those who ask what a future is an instance of."""
-    return Facade(space, torch._C, {"Future": future.Future})
+    """``torch._C``, for those who ask what a future is an instance of, and without what watches over the
+    real processes of a loader."""
+    unwatched = dict.fromkeys(_WATCHES_LOADERS, _watch_nothing)
+    return Facade(space, torch._C, {"Future": future.Future, **unwatched})
+
+
+_WATCHES_LOADERS = (
+    "_error_if_any_worker_fails",
+    "_remove_worker_pids",
+    "_set_worker_pids",
+    "_set_worker_signal_handlers",
+)
+
+
+def _watch_nothing(*_: object) -> None:
+    """A simulated process that ends is noticed where it is waited for."""
 
 
 def make_rpc_core(space: ModuleSpace) -> ModuleType:
@@ -218,6 +247,8 @@ SUBSTITUTES: dict[str, Substitute] = {
     "torch.testing": front("torch.testing"),
     "torch.testing._internal": front("torch.testing._internal"),
     "torch.testing._internal.distributed": front("torch.testing._internal.distributed"),
+    "torch.utils": front("torch.utils"),
+    "torch.utils.data": make_data,
     **{f"torch.distributed.rpc.{name}": _rpc_submodule(name) for name in public.SUBMODULES},
     "torch.distributed.rpc.api": make_rpc_api,
 }

@@ -268,9 +268,12 @@ def test_two_processes_import_at_once(tmp_path: Path) -> None:
     assert play(script).lines == ["[True, True]"]
 
 
-def test_what_an_installer_put_somewhere_is_executed_once(tmp_path: Path) -> None:
-    """``pip install --target``: most packages with compiled parts bear no second copy. A folder of
-    the user's own, beside it on the path, is executed for each process."""
+def test_what_an_installer_put_somewhere_with_compiled_modules_is_executed_once(
+    tmp_path: Path,
+) -> None:
+    """``pip install --target``: compiled packages bear no second copy. A folder of the user's own, beside
+    it on the path, is executed for each process."""
+    write(tmp_path, "", "target/installed/_core.abi3.so")
     write(tmp_path, "", "target/installed-1.0.dist-info/METADATA")
     write(tmp_path, "", "target/installed/__init__.py")
     write(tmp_path, "", "mine/mine.py")
