@@ -8,6 +8,7 @@ import signal
 import sys
 from types import FrameType
 
+from squall.sim.cli import guardian
 from squall.sim.cli.exits import INTERRUPTED
 from squall.sim.world import interrupts
 
@@ -17,6 +18,7 @@ _MESSAGE = "interrupted before there was a report"
 def main() -> None:
     """As :func:`squall.sim.cli.main.main`, with nothing imported yet."""
     signal.signal(signal.SIGINT, _leave)
+    guardian.begin(_json_message() if "--json" in sys.argv else None)
     from squall.sim.cli.main import main as run
 
     with interrupts.heard():
@@ -36,8 +38,12 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
 def _leave(signum: int, frame: FrameType | None) -> None:
     """End at once: nothing has been found that could be lost."""
     if "--json" in sys.argv:
-        os.write(1, f"{json.dumps({'outcome': 'interrupted', 'message': _MESSAGE})}\n".encode())
+        os.write(1, f"{_json_message()}\n".encode())
     os._exit(INTERRUPTED)
+
+
+def _json_message() -> str:
+    return json.dumps({"outcome": "interrupted", "message": _MESSAGE})
 
 
 if __name__ == "__main__":

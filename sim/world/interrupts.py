@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol
 
+from squall.sim.world import alive
+
 _SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -41,6 +43,7 @@ _state = _State()
 def interrupt(signum: int, frame: FrameType | None = None) -> None:
     """What a signal does. The next one ends the process at once."""
     _state.requested = True
+    alive.promise(alive.HEARD)
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, signal.SIG_DFL)
     if sys.__stderr__ is not None and sys.__stderr__.isatty():
@@ -58,6 +61,11 @@ def stop() -> None:
     if _state.running is None:
         raise KeyboardInterrupt
     _state.running.fail(KeyboardInterrupt())
+
+
+def requested() -> bool:
+    """Whether there was an interrupt."""
+    return _state.requested
 
 
 def check() -> None:

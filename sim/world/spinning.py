@@ -16,13 +16,18 @@ from contextlib import contextmanager
 from types import FrameType
 
 from squall.real.own_files import OWN_FILES
+from squall.sim.world import alive, interrupts
 
 #: seconds that may be computed without a wait, where nobody says another number
 DEFAULT_LIMIT_S = 120.0
 #: how often it is looked at, in seconds
-_LOOK_S = 0.5
+_LOOK_S = 0.25
 #: rounds of a loop in which what was raised from another thread comes for certain
 _INSTRUCTIONS = 100
+#: how much longer than it may compute code may take of real time, in which others may compute
+_REAL = 2.5
+#: seconds that the watcher may be late, and those in which what it raises ends the run
+_LATE_S, _ENDS_S = 10.0, 1.2
 _limit_s = DEFAULT_LIMIT_S
 
 
@@ -59,29 +64,51 @@ def limited(seconds: float) -> Iterator[None]:
 @contextmanager
 def ended(progress: Callable[[], object], end: Callable[[SpinningError], object]) -> Iterator[None]:
     """In this block, raise :class:`SpinningError` in the thread that has entered it, and tell ``end``
-    before, when it computes for longer than the limit while ``progress()`` stays what it is."""
+    before, when it computes for longer than the limit while ``progress()`` stays what it is; and
+    KeyboardInterrupt, when it has lost an interrupt."""
     limit, ident, over = _limit_s, threading.get_ident(), threading.Event()
 
     def watch() -> None:
-        last, since_s = progress(), time.process_time()
+        last, since, ends_s = progress(), _Clock(), 0.0
         while not over.wait(_LOOK_S):
-            now, now_s = progress(), time.process_time()
+            now = progress()
             if now != last:
-                last, since_s = now, now_s
-            elif now_s - since_s > limit:
+                last, since = now, _Clock()
+            elif interrupts.requested():
+                _raise_in(ident, KeyboardInterrupt)
+                alive.promise(_ENDS_S)
+                return
+            elif since.is_over(limit):
                 end(SpinningError(limit, _stack(sys._current_frames().get(ident))))
                 # Again and again: it may be caught.
                 _raise_in(ident, SpinningError)
+                ends_s = ends_s or time.monotonic() + _ENDS_S
+                alive.promise(max(0.0, ends_s - time.monotonic()))
+                continue
+            alive.promise(limit * _REAL + _LATE_S)
 
-    if limit == float("inf"):
-        yield
-        return
     watcher = threading.Thread(target=watch, name="limit of real time", daemon=True)
+    alive.promise(limit * _REAL + _LATE_S)
     watcher.start()
     try:
         yield
     finally:
         _join(watcher, over)
+        alive.promise(float("inf"))
+
+
+class _Clock:
+    """What has passed since it was made, of processor time and of real time."""
+
+    def __init__(self) -> None:
+        self._computed_s, self._began_s = time.process_time(), time.monotonic()
+
+    def is_over(self, limit: float) -> bool:
+        """Whether it has computed for so long, or waited for something real for longer."""
+        return (
+            time.process_time() - self._computed_s > limit
+            or time.monotonic() - self._began_s > limit * _REAL
+        )
 
 
 def _join(watcher: threading.Thread, over: threading.Event) -> None:

@@ -173,6 +173,9 @@ def _pytest(
     home = str(PACKAGE.parent)
     there = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys([home, *there]))}
+    env.pop(
+        TIMES_VARIABLE, None
+    )  # tests that are run by a test are not among those that are asked for
     if left_out is not None:
         env[LEFT_OUT] = json.dumps(left_out)
     return elsewhere(

@@ -210,7 +210,7 @@ def _play(asked: Asked) -> list[Result]:
         seconds=asked.seconds,
         seeds=asked.seeds,
         profile=asked.profile,
-        corpus=asked.corpus,
+        corpus=asked.corpus and asked.seeds is None,
         cover=asked.cover,
     )
     return run_mutants(asked.mutants, limits, jobs=asked.jobs, on_result=on_result)

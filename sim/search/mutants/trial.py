@@ -56,8 +56,8 @@ class Limits:
         return PROFILES if mutant.needs_faults else ("",)
 
     def stored(self, mutant: Mutant) -> list[Scenario]:
-        """The scenarios of the corpus, unless seeds or faults are named."""
-        wanted = self.corpus and self.seeds is None and self.profiles(mutant) == ("",)
+        """The scenarios of the corpus, unless faults are named."""
+        wanted = self.corpus and self.profiles(mutant) == ("",)
         return corpus_for(Settings(device=mutant.device)) if wanted else []
 
     def scenarios(self, mutant: Mutant) -> Iterator[Scenario]:
