@@ -55,6 +55,7 @@ def begin(json_message: str | None) -> None:
             os._exit(0)
         os.close(wakeup)
         os.close(tell)
+        os.setsid()  # who ends all processes of the command does not mean this one
         _watch(command, signals, told, json_message)
     os.waitpid(child, 0)
     for file in (command, signals, told):
