@@ -14,6 +14,10 @@ class StoreTimeoutError(RuntimeError):
     """A key did not appear in time."""
 
 
+class StoreClosedError(RuntimeError):
+    """A key will not appear: whoever was to set it has gone."""
+
+
 class Store:
     """Keys and values shared by the workers of one group.
 
@@ -59,10 +63,12 @@ class Store:
         with self._lock:
             return all(key in self._values for key in keys)
 
-    def get(self, key: str, timeout_s: float | None = None) -> Any:
-        """The value of ``key``. Raises StoreTimeoutError if it does not appear in time."""
+    def get(self, key: str, timeout_s: float | None = None, *, unless: str | None = None) -> Any:
+        """The value of ``key``. Raises StoreTimeoutError if it does not appear in time, StoreClosedError if
+        the key ``unless`` is there, or comes, and it is not."""
         limit = timeout_s if timeout_s is not None else self.timeout_s
-        return self._await(key, limit, None if limit is None else self._runtime.now() + limit)
+        deadline = None if limit is None else self._runtime.now() + limit
+        return self._await(key, limit, deadline, unless)
 
     def peek(self, key: str, default: Any = None) -> Any:
         """The value of ``key`` now, or ``default``; never blocks."""
@@ -80,14 +86,19 @@ class Store:
         for key in keys:
             self._await(key, limit, deadline)
 
-    def _await(self, key: str, limit: float | None, deadline: float | None) -> Any:
+    def _await(
+        self, key: str, limit: float | None, deadline: float | None, unless: str | None = None
+    ) -> Any:
         """The value of ``key``, which has to be there at ``deadline``, ``limit`` after the start."""
         while True:
             with self._lock:
                 if key in self._values:
                     return self._values[key]
+                if unless in self._values:
+                    raise StoreClosedError(f"{unless} is there, and {key} is not")
                 event = self._runtime.event(f"key {key} of the store")
-                self._awaited.setdefault(key, []).append(event)
+                for each in filter(None, (key, unless)):
+                    self._awaited.setdefault(each, []).append(event)
             left = None if deadline is None else deadline - self._runtime.now()
             if left is not None and (left <= 0 or not event.wait(left)):
                 raise StoreTimeoutError(
@@ -129,8 +140,9 @@ class PrefixStore(Store):
     def check(self, keys: list[str]) -> bool:
         return self._base.check([f"{self._prefix}/{key}" for key in keys])
 
-    def get(self, key: str, timeout_s: float | None = None) -> Any:
-        return self._base.get(f"{self._prefix}/{key}", self._limit(timeout_s))
+    def get(self, key: str, timeout_s: float | None = None, *, unless: str | None = None) -> Any:
+        unless = unless and f"{self._prefix}/{unless}"
+        return self._base.get(f"{self._prefix}/{key}", self._limit(timeout_s), unless=unless)
 
     def peek(self, key: str, default: Any = None) -> Any:
         return self._base.peek(f"{self._prefix}/{key}", default)

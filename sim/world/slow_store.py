@@ -31,8 +31,8 @@ class SlowStore(Store):
         self._travel()
         return value
 
-    def get(self, key: str, timeout_s: float | None = None) -> Any:
-        value = super().get(key, timeout_s)
+    def get(self, key: str, timeout_s: float | None = None, *, unless: str | None = None) -> Any:
+        value = super().get(key, timeout_s, unless=unless)
         self._travel()
         return value
 

@@ -98,6 +98,40 @@ def test_a_process_crashes_and_the_others_go_on(script: Path) -> None:
     assert report.ok  # of those that were left to run
 
 
+IN_COLLECTIVES = """
+    import os, time
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.rpc as rpc
+
+    rank = int(os.environ["RANK"])
+    dist.init_process_group("gloo")
+    rpc.init_rpc(f"w{rank}", rank=rank, world_size=3)
+    try:
+        while rank != 2 or WHAT == "barrier":
+            time.sleep(0.01)
+            dist.barrier() if WHAT == "barrier" else dist.send(torch.ones(1), dst=2)
+        dist.recv(torch.ones(1), src=0)
+        dist.recv(torch.ones(1), src=1)
+        while True:
+            dist.recv(torch.ones(1), src=1)
+    except RuntimeError as error:
+        print(rank, error, flush=True)
+    rpc.shutdown(graceful=False)
+"""
+
+
+@pytest.mark.parametrize("what", ["barrier", "recv"])
+def test_who_waits_in_a_collective_hears_at_once_who_has_gone(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(f"WHAT = {what!r}\n" + dedent(IN_COLLECTIVES))
+    plan = Plan(workers=(p.Crash(worker=1, at_s=0.5),))
+    report, lines, kinds = play(path, plan)
+    assert "2 [Rank 2] Connection closed by peer (rank 1)" in lines
+    assert ("0 [Rank 0] Connection closed by peer (rank 1)" in lines) is (what == "barrier")
+    assert kinds == ["crash"] and report.ended_s < 1
+
+
 def test_a_process_is_started_again_and_joins_the_group(script: Path) -> None:
     plan = Plan(workers=(p.Crash(worker=2, at_s=1.0, restart_after_s=1.0),))
     first = play(script, Plan())[1][-1]

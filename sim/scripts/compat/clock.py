@@ -26,9 +26,14 @@ _NS = 1_000_000_000
 
 def _read() -> float:
     """Virtual time in seconds. A scheduling point."""
+    look()
+    return current_task().runtime.now()
+
+
+def look() -> None:
+    """The running task asks for something that others change, perhaps again and again."""
     runtime: SimRuntime = current_task().runtime  # type: ignore[assignment]
     runtime.look()
-    return runtime.now()
 
 
 def wall_time_s() -> float | None:

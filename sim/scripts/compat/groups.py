@@ -10,13 +10,14 @@ from typing import Any
 import torch.distributed as real_distributed
 
 from squall.real.rpc.rendezvous import store_key
-from squall.real.rpc.store import Store, StoreTimeoutError
+from squall.real.rpc.store import Store, StoreClosedError, StoreTimeoutError
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat import stores
 from squall.sim.scripts.compat.process import PROCESS
 
 _GROUPS = "process groups"
 DEFAULT_TIMEOUT_S = 1800.0
+_CLOSED = "Connection closed by peer ({})"
 NON_MEMBER = real_distributed.GroupMember.NON_GROUP_MEMBER
 
 
@@ -43,6 +44,9 @@ class Group:
         self.taken: dict[tuple[int, int], int] = {}
         self.seen: dict[int, int] = {}
         self.received: dict[tuple[int, int], int] = {}
+        process = current_worker().locals.get(PROCESS)
+        if process is not None:
+            process.at_end.append(self.leave)
 
     def rank(self) -> int:
         return self._rank
@@ -64,19 +68,39 @@ class Group:
             raise ValueError(f"Global rank {global_rank} is not part of group {self!r}")
         return self.ranks.index(global_rank)
 
+    def from_member(self, member: int, key: str) -> Any:
+        """What a member puts into the store under ``key``. Raises RuntimeError if it does not come in time,
+        or has gone."""
+        try:
+            return self.store.get(key, self.timeout_s, unless=f"gone/{member}")
+        except StoreClosedError:
+            raise self._error(_CLOSED, member) from None
+        except StoreTimeoutError:
+            waited = (
+                f"a collective of group {self.group_name!r} timed out after {self.timeout_s:g} s"
+            )
+            raise self._error(f"{waited}: {{}} has not come", member) from None
+
+    def check_there(self, member: int) -> None:
+        """Raises RuntimeError if a member has gone."""
+        if self.store.peek(f"gone/{member}"):
+            raise self._error(_CLOSED, member)
+
+    def _error(self, text: str, member: int) -> RuntimeError:
+        own, other = self.ranks[self._rank], self.ranks[member]
+        return RuntimeError(f"[Rank {own}] {text.format(f'rank {other}')}")
+
+    def leave(self) -> None:
+        """Members that wait for this one hear that it has gone."""
+        self.store.set(f"gone/{self._rank}", True)
+
     def put(self, number: int, value: Any) -> None:
         self.store.set(f"{number}/{self._rank}", value)
 
     def take(self, number: int) -> list[Any]:
         """What all members have put under ``number``, by rank. Raises RuntimeError on a timeout."""
         size = len(self.ranks)
-        try:
-            values = [self.store.get(f"{number}/{i}", self.timeout_s) for i in range(size)]
-        except StoreTimeoutError as error:
-            raise RuntimeError(
-                f"[Rank {self._rank}] a collective of group {self.group_name!r} timed out after "
-                f"{self.timeout_s:g} s: {error}"
-            ) from None
+        values = [self.from_member(i, f"{number}/{i}") for i in range(size)]
         if self.store.add(f"{number}/read", 1) == size:
             for i in range(size):
                 self.store.delete(f"{number}/{i}")
@@ -194,7 +218,10 @@ def destroy_process_group(group: Any = None) -> None:
     known = groups()
     if group is None or group is known.default:
         assert known.default is not None, "Process group cannot be None"
+        known.default.leave()
         known.default = None
+    elif isinstance(group, Group):
+        group.leave()
 
 
 def is_initialized() -> bool:

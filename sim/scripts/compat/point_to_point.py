@@ -67,6 +67,7 @@ def recv(
 
 def _post(own: Group, to: int, tag: int, value: Any) -> None:
     me = own.rank()
+    own.check_there(to)
     number = own.store.add(f"sent/{me}/{to}/{tag}", 1)
     own.store.set(f"sent/{me}/{to}/{tag}/{number}", value)
     place = own.store.add(f"arrived/{to}/{tag}", 1)
@@ -89,7 +90,7 @@ def _collect(own: Group, source: int | None, tag: int) -> tuple[int, Any]:
 def _fetch(own: Group, source: int, tag: int) -> Any:
     number = own.received[source, tag] = own.received.get((source, tag), 0) + 1
     key = f"sent/{source}/{own.rank()}/{tag}/{number}"
-    value = own.store.get(key, own.timeout_s)
+    value = own.from_member(source, key)
     own.store.delete(key)
     return value
 
@@ -123,6 +124,14 @@ class P2POp:
         self.group = resolve(group)
         self.group_peer = member_meant(group, peer, group_peer)
         self.peer = self.group.ranks[self.group_peer]
+
+    def __repr__(self) -> str:
+        own = self.group.rank()
+        source, to = (own, self.group_peer) if self.op is isend else (self.group_peer, own)
+        return (
+            f"P2POp({self.op.__name__} pg={self.group.group_name}, group_src={source}, group_dst={to},  "
+            f"{self.tensor.shape}, {self.tensor.dtype})"
+        )
 
     def begin(self) -> Work:
         work: Work = self.op(

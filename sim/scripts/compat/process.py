@@ -162,6 +162,8 @@ class SimProcess:
         self.locals: dict[Any, Any] = {}
         #: set, besides ``ended``, when the process has ended
         self.watchers: list[Event] = []
+        #: called when it has ended
+        self.at_end: list[Callable[[], object]] = []
         self.ended = group.runtime.event(f"the end of process {name}")
         self.torch = ProcessSettings(torch_seed(self.stream))
         self.worker = group.new_worker(name)
@@ -331,11 +333,7 @@ class SimProcess:
         self.is_silent = True
         self.crashed = True
         self.exit_code = code
-        self.worker.world.leave(self.worker)
-        self.exit_handlers.clear()
-        self.ended.set()
-        for watcher in self.watchers:
-            watcher.set()
+        self._tell()
 
     def end(self, code: int) -> None:
         if self.exit_code is not None:
@@ -356,12 +354,18 @@ class SimProcess:
         agent = self.worker.agent
         if agent is not None:
             runtime.spawn(self._disconnect, name="exit", worker=self.worker)
+        self._tell()
+        self.group.process_ended(self)
+
+    def _tell(self) -> None:
+        """Whoever waits for the process, or for something of it, hears that it has ended."""
         self.worker.world.leave(self.worker)
         self.exit_handlers.clear()
         self.ended.set()
         for watcher in self.watchers:
             watcher.set()
-        self.group.process_ended(self)
+        for tell in self.at_end:
+            tell()
 
     def _disconnect(self) -> None:
         """The peers of a process that is gone see their connections close."""

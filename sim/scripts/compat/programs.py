@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from squall.real.runtime import current_task
+from squall.sim.scripts.compat.clock import look
 from squall.sim.scripts.compat.process import OWN_RANK, SIGKILL, SimProcess
 from squall.sim.scripts.compat.signals import deliver
 from squall.sim.scripts.compat.waiting import Waitable, wait_for_any
@@ -20,9 +20,6 @@ from squall.sim.scripts.subprocesses import ReadEnd, Request, Start, WriteEnd, f
 
 if TYPE_CHECKING:
     from squall.real.runtime import Event
-
-#: what letting others run takes of virtual time, for somebody who asks again and again
-_LOOK_S = 1e-6
 
 
 class Pipe:
@@ -72,7 +69,7 @@ class Program:
         self.pid = process.pid
 
     def poll(self) -> int | None:
-        current_task().runtime.sleep(_LOOK_S)
+        look()
         return self._process.exit_code if self._process.ended.is_set() else None
 
     def wait(self, timeout_s: float | None) -> int | None:

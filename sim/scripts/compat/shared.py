@@ -14,6 +14,7 @@ from typing import Any
 
 from squall.real.runtime import Condition, Event, current_task, current_task_or_none
 from squall.sim.scripts.compat.carry import Parcel
+from squall.sim.scripts.compat.clock import look
 from squall.sim.scripts.compat.process import SimProcess, current_process
 from squall.sim.scripts.compat.waiting import wait_for_any
 
@@ -89,7 +90,7 @@ class Queue(Shared):
 
     def empty(self) -> bool:
         # Between processes, somebody who polls lets the others run.
-        current_task().runtime.sleep(1e-6)
+        look()
         return not self._items
 
     def full(self) -> bool:
@@ -200,7 +201,7 @@ class Connection(Shared):
 
     def poll(self, timeout: float | None = 0.0) -> bool:
         if not timeout:
-            current_task().runtime.sleep(1e-6)
+            look()
         with self._lock:
             return self._changed.wait_for(self.is_ready, timeout)
 
@@ -249,7 +250,7 @@ class Synchronizer(Shared):
         return self._inner.acquire(block, -1 if timeout is None or not block else timeout)
 
     def is_set(self) -> Any:
-        current_task().runtime.sleep(1e-6)  # for whoever polls
+        look()  # for whoever polls
         return self._inner.is_set()
 
     def get_value(self) -> Any:
