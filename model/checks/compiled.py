@@ -38,7 +38,14 @@ def PROCESSES(run: Run) -> Iterator[Violation]:  # noqa: N802
     that was freed: a callback that locks a mutex which is gone says so on standard error."""
     for death in run.deaths:
         what = f"a worker process died: {_plain(str(death).partition(': ')[2])}"
-        yield Violation("processes", what, "it lives", str(death), death.worker, death.time_s)
+        yield Violation(
+            "processes",
+            what,
+            "it lives",
+            str(death),
+            None if death.worker < 0 else death.worker,
+            death.time_s,
+        )
     for worker in run.torn:
         yield Violation("processes", "a callback locks freed memory", "it does not", TORN, worker)
 

@@ -78,9 +78,14 @@ class ProcessError(NamedTuple):
     traceback: str
 
 
+#: the type of the error of a process that has died
+DIED = "Died"
+
+
 @dataclass(frozen=True)
 class Death:
-    """A worker process of the engine ``torch`` that ended by itself, which none should."""
+    """A worker process of the engine ``torch`` that ended by itself, which none should. ``worker`` is negative
+    if it had not joined a group; then ``name`` says which it was."""
 
     worker: int
     #: negative: of that signal
@@ -88,13 +93,18 @@ class Death:
     #: the last that it wrote
     stderr: str
     time_s: float
+    name: str = ""
+
+    @property
+    def who(self) -> str:
+        return self.name if self.worker < 0 else f"worker {self.worker}"
 
     def __str__(self) -> str:
         if self.exit_code < 0:
             with contextlib.suppress(ValueError):
                 name = signal.Signals(-self.exit_code).name
-                return f"worker {self.worker} died of {name}: {self._said}"
-        return f"worker {self.worker} ended with exit code {self.exit_code}: {self._said}"
+                return f"{self.who} died of {name}: {self._said}"
+        return f"{self.who} ended with exit code {self.exit_code}: {self._said}"
 
     @property
     def _said(self) -> str:

@@ -33,7 +33,7 @@ def hint(script: Script, type: str, text: str) -> str | None:
     if _TAKEN.search(text):
         return f"each rank needs arguments of its own: {suggested(script, script.workers)}"
     missing = _MISSING.search(text)
-    if type == "DistStoreError" and missing:
+    if type == "DistStoreError" and missing and script.workers != int(missing[1]):
         return f"nobody started the other ranks: {suggested(script, int(missing[1]))}"
     if script.workers is not None:
         return None

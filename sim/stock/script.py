@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.distributed import DistStoreError
 
 from squall.model.checks.compiled import TORN
-from squall.model.events.run import ProcessError, Run
+from squall.model.events.run import DIED, ProcessError, Run
 from squall.real.rpc.rendezvous import JOIN_TIMEOUT_S
 from squall.sim.faults.file import check_group
 from squall.sim.faults.plan import NO_FAULTS, Plan
@@ -136,6 +136,7 @@ class ScriptProcesses:
         ``multiprocessing.Process``, which a fork would make if ``forked``."""
         worker = self.cluster.add(self.entry, -1)
         worker.name = f"process {number}"
+        worker.what = f"{worker.name} of {os.path.basename(line.path)}"
         worker.computing_s = spinning.limit_s()
         self._lines[worker] = line
         own: dict[str, str] = {}
@@ -426,9 +427,8 @@ def run_script(
             if TORN in told:
                 run.torn.append(worker.rank)
         for death in cluster.deaths:
-            processes.errors.append(
-                ProcessError(f"worker {death.worker}", death.worker, "Died", str(death), "")
-            )
+            rank = None if death.worker < 0 else death.worker
+            processes.errors.append(ProcessError(death.who, rank, DIED, str(death), ""))
     ranks = range(max(processes.tables, default=-1) + 1)
     run.tables = [dict(processes.tables.get(rank, {})) for rank in ranks]
     run.caught = processes.caught

@@ -40,6 +40,8 @@ class NativeWorker:
         self.id = -1
         self.rank = rank
         self.name = f"worker{rank}"
+        #: which process it is, where it has no rank
+        self.what = self.name
         self.tracer: tracing.Tracer = tracing.NULL_TRACER
         self.process = process
         self._zygote = zygote
@@ -114,7 +116,7 @@ class NativeWorker:
     def death(self, time_s: float) -> Death:
         """What it died of."""
         code = self._zygote.reap(self.process)
-        return Death(self.rank, code, self.process.stderr(), time_s)
+        return Death(self.rank, code, self.process.stderr(), time_s, self.what)
 
     def kill(self) -> None:
         """End it, at once."""

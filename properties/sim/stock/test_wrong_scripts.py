@@ -13,6 +13,7 @@ import pytest
 
 from squall.model.checks.registry import check
 from squall.model.events.run import Run
+from squall.properties.support.commands import squall
 from squall.properties.support.scripts import run_file, script_scenario
 from squall.sim.stock.script import complaints, run_script
 from squall.sim.stock.shared import SCRIPTS as MODULES
@@ -136,3 +137,22 @@ def test_an_event_that_is_missing_is_missed(type: str, property: str, what: str)
     assert property in {violation.property for violation in check(less)}
     less.left_well = False  # who leaves without waiting may leave that behind
     assert what not in {violation.what for violation in check(less)}
+
+
+def test_a_process_that_dies_before_it_joins_is_named(
+    tmp_path: Path, compiled_engine: None
+) -> None:
+    text = """
+import os, signal
+import torch.distributed.rpc as rpc
+rank = int(os.environ["RANK"])
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGSEGV)
+rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
+"""
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    done = squall("run", str(script), "--workers", "2", "--engine", "torch")
+    assert done.returncode == 1
+    assert "\nprocess 1 of script.py died of SIGSEGV" in done.stdout
+    assert "worker -1" not in done.stdout and "hint:" not in done.stdout

@@ -12,6 +12,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from squall.model.events.run import DIED
 from squall.model.events.waiting import to_json as graph_json
 from squall.model.one_process.reference import GradientSummary
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
@@ -240,7 +241,8 @@ def _error(error: ProcessError) -> RenderableType:
     rank = "" if error.rank is None else f" (rank {error.rank})"
     first_line = error.message.strip().partition("\n")[0]
     text = Text()
-    text.append(f"worker {error.worker}{rank} raised {error.type}: ", style="bold red")
+    if error.type != DIED:  # it says itself who
+        text.append(f"worker {error.worker}{rank} raised {error.type}: ", style="bold red")
     places = _PLACE.findall(error.traceback)
     where = f" ({Path(places[-1][0]).name}, line {places[-1][1]})" if places else ""
     text.append(f"{first_line}{where}\n")
