@@ -70,6 +70,13 @@ def begin(json_message: str | None) -> None:
             os.write(tell, _PROMISE.pack(seconds))
 
     alive.begin(promise)
+    os.register_at_fork(after_in_child=_alone)
+
+
+def _alone() -> None:
+    """In a copy of the command: nobody watches over it, and its signals are its own."""
+    signal.set_wakeup_fd(-1)
+    alive.begin(None)
 
 
 def _watch(command: int, signals: int, told: int, json_message: str | None) -> NoReturn:

@@ -10,8 +10,8 @@ HEARD = -1.0
 _promise: Callable[[float], object] | None = None
 
 
-def begin(promise: Callable[[float], object]) -> None:
-    """From now on, tell ``promise`` how many seconds it may take until the next time."""
+def begin(promise: Callable[[float], object] | None) -> None:
+    """From now on, tell ``promise`` how many seconds it may take until the next time; None: nobody."""
     global _promise
     _promise = promise
 

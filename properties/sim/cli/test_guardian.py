@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from squall.properties.support.commands import python
+
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "pidfd_open"), reason="processes are watched on Linux from 5.3 on"
 )
@@ -81,3 +83,26 @@ def test_what_waits_for_something_real_meets_the_limit(tmp_path: Path) -> None:
     process = started(tmp_path, body, "--wall-limit", "0.5")
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode in (1, -signal.SIGKILL) and "script.py" in out + err
+
+
+COPIED = """
+import os, signal, time
+from squall.sim.cli import guardian
+from squall.sim.world import alive
+guardian.begin(None)
+signal.signal(signal.SIGTERM, lambda *_: None)
+copy = os.fork()
+if not copy:
+    alive.promise(0.1)
+    signal.raise_signal(signal.SIGTERM)
+    os._exit(0)
+os.waitpid(copy, 0)
+time.sleep(2.5)
+print("is there")
+"""
+
+
+@pytest.mark.sampled(2, of="commands that are watched")
+def test_what_a_copy_of_the_command_hears_or_promises_is_its_own() -> None:
+    done = python("-c", COPIED)
+    assert (done.returncode, done.stdout) == (0, "is there\n"), done.stderr
