@@ -23,6 +23,7 @@ def test_a_child():
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_a_table_says_it(tmp_path: Path, processes: str) -> None:
     for name in ("sim/cli", "real/rpc"):

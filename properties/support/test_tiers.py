@@ -70,6 +70,7 @@ def names(tests: set[str]) -> list[str]:
     return sorted(test.partition("::")[2].partition("[")[0] for test in tests)
 
 
+@pytest.mark.sampled(1, of="tiers of a suite")
 def test_quick_and_deep_are_the_whole(suite: Path) -> None:
     quick, deep = ran(suite, "--sample", "one"), ran(suite, "--sample", "one", "--tier", "deep")
     cluster = [name for name in names(quick) if name in ("test_one", "test_other")]
@@ -79,6 +80,7 @@ def test_quick_and_deep_are_the_whole(suite: Path) -> None:
     assert len(quick | deep) == ALL
 
 
+@pytest.mark.sampled(1, of="tiers of a suite")
 def test_a_commit_says_which(suite: Path) -> None:
     first = ran(suite, "--sample", "one")
     drawn = (suite / "drawn").read_text()
@@ -89,6 +91,7 @@ def test_a_commit_says_which(suite: Path) -> None:
     assert (suite / "drawn").read_text() != 2 * drawn
 
 
+@pytest.mark.sampled(1, of="tiers of a suite")
 def test_a_test_that_is_named_runs_with_all_its_cases(suite: Path) -> None:
     assert len(ran(suite, "test_suite.py::test_many", "test_suite.py::test_long")) == 21
     assert len(ran(suite, "test_suite.py::test_other[2]")) == 1

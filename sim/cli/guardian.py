@@ -20,7 +20,7 @@ import sys
 import time
 from typing import NoReturn
 
-from squall.sim.world import alive
+from squall.sim.world import heartbeat
 
 #: seconds that the handler of a signal may take to begin
 _HEARD_S = 1.5
@@ -29,11 +29,11 @@ _SHOW_S = 0.3
 _SHOW = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else None
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 _NEVER = float("inf")
-#: why a command is ended, and whether it was for a signal
-_WHY = {
-    True: "it was interrupted while compiled code ran, which hears no signal",
-    False: "it has not ended, though its limit of real time is over (--wall-limit) or it was interrupted",
-}
+#: why a command is ended: for a signal, or since it has not kept what it promised
+_NOT_HEARD = "it was interrupted while compiled code ran, which hears no signal"
+_LATE = (
+    "it has not ended, though its limit of real time is over (--wall-limit) or it was interrupted"
+)
 _PROMISE = struct.Struct("d")
 
 
@@ -69,14 +69,14 @@ def begin(json_message: str | None) -> None:
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(tell, _PROMISE.pack(seconds))
 
-    alive.begin(promise)
+    heartbeat.begin(promise)
     os.register_at_fork(after_in_child=_alone)
 
 
 def _alone() -> None:
     """In a copy of the command: nobody watches over it, and its signals are its own."""
     signal.set_wakeup_fd(-1)
-    alive.begin(None)
+    heartbeat.begin(None)
 
 
 def _watch(command: int, signals: int, told: int, json_message: str | None) -> NoReturn:
@@ -97,7 +97,7 @@ def _watch(command: int, signals: int, told: int, json_message: str | None) -> N
             due_s[signals] = time.monotonic() + _HEARD_S
         if told in ready:
             for (seconds,) in _PROMISE.iter_unpack(os.read(told, 512 * _PROMISE.size)):
-                heard = seconds == alive.HEARD
+                heard = seconds == heartbeat.HEARD
                 due_s[signals if heard else told] = _NEVER if heard else time.monotonic() + seconds
         for file, at_s in due_s.items():
             if not ready and time.monotonic() >= at_s:
@@ -105,7 +105,7 @@ def _watch(command: int, signals: int, told: int, json_message: str | None) -> N
                     signal.pidfd_send_signal(command, _SHOW or 0)
                 # The signal may have ended what it waited for.
                 if not poll.poll(_SHOW_S * 1000):
-                    _end(command, _WHY[file == signals], json_message)
+                    _end(command, _NOT_HEARD if file == signals else _LATE, json_message)
 
 
 def _end(command: int, why: str, json_message: str | None) -> NoReturn:

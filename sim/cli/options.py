@@ -158,7 +158,8 @@ WallLimit = Annotated[
     typer.Option(
         "--wall-limit",
         metavar="S",
-        help="Seconds for which the script may compute without waiting for anything; 0: for ever.",
+        help="Seconds for which the script may compute without waiting for anything, and two and a half times as "
+        "many of real time; 0: for ever.",
         parser=parsers.seconds("--wall-limit", MAX_SECONDS),
     ),
 ]

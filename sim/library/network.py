@@ -31,7 +31,7 @@ from typing import Unpack
 from squall.real import tracing
 from squall.real.rpc.message import Message
 from squall.real.worker import Worker, current_worker_or_none
-from squall.sim.scripts.compat.process import PROCESS, SimProcess
+from squall.sim.scripts.compat.process import SimProcess, current_process
 from squall.sim.world import crash as crashing
 from squall.sim.world.held import Held
 from squall.sim.world.network import Network
@@ -127,9 +127,8 @@ def _here() -> Network:
 
 
 def _process(rank: int) -> SimProcess:
-    own = _worker().locals[PROCESS]
-    assert isinstance(own, SimProcess)
-    for process in own.group.processes:
+    _worker()
+    for process in current_process().group.processes:
         if rank in (process.rank, process.worker.id) and not process.has_ended:
             return process
     raise LookupError(f"there is no rank {rank} that has not ended")

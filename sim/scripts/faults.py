@@ -14,7 +14,7 @@ from squall.sim.faults.file import RankError, check_group
 from squall.sim.faults.injector import Faults
 from squall.sim.faults.plan import Plan
 from squall.sim.scripts.compat.launcher import Launcher
-from squall.sim.scripts.compat.process import PROCESS, SimProcess
+from squall.sim.scripts.compat.process import SimProcess, process_of
 from squall.sim.world.crash import crash
 from squall.sim.world.garbage import collect
 from squall.sim.world.network import Network
@@ -106,8 +106,8 @@ class ScriptHost:
         worker = self._ranks.get(rank)
         if worker is None or not crash(self._network, worker, silent=silent):
             return False
-        process = worker.locals.get(PROCESS)
-        if isinstance(process, SimProcess):
+        process = process_of(worker)
+        if process is not None:
             process.crash()
         return True
 

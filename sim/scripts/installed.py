@@ -92,10 +92,10 @@ class Installed:
             return overruled, "--simulate" if overruled else "--share"
         if package in SHARED:
             return False, SHARED[package]
-        place = _place(spec)
-        if place is None:
+        places = _places(spec)
+        if not places:
             return False, "it has no source"
-        files = _files(place, _stamp(place))
+        files = _files(places, _stamps(places))
         if files.compiled is None:
             return True, "it is Python alone"
         used = _about_groups(files)
@@ -117,27 +117,28 @@ def installed_spec(name: str, path: Collection[str]) -> ModuleSpec | None:
     return found
 
 
-def _place(spec: ModuleSpec) -> str | None:
-    """The folder of a package, or the file of a module; None where there is neither."""
-    if spec.origin is None or not spec.origin.endswith((".py", *EXTENSION_SUFFIXES)):
-        return None
-    is_package = spec.submodule_search_locations is not None
-    return os.path.dirname(spec.origin) if is_package else spec.origin
+def _places(spec: ModuleSpec) -> tuple[str, ...]:
+    """The folders of a package, of which a namespace may have several, or the file of a module."""
+    if spec.submodule_search_locations is not None:
+        return tuple(spec.submodule_search_locations)
+    origin = spec.origin or ""
+    return (origin,) if origin.endswith((".py", *EXTENSION_SUFFIXES)) else ()
 
 
-def _stamp(place: str) -> int:
-    return os.stat(place).st_mtime_ns
+def _stamps(places: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(os.stat(place).st_mtime_ns for place in places if os.path.exists(place))
 
 
 @cache
-def _files(place: str, stamp: int) -> _Files:
-    """``stamp``: when the folder was written, for the cache."""
-    found = [place] if os.path.isfile(place) else []
-    for folder, folders, names in os.walk(place):
-        folders[:] = sorted(name for name in folders if name not in _NOT_OF_IT)
-        found += [os.path.join(folder, name) for name in sorted(names)]
+def _files(places: tuple[str, ...], stamps: tuple[int, ...]) -> _Files:
+    """``stamps``: when the folders were written, for the cache."""
+    found = [place for place in places if os.path.isfile(place)]
+    for place in places:
+        for folder, folders, names in os.walk(place):
+            folders[:] = sorted(name for name in folders if name not in _NOT_OF_IT)
+            found += [os.path.join(folder, name) for name in sorted(names)]
     compiled = (os.path.basename(f) for f in found if f.endswith(tuple(EXTENSION_SUFFIXES)))
-    root = f"{os.path.dirname(place)}/"
+    root = f"{os.path.dirname(places[0])}/"
     return _Files(root, tuple(file for file in found if file.endswith(".py")), next(compiled, None))
 
 

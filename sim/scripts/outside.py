@@ -14,10 +14,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from squall.sim.scripts.installed import SHARED
 from squall.sim.scripts.python_command import CannotRun, read
 
 #: where a frame lies that may start what it likes: compilers of PyTorch's, for instance
-_LIBRARIES = (os.sep + "site-packages" + os.sep,)
+_LIBRARIES = tuple(f"{os.sep}site-packages{os.sep}{package}{os.sep}" for package in sorted(SHARED))
 #: files whose frames are between the caller and what is started
 _BETWEEN = (
     __file__,
@@ -41,7 +42,7 @@ def check(command: Any, called: str) -> None:
 
 
 def by_library() -> bool:
-    """Whether code of an installed package asks for what is started."""
+    """Whether code of a package that all processes share asks for what is started."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename in _BETWEEN:
         frame = frame.f_back

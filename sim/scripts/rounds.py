@@ -15,8 +15,13 @@ from typing import Any, NamedTuple
 
 #: the builtin that is called at the head of each round
 NAME = "__squall_round__"
-#: rounds of one task, or thread, without a wait, that are free; and after how many more time passes
-ROUNDS = 1000
+#: rounds of one task, or thread, without a wait, that are free; and after how many more time passes again
+ROUNDS, AGAIN = 1000, 100
+
+
+def rounds_of(looks: int) -> int:
+    """How many rounds there were at the last of so many looks."""
+    return ROUNDS + AGAIN * (looks - 1)
 
 
 def compiled(source: str | bytes, path: str) -> CodeType:

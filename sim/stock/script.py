@@ -452,7 +452,7 @@ def run_script(
 
 def _spun(worker: NativeWorker) -> ProcessError:
     rank = worker.rank if worker.rank >= 0 else None
-    text, polling = spinning.said(worker.computing_s or 0.0), worker.polling
+    text, polling = spinning.computed(worker.computing_s or 0.0), worker.polling
     if polling is not None:
         return ProcessError(worker.name, rank, "Livelock", f"{text}: {polling}", polling.place)
     where = stack_from_outside(worker.process.pid)

@@ -44,9 +44,8 @@ from squall.sim.stock import (
 from squall.sim.stock.memory_file import Stored, store
 from squall.sim.stock.store_guest import FileStore, SharedStore, TCPStore
 
-#: how often the clock may be read at one instant, how far it then goes on, and at each look
-_LOOKS = 1000
-_TICK_S, _LOOK_AT_CLOCK_S = 0.001, 1e-6
+#: how far the clock goes on at each reading, in seconds
+_READING_S = 1e-6
 #: of virtual time, how often one that waits for a thread with a time limit looks after it
 _LOOK_S = 0.05
 # Modules of torch's of which names are replaced, or used that their stubs do not know.
@@ -255,20 +254,13 @@ class _Clock:
 
     def __init__(self, here: Here) -> None:
         self._here = here
-        self._at_s = -1.0
-        self._looks = 0
+        self._readings = script_rounds.Counter(here)
         self._read_s = -1.0
 
     def read(self) -> float:
         """In seconds."""
-        now_s = self._here.now()
-        if now_s != self._at_s:
-            self._at_s, self._looks = now_s, 0
-        self._looks += 1
-        if self._looks > _LOOKS:
-            self._here.sleep(_TICK_S)
-            now_s = self._here.now()
-        self._read_s = max(now_s, self._read_s + _LOOK_AT_CLOCK_S)
+        self._readings.count()
+        self._read_s = max(self._here.now(), self._read_s + _READING_S)
         return self._read_s
 
 

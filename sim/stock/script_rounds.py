@@ -16,42 +16,45 @@ from typing import Any
 
 from squall.real.native.here import Here
 from squall.sim.scripts.installed import SHARED
-from squall.sim.scripts.rounds import NAME, ROUNDS, Polling, compiled, has_loops
-from squall.sim.world.looks import step_s
+from squall.sim.scripts.rounds import AGAIN, NAME, ROUNDS, Polling, compiled, has_loops, rounds_of
+from squall.sim.world.looks import Looks
 
 #: packages whose loops do not wait for anything that is simulated
 _NOT_COUNTED = sys.stdlib_module_names | SHARED.keys()
 
 
-class _Rounds(threading.local):
-    """Of one thread: rounds since time last passed, by what the clock then said, and how often it had
-    looked since it waited for anything else."""
+class Counter(threading.local):
+    """Counts, for each thread, what it does again and again: from :data:`ROUNDS` times without a wait on it
+    looks, and time passes."""
 
-    count = 0
-    at_s = -1.0
-    looks = 0
+    def __init__(self, here: Here) -> None:
+        self._here = here
+        #: so often it may be done until it is looked at
+        self._left = ROUNDS
+        self._looks = Looks()
+        #: when the last look had ended
+        self._ended_s = -1.0
+
+    def count(self) -> None:
+        """Once more, in the frame that calls the caller."""
+        self._left -= 1
+        if self._left:
+            return
+        now_s = self._here.now()
+        if now_s != self._ended_s:  # it has waited, perhaps in between
+            self._ended_s, self._looks.count, self._left = now_s, 0, ROUNDS
+            return
+        step_s = self._looks.again(now_s, patience=1)
+        frame = sys._getframe(2)
+        times = rounds_of(self._looks.count)
+        self._here.ask("look", step_s, Polling(frame.f_code.co_filename, frame.f_lineno, times))
+        self._ended_s, self._left = self._here.now(), AGAIN
 
 
 def install(here: Here) -> None:
     """For all modules that are imported from now on, but for those of Python and torch."""
-    rounds = _Rounds()
-
-    def another_round() -> None:
-        rounds.count += 1
-        if rounds.count < ROUNDS:
-            return
-        rounds.count = 0
-        now_s = here.now()
-        if now_s != rounds.at_s:  # it has waited, perhaps in this very loop
-            rounds.at_s, rounds.looks = now_s, 0
-            return
-        rounds.looks += 1
-        frame = sys._getframe(1)
-        place = Polling(frame.f_code.co_filename, frame.f_lineno, ROUNDS * rounds.looks)
-        here.ask("look", step_s(rounds.looks, patience=1), place)
-        rounds.at_s = here.now()
-
-    vars(builtins)[NAME] = another_round
+    rounds = Counter(here)
+    vars(builtins)[NAME] = lambda: rounds.count()
     sys.meta_path.insert(sys.meta_path.index(PathFinder), _Finder)
 
 

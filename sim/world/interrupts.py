@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol
 
-from squall.sim.world import alive
+from squall.sim.world import heartbeat
 
 _SHOW_CURSOR = "\x1b[?25h"
 
@@ -43,7 +43,7 @@ _state = _State()
 def interrupt(signum: int, frame: FrameType | None = None) -> None:
     """What a signal does. The next one ends the process at once."""
     _state.requested = True
-    alive.promise(alive.HEARD)
+    heartbeat.promise(heartbeat.HEARD)
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, signal.SIG_DFL)
     if sys.__stderr__ is not None and sys.__stderr__.isatty():

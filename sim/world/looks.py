@@ -11,27 +11,46 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from squall.sim.world.primitives import SimTask
 
-#: seconds of virtual time that pass at a look, and at most
-_STEP_S, STEP_MAX_S = 1e-6, 1e-3
+#: seconds of virtual time that pass at a look, and at most while it has not looked for long
+_STEP_S, _STEP_MAX_S = 1e-6, 1e-3
+#: later, a part of the time for which it has looked, but no more than so many seconds
+_PART, _LONGEST_S = 0.01, 1.0
 _LOOKS = "looks without a wait"
-_NEVER = (-1.0, 0)
 
 
-def step_s(looks: int, patience: int) -> float:
-    """What passes at a look, after so many without a wait; it doubles after each ``patience``."""
-    return min(_STEP_S * 2.0 ** min(looks // patience, 10), STEP_MAX_S)
+class Looks:
+    """Of one task, or thread: how often it has looked since it waited for anything else."""
+
+    __slots__ = ("at_s", "count", "since_s")
+
+    def __init__(self) -> None:
+        self.count = 0
+        #: virtual time of the first of them, and of the last
+        self.since_s = self.at_s = -1.0
+
+    def again(self, now_s: float, patience: int) -> float:
+        """Count one more; what passes at it, in seconds. It doubles after each ``patience`` looks."""
+        if not self.count:
+            self.since_s = now_s
+        self.count += 1
+        self.at_s = now_s
+        step_s = _STEP_S * 2.0 ** min(self.count // patience, 10)
+        if step_s < _STEP_MAX_S:
+            return step_s
+        return min(max(_STEP_MAX_S, _PART * (now_s - self.since_s)), _LONGEST_S)
 
 
 def looks_of(task: SimTask) -> int:
     """How often a task has looked since it waited for anything else."""
-    at, looks = task.locals.get(_LOOKS, _NEVER)
+    looks: Looks | None = task.locals.get(_LOOKS)
     # A look is the task's last wait, unless it has waited for something else since; while it begins,
     # which others may see who end a run, the wait is still that of the look before.
-    return looks if task.waiting_since <= at else 0
+    return looks.count if looks is not None and task.waiting_since <= looks.at_s else 0
 
 
 def looked(task: SimTask, now_s: float, patience: int) -> float:
     """Count one more look of a task; what passes at it, in seconds of virtual time."""
-    looks = looks_of(task) + 1
-    task.locals[_LOOKS] = (now_s, looks)
-    return step_s(looks, patience)
+    looks: Looks = task.locals.setdefault(_LOOKS, Looks())
+    if not looks_of(task):
+        looks.count = 0
+    return looks.again(now_s, patience)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from squall.real.own_files import OWN_FILES
-from squall.sim.world import alive, interrupts
+from squall.sim.world import heartbeat, interrupts
 
 #: seconds that may be computed without a wait, where nobody says another number
 DEFAULT_LIMIT_S = 120.0
@@ -35,14 +35,19 @@ class SpinningError(BaseException):
     """Raised in code that has computed for longer than the limit: no Exception, as code that goes on
     whatever happens is meant. ``where``: a printable stack, without squall's own frames."""
 
-    def __init__(self, limit_s: float = 0.0, where: str = "") -> None:
-        super().__init__(said(limit_s))
+    def __init__(self, text: str = "", where: str = "") -> None:
+        super().__init__(text)
         self.where = where
 
 
-def said(limit_s: float) -> str:
+def computed(limit_s: float) -> str:
     """What has happened, in words."""
     return f"it computed for {limit_s:g} s without waiting for anything (--wall-limit)"
+
+
+def waited(limit_s: float) -> str:
+    """The same, where it was not this process that computed."""
+    return f"it waited for {limit_s * _REAL:g} s of real time for something outside the simulation (--wall-limit)"
 
 
 def limit_s() -> float:
@@ -76,25 +81,25 @@ def ended(progress: Callable[[], object], end: Callable[[SpinningError], object]
                 last, since = now, _Clock()
             elif interrupts.requested():
                 _raise_in(ident, KeyboardInterrupt)
-                alive.promise(_ENDS_S)
+                heartbeat.promise(_ENDS_S)
                 return
-            elif since.is_over(limit):
-                end(SpinningError(limit, _stack(sys._current_frames().get(ident))))
+            elif text := since.is_over(limit):
+                end(SpinningError(text, _stack(sys._current_frames().get(ident))))
                 # Again and again: it may be caught.
                 _raise_in(ident, SpinningError)
                 ends_s = ends_s or time.monotonic() + _ENDS_S
-                alive.promise(max(0.0, ends_s - time.monotonic()))
+                heartbeat.promise(max(0.0, ends_s - time.monotonic()))
                 continue
-            alive.promise(limit * _REAL + _LATE_S)
+            heartbeat.promise(limit * _REAL + _LATE_S)
 
     watcher = threading.Thread(target=watch, name="limit of real time", daemon=True)
-    alive.promise(limit * _REAL + _LATE_S)
+    heartbeat.promise(limit * _REAL + _LATE_S)
     watcher.start()
     try:
         yield
     finally:
         _join(watcher, over)
-        alive.promise(float("inf"))
+        heartbeat.promise(float("inf"))
 
 
 class _Clock:
@@ -103,12 +108,11 @@ class _Clock:
     def __init__(self) -> None:
         self._computed_s, self._began_s = time.process_time(), time.monotonic()
 
-    def is_over(self, limit: float) -> bool:
-        """Whether it has computed for so long, or waited for something real for longer."""
-        return (
-            time.process_time() - self._computed_s > limit
-            or time.monotonic() - self._began_s > limit * _REAL
-        )
+    def is_over(self, limit: float) -> str | None:
+        """In words: it has computed for so long, or waited for something real for longer."""
+        if time.process_time() - self._computed_s > limit:
+            return computed(limit)
+        return waited(limit) if time.monotonic() - self._began_s > limit * _REAL else None
 
 
 def _join(watcher: threading.Thread, over: threading.Event) -> None:

@@ -88,12 +88,12 @@ def test_what_waits_for_something_real_meets_the_limit(tmp_path: Path) -> None:
 COPIED = """
 import os, signal, time
 from squall.sim.cli import guardian
-from squall.sim.world import alive
+from squall.sim.world import heartbeat
 guardian.begin(None)
 signal.signal(signal.SIGTERM, lambda *_: None)
 copy = os.fork()
 if not copy:
-    alive.promise(0.1)
+    heartbeat.promise(0.1)
     signal.raise_signal(signal.SIGTERM)
     os._exit(0)
 os.waitpid(copy, 0)

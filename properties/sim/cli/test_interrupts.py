@@ -209,7 +209,7 @@ host.Host.perform = catching
 """
 
 
-@pytest.mark.sampled(2, of="commands that are interrupted")
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("after", range(12))
 def test_a_campaign_whose_functions_catch_interrupts_ends_at_the_first(
     tmp_path: Path, after: int

@@ -70,7 +70,7 @@ def explored(calls: int, workers: int = 2, **options: Any) -> Explored:
         return explore(chain(calls, workers), How("task"), **options)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("workers", "calls", "classes", "pruned"),
     [(2, 1, 5, 0), (2, 2, 45, 0), (2, 3, 346, 6), (3, 0, 96, 0), (3, 1, 240, 0), (3, 2, 3632, 4)],
@@ -84,7 +84,7 @@ def test_join_returns_when_no_call_is_under_way(
     assert (found.complete, found.pruned) == (classes, pruned)
 
 
-@pytest.mark.sampled(3, of="long explorations")
+@pytest.mark.sampled(2, of="long explorations")
 def test_all_orders_of_tasks_of_whole_workers_are_right_too() -> None:
     """As many as the prototype had (2,201)."""
     with campaign_settings():

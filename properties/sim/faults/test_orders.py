@@ -142,7 +142,7 @@ def note(what: int) -> int:
     return what
 
 
-@pytest.mark.sampled(3, of="long explorations")
+@pytest.mark.sampled(2, of="long explorations")
 def test_a_reference_that_is_shared_with_a_third_worker() -> None:
     """Creation, fork request, acceptance, fetch and deletes, in every order they can have."""
 
@@ -161,7 +161,7 @@ def test_a_reference_that_is_shared_with_a_third_worker() -> None:
     assert len(found) == SHARED
 
 
-@pytest.mark.sampled(3, of="long explorations")
+@pytest.mark.sampled(2, of="long explorations")
 def test_gradients_that_come_back_by_two_ways() -> None:
     """A diamond over two workers: backward, and the release of the context, in every order."""
 

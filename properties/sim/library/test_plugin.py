@@ -208,7 +208,7 @@ def test_a_failure_is_tried_first_the_next_time(first_run: str, folder: Path) ->
     assert "before it held" not in part(said, "test_a_race")
 
 
-@pytest.mark.sampled(1, of="pytest in a process of its own")
+@pytest.mark.deep("it runs pytest four times")
 def test_one_seed_or_one_file_can_be_played_alone(first_run: str, folder: Path) -> None:
     words = ("-v", "test_theirs.py::test_a_race", "test_theirs.py::test_a_step", "--squall-replay")
     code, said = run_pytest(folder, *words)

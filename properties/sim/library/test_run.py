@@ -295,6 +295,7 @@ def test_a_script_may_run_its_own_functions_without_a_guard(tmp_path: Path, engi
     assert PRINTED in printed(tmp_path, sys.executable, script)
 
 
+@pytest.mark.sampled(1, of="cells")
 def test_cells_of_ipython(tmp_path: Path) -> None:
     pytest.importorskip("IPython")  # comes with the notebooks
     cells = UNGUARDED.replace("ENGINE", "'port'").split("\n\n")
@@ -307,6 +308,7 @@ def test_cells_of_ipython(tmp_path: Path) -> None:
     assert PRINTED in printed(tmp_path, sys.executable, "-c", code)
 
 
+@pytest.mark.sampled(1, of="cells")
 def test_cells_of_a_notebook(tmp_path: Path) -> None:
     nbformat = pytest.importorskip("nbformat")  # they come with the notebooks
     nbclient = pytest.importorskip("nbclient")

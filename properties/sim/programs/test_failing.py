@@ -42,7 +42,7 @@ def _scenario(kind: FailingCall, by: FailsBy, worker: int) -> Scenario:
     return Scenario(work=program, seed=3)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("worker", [0, 1], ids=("at home", "away"))
 @pytest.mark.parametrize("kind", get_args(FailingCall))
 def test_nothing_is_left_of_a_call_that_fails(kind: FailingCall, worker: int) -> None:

@@ -40,6 +40,7 @@ PACKAGES = {
         """,
     "above": "import keeper\n",
     "plain": "seen = []\n",
+    "nested/plain": "seen = []\n",
     "polls": """
         import torch.futures
         def until(done):
@@ -166,18 +167,22 @@ def test_compiled_packages_are_shared_unless_they_are_about_groups(tmp_path: Pat
 
 def test_the_command_explains_and_is_overruled(folder: Path) -> None:
     script = folder / "script.py"
-    body = "import plain\nplain.seen.append(rank)\nprint(len(plain.seen))\nrpc.shutdown()\n"
+    body = (
+        "import plain\nimport nested.plain\nplain.seen.append(rank)\nnested.plain.seen.append(rank)\n"
+        "print(len(plain.seen + nested.plain.seen))\nrpc.shutdown()\n"
+    )
     script.write_text(GROUP + body)
     words = ("run", str(script), "--workers", "2", "--explain-imports")
     path = {"PYTHONPATH": str(folder / "site-packages")}
     said = squall(*words, **path)
     assert said.returncode == 0, said.stderr
-    assert said.stdout.splitlines()[:2] == ["1", "1"]
-    assert re.search(r"^plain +own +it is Python alone", said.stdout, re.MULTILINE)
+    assert said.stdout.splitlines()[:2] == ["2", "2"]
+    for package in ("plain", "nested"):
+        assert re.search(rf"^{package} +own +it is Python alone", said.stdout, re.MULTILINE)
     again = squall(*words, "--share", "plain", "--json", **path)
     told = json.loads(again.stdout)["packages"]
     assert {"package": "plain", "simulated": False, "reason": "--share"} in told
-    assert again.stderr.splitlines()[:2] == ["1", "2"]
+    assert again.stderr.splitlines()[:2] == ["2", "3"]
     shown = squall(*words, "--share", "plain", **path).stdout
     assert "--share plain" in shown.partition("again: ")[2]
 

@@ -13,7 +13,7 @@ from squall.real.rpc.rendezvous import store_key
 from squall.real.rpc.store import Store, StoreClosedError, StoreTimeoutError
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat import stores
-from squall.sim.scripts.compat.process import PROCESS
+from squall.sim.scripts.compat.process import current_process_or_none
 
 _GROUPS = "process groups"
 DEFAULT_TIMEOUT_S = 1800.0
@@ -44,7 +44,7 @@ class Group:
         self.taken: dict[tuple[int, int], int] = {}
         self.seen: dict[int, int] = {}
         self.received: dict[tuple[int, int], int] = {}
-        process = current_worker().locals.get(PROCESS)
+        process = current_process_or_none()
         if process is not None:
             process.at_end.append(self.leave)
 
@@ -176,7 +176,7 @@ def init_process_group(
     known = groups()
     if known.default is not None:
         raise ValueError("trying to initialize the default process group twice!")
-    process = worker.locals.get(PROCESS)
+    process = current_process_or_none()
     if process is not None and process.group.on_join is not None:
         process.group.on_join(process, rank, world_size)
     if store is not None:

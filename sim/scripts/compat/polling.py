@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from squall.sim.scripts.rounds import ROUNDS, Polling
+from squall.sim.scripts.rounds import AGAIN, ROUNDS, Polling, rounds_of
 from squall.sim.world.looks import looks_of
 
 if TYPE_CHECKING:
@@ -18,16 +18,16 @@ POLLING = "polling"
 
 def counting(runtime: SimRuntime) -> Callable[[], None]:
     """The builtin of one process that its loops call; see :mod:`squall.sim.scripts.rounds`."""
-    env, count, steps = runtime.env, 0, -1
+    env, left, steps = runtime.env, ROUNDS, -1
 
     def another_round() -> None:
-        nonlocal count, steps
+        nonlocal left, steps
         if env.steps_made != steps:  # others have had a turn
-            steps, count = env.steps_made, 0
-        count += 1
-        if count >= ROUNDS:
+            steps, left = env.steps_made, AGAIN if looks_of(runtime.running) else ROUNDS
+        left -= 1
+        if left <= 0:
             frame, task = sys._getframe(1), runtime.running
-            rounds = ROUNDS * (looks_of(task) + 1)
+            rounds = rounds_of(looks_of(task) + 1)
             task.locals[POLLING] = Polling(frame.f_code.co_filename, frame.f_lineno, rounds)
             runtime.look(patience=1)
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from squall.sim.world.scheduler import SimRuntime
 
 #: key of the process in ``Worker.locals``
-PROCESS = "process"
+_PROCESS = "process"
 #: key in ``SimProcess.locals``: of its environment, what the launcher has set for that process alone
 OWN_RANK = "own rank"
 #: process ids are this and a small number
@@ -65,7 +65,12 @@ def current_process() -> SimProcess:
 
 def current_process_or_none() -> SimProcess | None:
     worker = current_worker_or_none()
-    return None if worker is None else worker.locals.get(PROCESS)
+    return None if worker is None else process_of(worker)
+
+
+def process_of(worker: Worker) -> SimProcess | None:
+    """The process that a worker of a script is."""
+    return worker.locals.get(_PROCESS)
 
 
 class Stream:
@@ -167,7 +172,7 @@ class SimProcess:
         self.ended = group.runtime.event(f"the end of process {name}")
         self.torch = ProcessSettings(torch_seed(self.stream))
         self.worker = group.new_worker(name)
-        self.worker.locals[PROCESS] = self
+        self.worker.locals[_PROCESS] = self
         self.worker.locals[STATE] = self
         self.worker.locals["environ"] = self.environ
         self.space = ModuleSpace(

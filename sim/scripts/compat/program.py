@@ -91,7 +91,7 @@ class Program:
             if loader is not None:
                 code = _installed_code(loader, os.stat(path).st_mtime_ns)
             else:
-                code = compiled(_bytes_of(path), path)
+                code = compiled(Path(path).read_bytes(), path)
             self._codes[path] = code
         return code
 
@@ -188,14 +188,9 @@ def _is_installed_to(folder: Path) -> bool:
 @lru_cache(maxsize=4096)
 def _installed_code(loader: SourceFileLoader, stamp: int) -> CodeType:
     """For all runs of this interpreter. ``stamp``: when the file was written, for the cache."""
-    source = _bytes_of(loader.path)
+    source = Path(loader.path).read_bytes()
     kept = None if has_loops(source) else loader.get_code(loader.name)
     return kept or compiled(source, loader.path)
-
-
-def _bytes_of(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def _folder(script: Path) -> str:
