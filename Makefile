@@ -14,6 +14,7 @@
 # make commands   docs/commands.md, made anew from the help of every command
 # make docs   the documentation as a site, in build/site; make docs-serve shows it as it is written
 # make matrix   the suite and digests under other processors, Pythons and torches: hours
+# make libraries   the table of libraries in docs/scripts.md, in an environment that has them
 # make lint types layers   what else .ci/run asks of a change
 
 PYTHON ?= python3
@@ -36,7 +37,7 @@ ON ?= pool
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: gpu gpu-bundle covers programs run test test-deep explore stress test-browser pictures architecture commands docs docs-serve notebooks test-notebooks lint types layers findings bench install format clean matrix
+.PHONY: gpu gpu-bundle covers programs run test test-deep explore stress test-browser pictures architecture commands docs docs-serve notebooks test-notebooks lint types layers findings bench install format clean matrix libraries
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
@@ -114,6 +115,15 @@ types: $(INSTALLED)
 layers: $(INSTALLED)
 	$(BIN)/lint-imports
 
+# An environment on top of the one that everything else runs in.
+PURELIB = import sysconfig; print(sysconfig.get_path("purelib"))
+libraries: $(INSTALLED)
+	test -d .libraries || $(BIN)/python -m venv .libraries
+	echo "import site; site.addsitedir('$$($(BIN)/python -c '$(PURELIB)')')" \
+	    > "$$(.libraries/bin/python -c '$(PURELIB)')/base.pth"
+	.libraries/bin/python -m pip install -q --no-deps -r squall/properties/libraries/requirements.txt
+	.libraries/bin/python -m squall.properties.libraries $(ARGS)
+
 matrix: $(INSTALLED)
 	$(BIN)/python -m squall.properties.matrix $(ARGS)
 
@@ -177,6 +187,6 @@ $(SITE): $(INSTALLED)
 	touch $@
 
 clean:
-	rm -rf $(VENV) .matrix build dist *.egg-info .squall
+	rm -rf $(VENV) .libraries .matrix build dist *.egg-info .squall
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

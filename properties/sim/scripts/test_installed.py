@@ -61,6 +61,10 @@ PACKAGES = {
         @torch.library.register_fake("squall_test_defined::twice")
         def _(x):
             return torch.empty_like(x)
+
+        @torch._decomp.register_decomposition([torch.ops.squall_test_defined.twice])
+        def _(x):
+            return x + x
         """,
 }
 

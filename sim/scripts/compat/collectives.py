@@ -33,11 +33,20 @@ def _collective(
     own = resolve(group)
     number = own.next_number()
     own.put(number, contribution)
-    if not async_op:
-        with torch.no_grad():
-            finish(own, own.take(number))
-        return None
-    return in_background(lambda: finish(own, own.take(number)))
+    if async_op:
+        work = in_background(lambda: finish(own, own.take(number)))
+        own.unfinished = {
+            n: each for n, each in own.unfinished.items() if not each.get_future().is_done
+        }
+        own.unfinished[number] = work
+        return work
+    with torch.no_grad():
+        finish(own, own.take(number))
+    # What has come before this has: messages of two members do not overtake each other.
+    for earlier, work in list(own.unfinished.items()):
+        if not work.get_future().is_done and own.has_come(earlier):
+            work.get_future().block()
+    return None
 
 
 def _copies(tensors: list[Tensor]) -> list[Tensor]:
@@ -246,7 +255,7 @@ def broadcast_object_list(
     group_src: int | None = None,
     **_: Any,
 ) -> None:
-    root = member_meant(group, src, group_src)
+    root = member_meant(group, src, group_src, default=0)
 
     def finish(own: Group, parcels: list[Parcel | None]) -> None:
         sent = parcels[root]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.distributed as real_distributed
 
@@ -15,8 +15,12 @@ from squall.real.worker import current_worker
 from squall.sim.scripts.compat import stores
 from squall.sim.scripts.compat.process import current_process_or_none
 
+if TYPE_CHECKING:
+    from squall.sim.scripts.compat.work import Work
+
 _GROUPS = "process groups"
 DEFAULT_TIMEOUT_S = 1800.0
+_NOT_THERE = object()
 _CLOSED = "Connection closed by peer ({})"
 NON_MEMBER = real_distributed.GroupMember.NON_GROUP_MEMBER
 
@@ -44,6 +48,8 @@ class Group:
         self.taken: dict[tuple[int, int], int] = {}
         self.seen: dict[int, int] = {}
         self.received: dict[tuple[int, int], int] = {}
+        #: asynchronous collectives by number
+        self.unfinished: dict[int, Work] = {}
         process = current_process_or_none()
         if process is not None:
             process.at_end.append(self.leave)
@@ -106,6 +112,13 @@ class Group:
                 self.store.delete(f"{number}/{i}")
             self.store.delete(f"{number}/read")
         return values
+
+    def has_come(self, number: int) -> bool:
+        """Whether all members have put something under ``number``, and it is not taken yet."""
+        return all(
+            self.store.peek(f"{number}/{i}", _NOT_THERE) is not _NOT_THERE
+            for i in range(len(self.ranks))
+        )
 
     def __repr__(self) -> str:
         return f"<process group {self.group_name} {self.ranks}>"

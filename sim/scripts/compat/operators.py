@@ -1,4 +1,4 @@
-"""Operators that processes register with torch.
+"""Operators that processes register with torch, and what they are decomposed into.
 
 An interpreter has one register of them, and a module that defines operators is executed by each process
 that imports it. The first definition stands for all, until the run is over.
@@ -11,6 +11,8 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch._decomp
+from torch._ops import OpOverloadPacket
 from torch.library import Library
 
 from squall.sim.scripts.compat.process import current_process_or_none
@@ -26,6 +28,8 @@ class _Registered:
     def __init__(self) -> None:
         self._by: dict[_Key, tuple[Any, Library]] = {}
         self._libraries: list[Library] = []
+        #: whose decomposition of an operator is in a table
+        self._decomposed: dict[tuple[int, Any], tuple[Any, dict[Any, Any]]] = {}
 
     def _is_another_s(self, key: _Key, library: Library) -> bool:
         """Whether another process has registered that; if none has, the one that runs does now."""
@@ -67,7 +71,29 @@ class _Registered:
 
         return call
 
+    def decomposed(self, add: Callable[..., None]) -> Callable[..., None]:
+        """What adds a decomposition to a table, and refuses a second one of the same operator."""
+
+        @functools.wraps(add)
+        def once(table: dict[Any, Any], operator: Any, function: Any) -> None:
+            process = current_process_or_none()
+            if process is None:
+                return add(table, operator, function)
+            packet = isinstance(operator, OpOverloadPacket)
+            keys = [
+                (id(table), each) for each in (operator.op_overloads() if packet else [operator])
+            ]
+            if any(self._decomposed.get(key, (process, table))[0] is not process for key in keys):
+                return None
+            add(table, operator, function)
+            self._decomposed.update((key, (process, table)) for key in keys if key[1] in table)
+            return None
+
+        return once
+
     def forget(self) -> None:
+        for (_, operator), (_, table) in self._decomposed.items():
+            table.pop(operator, None)
         for library in self._libraries:
             if library.m is not None:
                 library._destroy()
@@ -77,6 +103,8 @@ class _Registered:
 def shared_by_processes() -> Iterator[None]:
     """While this is open, what a process registers that another one has is left out."""
     registered = _Registered()
+    add = torch._decomp._add_op_to_registry
+    torch._decomp._add_op_to_registry = registered.decomposed(add)
     before = {name: getattr(Library, name) for name in ("__init__", *_METHODS)}
     for name, method in before.items():
         setattr(
@@ -87,4 +115,5 @@ def shared_by_processes() -> Iterator[None]:
     finally:
         for name, method in before.items():
             setattr(Library, name, method)
+        torch._decomp._add_op_to_registry = add
         registered.forget()

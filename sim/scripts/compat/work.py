@@ -71,11 +71,13 @@ def copy(tensor: Tensor) -> Tensor:
 def member_meant(
     group: Any, rank: int | None, group_rank: int | None, default: int | None = None
 ) -> int:
-    """The member meant by a global rank or by a rank within the group."""
+    """The member meant by a global rank, ``default`` if there is none, or by a rank within the group. Raises
+    ValueError as torch does."""
     if group_rank is not None:
+        if rank is not None:
+            raise ValueError("Can't specify both group_rank and global_rank")
         return group_rank
+    rank = default if rank is None else rank
     if rank is None:
-        if default is None:
-            raise ValueError("Must specify src or group_src")
-        return default
+        raise ValueError("Must specify global_rank or group_rank")
     return resolve(group).member(rank)

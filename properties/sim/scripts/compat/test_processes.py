@@ -417,7 +417,12 @@ def test_collectives(tmp_path: Path) -> None:
         objects = [None] * size
         dist.all_gather_object(objects, {"rank": rank})
         shared = [rank, "x"] if rank == 0 else [None, None]
-        dist.broadcast_object_list(shared, src=0)
+        dist.broadcast_object_list(shared)
+        late = [torch.full((1,), float(rank)) for _ in range(size)]
+        for root, each in enumerate(late):
+            dist.broadcast(each, src=root, async_op=True)  # nobody waits but for what comes after
+        dist.barrier()
+        assert [each.item() for each in late] == list(range(size))
         right = (rank + 1) % size
         request = dist.isend(mine, dst=right)
         came = torch.zeros(1)
