@@ -12,6 +12,7 @@
 # make architecture   the picture of the rooms in docs/architecture.md, made from the source
 # make programs   docs/programs.md, made anew from what programs can have
 # make commands   docs/commands.md, made anew from the help of every command
+# make api   docs/api.md, made anew from the list of what scripts find otherwise than in stock
 # make docs   the documentation as a site, in build/site; make docs-serve shows it as it is written
 # make matrix   the suite and digests under other processors, Pythons and torches: hours
 # make libraries   the table of libraries in docs/scripts.md, in an environment that has them
@@ -37,7 +38,7 @@ ON ?= pool
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: gpu gpu-bundle covers programs run test test-deep explore stress test-browser pictures architecture commands docs docs-serve notebooks test-notebooks lint types layers findings bench install format clean matrix libraries
+.PHONY: gpu gpu-bundle covers programs run test test-deep explore stress test-browser pictures architecture commands api docs docs-serve notebooks test-notebooks lint types layers findings bench install format clean matrix libraries
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
@@ -92,6 +93,10 @@ architecture: $(INSTALLED)
 programs: $(INSTALLED)
 	$(BIN)/python -m squall.sim.programs.page > docs/programs.md.new
 	mv docs/programs.md.new docs/programs.md
+
+api: $(INSTALLED)
+	$(BIN)/python -m squall.properties.sim.scripts.api > docs/api.md.new
+	mv docs/api.md.new docs/api.md
 
 commands: $(INSTALLED)
 	$(BIN)/python -m squall.sim.cli.page > docs/commands.md.new

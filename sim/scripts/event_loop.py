@@ -6,9 +6,12 @@ either engine what a thread that waits there does. Imports no torch.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
+
+from squall.sim.scripts.compat.described import describe_as
 
 #: what an event loop has that reaches outside of the simulation
 _OUTSIDE = (
@@ -60,6 +63,9 @@ def install(asyncio: ModuleType, threading: ModuleType, look: Callable[[], objec
     for name in _OUTSIDE:
         setattr(SimulatedEventLoop, name, _refusal(name))
     unix: Any = parts.unix_events
+    # Not that of the process's copy, which what is kept of it would keep alive.
+    real: Any = importlib.import_module("asyncio.unix_events")
+    describe_as(SimulatedEventLoop, real.SelectorEventLoop)
     for module in (parts, unix):
         module.SelectorEventLoop = SimulatedEventLoop
         if hasattr(module, "EventLoop"):

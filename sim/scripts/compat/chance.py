@@ -12,7 +12,8 @@ import random as real_random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from squall.sim.scripts.compat.facades import Facade, builtin
+from squall.sim.scripts.compat.described import builtin
+from squall.sim.scripts.compat.facades import Facade
 from squall.sim.scripts.compat.owner import current_owner
 from squall.sim.scripts.generators import (
     ENTROPY,

@@ -17,6 +17,7 @@ from squall.sim.scripts.compat.process import OWN_RANK, SimProcess, current_proc
 from squall.sim.scripts.ranks import inherited
 
 _SELF = "multiprocessing.current_process"
+_AUTHKEY = b"simulated"
 START_METHODS = ("fork", "spawn", "forkserver")
 _LIVE = "_sim"
 _CHILDREN = "multiprocessing.children"
@@ -51,7 +52,7 @@ class BaseProcess:
         label = ":".join(str(number) for number in self._identity)
         self._name = name or f"{type(self).__name__}-{label}"
         self._daemonic = parent.daemon if daemon is None else bool(daemon)
-        self.authkey = b"simulated"
+        self._authkey = _AUTHKEY
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != _LIVE}
@@ -122,6 +123,14 @@ class BaseProcess:
         self._daemonic = daemonic
 
     @property
+    def authkey(self) -> bytes:
+        return self._authkey
+
+    @authkey.setter
+    def authkey(self, authkey: bytes) -> None:
+        self._authkey = bytes(authkey)
+
+    @property
     def exitcode(self) -> int | None:
         if self._sim is None or not self._sim.ended.is_set():
             return None
@@ -175,7 +184,7 @@ class _MainProcess(BaseProcess):
         self._daemonic = False
         self._parent_pid = None
         self._parent_name = None
-        self.authkey = b"simulated"
+        self._authkey = _AUTHKEY
 
 
 class Sentinel:

@@ -11,7 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from squall.real.runtime import current_task, current_task_or_none
-from squall.sim.scripts.compat.facades import Facade, builtin
+from squall.sim.scripts.compat.described import builtin
+from squall.sim.scripts.compat.facades import Facade
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
@@ -60,7 +61,17 @@ def monotonic() -> float:
 
 
 @builtin
+def perf_counter() -> float:
+    return BOOT_S + _read()
+
+
+@builtin
 def monotonic_ns() -> int:
+    return BOOT_S * _NS + round(_read() * _NS)
+
+
+@builtin
+def perf_counter_ns() -> int:
     return BOOT_S * _NS + round(_read() * _NS)
 
 
@@ -70,7 +81,17 @@ def process_time() -> float:
 
 
 @builtin
+def thread_time() -> float:
+    return _read()
+
+
+@builtin
 def process_time_ns() -> int:
+    return round(_read() * _NS)
+
+
+@builtin
+def thread_time_ns() -> int:
     return round(_read() * _NS)
 
 
@@ -136,14 +157,14 @@ def make_time(space: ModuleSpace) -> ModuleType:
             "localtime": localtime,
             "monotonic": monotonic,
             "monotonic_ns": monotonic_ns,
-            "perf_counter": monotonic,
-            "perf_counter_ns": monotonic_ns,
+            "perf_counter": perf_counter,
+            "perf_counter_ns": perf_counter_ns,
             "process_time": process_time,
             "process_time_ns": process_time_ns,
             "sleep": sleep,
             "strftime": strftime,
-            "thread_time": process_time,
-            "thread_time_ns": process_time_ns,
+            "thread_time": thread_time,
+            "thread_time_ns": thread_time_ns,
             "time": time,
             "time_ns": time_ns,
         },

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
-from types import BuiltinFunctionType, FunctionType, ModuleType
+import importlib
+import sys
+from collections.abc import Mapping
+from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType
 from typing import TYPE_CHECKING, Any
+
+from squall.sim.scripts.compat.described import describe
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
@@ -14,13 +17,21 @@ _MISSING = object()
 _SPECIAL = ("__doc__", "__file__", "__path__", "__package__", "__spec__", "__loader__")
 #: what is looked up once and kept: it does not change in the real module
 _KEPT = (FunctionType, BuiltinFunctionType, type, ModuleType)
+_DEFINED = (FunctionType, BuiltinFunctionType, type)
+_CONSTANTS = (NoneType, bool, int, float, complex, str, bytes, tuple, frozenset)
+#: modules of this engine whose functions and classes are described as those of the stock module
+_described: set[str] = set()
 
 
 class Facade(ModuleType):
     """One process's view of a module.
 
-    A submodule that is replaced for the process is found here too. Setting an attribute sets it
-    for this process only.
+    A module that is replaced for the process is found here too, as a submodule or under whatever name
+    the real one has it. Setting an attribute sets it for this process only.
+
+    Under another name than that of ``real`` it is a module of this engine in the place of the stock
+    module of that name, and shows what that one shows: what else a script finds there, such as
+    modules, types and constants, is the stock module's.
     """
 
     def __init__(
@@ -45,8 +56,14 @@ class Facade(ModuleType):
         own["_facade_space"] = space
         own["_facade_real"] = real
         own["_facade_keeps"] = True
+        own["_facade_replaced"] = replaced or {}
+        own["_facade_stock"] = stock = real if name is None else _stock(name)
         if replaced:
             own.update(replaced)
+            describe(replaced, stock)
+        if stock is not real and real.__name__ not in _described:
+            _described.add(real.__name__)
+            describe(vars(real), stock)
 
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
@@ -59,17 +76,68 @@ class Facade(ModuleType):
         except AttributeError:
             if name == "__all__":
                 return [public for public in dir(self) if not public.startswith("_")]
-            raise
-        if own["_facade_keeps"] and isinstance(value, _KEPT):
+            value = getattr(own["_facade_stock"], name, _MISSING)
+            if name.startswith("_") or not _is_plain(value):
+                raise
+        value = self._of_process(value)
+        if own["_facade_keeps"] and issubclass(type(value), _KEPT):
             own[name] = value
         return value
 
+    def _of_process(self, value: Any) -> Any:
+        """What the process has in place of a module, or of what a replaced library module defines."""
+        space: ModuleSpace = self.__dict__["_facade_space"]
+        # Not isinstance, which asks a deprecated object for its __class__.
+        kind = type(value)
+        if issubclass(kind, ModuleType):
+            return space.replaced_submodule(value.__name__) or value
+        if (
+            issubclass(kind, _DEFINED)
+            and self.__dict__["_facade_stock"] is not self.__dict__["_facade_real"]
+        ):
+            home = space.replaced_submodule(value.__module__ or "")
+            return value if home is None else getattr(home, value.__name__, value)
+        return value
+
     def __dir__(self) -> list[str]:
-        names = dict.fromkeys([*dir(self.__dict__["_facade_real"]), *self.__dict__])
-        return sorted(name for name in names if not name.startswith("_facade_"))
+        own = self.__dict__
+        real, stock, replaced = own["_facade_real"], own["_facade_stock"], own["_facade_replaced"]
+        if stock is real:
+            names = set(dir(stock))
+        else:
+            names = {name for name in dir(stock) if self._shows(name)}
+            names.update(special for special in _SPECIAL if special in own)
+        names.update(own.get("_facade_set", ()))
+        # What the process has set: no more of ours than the stock module has.
+        ours = {*replaced, *vars(real)} if stock is not real else set(replaced)
+        names.update(name for name in own if name not in ours and not name.startswith("_facade_"))
+        return sorted(names)
+
+    def _shows(self, name: str) -> bool:
+        """Whether this module has what the stock module has under that name; loads none."""
+        own = self.__dict__
+        if name in own or hasattr(own["_facade_real"], name) or hasattr(type(self), name):
+            return True
+        return not name.startswith("_") and _is_plain(getattr(own["_facade_stock"], name, _MISSING))
 
     def __repr__(self) -> str:
         return f"<module {self.__name__!r}>"
+
+
+def _stock(name: str) -> ModuleType:
+    return sys.modules.get(name) or importlib.import_module(name)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it does the same beside any engine: a module (the process's), what the standard library
+    or ``typing`` defines, or a constant."""
+    kind = type(value)
+    if issubclass(kind, (ModuleType, *_CONSTANTS)):
+        return True
+    if issubclass(kind, _DEFINED):
+        home = (value.__module__ or "").partition(".")[0]
+        return home in sys.stdlib_module_names or home == "typing_extensions"
+    return kind.__module__ == "typing"
 
 
 class WriteThroughFacade(Facade):
@@ -89,32 +157,15 @@ class WriteThroughFacade(Facade):
         super().__init__(space, real, replaced, name=name)
         # What is set must be read, and nothing kept from before stand in its way.
         self.__dict__["_facade_keeps"] = False
+        self.__dict__["_facade_set"] = set()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__:
             super().__setattr__(name, value)
         else:
             setattr(self.__dict__["_facade_real"], name, value)
+            self.__dict__["_facade_set"].add(name)
 
     def __delattr__(self, name: str) -> None:
         delattr(self.__dict__["_facade_real"], name)
-
-
-class builtin:  # noqa: N801 - reads as what it makes
-    """A Python function that, like one written in C, does not become a method in a class.
-
-    Pickled by reference, as the module-level name it must have.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
-
-    def __reduce__(self) -> str:
-        return self._function.__qualname__
-
-    def __repr__(self) -> str:
-        return f"<built-in function {self._function.__name__}>"
+        self.__dict__["_facade_set"].discard(name)

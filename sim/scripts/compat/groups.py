@@ -150,24 +150,28 @@ def resolve(group: Any) -> Group:
         raise ValueError(
             "Default process group has not been initialized: call init_process_group first"
         )
-    if group is None or group is WORLDS:
+    if group is None or isinstance(group, _WorldMeta):
         return default
     if group == NON_MEMBER:
         raise ValueError("Invalid process group specified")
     raise TypeError(f"not a process group: {group!r}")
 
 
-class _Worlds:
-    """``torch.distributed.group`` and ``GroupMember``: the default group of whoever asks."""
-
-    NON_GROUP_MEMBER = NON_MEMBER
-
+class _WorldMeta(type):
     @property
-    def WORLD(self) -> Group | None:  # noqa: N802 - torch's name
+    def WORLD(cls) -> Group | None:  # noqa: N802 - torch's name
+        """The default group of whoever asks."""
         return groups().default
 
 
-WORLDS = _Worlds()
+class group(metaclass=_WorldMeta):  # noqa: N801 - torch's name
+    """``torch.distributed.group``."""
+
+
+class GroupMember(metaclass=_WorldMeta):
+    """``torch.distributed.GroupMember``."""
+
+    NON_GROUP_MEMBER = NON_MEMBER
 
 
 def init_process_group(
@@ -341,4 +345,4 @@ _PUBLIC: tuple[Callable[..., Any], ...] = (
     new_group,
 )
 NAMES: dict[str, Any] = {function.__name__: function for function in _PUBLIC}
-NAMES.update(group=WORLDS, GroupMember=WORLDS)
+NAMES.update(group=group, GroupMember=GroupMember)

@@ -6,6 +6,7 @@ they do in virtual time what they always do. Imports no torch.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -113,16 +114,22 @@ def find_logger(name: str) -> Any:
 
 
 def make_process_pool(space: ModuleSpace) -> ModuleType:
-    module = ModuleType("concurrent.futures.process")
-    module.__dict__.update(ProcessPoolExecutor=ProcessPoolExecutor, BrokenProcessPool=RuntimeError)
-    return module
+    """``concurrent.futures.process``, whose executor is not available, and says so."""
+    base: Any = space.load("concurrent.futures._base")
+    names = {"__init__": _no_process_pool, "__module__": "concurrent.futures.process"}
+    replaced = {
+        "BrokenProcessPool": type(
+            "BrokenProcessPool",
+            (base.BrokenExecutor,),
+            {"__module__": "concurrent.futures.process"},
+        ),
+        "ProcessPoolExecutor": type("ProcessPoolExecutor", (base.Executor,), names),
+    }
+    return Facade(space, importlib.import_module("concurrent.futures.process"), replaced)
 
 
-class ProcessPoolExecutor:
-    """Not available: says so."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        raise NotImplementedError(
-            "concurrent.futures.ProcessPoolExecutor is not available in a simulated process; "
-            "use torch.multiprocessing.spawn or multiprocessing.Process"
-        )
+def _no_process_pool(self: object, *_: Any, **__: Any) -> None:
+    raise NotImplementedError(
+        "concurrent.futures.ProcessPoolExecutor is not available in a simulated process; "
+        "use torch.multiprocessing.spawn or multiprocessing.Process"
+    )

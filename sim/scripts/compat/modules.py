@@ -186,6 +186,10 @@ class ModuleSpace:
 
     def replaced_submodule(self, name: str) -> ModuleType | None:
         """The module of that name if it is one that differs from the real one for this process."""
+        parent, _, _ = name.rpartition(".")
+        if parent in self._substitutes and self._is_private(parent):
+            # A facade among modules that are executed from their source.
+            return self.load(name) if name in self._substitutes else None
         return self.load(name) if self._is_replaced(name) else None
 
     def execute_library(self, name: str) -> ModuleType:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from squall.sim.scripts.compat import children, managers, shared
+from squall.sim.scripts.compat import children, managers, pipes, shared
 from squall.sim.scripts.compat.children import process_object
 from squall.sim.scripts.compat.facades import Facade
 from squall.sim.scripts.compat.process import current_process
@@ -83,6 +83,30 @@ def make_pool(
     return pool.Pool(processes, initializer, initargs, maxtasksperchild, context=own)
 
 
+def Manager() -> managers.SyncManager:  # noqa: N802 - the library's name
+    return managers.SyncManager()
+
+
+def Queue(maxsize: int = 0) -> shared.Queue:  # noqa: N802
+    return shared.Queue(maxsize)
+
+
+def JoinableQueue(maxsize: int = 0) -> shared.JoinableQueue:  # noqa: N802
+    return shared.JoinableQueue(maxsize)
+
+
+def SimpleQueue() -> shared.SimpleQueue:  # noqa: N802
+    return shared.SimpleQueue()
+
+
+def RawValue(typecode_or_type: Any, *args: Any) -> Any:  # noqa: N802
+    return shared.make_value(typecode_or_type, *args)
+
+
+def RawArray(typecode_or_type: Any, size_or_initializer: Any) -> Any:  # noqa: N802
+    return shared.make_array(typecode_or_type, size_or_initializer)
+
+
 def current_process_object() -> children.BaseProcess:
     return process_object(current_process())
 
@@ -119,17 +143,17 @@ _SHARED: dict[str, Any] = {
     "BoundedSemaphore": _synchronizer("BoundedSemaphore"),
     "Condition": _synchronizer("Condition"),
     "Event": _synchronizer("Event"),
-    "JoinableQueue": shared.Queue,
+    "JoinableQueue": JoinableQueue,
     "Lock": _synchronizer("Lock"),
-    "Manager": managers.Manager,
-    "Pipe": shared.pipe,
+    "Manager": Manager,
+    "Pipe": pipes.pipe,
     "Pool": make_pool,
-    "Queue": shared.Queue,
+    "Queue": Queue,
     "RLock": _synchronizer("RLock"),
-    "RawArray": shared.make_array,
-    "RawValue": shared.make_value,
+    "RawArray": RawArray,
+    "RawValue": RawValue,
     "Semaphore": _synchronizer("Semaphore"),
-    "SimpleQueue": shared.Queue,
+    "SimpleQueue": SimpleQueue,
     "Value": shared.make_value,
     "active_children": children.active_children,
     "cpu_count": real_multiprocessing.cpu_count,
@@ -159,7 +183,7 @@ def make_connection(space: ModuleSpace) -> ModuleType:
     return Facade(
         space,
         real_connection,
-        {"Connection": shared.Connection, "Pipe": shared.pipe, "wait": wait},
+        {"Connection": pipes.Connection, "Pipe": pipes.pipe, "wait": wait},
     )
 
 
@@ -174,12 +198,16 @@ def make_process_module(space: ModuleSpace) -> ModuleType:
 
 
 def make_queues(space: ModuleSpace) -> ModuleType:
-    names = dict.fromkeys(("JoinableQueue", "Queue", "SimpleQueue"), shared.Queue)
+    names = {
+        "JoinableQueue": shared.JoinableQueue,
+        "Queue": shared.Queue,
+        "SimpleQueue": shared.SimpleQueue,
+    }
     return Facade(space, importlib.import_module("multiprocessing.queues"), names)
 
 
 def make_managers(space: ModuleSpace) -> ModuleType:
-    names = {"BaseManager": managers.Manager, "SyncManager": managers.Manager}
+    names = {"BaseManager": managers.BaseManager, "SyncManager": managers.SyncManager}
     return Facade(space, importlib.import_module("multiprocessing.managers"), names)
 
 

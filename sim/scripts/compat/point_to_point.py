@@ -133,7 +133,7 @@ class P2POp:
             f"{self.tensor.shape}, {self.tensor.dtype})"
         )
 
-    def begin(self) -> Work:
+    def _begin(self) -> Work:
         work: Work = self.op(
             self.tensor, group=self.group, tag=self.tag, **{_MEMBER[self.op]: self.group_peer}
         )
@@ -150,7 +150,7 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
         )
     if any(op.group != p2p_op_list[0].group for op in p2p_op_list):
         raise ValueError("All ops need to use the same group.")
-    return [op.begin() for op in p2p_op_list]
+    return [op._begin() for op in p2p_op_list]
 
 
 #: by operation, the argument that names the other member by its place in the group

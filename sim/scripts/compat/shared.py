@@ -1,7 +1,7 @@
-"""Queues, pipes, locks and values that several simulated processes hold: ``multiprocessing``'s.
+"""Queues, locks and values that several simulated processes hold: ``multiprocessing``'s.
 
 One object serves all processes: pickling it gives the receiver the same object. What is put into a
-queue or a pipe is pickled, as between real processes.
+queue is pickled, as between real processes.
 """
 
 from __future__ import annotations
@@ -33,28 +33,44 @@ def find_shared(key: int) -> Any:
     return current_process().group.shared[key]
 
 
-def _condition(what: str) -> tuple[Any, Condition]:
+def condition(what: str) -> tuple[Any, Condition]:
     runtime = current_task().runtime
     lock = runtime.lock(what)
     return lock, runtime.condition(lock, what)
 
 
-class Queue(Shared):
-    """``multiprocessing.Queue`` and ``JoinableQueue``."""
+class SimpleQueue(Shared):
+    """``multiprocessing.SimpleQueue``."""
 
-    def __init__(self, maxsize: int = 0) -> None:
+    def __init__(self, *, ctx: Any = None) -> None:
+        self._start(0)
+
+    def _start(self, maxsize: int) -> None:
         super().__init__()
         self._maxsize = maxsize
         self._items: deque[Parcel] = deque()
         self._unfinished = 0
-        self._lock, self._changed = _condition("a queue between processes")
+        self._lock, self._changed = condition("a queue between processes")
         # What multiprocessing.pool and connection.wait reach for.
         self._reader = QueueReader(self)
         self._writer = QueueWriter(self)
         self._rlock = Synchronizer("Lock")
 
-    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Raises ``queue.Full`` if there is no room in time."""
+    def put(self, obj: Any) -> None:
+        self._put(obj)
+
+    def get(self) -> Any:
+        return self._get()
+
+    def empty(self) -> bool:
+        # Between processes, somebody who polls lets the others run.
+        look()
+        return not self._items
+
+    def close(self) -> None:
+        """Only says that this process puts nothing more."""
+
+    def _put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         if current_task_or_none() is None:
             return  # a destructor, after the last process has ended
         process = current_process()
@@ -70,14 +86,28 @@ class Queue(Shared):
         for watcher in self._reader.watchers:
             watcher.set()
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Raises ``queue.Empty`` if nothing is there in time."""
+    def _get(self, block: bool = True, timeout: float | None = None) -> Any:
         with self._lock:
             if not self._changed.wait_for(lambda: bool(self._items), timeout if block else 0.0):
                 raise queue.Empty
             parcel = self._items.popleft()
             self._changed.notify_all()
         return parcel.open()
+
+
+class Queue(SimpleQueue):
+    """``multiprocessing.Queue``."""
+
+    def __init__(self, maxsize: int = 0, *, ctx: Any = None) -> None:
+        self._start(maxsize)
+
+    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Raises ``queue.Full`` if there is no room in time."""
+        self._put(obj, block, timeout)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Raises ``queue.Empty`` if nothing is there in time."""
+        return self._get(block, timeout)
 
     def put_nowait(self, obj: Any) -> None:
         self.put(obj, block=False)
@@ -88,13 +118,18 @@ class Queue(Shared):
     def qsize(self) -> int:
         return len(self._items)
 
-    def empty(self) -> bool:
-        # Between processes, somebody who polls lets the others run.
-        look()
-        return not self._items
-
     def full(self) -> bool:
         return 0 < self._maxsize <= len(self._items)
+
+    def join_thread(self) -> None:
+        """There is no feeder thread to wait for."""
+
+    def cancel_join_thread(self) -> None:
+        """There is no feeder thread to wait for."""
+
+
+class JoinableQueue(Queue):
+    """``multiprocessing.JoinableQueue``."""
 
     def task_done(self) -> None:
         with self._lock:
@@ -107,25 +142,16 @@ class Queue(Shared):
         with self._lock:
             self._changed.wait_for(lambda: self._unfinished == 0)
 
-    def close(self) -> None:
-        """Only says that this process puts nothing more."""
-
-    def join_thread(self) -> None:
-        """There is no feeder thread to wait for."""
-
-    def cancel_join_thread(self) -> None:
-        """There is no feeder thread to wait for."""
-
 
 class QueueReader:
     """The reading end of a queue, as far as the standard library uses it."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: SimpleQueue) -> None:
         self._queue = queue
         self.watchers: list[Event] = []
 
     def is_ready(self) -> bool:
-        return self._queue.qsize() > 0
+        return bool(self._queue._items)
 
     def recv(self) -> Any:
         return self._queue.get()
@@ -143,7 +169,7 @@ class QueueReader:
 class QueueWriter:
     """The writing end of a queue."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: SimpleQueue) -> None:
         self.send = queue.put
 
     def close(self) -> None:
@@ -152,85 +178,6 @@ class QueueWriter:
 
 def _standard_queue(process: SimProcess) -> Any:
     return process.space.load("queue")
-
-
-class Connection(Shared):
-    """One end of a pipe."""
-
-    def __init__(self, lock: Any, changed: Condition) -> None:
-        super().__init__()
-        self._lock = lock
-        self._changed = changed
-        self._inbox: deque[Parcel] = deque()
-        self.other: Connection | None = None
-        self.closed = False
-        self.readable = self.writable = True
-        self.watchers: list[Event] = []
-
-    def send(self, obj: Any) -> None:
-        """Raises BrokenPipeError if the other end is closed."""
-        if self.closed:
-            raise OSError("handle is closed")
-        if not self.writable:
-            raise OSError("connection is read-only")
-        parcel = Parcel(obj, current_process().space)
-        other = self.other
-        with self._lock:
-            if other is None or other.closed:
-                raise BrokenPipeError(32, "Broken pipe")
-            other._inbox.append(parcel)
-            self._changed.notify_all()
-        for watcher in other.watchers:
-            watcher.set()
-
-    def recv(self) -> Any:
-        """Raises EOFError if nothing is left and the other end is closed."""
-        if self.closed:
-            raise OSError("handle is closed")
-        if not self.readable:
-            raise OSError("connection is write-only")
-        with self._lock:
-            self._changed.wait_for(self.is_ready)
-            if not self._inbox:
-                raise EOFError
-            parcel = self._inbox.popleft()
-        return parcel.open()
-
-    send_bytes = send
-    recv_bytes = recv
-
-    def poll(self, timeout: float | None = 0.0) -> bool:
-        if not timeout:
-            look()
-        with self._lock:
-            return self._changed.wait_for(self.is_ready, timeout)
-
-    def is_ready(self) -> bool:
-        return bool(self._inbox) or self.other is None or self.other.closed
-
-    def close(self) -> None:
-        """Nothing: another process may hold the same end, and goes on with it."""
-
-    def __str__(self) -> str:
-        return "a pipe between processes"
-
-    def fileno(self) -> int:
-        return self._key
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def pipe(duplex: bool = True) -> tuple[Connection, Connection]:
-    lock, changed = _condition("a pipe between processes")
-    first, second = Connection(lock, changed), Connection(lock, changed)
-    first.other, second.other = second, first
-    if not duplex:
-        first.writable = second.readable = False
-    return first, second
 
 
 class Synchronizer(Shared):

@@ -7,6 +7,7 @@ processes send; nothing that comes from outside is delivered to one. Imports no 
 from __future__ import annotations
 
 import signal as real_signal
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -112,11 +113,6 @@ def make_signal(space: ModuleSpace) -> ModuleType:
         process.locals.setdefault(_PAUSES, []).append(handled)
         handled.wait()
 
-    def refuse(*_: object) -> NoReturn:
-        raise NotImplementedError(
-            "waiting for a signal is not simulated but for signal.pause: set a handler (signal.signal)"
-        )
-
     return Facade(
         space,
         real_signal,
@@ -129,9 +125,18 @@ def make_signal(space: ModuleSpace) -> ModuleType:
             "raise_signal": raise_signal,
             "setitimer": setitimer,
             "signal": signal,
-            **dict.fromkeys(_WAITS, refuse),
+            **{name: _refusal() for name in _WAITS},
         },
     )
+
+
+def _refusal() -> Callable[..., NoReturn]:
+    def refuse(*_: object) -> NoReturn:
+        raise NotImplementedError(
+            "waiting for a signal is not simulated but for signal.pause: set a handler (signal.signal)"
+        )
+
+    return refuse
 
 
 def _default(signum: int) -> Any:

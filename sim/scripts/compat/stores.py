@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qsl, urlparse
 
+import torch.distributed as real_distributed
 from torch.distributed import DistStoreError
 
 from squall.real.rpc.rendezvous import store_key
@@ -18,13 +21,21 @@ from squall.real.worker import current_worker
 DEFAULT_TIMEOUT = timedelta(seconds=300)
 
 
+class _Queue(deque[bytes]):
+    """The value of a key that is a queue, which is no key for those who count or list them."""
+
+
 class Store:
     """What ``torch.distributed.Store`` offers: text or bytes in, bytes out."""
 
     def __init__(self, shared: SharedStore, timeout: timedelta = DEFAULT_TIMEOUT) -> None:
         #: the keys and values, common to all processes
         self.shared = shared
-        self.timeout = timeout
+        self._timeout = timeout
+
+    @property
+    def timeout(self) -> timedelta:
+        return self._timeout
 
     def set(self, key: str, value: str | bytes) -> None:
         self.shared.set(key, _bytes(value))
@@ -33,7 +44,8 @@ class Store:
     def get(self, key: str) -> bytes:
         """Blocks until the key is there. Raises DistStoreError after :attr:`timeout`."""
         self.wait([key])
-        return _bytes(self.shared.get(key))
+        value = self.shared.get(key)
+        return b"" if isinstance(value, _Queue) else _bytes(value)
 
     def add(self, key: str, amount: int) -> int:
         self._note(key)
@@ -63,12 +75,50 @@ class Store:
         except StoreTimeoutError as error:
             raise DistStoreError(str(error)) from None
 
+    def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
+        """Blocks until so many have come; a key serves once. Raises DistStoreError."""
+        if self.add(f"{key}/num_members", 1) == world_size:
+            self.set(f"{key}/last_member", "1")
+        self.wait([f"{key}/last_member"], timeout)
+
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        queue = self._queue(key)
+        queue.append(_bytes(value))
+        self.shared.set(key, queue)  # wakes those who wait
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        """The oldest value. Raises QueueEmptyError, or DistStoreError after :attr:`timeout`."""
+        now = current_worker().runtime.now
+        deadline = now() + self.timeout.total_seconds()
+        while not (queue := self._queue(key)):
+            if not block:
+                raise _REAL.QueueEmptyError("queue is empty")
+            self.wait([key], timedelta(seconds=deadline - now()))
+        value = queue.popleft()
+        if not queue:
+            self.shared.delete(key)
+        return value
+
+    def queue_len(self, key: str) -> int:
+        return len(self._queue(key))
+
+    def _queue(self, key: str) -> _Queue:
+        found = self.shared.peek(key)
+        return found if isinstance(found, _Queue) else _Queue()
+
+    def clone(self) -> Self:
+        """Another handle of the same store."""
+        return copy.copy(self)
+
     def delete_key(self, key: str) -> bool:
-        self._keys().pop(key, None)
+        self._forget(key)
         return self.shared.delete(key)
 
     def num_keys(self) -> int:
         return len(self._keys())
+
+    def list_keys(self) -> list[str]:
+        return list(self._keys())
 
     def multi_get(self, keys: list[str]) -> list[bytes]:
         return [self.get(key) for key in keys]
@@ -78,7 +128,7 @@ class Store:
             self.set(key, value)
 
     def set_timeout(self, timeout: timedelta) -> None:
-        self.timeout = timeout
+        self._timeout = timeout
 
     def has_extended_api(self) -> bool:
         return True
@@ -92,6 +142,9 @@ class Store:
         if not keys:
             self.shared.set("\0keys", keys)
         keys[key] = None
+
+    def _forget(self, key: str) -> None:
+        self._keys().pop(key, None)
 
 
 class TCPStore(Store):
@@ -111,8 +164,8 @@ class TCPStore(Store):
         if port == 0:
             port = 20000 + worker.world.store("free ports").add("next", 1)
         super().__init__(worker.world.store(f"TCPStore {host_name}:{port}"), timeout)
-        self.host = host_name
-        self.port = port
+        self._host = host_name
+        self._port = port
         if is_master:
             self.shared.set("\0master", True)
         elif not self.shared.check(["\0master"]):
@@ -123,13 +176,53 @@ class TCPStore(Store):
             except StoreTimeoutError as error:
                 raise DistStoreError(str(error)) from None
 
+    @property
+    def host(self) -> str:
+        return self._host
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def libuvBackend(self) -> bool:  # noqa: N802 - torch's name
+        return True
+
+    def num_keys(self) -> int:
+        # The store itself counts in one key those who come.
+        return super().num_keys() + self.shared.check(["\0workers/arrived"])
+
+    def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
+        """Blocks until so many have come, then serves anew. Raises DistStoreError."""
+        count = self.add(key, 1)
+        opened = f"\0barrier {key}/{(count - 1) // world_size}"
+        if count % world_size == 0:
+            self.shared.set(opened, True)
+        self.wait([opened], timeout)
+
 
 class FileStore(Store):
     """The store behind a file name."""
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
         super().__init__(current_worker().world.store(f"FileStore {file_name}"))
-        self.path = file_name
+        self._path = file_name
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def has_extended_api(self) -> bool:
+        return False
+
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        raise NotImplementedError("a FileStore has no queues")
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        raise NotImplementedError("a FileStore has no queues")
+
+    def queue_len(self, key: str) -> int:
+        raise NotImplementedError("a FileStore has no queues")
 
 
 class HashStore(Store):
@@ -143,9 +236,54 @@ class PrefixStore(Store):
     """Another store's keys under a prefix."""
 
     def __init__(self, prefix: str, store: Store) -> None:
-        super().__init__(store.shared.prefixed(prefix), store.timeout)
-        self.underlying_store = store
-        self.prefix = prefix
+        super().__init__(store.shared.prefixed(prefix))
+        self._underlying = store
+        self._prefix = f"{prefix}/"
+
+    @property
+    def underlying_store(self) -> Store:
+        return self._underlying
+
+    @property
+    def timeout(self) -> timedelta:
+        return self._underlying.timeout
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._underlying.set_timeout(timeout)
+
+    def has_extended_api(self) -> bool:
+        return self._underlying.has_extended_api()
+
+    def clone(self) -> Self:
+        made = super().clone()
+        made._underlying = self._underlying.clone()
+        return made
+
+    def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
+        self._underlying.barrier(self._prefix + key, world_size, timeout)
+
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        self._underlying.queue_push(self._prefix + key, value)
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        return self._underlying.queue_pop(self._prefix + key, block)
+
+    def queue_len(self, key: str) -> int:
+        return self._underlying.queue_len(self._prefix + key)
+
+    def num_keys(self) -> int:
+        """Those of the store underneath, whatever their prefix."""
+        return self._underlying.num_keys()
+
+    def list_keys(self) -> list[str]:
+        found = self._underlying.list_keys()
+        return [key.removeprefix(self._prefix) for key in found if key.startswith(self._prefix)]
+
+    def _note(self, key: str) -> None:
+        self._underlying._note(self._prefix + key)
+
+    def _forget(self, key: str) -> None:
+        self._underlying._forget(self._prefix + key)
 
 
 def rendezvous(
@@ -170,6 +308,14 @@ def rendezvous(
 def _bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
+
+_REAL: Any = real_distributed
+#: what stores of some versions of torch lack
+_NEW = ("barrier", "clone", "list_keys", "queue_len", "queue_pop", "queue_push")
+for _kind in (FileStore, HashStore, PrefixStore, Store, TCPStore):
+    for _name in _NEW:
+        if _name in vars(_kind) and not hasattr(_REAL.Store, _name):
+            delattr(_kind, _name)
 
 NAMES: dict[str, Any] = {
     "FileStore": FileStore,

@@ -18,7 +18,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from squall.sim.scripts.compat.chance import urandom
-from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade, builtin
+from squall.sim.scripts.compat.described import builtin
+from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade
 from squall.sim.scripts.compat.loaded_modules import LoadedModules
 from squall.sim.scripts.compat.signals import deliver
 from squall.sim.scripts.outside import functions_of_os
@@ -70,13 +71,17 @@ def make_os(space: ModuleSpace) -> ModuleType:
         process.group.keep_folders_apart()
         real_os.chdir(path)
 
+    @builtin
+    def fchdir(fd: Any) -> None:
+        chdir(fd)
+
     return Facade(
         space,
         real_os,
         {
             **functions_of_os(),
             "chdir": chdir,
-            "fchdir": chdir,
+            "fchdir": fchdir,
             "system": builtin(system(popen(_start_in(process)))),
             "_exit": process.exit_now,
             "abort": abort,

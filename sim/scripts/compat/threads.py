@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from greenlet import GreenletExit
 
+from squall.sim.scripts.compat.described import describe
 from squall.sim.scripts.compat.thread_local import local
 from squall.sim.world.spinning import SpinningError
 
@@ -169,6 +170,9 @@ class ThreadTable:
     def get_ident(self) -> int:
         return self.main_ident if self.as_main else self.runtime.running.id
 
+    def get_native_id(self) -> int:
+        return self.get_ident()
+
     def start_new_thread(
         self, function: Callable[..., object], args: tuple[Any, ...], kwargs: Any = None, /
     ) -> int:
@@ -286,11 +290,11 @@ class ThreadTable:
             "exit": _exit_thread,
             "exit_thread": _exit_thread,
             "get_ident": self.get_ident,
-            "get_native_id": self.get_ident,
+            "get_native_id": self.get_native_id,
             "interrupt_main": _interrupt_main,
             "stack_size": real_thread.stack_size,
-            "start_new": self.start_new_thread,
             "start_new_thread": self.start_new_thread,
+            "start_new": self.start_new_thread,
         }
         if sys.version_info < (3, 13):
             names["_set_sentinel"] = self.set_sentinel
@@ -306,6 +310,7 @@ class ThreadTable:
         if sys.version_info >= (3, 12):
             names["_is_main_interpreter"] = lambda: True
             names["daemon_threads_allowed"] = lambda: True
+        describe(names, real_thread)
         module.__dict__.update(names)
         return module
 

@@ -120,6 +120,7 @@ def init_rpc_backend(backend: Any, store: Any = None, *args: Any, **kwargs: Any)
 
 def make_rpc(space: ModuleSpace) -> ModuleType:
     replaced = {
+        "Store": stores.Store,
         "_init_rpc_backend": init_rpc_backend,
         "init_rpc": init_rpc,
         "shutdown": shutdown,
@@ -184,7 +185,7 @@ def make_autograd(space: ModuleSpace) -> ModuleType:
     return Facade(space, dist_autograd, name="torch.distributed.autograd")
 
 
-class DistributedDataParallel:
+class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
     """Not available: says so."""
 
     def __init__(self, *_: Any, **__: Any) -> None:

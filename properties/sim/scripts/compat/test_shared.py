@@ -1,0 +1,155 @@
+"""What processes share by ``multiprocessing`` and stores does what it does between real processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from squall.properties.support.commands import stock
+from squall.properties.support.playing import play, write
+
+SHARED = """
+    import multiprocessing as mp
+    import pickle
+    from multiprocessing.managers import BaseManager
+
+    class Counter:
+        def __init__(self, n):
+            self.n = n
+        def add(self, by=1):
+            self.n += by
+            return self.n
+        def _hidden(self):
+            pass
+
+    class Own(BaseManager):
+        pass
+
+    Own.register("Counter", Counter)
+
+    def child(counter, end, queue):
+        counter.add(5)
+        end.send_bytes(b"abcdef", 1, 3)
+        end.send_bytes(bytearray(b"xyz"))
+        end.send({"k": 1})
+        end.send_bytes(pickle.dumps("pickled"))
+        queue.put("first")
+
+    def tried(call, *args):
+        try:
+            return call(*args)
+        except Exception as error:
+            return type(error).__name__
+
+    if __name__ == "__main__":
+        with Own() as manager, mp.Manager() as sync:
+            counter, queue = manager.Counter(1), sync.JoinableQueue()
+            here, there = mp.Pipe()
+            process = mp.Process(target=child, args=(counter, there, queue))
+            process.start()
+            buffer = bytearray(5)
+            print(here.recv_bytes(), here.recv_bytes_into(buffer, 1), buffer, here.recv(), here.recv())
+            process.join()
+            print(counter.add(), hasattr(counter, "_hidden"), queue.get(), queue.task_done())
+            print(list(sync.Array("i", [1, 2])), sync.Lock().acquire(), sync.Value("i", 3).value)
+        print(here.closed, here.readable, here.writable, len(mp.current_process().authkey) > 0)
+        there.send_bytes(b"long")
+        print(tried(here.recv_bytes_into, bytearray(2)), tried(there.send_bytes, b"x", 2))
+        receiver, sender = mp.Pipe(duplex=False)
+        print(sender.readable, receiver.writable, tried(receiver.send, 1), tried(sender.recv_bytes))
+        simple = mp.SimpleQueue()
+        simple.put(1)
+        print(simple.empty(), simple.get(), simple.empty(), hasattr(simple, "qsize"))
+    """
+
+STORES = """
+    import sys, threading
+    from datetime import timedelta
+    import torch.distributed as dist
+
+    def tried(call, *args):
+        try:
+            return call(*args)
+        except Exception as error:
+            return type(error).__name__
+
+    def said(store):
+        store.set_timeout(timedelta(seconds=0.5))
+        print(type(store).__name__, store.timeout, store.has_extended_api())
+        store.set("k", "v")
+        store.add("n", 3)
+        print(store.num_keys(), sorted(set(store.list_keys()) - {"efcount/"}))
+        for value in ("x", b"y"):
+            tried(store.queue_push, "q", value)
+        print(tried(store.queue_len, "q"), store.check(["q"]), store.check(["k", "n"]))
+        pop = store.queue_pop
+        print(tried(pop, "q"), tried(pop, "q"), tried(pop, "q", False), tried(pop, "q"))
+        print(store.check(["q"]), tried(store.queue_len, "none"))
+        other = store.clone()
+        other.set("m", "w")
+        print(type(other) is type(store), store.multi_get(["k", "m"]), store.delete_key("m"))
+        store.barrier("b", 1)
+        thread = threading.Thread(target=other.barrier, args=("c", 2))
+        thread.start()
+        store.barrier("c", 2)
+        thread.join()
+        print(tried(store.barrier, "d", 2, timedelta(seconds=0.1)))
+
+    base = dist.HashStore()
+    said(base)
+    said(dist.PrefixStore("p", base))
+    tcp = dist.TCPStore("localhost", 0, 1, True)
+    said(tcp)
+    prefixed = dist.PrefixStore("in", dist.PrefixStore("out", tcp))
+    prefixed.set("own", "1")
+    print(prefixed.underlying_store.list_keys(), prefixed.list_keys(), prefixed.underlying_store is tcp)
+    print([key for key in tcp.list_keys() if "own" in key], tcp.host, tcp.port > 0)
+    file = dist.FileStore(sys.argv[1], 1)
+    print(file.path == sys.argv[1], file.has_extended_api(), tried(file.queue_push, "q", "x"))
+    waiting = threading.Thread(target=lambda: print(base.queue_pop("late")))
+    waiting.start()
+    base.queue_push("late", "come")
+    waiting.join()
+    """
+
+TOLD = """
+    import inspect, multiprocessing, os, pickle, threading, time
+    import torch.distributed as dist, torch.distributed.rpc as rpc
+
+    class Own(multiprocessing.Process):
+        def __init__(self, x):
+            super().__init__()
+
+    class Plain(multiprocessing.Process):
+        pass
+
+    for told in (rpc.rpc_sync, rpc.init_rpc, time.sleep, os.getenv, os.kill, dist.all_reduce,
+                 multiprocessing.Queue, multiprocessing.Process, Own, Plain, dist.group):
+        print(told.__name__, len(told.__doc__ or ""), end=" ")
+        try:
+            print(inspect.signature(told))
+        except ValueError:
+            print("compiled")
+    print(inspect.signature(Own(1).join), inspect.signature(rpc.RRef.to_here))
+    print(pickle.loads(pickle.dumps(time.sleep)) is time.sleep)
+    print("RpcState" in dir(rpc.api), "threading" in dir(rpc.api), rpc.api.threading is threading)
+    rpc.api.mine = 1
+    print("mine" in dir(rpc.api), rpc.api.mine, [n for n in dir(rpc) if not hasattr(rpc, n)])
+    """
+
+
+def same(script: Path, *args: str) -> None:
+    real = stock(str(script), *args)
+    played = play(script, *args)
+    assert played.lines == real.stdout.splitlines(), played.err + real.stderr
+
+
+def test_pipes_queues_and_managers(tmp_path: Path) -> None:
+    same(write(tmp_path, SHARED))
+
+
+def test_stores(tmp_path: Path) -> None:
+    same(write(tmp_path, STORES), str(tmp_path / "store"))
+
+
+def test_what_replaced_things_say_of_themselves(tmp_path: Path) -> None:
+    same(write(tmp_path, TOLD.replace('len(told.__doc__ or "")', "len(told.__doc__ or '')")))
