@@ -60,7 +60,8 @@ def stock(script: Path, folder: Path) -> list[str]:
     done = subprocess.run(
         [sys.executable, *words, str(script)],
         cwd=folder,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        # Each process writes its lines at once, when it ends: they share a pipe.
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": ""},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -86,6 +87,8 @@ def simulated(script: Path, engine: EngineName, lines: list[str], folder: Path) 
         return f"{error['type']}: {error['message'].partition(':')[0]}"
     said = done.stderr.splitlines()
     missing = [line for line in lines if line not in said]
+    for line in missing:
+        print(f"not on {engine}: {line}", file=sys.stderr)
     return f"{len(missing)} lines differ" if missing else "equal"
 
 
@@ -95,7 +98,7 @@ def main(
     ] = None,
 ) -> None:
     """Run the scripts as real processes and on both engines."""
-    console, rows = Console(highlight=False), []
+    console, rows = Console(highlight=False, soft_wrap=True), []
     for name, what, script in scripts():
         if only and name not in only:
             continue

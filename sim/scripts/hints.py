@@ -31,7 +31,14 @@ def hint(script: Script, type: str, text: str) -> str | None:
     if has_ranks(script):
         return None
     if _TAKEN.search(text):
-        return f"each rank needs arguments of its own: {suggested(script, script.workers)}"
+        command = suggested(script, script.workers)
+        if RANK in command:
+            return f"each rank needs arguments of its own: {command}"
+        started = "" if script.workers is None else f" ({script.workers}, by --workers)"
+        return (
+            f"each process that was started{started} took the same rank: the script is to read RANK from its "
+            "environment, or the rank from its arguments, which are given as {rank}"
+        )
     missing = _MISSING.search(text)
     if type == "DistStoreError" and missing and script.workers != int(missing[1]):
         return f"nobody started the other ranks: {suggested(script, int(missing[1]))}"
@@ -44,6 +51,16 @@ def hint(script: Script, type: str, text: str) -> str | None:
             f"torchrun sets this variable, and so does squall where --workers is given: {command}"
         )
     return None
+
+
+def hint_for_size(workers: int | None, size: int) -> str | None:
+    """What to know where a script joins a group of another size than ``--workers`` says."""
+    if workers is None or workers >= size:
+        return None
+    return (
+        f"the script joins a group of {size} processes, so that {size} were started, not the {workers} of "
+        f"--workers: give --workers {size}, or let the script read WORLD_SIZE"
+    )
 
 
 def hint_for_usage(script: Script, text: str) -> str | None:

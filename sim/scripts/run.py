@@ -261,7 +261,9 @@ class _ScriptRun:
         }
         if self._spun is not None:
             run.errors.append(self._spun)
-        run.hints = list(dict.fromkeys(result.hint for result in results if result.hint))
+        run.hints = list(
+            dict.fromkeys([*launcher.hints, *(result.hint for result in results if result.hint)])
+        )
         run.packages = list(launcher.installed.verdicts.values())
         run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}
         # The exit code of a child is for its parent to judge: a pool, for instance, terminates its

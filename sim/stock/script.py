@@ -28,7 +28,7 @@ from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.scenario import CommandLine, Scenario, Script
 from squall.sim.scripts import ranks
 from squall.sim.scripts.compat.process import FIRST_PID
-from squall.sim.scripts.hints import hint, hint_for_usage
+from squall.sim.scripts.hints import hint, hint_for_size, hint_for_usage
 from squall.sim.stock.children import Children
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.gradients import PassLog, summarise
@@ -293,6 +293,8 @@ class ScriptProcesses:
             self.cluster.runtime.call_later(0.0, lambda: self._start_ranks(rank, world_size))
 
     def _start_ranks(self, rank: int, world_size: int) -> None:
+        if told := hint_for_size(self._workers, world_size):
+            self.hints.append(told)
         if self._workers is None:
             self._workers = world_size
         for other in range(max(world_size, self._workers)):  # a process group may have fewer

@@ -31,7 +31,7 @@ from squall.real.native.here import FIRST_LANE, Here, debug_info
 from squall.real.rpc.rendezvous import store_key
 from squall.sim.scripts import dates, event_loop, generators, outside, returned
 from squall.sim.scripts.compat.clock import BOOT_S, EPOCH_S
-from squall.sim.scripts.compat.errors import exit_code_of, report, usage_of
+from squall.sim.scripts.compat.errors import call_hook, exit_code_of, report, usage_of
 from squall.sim.scripts.ranks import inherited
 from squall.sim.scripts.rounds import compiled
 from squall.sim.stock import (
@@ -386,7 +386,7 @@ def _uncaught(error: BaseException) -> tuple[int, dict[str, str] | None, str | N
     if sys.excepthook is sys.__excepthook__:
         sys.stderr.write(told.traceback)
     else:  # the script has set a hook of its own
-        sys.excepthook(type(error), error, error.__traceback__)
+        call_hook(error)
     return 1, {"type": told.type, "message": told.text, "traceback": told.traceback}, None
 
 

@@ -213,6 +213,18 @@ def test_a_script_started_in_another_way_than_it_needs_gets_the_right_command(
     assert command in hint and hint.endswith("script.py --rank {rank} --world-size {workers}")
 
 
+def test_more_ranks_than_asked_for_are_told(tmp_path: Path, engine: EngineName) -> None:
+    source = """
+        import os, torch.distributed.rpc as rpc
+        rank = int(os.environ["RANK"])
+        rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
+        rpc.shutdown()
+    """
+    found, _ = run(read_script(write(tmp_path, source), workers=1), engine)
+    (hint,) = found.hints
+    assert "a group of 2 processes" in hint and "give --workers 2" in hint
+
+
 def test_a_crashed_rank_is_started_again_with_its_own_command_line(tmp_path: Path) -> None:
     source = """
         import sys, time, torch.distributed.rpc as rpc

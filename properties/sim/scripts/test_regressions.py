@@ -312,3 +312,44 @@ def story():
 
 GROUP"""
     assert run(tmp_path, body.replace("GROUP", GROUP)).lines == ["RuntimeError", "0"]
+
+
+def test_cloudpickle_carries_functions_and_what_modules_they_use(tmp_path):
+    body = """
+import pickle, threading
+import cloudpickle
+
+def main(rank):
+    def there(x):
+        return rpc.get_worker_info().name, dist.is_initialized(), threading.current_thread().name, x
+
+    rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
+    if rank == 0:
+        print(rpc.rpc_sync("w1", call, args=(cloudpickle.dumps(there),))[:2])
+        try:
+            pickle.dumps(time)
+        except TypeError as error:
+            print(error)
+    rpc.shutdown()
+
+def call(function):
+    return cloudpickle.loads(function)(3)
+"""
+    assert run(tmp_path, body).lines == ["('w1', False)", "cannot pickle 'module' object"]
+
+
+def test_a_hook_of_the_script_sees_its_own_frames_alone(tmp_path):
+    body = """
+import sys, traceback
+
+def main(rank):
+    if rank == 0:
+        sys.excepthook = lambda kind, error, trace: print([f.name for f in traceback.extract_tb(trace)])
+        raise ValueError("wrong")
+
+if __name__ == "__main__":
+    main(0)
+    sys.exit()
+"""
+    played = play(write(tmp_path, SCRIPT.replace("BODY", body)))
+    assert played.lines == ["['<module>', 'main']"]

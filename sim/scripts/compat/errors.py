@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from squall.real.own_files import described
+from squall.real.own_files import OWN_FILES, described
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,14 @@ OwnInterrupt.__module__ = "builtins"
 def report(error: BaseException) -> ProcessError:
     """Describe ``error``; frames of the simulator itself are left out of the traceback."""
     return ProcessError(type(error).__name__, str(error), "".join(described(error).format()))
+
+
+def call_hook(error: BaseException) -> None:
+    """``sys.excepthook``, with the script's frames alone: it begins with those that run the script."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OWN_FILES):
+        trace = trace.tb_next
+    sys.excepthook(type(error), error.with_traceback(trace), trace)
 
 
 def usage_of(error: BaseException) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType
 from typing import TYPE_CHECKING, Any
 
+from squall.real.worker import current_worker_or_none
 from squall.sim.scripts.compat.described import describe
 
 if TYPE_CHECKING:
@@ -120,8 +121,21 @@ class Facade(ModuleType):
             return True
         return not name.startswith("_") and _is_plain(getattr(own["_facade_stock"], name, _MISSING))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Alone cloudpickle, which comes here from its own code, pickles modules: by name.
+        if "cloudpickle" in sys._getframe(1).f_globals.get("__name__", ""):
+            return _module_named, (self.__name__,)
+        raise TypeError("cannot pickle 'module' object")
+
     def __repr__(self) -> str:
         return f"<module {self.__name__!r}>"
+
+
+def _module_named(name: str) -> ModuleType:
+    """As the process has it that unpickles."""
+    worker = current_worker_or_none()
+    space: Any = None if worker is None else worker.modules
+    return importlib.import_module(name) if space is None else space.load(name)
 
 
 def _stock(name: str) -> ModuleType:

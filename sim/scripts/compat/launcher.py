@@ -29,7 +29,7 @@ from squall.sim.scripts.compat.errors import ProcessError
 from squall.sim.scripts.compat.process import OWN_RANK, ProcessTable, SimProcess
 from squall.sim.scripts.compat.program import Program
 from squall.sim.scripts.compat.torches import PRIVATE, SUBSTITUTES
-from squall.sim.scripts.hints import hint, hint_for_usage
+from squall.sim.scripts.hints import hint, hint_for_size, hint_for_usage
 from squall.sim.scripts.installed import Installed
 from squall.sim.world.isolation import TorchIsolation
 
@@ -111,6 +111,8 @@ class Launcher:
         self._ranks: dict[int, SimProcess] = {}
         #: told of each of them
         self.on_start: Callable[[int, SimProcess], object] | None = None
+        #: what to know of how the script was started
+        self.hints: list[str] = []
         self._per_rank = False
         self._outside: dict[str, Any] = {}
         self._undo = ExitStack()
@@ -226,6 +228,8 @@ class Launcher:
         self._per_rank = True
         self._ranks = {own: process}
         process.name, process.rank = f"rank {own}", own
+        if told := hint_for_size(self.workers, size):
+            self.hints.append(told)
         if self.workers is None:
             self.workers = size
         for other in range(size):

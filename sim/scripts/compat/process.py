@@ -19,6 +19,7 @@ from squall.sim.scripts.compat.environ import Environ
 from squall.sim.scripts.compat.errors import (
     OwnInterrupt,
     ProcessError,
+    call_hook,
     exit_code_of,
     report,
     usage_of,
@@ -271,7 +272,7 @@ class SimProcess:
             if self.excepthook is sys.__excepthook__ and sys.excepthook is sys.__excepthook__:
                 sys.stderr.write(self.error.traceback)
             else:
-                sys.excepthook(type(error), error, error.__traceback__)
+                call_hook(error)
             code = -SIGINT if is_own else 1
         return code
 
