@@ -57,18 +57,20 @@ def scripts() -> list[tuple[str, str, Path]]:
 def stock(script: Path, folder: Path) -> list[str]:
     """What it prints under torchrun, sorted. Raises SystemExit if it fails there."""
     words = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={WORLD}"]
+    # A file for each process: a pipe would mix their lines.
+    words += ["--redirects=1", "--log-dir=logs"]
     done = subprocess.run(
         [sys.executable, *words, str(script)],
         cwd=folder,
-        # Each process writes its lines at once, when it ends: they share a pipe.
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": ""},
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
     )
     if done.returncode:
         raise SystemExit(f"{script} fails under torchrun:\n{done.stderr}")
-    return sorted(done.stdout.splitlines())
+    files = (folder / "logs").rglob("stdout.log")
+    return sorted(line for file in files for line in file.read_text().splitlines())
 
 
 def simulated(script: Path, engine: EngineName, lines: list[str], folder: Path) -> str:
