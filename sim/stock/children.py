@@ -19,8 +19,8 @@ class Children:
     """Answers what sim/stock/script_children.py and script_programs.py ask: a child is known by its
     number as a process.
 
-    ``start``: makes one, given its parent, the pickled ``Process``, its environment, and
-    whether a fork would make it; ``start_program``: one of ``subprocess``, given its parent, its
+    ``start``: makes one, given its parent, the pickled ``Process``, its environment,
+    whether a fork would make it, and its number among those of one ``spawn``; ``start_program``: one of ``subprocess``, given its parent, its
     environment, and what it is told of its program. ``codes``: exit codes
     of processes that have ended by themselves, or by a signal of the script's.
     """
@@ -28,7 +28,7 @@ class Children:
     def __init__(
         self,
         cluster: NativeCluster,
-        start: Callable[[NativeWorker, bytes, dict[str, str], bool], NativeWorker],
+        start: Callable[[NativeWorker, bytes, dict[str, str], bool, int | None], NativeWorker],
         start_program: Callable[[NativeWorker, dict[str, str], dict[str, Any]], NativeWorker],
     ) -> None:
         self._cluster = cluster
@@ -41,18 +41,20 @@ class Children:
         self._files: list[int] = []
         self.codes: dict[NativeWorker, int] = {}
         self._by_pid: dict[int, NativeWorker] = {}
-        #: by child: who waits for its end, and until when
-        self._waiting: dict[NativeWorker, list[tuple[NativeWorker, int, SimTimer | None]]] = {}
-        for word in ("child", "child poll", "child wait", "child kill", "program"):
+        #: by who waits, with its question: for which children, by number, and until when
+        self._waiting: dict[
+            tuple[NativeWorker, int], tuple[dict[int, NativeWorker], SimTimer | None]
+        ] = {}
+        for word in ("child", "child wait", "child kill", "program"):
             cluster.answers[word] = getattr(self, "_" + word.replace(" ", "_"))
         cluster.on_gone.append(self._gone)
 
     def _child(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        call, environ, forked = rest
+        call, environ, forked, number = rest
 
         def start() -> None:
             pid = FIRST_PID + len(self._cluster.workers)
-            self._by_pid[pid] = self._start(worker, call, environ, forked)
+            self._by_pid[pid] = self._start(worker, call, environ, forked, number)
             self._cluster.answer(worker, question, pid)
 
         self._cluster.runtime.call_later(0.0, start)
@@ -106,31 +108,30 @@ class Children:
         self._files.append(os.open(path, flags))
         return f"/proc/{os.getpid()}/fd/{self._files[-1]}"
 
-    def _code(self, child: NativeWorker) -> int | None:
-        if child.alive:
-            return None
-        code = self.codes.get(child, child.process.exit_code)
-        return -9 if code is None else code
-
-    def _child_poll(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        self._cluster.answer(worker, question, self._code(self._by_pid[rest[0]]))
+    def _codes(self, children: dict[int, NativeWorker]) -> dict[int, int]:
+        """The exit codes of those that have ended."""
+        ended = {pid: child for pid, child in children.items() if not child.alive}
+        codes = {
+            pid: self.codes.get(child, child.process.exit_code) for pid, child in ended.items()
+        }
+        return {pid: -9 if code is None else code for pid, code in codes.items()}
 
     def _child_wait(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        pid, timeout_s = rest
-        child = self._by_pid[pid]
-        if not child.alive or timeout_s == 0:
-            self._cluster.answer(worker, question, self._code(child))
+        """For one of some children at least, so many seconds at most: exit codes, by number."""
+        pids, timeout_s = rest
+        children = {pid: self._by_pid[pid] for pid in pids}
+        codes, timer = self._codes(children), None
+        if codes or timeout_s == 0:
+            self._cluster.answer(worker, question, codes)
             return
-        timer = None
         if timeout_s is not None:
 
             def over() -> None:
-                waiting = self._waiting[child]
-                waiting[:] = [each for each in waiting if each[:2] != (worker, question)]
-                self._cluster.answer(worker, question, None)
+                del self._waiting[worker, question]
+                self._cluster.answer(worker, question, {})
 
             timer = self._cluster.runtime.call_later(max(0.0, timeout_s), over)
-        self._waiting.setdefault(child, []).append((worker, question, timer))
+        self._waiting[worker, question] = children, timer
 
     def _child_kill(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         pid, signal = rest
@@ -146,10 +147,13 @@ class Children:
 
     def _gone(self, child: NativeWorker) -> None:
         self._pipes.gone(child)
-        for worker, question, timer in self._waiting.pop(child, []):
+        for (worker, question), (children, timer) in list(self._waiting.items()):
+            if child not in children.values():
+                continue
+            del self._waiting[worker, question]
             if timer is not None:
                 timer.cancel()
-            self._cluster.answer(worker, question, self._code(child))
+            self._cluster.answer(worker, question, self._codes(children))
 
 
 def _is_read_only(pid: int, fd: int) -> bool:

@@ -95,10 +95,8 @@ class ScriptProcesses:
         self._joining: dict[NativeWorker, int] = {}
         self._too_late: SimTimer | None = None
         self._names: dict[int, str] = {}
-        #: by process that was spawned: who waits for it, the question, and all that it waits for
-        self._spawners: dict[NativeWorker, tuple[NativeWorker, int, list[NativeWorker]]] = {}
         self._shown: dict[NativeWorker, list[int]] = {}
-        for name in ("role", "meet", "join", "spawn", "exit", "pass", "returned"):
+        for name in ("role", "meet", "join", "exit", "pass", "returned"):
             cluster.answers[name] = getattr(self, f"_{name}")
         self._children = Children(cluster, self._start_child, self._start_program)
         self._stores = Stores(cluster)
@@ -128,12 +126,11 @@ class ScriptProcesses:
         environ: dict[str, str],
         *,
         call: bytes | None = None,
-        child: bool = False,
         forked: bool = False,
         program: dict[str, Any] | None = None,
     ) -> NativeWorker:
-        """``program``: what it is told of itself, if ``subprocess`` has started it; ``call``: what another process has started it for; ``child``: as a
-        ``multiprocessing.Process``, which a fork would make if ``forked``."""
+        """``program``: what it is told of itself, if ``subprocess`` has started it; ``call``: the pickled
+        ``multiprocessing.Process`` that it is, which a fork would make if ``forked``."""
         worker = self.cluster.add(self.entry, -1)
         worker.name = f"process {number}"
         worker.what = f"{worker.name} of {os.path.basename(line.path)}"
@@ -152,7 +149,6 @@ class ScriptProcesses:
             "number": number,
             "pid": FIRST_PID + len(self.cluster.workers) - 1,
             "call": call,
-            "child": child,
             "program": program,
             "runs_exit_handlers": not forked,
             "check": self.script.check,
@@ -169,23 +165,17 @@ class ScriptProcesses:
     def _role(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
         self.cluster.answer(worker, question, self._roles[worker])
 
-    def _spawn(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        call, count, environ = rest
-
-        def start() -> None:
-            first = len(self.cluster.workers)
-            for number in range(count):
-                self._start(number, self._lines[worker], environ, call=call)
-            children = self.cluster.workers[first:]
-            self._spawners.update(dict.fromkeys(children, (worker, question, children)))
-
-        self.cluster.runtime.call_later(0.0, start)
-
     def _start_child(
-        self, parent: NativeWorker, call: bytes, environ: dict[str, str], forked: bool
+        self,
+        parent: NativeWorker,
+        call: bytes,
+        environ: dict[str, str],
+        forked: bool,
+        number: int | None,
     ) -> NativeWorker:
-        number, line = len(self.cluster.workers), self._lines[parent]
-        return self._start(number, line, environ, call=call, child=True, forked=forked)
+        if number is None:
+            number = len(self.cluster.workers)
+        return self._start(number, self._lines[parent], environ, call=call, forked=forked)
 
     def _start_program(
         self, parent: NativeWorker, environ: dict[str, str], program: dict[str, Any]
@@ -217,17 +207,6 @@ class ScriptProcesses:
         ):  # a rank takes all others with it
             for other in self.cluster.workers:
                 self.cluster.end(other)
-        if worker not in self._spawners:
-            return
-        spawner, question, children = self._spawners[worker]
-        if code != 0:  # as torch.multiprocessing has it: the others are terminated
-            for child in children:
-                del self._spawners[child]
-                self.cluster.end(child)
-            text = error["traceback"] if error is not None else f"exit code {code}"
-            self.cluster.answer(spawner, question, (children.index(worker), text))
-        elif not any(child.alive for child in children):
-            self.cluster.answer(spawner, question, None)
 
     def _returned(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         rank, value = rest

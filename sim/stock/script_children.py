@@ -13,18 +13,21 @@ import os
 import stat
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from multiprocessing import context, managers, process, reduction, spawn
+from multiprocessing import connection, context, managers, process, reduction, spawn
 from typing import Any, NoReturn
 
 from squall.real.native.here import Here
 from squall.sim.scripts.compat.errors import report
 from squall.sim.scripts.ranks import inherited
 
+_connection: Any = connection
 _context: Any = context
 _spawn: Any = spawn
 _process: Any = process
+#: what a process runs that ``torch.multiprocessing.spawn`` has started
+_spawned: Any = vars(sys.modules["torch.multiprocessing.spawn"])["_wrap"]
 
 
 class SharedFile:
@@ -78,9 +81,6 @@ def _close(fds: list[int]) -> None:
 class Popen:
     """What ``multiprocessing`` has of a process that it has started."""
 
-    #: nobody can wait for it with others (multiprocessing.connection.wait)
-    sentinel = -1
-
     def __init__(
         self, here: Here, look: Callable[[], object], own: dict[str, str], forked: bool, obj: Any
     ) -> None:
@@ -90,18 +90,18 @@ class Popen:
         _spawn._check_not_importing_main()
         self._parcel = Parcel()
         call = self._parcel.pack(obj)
-        self.pid: int = here.ask("child", call, inherited(os.environ, own), forked)
+        number = obj._args[1] if obj._target is _spawned else None
+        self.pid: int = here.ask("child", call, inherited(os.environ, own), forked, number)
+        #: what stands for it where it is waited for with others (multiprocessing.connection.wait)
+        self.sentinel = -self.pid
 
     def poll(self, flag: int = 0) -> int | None:
         self._look()  # whoever polls lets time go on
-        return self._answer("child poll")
+        return self.wait(0)
 
     def wait(self, timeout: float | None = None) -> int | None:
-        return self._answer("child wait", timeout)
-
-    def _answer(self, word: str, *rest: Any) -> int | None:
         if self.returncode is None:
-            self.returncode = self._here.ask(word, self.pid, *rest)
+            self.returncode = self._here.ask("child wait", [self.pid], timeout).get(self.pid)
         return self.returncode
 
     def terminate(self) -> None:
@@ -118,6 +118,16 @@ class Popen:
         """Nothing is open."""
 
 
+def _wait(
+    here: Here, look: Callable[[], object], objects: Iterable[Any], timeout: float | None = None
+) -> list[Any]:
+    """``multiprocessing.connection.wait`` for processes."""
+    pids = [-each for each in objects]
+    if timeout is not None and timeout <= 0:
+        look()
+    return [-pid for pid in here.ask("child wait", pids, timeout)]
+
+
 def _no_manager(*_: Any, **__: Any) -> NoReturn:
     raise RuntimeError(
         "on the engine torch there is no multiprocessing.Manager: processes of a script share no "
@@ -131,6 +141,7 @@ def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None
     who asks whether one has ended; ``own``: what this process alone was given of its environment."""
 
     managers.BaseManager.start = _no_manager  # type: ignore[method-assign]
+    _connection.wait = partial(_wait, here, look)
     for kind in (_context.ForkProcess, _context.SpawnProcess, _context.ForkServerProcess):
         forked = kind is _context.ForkProcess  # it ends without the handlers of atexit
         kind._Popen = staticmethod(partial(Popen, here, look, own, forked))
@@ -153,14 +164,27 @@ def run_child(call: bytes) -> tuple[int, dict[str, str] | None]:
     def told() -> None:
         try:
             run()
-        except Exception as error:
-            told = report(error)
-            raised.append({"type": told.type, "message": told.text, "traceback": told.traceback})
+        except BaseException as error:
+            own = _written(error)
+            if isinstance(own, Exception):
+                told = report(own)
+                raised.append(
+                    {"type": told.type, "message": told.text, "traceback": told.traceback}
+                )
             raise
 
     vars(obj)["run"] = told
     code: int = obj._bootstrap()
     return code, raised[0] if raised else None
+
+
+def _written(error: BaseException) -> BaseException | None:
+    """What has ended a process: ``torch.multiprocessing.spawn`` writes it into a file, and exits."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    exits = trace is not None and trace.tb_frame.f_code is _spawned.__code__
+    return error.__context__ if exits else error
 
 
 def terminate_children() -> None:

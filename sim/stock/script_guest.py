@@ -11,7 +11,6 @@ import atexit
 import functools
 import itertools
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -32,7 +31,6 @@ from squall.real.rpc.rendezvous import store_key
 from squall.sim.scripts import dates, event_loop, generators, outside, returned
 from squall.sim.scripts.compat.clock import BOOT_S, EPOCH_S
 from squall.sim.scripts.compat.errors import call_hook, exit_code_of, report, usage_of
-from squall.sim.scripts.ranks import inherited
 from squall.sim.scripts.rounds import compiled
 from squall.sim.stock import (
     group_guest,
@@ -50,7 +48,6 @@ _READING_S = 1e-6
 _LOOK_S = 0.05
 # Modules of torch's of which names are replaced, or used that their stubs do not know.
 _autograd: Any = torch.distributed.autograd
-_multiprocessing: Any = torch.multiprocessing
 _thread: Any = threading.Thread
 _thread_module: Any = threading
 _run_exit_handlers: Any = vars(atexit)["_run_exitfuncs"]
@@ -64,7 +61,6 @@ _registry: Any = torch.distributed.rpc.backend_registry
 class ScriptGuest:
     def __init__(self, fd: int) -> None:
         self.here = Here(fd, self.serve)
-        self._own: dict[str, str] = {}
         #: the file that the coordinator reads gradients from
         self._given: int | None = None
 
@@ -146,7 +142,6 @@ class ScriptGuest:
         group_guest.install(here)
         for module in (*_DISTRIBUTED, "torch.distributed.rendezvous"):
             vars(sys.modules[module]).update(TCPStore=TCPStore, FileStore=FileStore)
-        _multiprocessing.spawn = self._spawn
         if role["watch"]:
             _autograd.backward = self._told_of(_autograd.backward, all=role["check"])
         clock = _Clock(here)
@@ -163,7 +158,6 @@ class ScriptGuest:
         script_programs.install(here, clock.read, role["own"])
         if role["program"] is not None:
             script_programs.settle_in(here, role)
-        self._own = role["own"]
         _thread.join = _joining(_thread.join, here)
         _thread.start = _starting(_thread.start, here)
         turns.install(lambda: here.ask("start"))
@@ -217,35 +211,7 @@ class ScriptGuest:
         script_children.importing(spawned)
         exec(code, module.__dict__)
         script_children.importing(False)
-        if role["child"]:
-            return script_children.run_child(role["call"])
-        if spawned:
-            function, args = pickle.loads(role["call"])
-            function(role["number"], *args)
-        return None
-
-    def _spawn(
-        self,
-        fn: Any,
-        args: tuple[Any, ...] = (),
-        nprocs: int = 1,
-        join: bool = True,
-        daemon: bool = False,
-        start_method: str = "spawn",
-    ) -> None:
-        """In the place of ``torch.multiprocessing.spawn``. Raises RuntimeError if ``join`` is
-        False, and ProcessRaisedException as it does."""
-        if not join:
-            raise RuntimeError("the engine torch starts processes with join=True only")
-        parcel = script_children.Parcel()
-        call = parcel.pack((fn, tuple(args)))
-        environ = inherited(os.environ, self._own)
-        failed = self.here.ask("spawn", call, nprocs, environ)
-        if failed is not None:
-            number, text = failed
-            raise _multiprocessing.ProcessRaisedException(
-                f"\n\n-- Process {number} terminated with the following error:\n{text}", number, 0
-            )
+        return script_children.run_child(role["call"]) if spawned else None
 
 
 class _Clock:

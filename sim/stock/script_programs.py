@@ -43,11 +43,11 @@ class Program:
 
     def poll(self) -> int | None:
         self._look()  # whoever polls lets time go on
-        code: int | None = self._here.ask("child poll", self.pid)
+        code: int | None = self._here.ask("child wait", [self.pid], 0).get(self.pid)
         return code
 
     def wait(self, timeout_s: float | None) -> int | None:
-        code: int | None = self._here.ask("child wait", self.pid, timeout_s)
+        code: int | None = self._here.ask("child wait", [self.pid], timeout_s).get(self.pid)
         return code
 
     def signal(self, number: int) -> None:

@@ -295,6 +295,43 @@ def test_each_process_registers_its_data_pipes(tmp_path: Path, engine: EngineNam
     assert said.splitlines() == ["child [0, 2, 4] True", "parent [0, 2, 4] True", "True"]
 
 
+def test_spawned_processes_are_waited_for_as_outside(tmp_path: Path, engine: EngineName) -> None:
+    source = """
+        import sys, time
+        import torch.multiprocessing as mp
+
+        def child(i, how):
+            time.sleep(1 + i)
+            if how == "raise" and i == 1:
+                raise ValueError("of child")
+            if how == "exit" and i == 1:
+                sys.exit(3)
+
+        if __name__ == "__main__":
+            for how in ("raise", "exit"):
+                try:
+                    mp.spawn(child, args=(how,), nprocs=2)
+                except mp.ProcessRaisedException as error:
+                    print(error.error_index, str(error).splitlines()[2], str(error).splitlines()[-1])
+                except mp.ProcessExitedException as error:
+                    print(error, error.exit_code)
+            rounds, begun = 0, time.monotonic()
+            context = mp.start_processes(child, args=("",), nprocs=2, join=False)
+            while not context.join(timeout=0.4):
+                rounds += 1
+            took = time.monotonic() - begun
+            print(rounds >= 4, 1.9 < took < 2.1, [process.exitcode for process in context.processes])
+    """
+    found, said = run(tmp_path, engine, source)
+    (error,) = found.errors
+    assert (error.type, error.message) == ("ValueError", "of child")
+    assert [line for line in said.splitlines() if not line.startswith("W")] == [
+        "1 -- Process 1 terminated with the following error: ValueError: of child",
+        "process 1 terminated with exit code 3 3",
+        "True True [0, 0]",
+    ]
+
+
 def test_tensors_are_arguments_of_processes(tmp_path: Path, engine: EngineName) -> None:
     """Among them a data set of a loader, views of one tensor, and one without elements."""
     source = """
