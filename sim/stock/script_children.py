@@ -23,6 +23,7 @@ from squall.sim.scripts.compat.errors import report
 from squall.sim.scripts.ranks import inherited
 
 _connection: Any = connection
+_wait_outside: Callable[..., list[Any]] = connection.wait
 _context: Any = context
 _spawn: Any = spawn
 _process: Any = process
@@ -121,7 +122,10 @@ class Popen:
 def _wait(
     here: Here, look: Callable[[], object], objects: Iterable[Any], timeout: float | None = None
 ) -> list[Any]:
-    """``multiprocessing.connection.wait`` for processes."""
+    """``multiprocessing.connection.wait``, for processes of the coordinator."""
+    objects = list(objects)
+    if not all(isinstance(each, int) and each < 0 for each in objects):
+        return _wait_outside(objects, timeout)
     pids = [-each for each in objects]
     if timeout is not None and timeout <= 0:
         look()

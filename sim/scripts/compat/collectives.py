@@ -35,17 +35,15 @@ def _collective(
     own.put(number, contribution)
     if async_op:
         work = in_background(lambda: finish(own, own.take(number)))
-        own.unfinished = {
-            n: each for n, each in own.unfinished.items() if not each.get_future().is_done
-        }
-        own.unfinished[number] = work
+        own.unfinished = {n: each for n, each in own.unfinished.items() if not each.is_done}
+        own.unfinished[number] = work.get_future()
         return work
     with torch.no_grad():
         finish(own, own.take(number))
     # What has come before this has: messages of two members do not overtake each other.
-    for earlier, work in list(own.unfinished.items()):
-        if not work.get_future().is_done and own.has_come(earlier):
-            work.get_future().block()
+    for earlier, future in list(own.unfinished.items()):
+        if not future.is_done and own.has_come(earlier):
+            future.block()
     return None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType
 from typing import TYPE_CHECKING, Any
 
-from squall.real.worker import current_worker_or_none
+from squall.real.runtime import current_task_or_none
 from squall.sim.scripts.compat.described import describe
 
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ class Facade(ModuleType):
 
 def _module_named(name: str) -> ModuleType:
     """As the process has it that unpickles."""
-    worker = current_worker_or_none()
-    space: Any = None if worker is None else worker.modules
+    task = current_task_or_none()
+    space: Any = getattr(task and task.worker, "modules", None)
     return importlib.import_module(name) if space is None else space.load(name)
 
 

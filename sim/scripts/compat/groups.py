@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.distributed as real_distributed
 
+from squall.real.future import Future
 from squall.real.rpc.rendezvous import store_key
 from squall.real.rpc.store import Store, StoreClosedError, StoreTimeoutError
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat import stores
 from squall.sim.scripts.compat.process import current_process_or_none
-
-if TYPE_CHECKING:
-    from squall.sim.scripts.compat.work import Work
 
 _GROUPS = "process groups"
 DEFAULT_TIMEOUT_S = 1800.0
@@ -49,7 +47,7 @@ class Group:
         self.seen: dict[int, int] = {}
         self.received: dict[tuple[int, int], int] = {}
         #: asynchronous collectives by number
-        self.unfinished: dict[int, Work] = {}
+        self.unfinished: dict[int, Future[Any]] = {}
         process = current_process_or_none()
         if process is not None:
             process.at_end.append(self.leave)
