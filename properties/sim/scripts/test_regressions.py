@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cloudpickle
 import pytest
 
 from squall.properties.support.playing import Played, play, write
@@ -335,6 +336,7 @@ def main(rank):
 def call(function):
     return cloudpickle.loads(function)(3)
 """
+    assert cloudpickle.__file__, "it is there outside, too"
     assert run(tmp_path, body).lines == ["('w1', False)", "cannot pickle 'module' object"]
 
 

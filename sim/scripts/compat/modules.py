@@ -223,7 +223,7 @@ class ModuleSpace:
         """Take in a module of this process's own."""
         self.loaded[name] = self.own[name] = module
         self._owned[name] = True
-        if self._may_show(name):
+        if self._may_show(name, module):
             self.shown[name] = sys.modules[name] = module
 
     def discard(self, name: str) -> None:
@@ -251,14 +251,23 @@ class ModuleSpace:
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _may_show(self, name: str) -> bool:
-        """Whether ``sys.modules`` may show the private copy without misleading library code."""
+    def _may_show(self, name: str, module: ModuleType) -> bool:
+        """Whether ``sys.modules`` may show the private copy without misleading library code: where there is
+        no other one outside, or the same one, of an installed package."""
         if name in (MAIN, CHILD_MAIN) or (self._is_private(name) and name.startswith("torch.")):
             return True
         head = name.partition(".")[0]
         if head == _OWN or self._is_private(name):
             return False
-        return name not in self.program.outside
+        outside = self.program.outside.get(name)
+        if outside is None:
+            return True
+        installed = self.program.installed
+        verdict = None if installed is None else installed.verdicts.get(head)
+        file = getattr(module, "__file__", None)
+        return (
+            verdict is not None and file is not None and file == getattr(outside, "__file__", None)
+        )
 
     def _is_replaced(self, name: str) -> bool:
         return name in self._substitutes or self._is_private(name)
