@@ -31,11 +31,19 @@ def count(graph: Graph) -> dict[int, Count]:
 @lru_cache(maxsize=4096)
 def _count(nodes: tuple[int, ...], pairs: Pairs, outputs: tuple[int, ...]) -> dict[int, Count]:
     counts: dict[int, Count] = {}
-    for piece in _pieces(nodes, pairs):
-        at = {number: index for index, number in enumerate(piece)}
-        edges = tuple([(at[number], at[to]) for number, to in pairs if number in at])
-        ends = tuple([at[number] for number in outputs if number in at])
-        counts.update(zip(piece, _count_piece(len(piece), edges, ends), strict=True))
+    pieces = _pieces(nodes, pairs)
+    place = {
+        number: (p, index) for p, piece in enumerate(pieces) for index, number in enumerate(piece)
+    }
+    edges: list[list[tuple[int, int]]] = [[] for _ in pieces]
+    ends: list[list[int]] = [[] for _ in pieces]
+    for number, to in pairs:
+        edges[place[number][0]].append((place[number][1], place[to][1]))
+    for number in outputs:
+        ends[place[number][0]].append(place[number][1])
+    for p, piece in enumerate(pieces):
+        counted = _count_piece(len(piece), tuple(edges[p]), tuple(ends[p]))
+        counts.update(zip(piece, counted, strict=True))
     return {number: (counts[number][0], counts[number][1] or not outputs) for number in nodes}
 
 

@@ -34,17 +34,34 @@ def _leads(
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
     edges = {number: [edge[0] for edge in out if edge is not None] for number, out, _ in shape}
     recvs = {number: name for number, out, name in shape if name >= 0 and not out}
+    reached: dict[int, int] = {}
     found = []
     for number, out, name in shape:
-        if number != _ROOT and (name < 0 or not out):
-            continue
-        queue = [number]
-        seen = {number}
-        for each in queue:  # grows while it is walked
-            for following in edges[each]:
-                if following not in seen:
-                    seen.add(following)
-                    queue.append(following)
-        reached = tuple(recvs[each] for each in queue if each in recvs)
-        found.append((name, reached))
+        if number == _ROOT or (name >= 0 and out):
+            found.append((name, _names(_reached(number, edges, recvs, reached))))
     return tuple(found)
+
+
+def _reached(
+    start: int, edges: dict[int, list[int]], recvs: dict[int, int], known: dict[int, int]
+) -> int:
+    """The names of the recv functions that a node leads to, as the bits of a number. ``known``: those of
+    the nodes that have been asked for."""
+    stack = [start]
+    while stack:
+        number = stack[-1]
+        if number not in known:
+            waits = [each for each in edges[number] if each not in known]
+            if waits:
+                stack += waits
+                continue
+            bits = 1 << recvs[number] if number in recvs else 0
+            for each in edges[number]:
+                bits |= known[each]
+            known[number] = bits
+        stack.pop()
+    return known[start]
+
+
+def _names(bits: int) -> tuple[int, ...]:
+    return tuple(name for name, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")

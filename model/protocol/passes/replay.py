@@ -102,7 +102,7 @@ class Replay(Followed):
         if message in pairs:
             raise NotAllowedError("a new message", f"message {message} again")
         pairs[message] = len(context.pairs)
-        if to not in context.known_to(worker):
+        if not context.knows(worker, to):
             raise NotAllowedError(f"worker {to} known to worker {worker}", "it is not")
         self._step("call", context, worker, to, NONE)
 
@@ -178,7 +178,7 @@ class Replay(Followed):
                 if each > number or not before.received or before.to != worker:
                     expected = f"pair {number} computed from what had come to worker {worker}"
                     raise NotAllowedError(expected, f"pair {each}")
-            pair.leads = there
+            context.settle(number, there)
             settled.add(number)
         return frozenset(counted)
 

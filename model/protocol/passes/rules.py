@@ -70,8 +70,7 @@ def call_without_tensors(context: Context, at: int, to: int) -> bool:
 def _send(context: Context, pair: Pair) -> bool:
     if context.stage(pair.at) is not Stage.LIVE:
         return False
-    here = {n for n, each in enumerate(context.pairs) if each.received and each.to == pair.at}
-    if not pair.leads <= here:
+    if not all(context.is_received(n, pair.at) for n in pair.leads):
         return False
     context.pairs.append(pair)
     return True
@@ -134,9 +133,11 @@ def gradients_leave(context: Context, number: int, pair: int) -> bool:
     part = each.parts.get(worker)
     if part is None or part.progress is not Progress.RUNNING or pair in each.gradients:
         return False
-    if context.stage(worker) is not Stage.LIVE or pair not in _recv_functions(context, each, part):
+    if context.stage(worker) is not Stage.LIVE:
         return False
-    if any(pair in context.pairs[n].leads for n in part.counted - part.fed):
+    before = [n for n in context.leading_to(pair) if n in part.counted]
+    is_of_roots = part.first == BY_USER and pair in each.roots
+    if not (before or is_of_roots) or any(n not in part.fed for n in before):
         return False
     each.gradients[pair] = Gradients.UNDER_WAY
     return True

@@ -175,6 +175,9 @@ class Context:
     cleanups: dict[tuple[int, int], int] = field(default_factory=dict)
     #: those of them that have arrived once
     told: frozenset[tuple[int, int]] = frozenset()
+    #: by pair: those that lead to it, among the first so many pairs; found as they are asked for
+    _leading: dict[int, list[int]] = field(default_factory=dict, init=False)
+    _indexed: int = field(default=0, init=False)
 
     def stage(self, worker: int) -> Stage:
         return self.stages.get(worker, Stage.ABSENT)
@@ -184,6 +187,34 @@ class Context:
         return frozenset(
             pair.to for pair in self.pairs if pair.at == worker and pair.way is not Way.BACK
         )
+
+    def knows(self, worker: int, to: int) -> bool:
+        """Whether ``to`` is among those that ``worker`` has sent something to."""
+        return any(
+            pair.at == worker and pair.to == to and pair.way is not Way.BACK for pair in self.pairs
+        )
+
+    def is_received(self, number: int, worker: int) -> bool:
+        """Whether there is such a pair, with a recv function on that worker."""
+        if not 0 <= number < len(self.pairs):
+            return False
+        pair = self.pairs[number]
+        return pair.received and pair.to == worker
+
+    def settle(self, number: int, leads: Numbers) -> None:
+        """Say what a pair leads to, of which nothing has been known."""
+        self.pairs[number].leads = leads
+        if number < self._indexed:
+            for each in leads:
+                self._leading.setdefault(each, []).append(number)
+
+    def leading_to(self, number: int) -> list[int]:
+        """The pairs whose gradients go on to this one."""
+        for later in range(self._indexed, len(self.pairs)):
+            for each in self.pairs[later].leads:
+                self._leading.setdefault(each, []).append(later)
+        self._indexed = len(self.pairs)
+        return self._leading.get(number, [])
 
     def running(self, worker: int) -> int | None:
         """The pass whose part runs on a worker."""
