@@ -18,8 +18,8 @@ context = DistContext(rank, rank, world, world, "group", DistRole.WORKER)
 init_rpc(
     context,
     rpc_worker_names={},
-    master_addr="127.0.0.1",
-    master_port=29577,
+    master_addr=os.environ["MASTER_ADDR"],
+    master_port=int(os.environ["MASTER_PORT"]),
 )
 
 
