@@ -48,18 +48,20 @@ def _reached(
     """The names of the recv functions that a node leads to, as the bits of a number. ``known``: those of
     the nodes that have been asked for."""
     stack = [start]
+    opened: set[int] = set()
     while stack:
         number = stack[-1]
+        if number not in known and number not in opened:
+            # An engine that is wrong may tell of a circle: nothing is opened twice.
+            opened.add(number)
+            stack += [each for each in edges[number] if each not in known and each not in opened]
+            continue
+        stack.pop()
         if number not in known:
-            waits = [each for each in edges[number] if each not in known]
-            if waits:
-                stack += waits
-                continue
             bits = 1 << recvs[number] if number in recvs else 0
             for each in edges[number]:
-                bits |= known[each]
+                bits |= known.get(each, 0)
             known[number] = bits
-        stack.pop()
     return known[start]
 
 
