@@ -45,9 +45,12 @@ run: $(INSTALLED)
 
 # Bytecode is kept, whatever the environment says: each process of the suite, and each command that
 # a test runs, would compile a thousand files anew. Threads of tests share two heaps of the C library:
-# what each of sixteen had free would be no other's.
+# what each of sixteen had free would be no other's; and what is large has pages of its own, which go
+# back when it is freed.
 test test-deep: export PYTHONDONTWRITEBYTECODE =
 test test-deep: export MALLOC_ARENA_MAX = 2
+test test-deep: export MALLOC_MMAP_THRESHOLD_ = 65536
+test test-deep: export MALLOC_TRIM_THRESHOLD_ = 131072
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
 

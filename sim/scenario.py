@@ -27,6 +27,7 @@ from squall.sim.names import (
     EngineName,
     runs_on,
 )
+from squall.sim.world.compute import parse_compute
 from squall.sim.world.latency import DEFAULT_LATENCY, parse_latency
 
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
@@ -34,6 +35,11 @@ Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 
 def _latency(text: str) -> str:
     parse_latency(text)
+    return text
+
+
+def _compute(text: str) -> str:
+    parse_compute(text)
     return text
 
 
@@ -71,7 +77,8 @@ class Script(CommandLine):
     fields are then those of rank 0. ``workers`` None leaves their number to the script. ``check``:
     compare every gradient with the single-process reference. ``simulate`` and ``share``: installed packages
     that each process of the engine port executes for itself, or that all share, whatever they import
-    (:mod:`squall.sim.scripts.installed`).
+    (:mod:`squall.sim.scripts.installed`). ``compute``: what operators and modules take, as in
+    :func:`squall.sim.world.compute.parse_compute`.
     """
 
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
@@ -79,6 +86,7 @@ class Script(CommandLine):
     others: tuple[CommandLine, ...] = ()
     simulate: tuple[str, ...] = ()
     share: tuple[str, ...] = ()
+    compute: Annotated[str, AfterValidator(_compute)] = ""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -159,6 +159,8 @@ class Run:
     printed: str = ""
     #: (installed package, whether each process has executed it for itself, why); of the engine port
     packages: list[tuple[str, bool, str]] = field(default_factory=list)
+    #: by operator, if they take virtual time: how often it ran, and seconds of a processor in all
+    computed: dict[str, tuple[int, float]] = field(default_factory=dict)
     #: by rank, what its processes gave back (sim/scripts/returned.py)
     returned: dict[int, bytes] = field(default_factory=dict)
 

@@ -163,6 +163,35 @@ WallLimit = Annotated[
         parser=parsers.seconds("--wall-limit", MAX_SECONDS),
     ),
 ]
+Simulate = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--simulate",
+        metavar="PACKAGE",
+        help="Let each process execute this installed package for itself (engine port).",
+        parser=parsers.package("--simulate"),
+    ),
+]
+Share = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--share",
+        metavar="PACKAGE",
+        help="Let all processes share this installed package, whatever it imports (engine port).",
+        parser=parsers.package("--share"),
+    ),
+]
+Compute = Annotated[
+    str | None,
+    typer.Option(
+        "--compute",
+        metavar="COSTS|measured",
+        help="Virtual time that operators and modules take, such as linear=1ms,Net=5ms,20us (20us: every "
+        "other operator); measured: what they take in a run before this one (kept in the scenario).",
+        parser=parsers.compute,
+        show_default=False,
+    ),
+]
 Mutant = Annotated[
     str | None,
     typer.Option(

@@ -143,6 +143,21 @@ def latency(text: str) -> str:
     return text
 
 
+def compute(text: str) -> str:
+    """What operators take, as :func:`squall.sim.world.compute.parse_compute` has it, or ``measured``."""
+    from squall.sim.world.compute import MEASURED, parse_compute
+
+    try:
+        durations = {} if text == MEASURED else parse_compute(text)
+    except ValueError as error:
+        raise BadInput("--compute", text, f"{error}, or {MEASURED}") from None
+    if text != MEASURED and not durations:
+        raise BadInput(
+            "--compute", text, f"expected durations such as linear=1ms,20us, or {MEASURED}"
+        )
+    return text
+
+
 def seeds(text: str) -> range:
     """The seeds of ``A:B``, B not among them."""
     problem = f"expected two integers A:B with 0 <= A < B <= {MAX_SEED}, got {text!r}"

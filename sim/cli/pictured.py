@@ -65,6 +65,7 @@ def picture_script(asked: ScriptRun, bar: Bar) -> Recording:
     scenario = asked.scenario()
     ready(asked.engine)
     with stdout_to_stderr(), each_warning_once():
+        asked, scenario = asked.measured(scenario)
         ran = ENGINES[scenario.engine].run(scenario, stdout=sys.stderr)
     run = recording(ran, title=str(asked.script), replay=asked.command())
     run.facts |= {"latency": asked.latency}

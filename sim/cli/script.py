@@ -11,6 +11,7 @@ from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.faults import Faults
 from squall.sim.names import Device, EngineName
+from squall.sim.world.compute import MEASURED
 from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.spinning import DEFAULT_LIMIT_S
 
@@ -41,6 +42,7 @@ class ScriptRun:
     wall_limit: float = DEFAULT_LIMIT_S
     simulate: tuple[str, ...] = ()
     share: tuple[str, ...] = ()
+    compute: str = ""
 
     def scenario(self) -> Scenario:
         """The script as it is now, in this world. Raises :class:`BadInput`."""
@@ -50,9 +52,20 @@ class ScriptRun:
         for package in self.simulate:
             if package in self.share:
                 raise BadInput("--share", package, f"--simulate {package} is given too")
-        script = replace(self._read(), simulate=self.simulate, share=self.share)
+        compute = "" if self.compute == MEASURED else self.compute
+        script = replace(self._read(), simulate=self.simulate, share=self.share, compute=compute)
         world = World(latency=self.latency, faults=self._plan(script), device=self.device)
         return Scenario(work=script, seed=self.seed, world=world, engine=self.engine)
+
+    def measured(self, scenario: Scenario) -> tuple[ScriptRun, Scenario]:
+        """Both with durations of operators, if they are to be measured. The engine has to be ready."""
+        if self.compute != MEASURED:
+            return self, scenario
+        from squall.sim.scenarios.measured import measured
+
+        found = measured(scenario)
+        assert found.script is not None, "it was there before"
+        return replace(self, compute=found.script.compute), found
 
     def _read(self) -> Script:
         from squall.sim.scripts.ranks import lines_of, placeholder_in
@@ -136,6 +149,8 @@ class ScriptRun:
             words += ["--wall-limit", f"{self.wall_limit:g}"]
         for option, packages in (("--simulate", self.simulate), ("--share", self.share)):
             words += [word for package in packages for word in (option, package)]
+        if self.compute:
+            words += ["--compute", self.compute]
         if self.args:
             words += ["--", *self.args]
         return shlex.join(words)

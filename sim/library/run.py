@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -29,8 +30,10 @@ from squall.sim.library.results import unpacked
 from squall.sim.names import PLOTLY_FROM, Device, EngineName, PlotlyFrom
 from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.engines import ENGINES
+from squall.sim.scenarios.measured import measured
 from squall.sim.scripts.read import read_script
 from squall.sim.search.draw import draw_faults
+from squall.sim.world.compute import MEASURED
 from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.spinning import DEFAULT_LIMIT_S, limited
 
@@ -241,6 +244,7 @@ def scenario_of(
     kwargs: Mapping[str, Any] | None = None,
     check: bool = True,
     join: str | None = None,
+    compute: str = "",
 ) -> Scenario:
     """What :func:`run` would run."""
     check_call(args, kwargs, join, workers)
@@ -255,6 +259,8 @@ def scenario_of(
         script = script_of(
             function, args=args, kwargs=kwargs, workers=workers, check=check, join=join
         )
+    if compute:
+        script = replace(script, compute="" if compute == MEASURED else compute)
     profile = profile_of(faults)
     if profile is not None and workers is None:
         raise ValueError(f"faults {profile!r} need the number of workers")
@@ -300,6 +306,7 @@ def run(
     check: bool = True,
     join: str | None = None,
     wall_limit_s: float = DEFAULT_LIMIT_S,
+    compute: str = "",
     stdout: TextIO | None = None,
 ) -> Run:
     """Run a function on every rank of a simulated cluster, or a script, in virtual time.
@@ -330,6 +337,7 @@ def run(
     process. ``join``: the name under which each rank joins an RPC group before the function and
     leaves it afterwards, such as ``"worker{rank}"``; without it the function does that itself.
     A rank that computes for ``wall_limit_s`` seconds of real time and never waits is ended, 0: never.
+    ``compute``: what operators take in virtual time, as ``squall run --compute`` has it.
     What ranks print goes to ``stdout``.
 
     Raises ValueError or TypeError for what makes no sense, OSError for a script that cannot be read,
@@ -348,8 +356,13 @@ def run(
         kwargs=kwargs,
         check=check,
         join=join,
+        compute=compute,
     )
     with limited(wall_limit_s):
+        if compute == MEASURED:
+            must_be_outside()
+            with turn, outside():
+                scenario = measured(scenario)
         return run_scenario(scenario, stdout=stdout)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import nullcontext
 from typing import TextIO
 
 import torch
@@ -15,11 +16,13 @@ import torch
 from squall.model.events.hangs import explain as explain_passes
 from squall.model.events.run import ProcessError, Run
 from squall.model.one_process.reference import OnPass
+from squall.real.autograd import api as dist_autograd
 from squall.real.rpc.store import Store
 from squall.sim.scenario import Scenario, Script, World
 from squall.sim.scripts.choice import GroupChoice
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
 from squall.sim.scripts.compat.process import current_process
+from squall.sim.scripts.computing import Computing
 from squall.sim.scripts.faults import ScriptHost
 from squall.sim.scripts.leaks import ScriptWorker
 from squall.sim.scripts.livelock import livelock
@@ -27,6 +30,7 @@ from squall.sim.scripts.returned import give_to
 from squall.sim.world import spinning
 from squall.sim.world.choosing import Chooser, ChosenTime
 from squall.sim.world.chosen_network import ChosenNetwork
+from squall.sim.world.compute import hint_for_names
 from squall.sim.world.device import kernel_watch, quiet_torch
 from squall.sim.world.garbage import deterministic_garbage
 from squall.sim.world.isolation import TorchIsolation
@@ -119,7 +123,13 @@ class _ScriptRun:
             default_device = torch.device(DEVICE_TYPE)
         #: sees what kernels do where the device does not tell
         self._kernels = kernel_watch(world.device, self._id_that_runs) if script.check else None
-        isolation = TorchIsolation(default_device=default_device, dispatch_mode=self._kernels)
+        #: lets time pass for operators, if they take some
+        self.computing = Computing(script.compute, self._spend) if script.compute else None
+        isolation = TorchIsolation(
+            default_device=default_device,
+            dispatch_mode=self._kernels,
+            function_mode=self.computing,
+        )
         self.runtime = SimRuntime(
             seed=scenario.seed, order=schedule, isolation=isolation, time=chosen
         )
@@ -136,6 +146,10 @@ class _ScriptRun:
             bandwidth_bytes_per_s=None if chosen is not None else world.bandwidth_bytes_per_s,
             tracer=self.runtime.tracer,
         )
+
+    def _spend(self, seconds: float) -> None:
+        if self.runtime.running is not self.runtime.hub_task:
+            self.runtime.sleep(seconds)
 
     def _id_that_runs(self) -> int:
         worker = self.runtime.running.worker
@@ -179,7 +193,10 @@ class _ScriptRun:
                 host.serve(launcher)
             if self.choice is not None:
                 self.choice.serve(launcher)
-            with launcher:
+            with (
+                launcher,
+                nullcontext() if self.computing is None else self.computing.watch(dist_autograd),
+            ):
                 launcher.start()
                 try:
                     with spinning.ended(self._progress, self._spins):
@@ -261,8 +278,11 @@ class _ScriptRun:
         }
         if self._spun is not None:
             run.errors.append(self._spun)
+        if self.computing is not None:
+            run.computed = self.computing.computed
+        told = hint_for_names(self.script.compute, run.computed)
         run.hints = list(
-            dict.fromkeys([*launcher.hints, *(result.hint for result in results if result.hint)])
+            dict.fromkeys(filter(None, [*launcher.hints, *(each.hint for each in results), told]))
         )
         run.packages = list(launcher.installed.verdicts.values())
         run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}

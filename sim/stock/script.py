@@ -42,6 +42,7 @@ from squall.sim.stock.stores import Stores
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import Zygote
 from squall.sim.world import spinning
+from squall.sim.world.compute import hint_for_names
 from squall.sim.world.primitives import SimTimer
 from squall.sim.world.virtual_time import Livelock
 
@@ -76,6 +77,8 @@ class ScriptProcesses:
         self.programs: list[str] = []
         #: as Run.returned
         self.returned: dict[int, bytes] = {}
+        #: as Run.computed
+        self.computed: dict[str, tuple[int, float]] = {}
         self.leaked_rrefs = 0
         self.leaked_contexts = 0
         #: by rank: counters when its groups ended, added up
@@ -152,6 +155,7 @@ class ScriptProcesses:
             "program": program,
             "runs_exit_handlers": not forked,
             "check": self.script.check,
+            "compute": self.script.compute,
             "watch": True,
             **self.role(number),
         }
@@ -186,7 +190,10 @@ class ScriptProcesses:
         return worker
 
     def _exit(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        code, error, usage = rest
+        code, error, usage, computed = rest
+        for name, (times, seconds) in computed.items():
+            before = self.computed.get(name, (0, 0.0))
+            self.computed[name] = before[0] + times, before[1] + seconds
         self.exit_codes[worker.name] = code
         told = None if usage is None else hint_for_usage(self.script, usage)
         if error is not None:
@@ -417,7 +424,9 @@ def run_script(
     run.joined = processes.joined
     run.returned = dict(sorted(processes.returned.items()))
     run.errors, run.exit_codes = processes.errors, processes.exit_codes
-    run.hints = processes.hints
+    run.computed = processes.computed
+    names = hint_for_names(script.compute, run.computed)
+    run.hints = [*processes.hints, *filter(None, [names])]
     run.failed_processes = [
         name for name, code in run.exit_codes.items() if code and name not in processes.programs
     ]

@@ -18,11 +18,13 @@ import time
 import types
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl, urlparse
 
 import torch.distributed.autograd
 import torch.distributed.rpc
+import torch.distributed.rpc.internal
 import torch.multiprocessing
 
 from squall.real.native import turns
@@ -31,6 +33,7 @@ from squall.real.rpc.rendezvous import store_key
 from squall.sim.scripts import dates, event_loop, generators, outside, returned
 from squall.sim.scripts.compat.clock import BOOT_S, EPOCH_S
 from squall.sim.scripts.compat.errors import call_hook, exit_code_of, report, usage_of
+from squall.sim.scripts.computing import Computing
 from squall.sim.scripts.rounds import compiled
 from squall.sim.stock import (
     group_guest,
@@ -48,6 +51,7 @@ _READING_S = 1e-6
 _LOOK_S = 0.05
 # Modules of torch's of which names are replaced, or used that their stubs do not know.
 _autograd: Any = torch.distributed.autograd
+_internal: Any = torch.distributed.rpc.internal
 _thread: Any = threading.Thread
 _thread_module: Any = threading
 _run_exit_handlers: Any = vars(atexit)["_run_exitfuncs"]
@@ -61,8 +65,11 @@ _registry: Any = torch.distributed.rpc.backend_registry
 class ScriptGuest:
     def __init__(self, fd: int) -> None:
         self.here = Here(fd, self.serve)
+        #: lets time pass for operators, if they take some
+        self.computing: Computing | None = None
         #: the file that the coordinator reads gradients from
         self._given: int | None = None
+        self._opened = ExitStack()
 
     def serve(self, question: tuple[Any, ...]) -> Any:
         what, *args = question
@@ -102,7 +109,8 @@ class ScriptGuest:
         self._settle_in(role)
         code, error, usage = 0, None, None
         try:
-            ended = self._run(role)
+            with nullcontext() if self.computing is None else self.computing:
+                ended = self._run(role)
             if ended is not None:
                 code, error = ended
         except BaseException as raised:
@@ -118,7 +126,8 @@ class ScriptGuest:
     def _end(self, code: int, error: dict[str, str] | None, usage: str | None = None) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
-        self.here.ask("exit", code, error, usage)
+        computed = {} if self.computing is None else self.computing.computed
+        self.here.ask("exit", code, error, usage, computed)
         os._exit(code)
 
     def _settle_in(self, role: dict[str, Any]) -> None:
@@ -160,6 +169,11 @@ class ScriptGuest:
             script_programs.settle_in(here, role)
         _thread.join = _joining(_thread.join, here)
         _thread.start = _starting(_thread.start, here)
+        if role["compute"]:
+            self.computing = Computing(role["compute"], here.sleep)
+            self._opened.enter_context(self.computing.watch(_autograd))
+            _thread.run = self._computed(_thread.run)
+            _internal._run_function = self._computed(_internal._run_function)
         turns.install(lambda: here.ask("start"))
 
     def _forked(self) -> None:
@@ -173,6 +187,17 @@ class ScriptGuest:
             )
 
         vars(self.here)["ask"] = refuse
+
+    def _computed(self, function: Any) -> Any:
+        """A function of PyTorch's or Python's that runs code of the script in another thread."""
+
+        @functools.wraps(function)
+        def run(*args: Any) -> Any:
+            assert self.computing is not None
+            with self.computing:
+                return function(*args)
+
+        return run
 
     def _told_of(self, backward: Any, *, all: bool) -> Any:
         """``backward``, of whose passes the coordinator is told before they return or raise;

@@ -26,6 +26,7 @@ from squall.sim.world.torch_settings import (
 )
 
 if TYPE_CHECKING:
+    from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
 
     from squall.sim.world.primitives import SimTask
@@ -52,7 +53,7 @@ class TorchIsolation:
     that is set when this is made is that of every task. ``processes`` False: all workers share
     the process's settings, with a random state seeded from the runtime; that is quicker, and
     makes no difference to what draws no random numbers and changes none of the settings.
-    ``dispatch_mode`` is on the stack of every task.
+    ``dispatch_mode`` and ``function_mode`` are on the stacks of every task.
     """
 
     def __init__(
@@ -61,14 +62,15 @@ class TorchIsolation:
         processes: bool = True,
         default_device: torch.device | None = None,
         dispatch_mode: TorchDispatchMode | None = None,
+        function_mode: TorchFunctionMode | None = None,
     ) -> None:
         self._processes = processes
         context = default_device_context()
         #: what every task starts with, as ``SimTask.isolated``
         device = default_device if context is None else context.device
         self.fresh: object = None
-        if device is not None or dispatch_mode is not None:
-            self.fresh = FreshSettings(device, dispatch_mode)
+        if device is not None or dispatch_mode is not None or function_mode is not None:
+            self.fresh = FreshSettings(device, dispatch_mode, function_mode)
         #: the settings of the thread that runs the simulation, while tasks run
         self._hub: ThreadSettings | None = None
         self._worker: Worker | None = None

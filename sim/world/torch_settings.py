@@ -110,20 +110,25 @@ _NO_GRAD = _NoGrad()
 
 
 class FreshSettings:
-    """The settings of a task that has not run yet, where there is a default device, or a dispatch
-    mode that all tasks have."""
+    """The settings of a task that has not run yet, where there is a default device, or a mode
+    that all tasks have, of dispatch or of functions."""
 
-    __slots__ = ("device", "mode")
+    __slots__ = ("device", "function_mode", "mode")
 
-    def __init__(self, device: torch.device | None, mode: Any = None) -> None:
+    def __init__(
+        self, device: torch.device | None, mode: Any = None, function_mode: Any = None
+    ) -> None:
         self.device = device
         self.mode = mode
+        self.function_mode = function_mode
 
     def restore(self) -> None:
         if self.device is not None:
             torch.set_default_device(self.device)
         if self.mode is not None:
             _push_dispatch_mode(self.mode)
+        if self.function_mode is not None:
+            _C._push_on_torch_function_stack(self.function_mode)
 
 
 class ThreadSettings:

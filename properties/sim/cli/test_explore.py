@@ -112,7 +112,7 @@ def test_with_one_fault_each_message_is_lost_doubled_late_and_not_sent() -> None
         ((SMALL, "--budget", "0s"), "expected a number of executions or seconds"),
         (("no such file",), "is no seed, no file"),
         (("no_such_file.py",), "there is no file 'no_such_file.py'"),
-        ((SMALL, "--workers", "2"), "says by itself how many there are"),
+        ((SMALL, "--workers", "2"), "is for a script, and"),
     ],
 )
 def test_bad_input_is_told_in_one_line(words: tuple[str, ...], said: str) -> None:

@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -16,11 +16,20 @@ from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.every_program import explore_programs
 from squall.sim.cli.exits import FAILED, INTERRUPTED, UNCHECKED
-from squall.sim.cli.options import Jobs, Json, Mutant, OneFault, Workers, resume_option
+from squall.sim.cli.options import (
+    Jobs,
+    Json,
+    Mutant,
+    OneFault,
+    Share,
+    Simulate,
+    Workers,
+    resume_option,
+)
 from squall.sim.cli.scenario import Changes, find_scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from squall.sim.cli.reports.explore import Told
     from squall.sim.explore.execution import How
@@ -92,6 +101,8 @@ def explore(
     ] = parsers.Amount(executions=DEFAULT_EXECUTIONS),  # noqa: B008
     jobs: Jobs = 1,
     workers: Workers = None,
+    simulate: Simulate = None,
+    share: Share = None,
     programs: Annotated[
         str | None,
         typer.Option(
@@ -136,7 +147,9 @@ def explore(
         raise BadInput("SEED|FILE", "", "expected a scenario, or --programs")
     if resume is not None and (len(scenarios) > 1 or faults is not None):
         raise BadInput("--resume", str(resume), "expected one scenario, and no --faults, with it")
-    found = [(text, _scenario(text, mutant, workers)) for text in scenarios]
+    of_script = {"workers": workers, "simulate": tuple(simulate or ()), "share": tuple(share or ())}
+    given = {name: value for name, value in of_script.items() if value}
+    found = [(text, _scenario(text, mutant, given)) for text in scenarios]
     read = [(text, scenario()) for text, scenario in found]
     from squall.sim.explore.execution import How
 
@@ -170,13 +183,17 @@ def explore(
     raise typer.Exit(0 if all(each.exhausted for each in told) else UNCHECKED)
 
 
-def _scenario(text: str, mutant: str | None, workers: int | None) -> Callable[[], Scenario]:
-    """What reads or draws a scenario that is there. Both raise BadInput."""
+def _scenario(
+    text: str, mutant: str | None, of_script: Mapping[str, Any]
+) -> Callable[[], Scenario]:
+    """What reads or draws a scenario that is there; ``of_script``: what is given for scripts. Both raise
+    BadInput."""
     if text.endswith((".py", ".toml")):
-        script = _script(text, mutant, workers)
+        script = _script(text, mutant, of_script)
         return lambda: script
-    if workers is not None:
-        raise BadInput("--workers", str(workers), f"{text!r} says by itself how many there are")
+    for name, value in of_script.items():
+        told = value if isinstance(value, int) else " ".join(value)
+        raise BadInput(f"--{name}", str(told), f"is for a script, and {text!r} is none")
     found = find_scenario(text, Changes(mutant=mutant))
     return lambda: _explorable(text, found())
 
@@ -191,11 +208,11 @@ def _explorable(text: str, scenario: Scenario) -> Scenario:
     return scenario
 
 
-def _script(text: str, mutant: str | None, workers: int | None) -> Scenario:
+def _script(text: str, mutant: str | None, of_script: Mapping[str, Any]) -> Scenario:
     from squall.sim.cli.script import ScriptRun
     from squall.sim.scenario import Expected
 
-    asked = ScriptRun(script=parsers.script_or_ranks(text), workers=workers)
+    asked = ScriptRun(script=parsers.script_or_ranks(text), **of_script)
     return replace(asked.scenario(), expected=Expected(mutant=mutant))
 
 

@@ -16,12 +16,15 @@ from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.options import (
     AllowUnchecked,
     CheckDeterminism,
+    Compute,
     DeviceOfScript,
     Engine,
     FaultsOption,
     Json,
     Latency,
     Seed,
+    Share,
+    Simulate,
     WallLimit,
     Workers,
 )
@@ -86,24 +89,9 @@ def run(
         ),
     ] = True,
     wall_limit: WallLimit = DEFAULT_LIMIT_S,
-    simulate: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--simulate",
-            metavar="PACKAGE",
-            help="Let each process execute this installed package for itself (engine port).",
-            parser=parsers.package("--simulate"),
-        ),
-    ] = None,
-    share: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--share",
-            metavar="PACKAGE",
-            help="Let all processes share this installed package, whatever it imports (engine port).",
-            parser=parsers.package("--share"),
-        ),
-    ] = None,
+    simulate: Simulate = None,
+    share: Share = None,
+    compute: Compute = None,
     explain_imports: Annotated[
         bool,
         typer.Option(
@@ -134,12 +122,14 @@ def run(
         wall_limit=wall_limit,
         simulate=tuple(simulate or ()),
         share=tuple(share or ()),
+        compute=compute or "",
     )
     with no_collections():
         scenario = asked.scenario()
         ready(engine)
         with stdout_to_stderr() if json else nullcontext():
             begin(scenario)
+            asked, scenario = asked.measured(scenario)
         tell_left_out(engine, left_out(scenario))
         with limited(wall_limit):
             ran, divergence = _play(scenario, twice=check_determinism, json=json)

@@ -15,6 +15,7 @@ from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.exits import INTERRUPTED
 from squall.sim.cli.options import (
     AllowScripts,
+    Compute,
     DeviceOfScenario,
     EngineOfScenario,
     FaultsOption,
@@ -23,6 +24,8 @@ from squall.sim.cli.options import (
     Mutant,
     Plotly,
     SeedOfScript,
+    Share,
+    Simulate,
     Workers,
     file_option,
     output_option,
@@ -134,6 +137,9 @@ def timeline(
     workers: Workers = None,
     seed: SeedOfScript = None,
     latency: LatencyOfScript = None,
+    simulate: Simulate = None,
+    share: Share = None,
+    compute: Compute = None,
     keep: Keep = False,
     plotly: Plotly = None,
     allow_scripts: AllowScripts = False,
@@ -141,7 +147,7 @@ def timeline(
 ) -> None:
     """Run a scenario and write its pictures into one page that opens without a network.
 
-    --workers, --seed and --latency are for scripts. Exit code 0 if everything was written,
+    --workers, --seed, --latency, --simulate, --share and --compute are for scripts. Exit code 0 if everything was written,
     whatever came of the run: the page says that.
     """
     files = {"html": output, "perfetto": perfetto, "dot": dot, "graphml": graphml,
@@ -153,7 +159,14 @@ def timeline(
         raise BadInput(
             "--plotly", plotly, "is for a page, and none is asked for: add --output FILE"
         )
-    for_a_script = {"--workers": workers, "--seed": seed, "--latency": latency}
+    for_a_script = {
+        "--workers": workers,
+        "--seed": seed,
+        "--latency": latency,
+        "--simulate": " ".join(simulate or ()) or None,
+        "--share": " ".join(share or ()) or None,
+        "--compute": compute,
+    }
     changes = Changes(faults=faults, mutant=mutant, engine=engine, device=device)
     script, scenario = _script(what, {"--odds": odds, "--keep": keep}, mutant), None
     if script is None:
@@ -182,6 +195,9 @@ def timeline(
                 device=device or "cpu",
                 engine=engine or "port",
                 faults=faults,
+                simulate=tuple(simulate or ()),
+                share=tuple(share or ()),
+                compute=compute or "",
             )
             run, found = picture_script(asked, bar), None
         write_files(run, wanted, Drawing(pass_number, found, plotly or "inline"), bar)

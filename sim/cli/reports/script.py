@@ -49,6 +49,7 @@ def run_json(
             "ranks": _ranks_json(script),
             "latency": asked.latency,
             "device": asked.device,
+            "compute": script.compute,
             "command": asked.command(),
             "replay": None if kept is None else kept.replay,
             "divergence": None if divergence is None else divergence.to_json(),
