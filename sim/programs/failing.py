@@ -24,7 +24,7 @@ from squall.real.rpc.worker_info import WorkerInfo
 from squall.real.runtime import current_task
 from squall.real.streams import current_streams, on_streams
 from squall.real.worker import current_worker
-from squall.sim.programs.profiled import profiled
+from squall.sim.programs.profiled import Profiled
 
 label_module(__name__, "failing")
 
@@ -233,7 +233,7 @@ def call_that_fails(op: Op, inputs: Sequence[Any], home: int, nobody: int) -> No
     function, args = kind.function, _arguments(op, kind, inputs)
     if op.builtin and op.fails_first in ("copy", "worker"):
         function, args = torch.add, (_first(inputs), uncopyable())
-    with profiled(op.fails_by.startswith("profiled")):
+    with Profiled(op.fails_by.startswith("profiled")):
         try:
             _call(way, to, function, args)
         except Exception:

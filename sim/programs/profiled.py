@@ -6,8 +6,6 @@ do the calls that it makes there.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from squall.real.autograd.profiled_pass import PASS
@@ -26,37 +24,34 @@ class AtLeast(NamedTuple):
     answers: int = 0
 
 
-@contextlib.contextmanager
-def profiled(wanted: bool, least: AtLeast | None = None) -> Iterator[None]:
-    """A profile of this task, unless there is one.
+class Profiled:
+    """A profile of this task if it is ``wanted``, unless there is one.
 
     ``least``: what it has when nothing has failed. Raises AssertionError for a profile that
     contradicts itself, or has less.
     """
-    if not wanted or profiler_of(current_task()) is not None:
-        yield
-        return
-    profiler = LegacyProfiler(current_worker(), ProfilerOptions())
-    profiler.start()
-    try:
-        yield
-    except Exception as error:
-        profiler.stop()
-        own, *_ = profiler.finish()
-        if _open_pass(own):
-            raise AssertionError(
-                "a profile does not end the range of a pass that failed"
-            ) from error
-        raise
-    except BaseException:  # the process ends
-        profiler.stop()
-        profiler.finish()
-        raise
-    profiler.stop()
-    own, *elsewhere = profiler.finish()
-    wrong = _wrong(own, elsewhere, least or AtLeast())
-    if wrong:
-        raise AssertionError(f"a profile {wrong}")
+
+    def __init__(self, wanted: bool, least: AtLeast | None = None) -> None:
+        self._least = least or AtLeast()
+        self._profiler: LegacyProfiler | None = None
+        if wanted and profiler_of(current_task()) is None:
+            self._profiler = LegacyProfiler(current_worker(), ProfilerOptions())
+
+    def __enter__(self) -> None:
+        if self._profiler is not None:
+            self._profiler.start()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._profiler is None:
+            return
+        self._profiler.stop()
+        own, *elsewhere = self._profiler.finish()
+        if error is None:
+            wrong = _wrong(own, elsewhere, self._least)
+            if wrong:
+                raise AssertionError(f"a profile {wrong}")
+        elif isinstance(error, Exception) and _open_pass(own):
+            raise AssertionError("a profile does not end the range of a pass that failed")
 
 
 def _open_pass(own: list[dict[str, Any]]) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,7 +29,7 @@ from squall.sim.programs.host import (
     together,
     wait,
 )
-from squall.sim.programs.profiled import AtLeast, profiled
+from squall.sim.programs.profiled import AtLeast, Profiled
 from squall.sim.programs.stories.play import StoryRuns
 from squall.sim.programs.trainer_state import TrainerState
 from squall.sim.world.torch_settings import default_device_context
@@ -71,8 +70,9 @@ class StepRun:
             self._attempt(outcomes[key], faults=False)
 
     def _attempt(self, outcome: StepOutcome, *, faults: bool) -> None:
+        self._begin(faults)
         try:
-            with self._fresh(faults), profiled(self.step.profiled, self._profile_at_least()):
+            with Profiled(self.step.profiled, self._profile_at_least()):
                 with autograd.context() as context_id:
                     outcome.context = context_id
                     _refuse_another_context()
@@ -91,6 +91,9 @@ class StepRun:
                 self._scribble()
         except Exception as error:
             outcome.error = str(error)
+        finally:
+            self.values.clear()
+            self.fetched.clear()
         outcome.finished = True
 
     def _profile_at_least(self) -> AtLeast:
@@ -99,19 +102,13 @@ class StepRun:
         # What is created may be answered later than the step ends.
         return AtLeast(calls=len(ops), answers=sum(op.call != "remote" for op in ops))
 
-    @contextlib.contextmanager
-    def _fresh(self, faults: bool) -> Iterator[None]:
+    def _begin(self, faults: bool) -> None:
         self.faults = faults
         self._passes = 0
         #: what each operation made: a value, a future of it, a reference to it, or None if dropped
         self.values: list[Any] = []
         #: values as fetched, by operation or, for leaves, by -1 - number
         self.fetched: dict[int, Value] = {}
-        try:
-            yield
-        finally:
-            self.values = []
-            self.fetched = {}
 
     def _keep(self) -> None:
         for index, op in enumerate(self.step.ops):
@@ -266,7 +263,7 @@ class StepRun:
         if backward.where == "rref":
             for time in range(times):
                 retain = backward.retain_graph or time < times - 1
-                with self._noting(backward, outcome, first + time):
+                with _Noting(backward, outcome, first + time):
                     self.values[at[0]].backward(context_id, retain_graph=retain)
                     self.host.on_pass(trainer, self.number, context_id)
             return
@@ -301,7 +298,7 @@ class StepRun:
             # Which of them comes last, if they begin at once, nobody knows.
             last = backward.every_s is None and time == backward.times - 1
             retain = backward.retain_graph or not last
-            with self._noting(backward, outcome, first + time):
+            with _Noting(backward, outcome, first + time):
                 run_backward(self.trainer.number, self.number, context_id, roots, 1, retain)
 
         if backward.every_s is None:
@@ -310,15 +307,25 @@ class StepRun:
         else:
             together([partial(run, time) for time in range(backward.times)])
 
-    @contextlib.contextmanager
-    def _noting(self, backward: Backward, outcome: StepOutcome, number: int) -> Iterator[None]:
-        """Note the error of a pass that may fail."""
-        try:
-            yield
-        except Exception as error:
-            if not backward.may_fail:
-                raise
-            outcome.failed[number] = str(error)
+
+class _Noting(NamedTuple):
+    """Notes the error of a pass that may fail.
+
+    A class, since an error that passes through a generator stays in a cycle with frames from Python 3.12 on.
+    """
+
+    backward: Backward
+    outcome: StepOutcome
+    number: int
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        noted = self.backward.may_fail and isinstance(error, Exception)
+        if noted:
+            self.outcome.failed[self.number] = str(error)
+        return noted
 
 
 def _refuse_another_context() -> None:

@@ -13,7 +13,7 @@ from squall.model.events.inside import called, unprofiled
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 from squall.real import tracing
 from squall.sim.cluster import Cluster
-from squall.sim.programs.profiled import AtLeast, profiled
+from squall.sim.programs.profiled import AtLeast, Profiled
 from squall.sim.scenario import Scenario
 from squall.sim.search.judge import judge, play
 
@@ -62,7 +62,7 @@ def test_a_call_that_cannot_be_sent_ends_its_range() -> None:
 
 def test_a_profile_that_lacks_a_call_is_noticed() -> None:
     def work(rank: int) -> None:
-        with profiled(True, AtLeast(calls=1)):
+        with Profiled(True, AtLeast(calls=1)):
             pass
 
     with (

@@ -11,6 +11,7 @@ import inspect
 import json
 import re
 import sys
+import typing
 import zlib
 
 MARKS = {
@@ -27,6 +28,8 @@ def kind(thing):
         return "class"
     if inspect.ismodule(thing):
         return "module"
+    if typing.get_origin(thing) is not None:  # an alias of types, which some Pythons can call
+        return "other"
     return "callable" if callable(thing) else "other"
 
 

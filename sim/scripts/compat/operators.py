@@ -79,10 +79,10 @@ class _Registered:
             process = current_process_or_none()
             if process is None:
                 return add(table, operator, function)
-            packet = isinstance(operator, OpOverloadPacket)
-            keys = [
-                (id(table), each) for each in (operator.op_overloads() if packet else [operator])
-            ]
+            overloads = [operator]
+            if isinstance(operator, OpOverloadPacket):
+                overloads = [getattr(operator, kind) for kind in operator.overloads()]
+            keys = [(id(table), each) for each in overloads]
             if any(self._decomposed.get(key, (process, table))[0] is not process for key in keys):
                 return None
             add(table, operator, function)

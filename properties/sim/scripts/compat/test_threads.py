@@ -36,7 +36,7 @@ def in_a_process(
     runtime = SimRuntime(seed=seed, order=order)
     process = SimpleNamespace(
         threads=None, main_task=None, environ={}, exit_handlers=[], pid=1000, parent=None,
-        exit_now=None, run_exit_handlers=None,
+        exit_now=None, run_exit_handlers=None, signal_handlers={},
     )  # fmt: skip
     space = ModuleSpace(
         Program(), runtime, substitutes=STANDARD, private=STANDARD_PRIVATE, process=process
