@@ -37,6 +37,8 @@ class Memory:
         self.numpy = numpy_random.get_state() if numpy_random is not None else None
 
     def restore(self, process: SimProcess) -> None:
+        for thing in process.group.shared.values():
+            thing.inherited(process.parent, process)
         for name, values in self.modules.items():
             module = process.space.load(name)
             for key, parcel in values.items():

@@ -477,6 +477,8 @@ class ProcessTable:
         return self.processes[index] if 0 <= index < len(self.processes) else None
 
     def process_ended(self, process: SimProcess) -> None:
+        for thing in self.shared.values():
+            thing.left(process)
         if self.on_end is not None:
             self.on_end(process)
 

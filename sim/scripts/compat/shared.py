@@ -28,9 +28,21 @@ class Shared:
     def __reduce__(self) -> tuple[Any, ...]:
         return find_shared, (self._key,)
 
+    def reached(self, process: SimProcess) -> None:
+        """A process has it, too."""
+
+    def inherited(self, parent: SimProcess, child: SimProcess) -> None:
+        """A process has been forked."""
+
+    def left(self, process: SimProcess) -> None:
+        """A process has ended."""
+
 
 def find_shared(key: int) -> Any:
-    return current_process().group.shared[key]
+    process = current_process()
+    found = process.group.shared[key]
+    found.reached(process)
+    return found
 
 
 def condition(what: str) -> tuple[Any, Condition]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from squall.properties.support.commands import stock
 from squall.properties.support.playing import play, write
 
@@ -59,6 +61,58 @@ SHARED = """
         simple = mp.SimpleQueue()
         simple.put(1)
         print(simple.empty(), simple.get(), simple.empty(), hasattr(simple, "qsize"))
+    """
+
+CLOSED = """
+    import multiprocessing as mp
+    import sys
+    import time
+
+    def tried(call, *args):
+        try:
+            return call(*args)
+        except Exception as error:
+            return type(error).__name__, str(error)
+
+    def reads(receiver, sender):
+        sender.close()
+        found = []
+        while True:
+            try:
+                found.append(receiver.recv())
+            except EOFError:
+                print("all", found, receiver.poll(), receiver.closed, sender.closed, flush=True)
+                return
+
+    def writes(end):
+        with end:
+            end.send("last")
+
+    def ends(end):
+        sys.exit(3)
+
+    if __name__ == "__main__":
+        mp.set_start_method(sys.argv[1])
+        receiver, sender = mp.Pipe(duplex=False)
+        child = mp.Process(target=reads, args=(receiver, sender))
+        child.start()
+        receiver.close()
+        sender.send(1)
+        sender.send(2)
+        time.sleep(0.5)
+        sender.close()
+        child.join()
+        print(receiver.closed, tried(receiver.recv), tried(sender.send, 1), tried(sender.fileno))
+        for target in (writes, ends):
+            here, there = mp.Pipe()
+            child = mp.Process(target=target, args=(there,))
+            child.start()
+            there.close()
+            print(tried(here.recv), tried(here.recv), here.poll(1))
+            child.join()
+            print(tried(here.send, 1), child.exitcode)
+            here.close()
+            print(here.closed, tried(here.poll), tried(here.close))
     """
 
 STORES = """
@@ -145,6 +199,11 @@ def same(script: Path, *args: str) -> None:
 
 def test_pipes_queues_and_managers(tmp_path: Path) -> None:
     same(write(tmp_path, SHARED))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_pipes_end_when_nobody_has_their_other_end(tmp_path: Path, method: str) -> None:
+    same(write(tmp_path, CLOSED), method)
 
 
 def test_stores(tmp_path: Path) -> None:
