@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from squall.sim.scripts.compat.process import FIRST_PID
 from squall.sim.scripts.subprocesses import StreamKind
 from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.exchange import Exchange
 from squall.sim.stock.pipes import Pipes
+from squall.sim.stock.waits import Waits
 from squall.sim.stock.worker import NativeWorker
-from squall.sim.world.primitives import SimTimer
 
 
 class Children:
@@ -41,11 +43,9 @@ class Children:
         self._files: list[int] = []
         self.codes: dict[NativeWorker, int] = {}
         self._by_pid: dict[int, NativeWorker] = {}
-        #: by who waits, with its question: for which children, by number, and until when
-        self._waiting: dict[
-            tuple[NativeWorker, int], tuple[dict[int, NativeWorker], SimTimer | None]
-        ] = {}
-        for word in ("child", "child wait", "child kill", "program"):
+        self._waits = Waits(cluster)
+        self._exchange = Exchange(cluster, self._waits)
+        for word in ("child", "child wait", "child kill", "file taken", "program", "wait any"):
             cluster.answers[word] = getattr(self, "_" + word.replace(" ", "_"))
         cluster.on_gone.append(self._gone)
 
@@ -54,7 +54,9 @@ class Children:
 
         def start() -> None:
             pid = FIRST_PID + len(self._cluster.workers)
-            self._by_pid[pid] = self._start(worker, call, environ, forked, number)
+            child = self._by_pid[pid] = self._start(worker, call, environ, forked, number)
+            if forked:
+                self._exchange.forked(worker, child)
             self._cluster.answer(worker, question, pid)
 
         self._cluster.runtime.call_later(0.0, start)
@@ -120,18 +122,37 @@ class Children:
         """For one of some children at least, so many seconds at most: exit codes, by number."""
         pids, timeout_s = rest
         children = {pid: self._by_pid[pid] for pid in pids}
-        codes, timer = self._codes(children), None
-        if codes or timeout_s == 0:
-            self._cluster.answer(worker, question, codes)
-            return
-        if timeout_s is not None:
 
-            def over() -> None:
-                del self._waiting[worker, question]
-                self._cluster.answer(worker, question, {})
+        def ended() -> tuple[dict[int, int]] | None:
+            codes = self._codes(children)
+            return (codes,) if codes else None
 
-            timer = self._cluster.runtime.call_later(max(0.0, timeout_s), over)
-        self._waiting[worker, question] = children, timer
+        self._waits.until(worker, question, ended, timeout_s, dict)
+
+    def _wait_any(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        """For one of some children, by the negative number, and ends of pipes: those that are ready."""
+        keys, timeout_s = rest
+
+        def is_ready(kind: str, number: int) -> bool:
+            if kind == "child":
+                return not self._by_pid[-number].alive
+            return self._exchange.is_ready(number)
+
+        def ready() -> tuple[list[tuple[str, int]]] | None:
+            found = [key for key in keys if is_ready(*key)]
+            return (found,) if found or not keys else None
+
+        self._waits.until(worker, question, ready, timeout_s, list)
+
+    def _file_taken(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        """Who has been sent a file has it open."""
+        pid, fd = rest
+        for each in self._cluster.workers:
+            if each.alive and each.process.pid == pid:
+                self._cluster.runtime.call_later(
+                    0.0, partial(self._cluster.call, each, "file_taken", fd)
+                )
+        self._cluster.answer(worker, question, None)
 
     def _child_kill(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         pid, signal = rest
@@ -147,13 +168,7 @@ class Children:
 
     def _gone(self, child: NativeWorker) -> None:
         self._pipes.gone(child)
-        for (worker, question), (children, timer) in list(self._waiting.items()):
-            if child not in children.values():
-                continue
-            del self._waiting[worker, question]
-            if timer is not None:
-                timer.cancel()
-            self._cluster.answer(worker, question, self._codes(children))
+        self._waits.look()
 
 
 def _is_read_only(pid: int, fd: int) -> bool:

@@ -73,8 +73,8 @@ class ScriptProcesses:
         self.errors: list[ProcessError] = []
         self.hints: list[str] = []
         self.exit_codes: dict[str, int] = {}
-        #: names of processes that ``subprocess`` has started, whose exit codes are for their parents
-        self.programs: list[str] = []
+        #: names of processes that others have started, who judge their exit codes
+        self.children: list[str] = []
         #: as Run.returned
         self.returned: dict[int, bytes] = {}
         #: as Run.computed
@@ -179,14 +179,16 @@ class ScriptProcesses:
     ) -> NativeWorker:
         if number is None:
             number = len(self.cluster.workers)
-        return self._start(number, self._lines[parent], environ, call=call, forked=forked)
+        worker = self._start(number, self._lines[parent], environ, call=call, forked=forked)
+        self.children.append(worker.name)
+        return worker
 
     def _start_program(
         self, parent: NativeWorker, environ: dict[str, str], program: dict[str, Any]
     ) -> NativeWorker:
         number, line = len(self.cluster.workers), self._lines[parent]
         worker = self._start(number, line, environ, program=program)
-        self.programs.append(worker.name)
+        self.children.append(worker.name)
         return worker
 
     def _exit(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
@@ -428,7 +430,7 @@ def run_script(
     names = hint_for_names(script.compute, run.computed)
     run.hints = [*processes.hints, *filter(None, [names])]
     run.failed_processes = [
-        name for name, code in run.exit_codes.items() if code and name not in processes.programs
+        name for name, code in run.exit_codes.items() if code and name not in processes.children
     ]
     run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts
     run.workers = len(cluster.ranks)

@@ -13,18 +13,18 @@ import os
 import stat
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from multiprocessing import connection, context, managers, process, reduction, spawn
-from typing import Any, NoReturn
+from multiprocessing import context, process, reduction, spawn
+from typing import Any
 
 from squall.real.native.here import Here
 from squall.sim.scripts.compat.errors import report
 from squall.sim.scripts.ranks import inherited
+from squall.sim.stock import exchange_guest
 
-_connection: Any = connection
-_wait_outside: Callable[..., list[Any]] = connection.wait
 _context: Any = context
+_reduction: Any = reduction
 _spawn: Any = spawn
 _process: Any = process
 #: what a process runs that ``torch.multiprocessing.spawn`` has started
@@ -43,6 +43,27 @@ class SharedFile:
         return os.open(self._place, os.O_RDWR)
 
 
+class SentFile(SharedFile):
+    """The same in what is sent to a process that is there: kept open until it is opened there."""
+
+    def __init__(self, fd: int) -> None:
+        self._file = int(os.readlink("/proc/self")), os.dup(fd)
+        super().__init__(*self._file)
+
+    def detach(self) -> int:
+        found = super().detach()
+        Here.process().ask("file taken", *self._file)
+        return found
+
+
+def _sent_file(fd: int) -> SharedFile:
+    parcel = _context.get_spawning_popen()
+    if parcel is None:
+        return SentFile(fd)
+    shared: SharedFile = parcel.DupFd(parcel.duplicate_for_child(fd))
+    return shared
+
+
 class Parcel:
     """Pickles for a process that is started: tensors go by shared memory, as ``torch.multiprocessing``
     has it. What they lie in stays open here as long as this is kept."""
@@ -52,7 +73,7 @@ class Parcel:
         weakref.finalize(self, _close, self._kept)
 
     def pack(self, obj: Any) -> bytes:
-        """Raises RuntimeError for what processes do not share here: queues and pipes."""
+        """Raises RuntimeError for what processes do not share here: pipes of the operating system."""
         before = _context.get_spawning_popen()
         _context.set_spawning_popen(self)
         try:
@@ -63,9 +84,8 @@ class Parcel:
     def duplicate_for_child(self, fd: int) -> int:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise RuntimeError(
-                "on the engine torch processes of a script share memory, but no queues and no pipes: the "
-                "simulated network is between them, and nothing else; a DataLoader runs with "
-                "num_workers=0, and all of them with --engine port"
+                "on the engine torch processes of a script share memory and what multiprocessing has, but "
+                "no sockets and no pipes of the operating system"
             )
         self._kept.append(os.dup(fd))
         return self._kept[-1]
@@ -119,33 +139,12 @@ class Popen:
         """Nothing is open."""
 
 
-def _wait(
-    here: Here, look: Callable[[], object], objects: Iterable[Any], timeout: float | None = None
-) -> list[Any]:
-    """``multiprocessing.connection.wait``, for processes of the coordinator."""
-    objects = list(objects)
-    if not all(isinstance(each, int) and each < 0 for each in objects):
-        return _wait_outside(objects, timeout)
-    pids = [-each for each in objects]
-    if timeout is not None and timeout <= 0:
-        look()
-    return [-pid for pid in here.ask("child wait", pids, timeout)]
-
-
-def _no_manager(*_: Any, **__: Any) -> NoReturn:
-    raise RuntimeError(
-        "on the engine torch there is no multiprocessing.Manager: processes of a script share no "
-        "queues and no pipes, the simulated network is between them, and nothing else; run it with "
-        "--engine port"
-    )
-
-
 def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None:
     """Let the processes that the script makes from now on be the coordinator's. ``look``: called by
     who asks whether one has ended; ``own``: what this process alone was given of its environment."""
 
-    managers.BaseManager.start = _no_manager  # type: ignore[method-assign]
-    _connection.wait = partial(_wait, here, look)
+    exchange_guest.install(here, look)
+    _reduction.DupFd = _sent_file
     for kind in (_context.ForkProcess, _context.SpawnProcess, _context.ForkServerProcess):
         forked = kind is _context.ForkProcess  # it ends without the handlers of atexit
         kind._Popen = staticmethod(partial(Popen, here, look, own, forked))

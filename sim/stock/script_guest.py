@@ -99,6 +99,9 @@ class ScriptGuest:
 
         return stacks()
 
+    def serve_file_taken(self, fd: int) -> None:
+        os.close(fd)
+
     def serve_collect(self) -> None:
         import gc
 

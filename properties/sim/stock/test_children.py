@@ -113,34 +113,6 @@ def test_children_are_the_same_on_both_engines(tmp_path: Path) -> None:
     assert said[1] == said[0]
 
 
-def test_what_only_real_processes_share_is_refused(tmp_path: Path) -> None:
-    script = tmp_path / "queue.py"
-    script.write_text(
-        "import multiprocessing\n"
-        "if __name__ == '__main__':\n"
-        "    queue = multiprocessing.get_context('spawn').SimpleQueue()\n"
-        "    multiprocessing.get_context('spawn').Process(target=print, args=(queue,)).start()\n"
-    )
-    done = squall("run", str(script), "--engine", "torch", "--no-check")
-    assert done.returncode == 1
-    assert "processes of a script share memory, but no queues and no pipes" in done.stderr
-
-
-def test_a_loader_with_workers_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    script = tmp_path / "loader.py"
-    script.write_text(
-        "import torch\n"
-        "from torch.utils.data import DataLoader, TensorDataset\n"
-        "if __name__ == '__main__':\n"
-        "    data = TensorDataset(torch.ones(4, 2))\n"
-        "    for (batch,) in DataLoader(data, batch_size=2, num_workers=1):\n"
-        "        print(batch)\n"
-    )
-    done = squall("run", str(script), "--engine", "torch", "--no-check")
-    assert done.returncode == 1
-    assert "a DataLoader runs with num_workers=0" in done.stderr
-
-
 def test_a_group_without_a_world_size_is_refused_with_what_to_do(tmp_path: Path) -> None:
     script = tmp_path / "open_group.py"
     script.write_text(

@@ -206,7 +206,9 @@ class Synchronizer(Shared):
         return getattr(self._inner, name)
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> Any:
-        return self._inner.acquire(block, -1 if timeout is None or not block else timeout)
+        if not block:
+            return self._inner.acquire(False)
+        return self._inner.acquire(**({} if timeout is None else {"timeout": max(0, timeout)}))
 
     def is_set(self) -> Any:
         look()  # for whoever polls

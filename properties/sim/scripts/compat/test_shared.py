@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 
 from squall.properties.support.commands import stock
-from squall.properties.support.playing import play, write
+from squall.properties.support.playing import write
+from squall.properties.support.scripts import run_file
+from squall.sim.names import EngineName
 
 SHARED = """
     import multiprocessing as mp
@@ -115,6 +118,68 @@ CLOSED = """
             print(here.closed, tried(here.poll), tried(here.close))
     """
 
+EXCHANGED = """
+    import multiprocessing as mp
+    import sys
+    import time
+    from multiprocessing.managers import BaseManager
+
+    import torch
+    import torch.multiprocessing
+
+    def child(shared, listed, queue, event, lock, value):
+        with lock:
+            shared["x"] = listed[0] + 1
+            listed.append(7)
+        queue.put("from the child")
+        event.wait()
+        value.value += 1
+        queue.put("after")
+
+    def tensors(there, back):
+        there.put(torch.arange(4.0))
+        back.get().add_(1)
+        there.put("done")
+
+    def square(x):
+        time.sleep(0.1)
+        return x * x
+
+    if __name__ == "__main__":
+        mp.set_start_method(sys.argv[1])
+        with mp.Manager() as manager:
+            shared, listed = manager.dict(), manager.list([1, 2])
+            queue, event, lock, value = mp.Queue(), mp.Event(), mp.Lock(), mp.Value("i", 3)
+            process = mp.Process(target=child, args=(shared, listed, queue, event, lock, value))
+            process.start()
+            print(queue.get(), dict(shared), list(listed))
+            event.set()
+            print(queue.get(timeout=5))
+            process.join()
+            print(value.value, queue.empty(), process.exitcode)
+            queue = manager.Queue()
+            queue.put(3)
+            print(queue.get(), queue.qsize(), manager.Event().is_set())
+            names = manager.Namespace()
+            names.a = 3
+            print(names.a)
+        with mp.Pool(2) as pool:
+            print(pool.map(square, range(5)), pool.apply_async(square, (9,)).get(3))
+        print(mp.Barrier(1).wait())
+        semaphore = mp.BoundedSemaphore(2)
+        print([semaphore.acquire(block=wait) for wait in (True, True, False)], semaphore.get_value())
+        print(semaphore.acquire(timeout=0.1), semaphore.acquire(True, 0.1), mp.RLock().acquire())
+        joinable = mp.JoinableQueue()
+        joinable.put(1)
+        print(joinable.get(), joinable.task_done(), joinable.join())
+        there, back = torch.multiprocessing.Queue(), torch.multiprocessing.Queue()
+        process = mp.Process(target=tensors, args=(there, back))
+        process.start()
+        values = torch.zeros(2).share_memory_()
+        print(there.get(), back.put(values), there.get(), values)
+        process.join()
+    """
+
 STORES = """
     import sys, threading
     from datetime import timedelta
@@ -191,19 +256,27 @@ TOLD = """
     """
 
 
-def same(script: Path, *args: str) -> None:
+def same(script: Path, *args: str, engine: EngineName = "port") -> None:
     real = stock(str(script), *args)
-    played = play(script, *args)
-    assert played.lines == real.stdout.splitlines(), played.err + real.stderr
+    printed = io.StringIO()
+    run_file(script, *args, engine=engine, stdout=printed, stderr=printed)
+    assert printed.getvalue() == real.stdout, real.stderr
 
 
-def test_pipes_queues_and_managers(tmp_path: Path) -> None:
-    same(write(tmp_path, SHARED))
+def test_pipes_queues_and_managers(tmp_path: Path, engine: EngineName) -> None:
+    same(write(tmp_path, SHARED), engine=engine)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_pipes_end_when_nobody_has_their_other_end(tmp_path: Path, method: str) -> None:
-    same(write(tmp_path, CLOSED), method)
+def test_pipes_end_when_nobody_has_their_other_end(
+    tmp_path: Path, method: str, engine: EngineName
+) -> None:
+    same(write(tmp_path, CLOSED), method, engine=engine)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_what_processes_exchange(tmp_path: Path, method: str, engine: EngineName) -> None:
+    same(write(tmp_path, EXCHANGED), method, engine=engine)
 
 
 def test_stores(tmp_path: Path) -> None:

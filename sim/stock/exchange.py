@@ -1,0 +1,171 @@
+"""What ``multiprocessing`` is made of between the processes of a script: semaphores, pipes, and addresses at
+which one is called. The coordinator keeps them, by numbers; all else is the standard library's."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.waits import Waits
+from squall.sim.stock.worker import NativeWorker
+
+
+@dataclass(eq=False)
+class _End:
+    """One end of a pipe: what has come, who has it, how often it is on its way to somebody."""
+
+    other: int
+    inbox: deque[bytes] = field(default_factory=deque)
+    holders: set[NativeWorker] = field(default_factory=set)
+    on_the_way: int = 0
+
+    @property
+    def is_held(self) -> bool:
+        return bool(self.on_the_way) or any(holder.alive for holder in self.holders)
+
+
+class Exchange:
+    """Answers what sim/stock/exchange_guest.py asks. ``waits``: also those of who waits for processes, since
+    ``multiprocessing.connection.wait`` waits for both."""
+
+    def __init__(self, cluster: NativeCluster, waits: Waits) -> None:
+        self._cluster, self._waits = cluster, waits
+        self._semaphores: list[int] = []
+        self._ends: list[_End] = []
+        #: by address: ends of who calls there
+        self._called: dict[str, deque[int]] = {}
+        self._listened = 0
+        for word in ("acquire", "release", "value"):
+            cluster.answers[f"semaphore {word}"] = getattr(self, f"_{word}")
+        for word in ("semaphore", "pipe", "send", "receive", "passed", "reached", "close",
+                     "listen", "leave", "accept", "connect"):  # fmt: skip
+            cluster.answers[f"exchange {word}"] = getattr(self, f"_{word}")
+
+    # -- semaphores -----------------------------------------------------------------------
+
+    def _semaphore(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        self._semaphores.append(*rest)
+        self._cluster.answer(worker, question, len(self._semaphores) - 1)
+
+    def _acquire(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        number, timeout_s = rest
+
+        def take() -> tuple[bool] | None:
+            if not self._semaphores[number]:
+                return None
+            self._semaphores[number] -= 1
+            return (True,)
+
+        self._waits.until(worker, question, take, timeout_s, lambda: False)
+
+    def _release(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        """Answered with whether it was not too often."""
+        number, most = rest
+        good = self._semaphores[number] < most
+        self._semaphores[number] += good
+        self._cluster.answer(worker, question, good)
+        self._waits.look()
+
+    def _value(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        self._cluster.answer(worker, question, self._semaphores[rest[0]])
+
+    # -- pipes ----------------------------------------------------------------------------
+
+    def _new_pipe(self) -> tuple[int, int]:
+        first = len(self._ends)
+        self._ends += [_End(first + 1), _End(first)]
+        return first, first + 1
+
+    def _pipe(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
+        ends = self._new_pipe()
+        for number in ends:
+            self._ends[number].holders.add(worker)
+        self._cluster.answer(worker, question, ends)
+
+    def _send(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        """Answered with whether anybody could receive it."""
+        number, data = rest
+        other = self._ends[self._ends[number].other]
+        if other.is_held:
+            other.inbox.append(data)
+        self._cluster.answer(worker, question, other.is_held)
+        self._waits.look()
+
+    def _receive(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        """Answered with None where nobody is left who could send."""
+        end = self._ends[rest[0]]
+
+        def take() -> tuple[bytes | None] | None:
+            if end.inbox:
+                return (end.inbox.popleft(),)
+            return None if self._ends[end.other].is_held else (None,)
+
+        self._waits.until(worker, question, take)
+
+    def is_ready(self, number: int) -> bool:
+        """Whether nobody waits who would receive there."""
+        end = self._ends[number]
+        return bool(end.inbox) or not self._ends[end.other].is_held
+
+    def _passed(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        self._ends[rest[0]].on_the_way += 1
+        self._cluster.answer(worker, question, None)
+
+    def _reached(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        end = self._ends[rest[0]]
+        end.on_the_way = max(0, end.on_the_way - 1)
+        end.holders.add(worker)
+        self._cluster.answer(worker, question, None)
+
+    def _close(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        self._ends[rest[0]].holders.discard(worker)
+        self._cluster.answer(worker, question, None)
+        self._waits.look()
+
+    def forked(self, parent: NativeWorker, child: NativeWorker) -> None:
+        """A child has what its parent has."""
+        for end in self._ends:
+            if parent in end.holders:
+                end.holders.add(child)
+
+    # -- addresses ------------------------------------------------------------------------
+
+    def _listen(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        """Answered with the address; None if somebody listens there."""
+        self._listened += 1
+        address = rest[0] or f"listener-{self._listened}"
+        if address in self._called:
+            self._cluster.answer(worker, question, None)
+            return
+        self._called[address] = deque()
+        self._cluster.answer(worker, question, address)
+
+    def _leave(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        self._called.pop(rest[0], None)
+        self._cluster.answer(worker, question, None)
+
+    def _accept(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        called = self._called[rest[0]]
+
+        def take() -> tuple[int] | None:
+            if not called:
+                return None
+            self._ends[called[0]].holders.add(worker)
+            return (called.popleft(),)
+
+        self._waits.until(worker, question, take)
+
+    def _connect(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        """Answered with an end; None if nobody listens there."""
+        called = self._called.get(rest[0])
+        if called is None:
+            self._cluster.answer(worker, question, None)
+            return
+        mine, theirs = self._new_pipe()
+        self._ends[mine].holders.add(worker)
+        self._ends[theirs].on_the_way = 1
+        called.append(theirs)
+        self._cluster.answer(worker, question, mine)
+        self._waits.look()
