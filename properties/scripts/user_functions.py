@@ -159,7 +159,7 @@ def run(rank, world_size):
         print(rpc.rpc_sync("w1", gen, args=(5,)))
         print(rpc.rpc_sync("w1", np_fn, args=(np.arange(4.0),)))
         print(
-            rpc.rpc_sync("w1", identity, args=(OrderedDict(a=1, b=[2, (3, {4})]),)),
+            list(rpc.rpc_sync("w1", identity, args=(OrderedDict(a=1, b=[2, (3, {4})]),)).items()),
             rpc.rpc_sync("w1", identity, args=(Counter("aab"),)),
         )
         print(

@@ -282,13 +282,20 @@ void bind_groups(py::module& m) {
       .def("set_source", &GroupWork::set_source);
   py::class_<Group, c10d::Backend, c10::intrusive_ptr<Group>>(m, "Group")
       .def(
-          py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout) {
+          py::init([](const c10::intrusive_ptr<c10d::Store>& store,
+                      int rank,
+                      int size,
+                      Milliseconds timeout,
+                      bool enable_reconfigure) {
+            TORCH_CHECK_NOT_IMPLEMENTED(
+                !enable_reconfigure, "a process group that is reconfigured is not simulated");
             return c10::make_intrusive<Group>(store, rank, size, timeout);
           }),
           py::arg("store"),
           py::arg("rank"),
           py::arg("size"),
-          py::arg("timeout") = Milliseconds(30 * 60 * 1000))
+          py::arg("timeout") = Milliseconds(30 * 60 * 1000),
+          py::arg("enable_reconfigure") = false) // from torch 2.15 on
       .def_property_readonly("options", &Group::options)
       .def("_set_default_timeout", &Group::setTimeout)
       .def_static("set_factory", [](py::object function) { factory = hold(std::move(function)); });

@@ -153,7 +153,7 @@ class ScriptProcesses:
             "pid": FIRST_PID + len(self.cluster.workers) - 1,
             "call": call,
             "program": program,
-            "runs_exit_handlers": not forked,
+            "forked": forked,
             "check": self.script.check,
             "compute": self.script.compute,
             "watch": True,

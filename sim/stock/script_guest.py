@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import functools
 import itertools
+import multiprocessing.util
 import os
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from squall.real.rpc.rendezvous import store_key
 from squall.sim.scripts import dates, event_loop, generators, outside, returned
 from squall.sim.scripts.compat.clock import BOOT_S, EPOCH_S
 from squall.sim.scripts.compat.errors import call_hook, exit_code_of, report, usage_of
+from squall.sim.scripts.compat.process import FORKS_RUN_EXIT_HANDLERS
 from squall.sim.scripts.computing import Computing
 from squall.sim.scripts.rounds import compiled
 from squall.sim.stock import (
@@ -55,6 +57,7 @@ _internal: Any = torch.distributed.rpc.internal
 _thread: Any = threading.Thread
 _thread_module: Any = threading
 _run_exit_handlers: Any = vars(atexit)["_run_exitfuncs"]
+_exit_of_children: Any = vars(multiprocessing.util)["_exit_function"]
 _subprocess: Any = subprocess
 _DISTRIBUTED = ("torch.distributed", "torch.distributed.distributed_c10d")
 #: how often this process has come to the process group of a place
@@ -120,7 +123,7 @@ class ScriptGuest:
             code, error, usage = _uncaught(raised)
         if error is not None:
             script_children.terminate_children()
-        if role["runs_exit_handlers"]:
+        if not role["forked"] or FORKS_RUN_EXIT_HANDLERS:
             _thread_module._shutdown()  # waits for threads that are no daemons
             _run_exit_handlers()
         script_children.end_children()
@@ -161,6 +164,8 @@ class ScriptGuest:
         script_rounds.install(here)
         dates.install(lambda: EPOCH_S + clock.read())
         vars(os).update(outside.functions_of_os())
+        # What it starts has been looked at before; Python 3.13 would start more by os.posix_spawn.
+        _subprocess._USE_POSIX_SPAWN = False
         # A class that others have derived from, and functions that call it by its name.
         _subprocess.Popen.__init__ = outside.guarded(
             _subprocess.Popen.__init__, "subprocess.Popen", 1
@@ -239,6 +244,9 @@ class ScriptGuest:
         script_children.importing(spawned)
         exec(code, module.__dict__)
         script_children.importing(False)
+        if role["forked"]:
+            atexit._clear()
+            atexit.register(_exit_of_children)
         return script_children.run_child(role["call"]) if spawned else None
 
 

@@ -154,7 +154,7 @@ def test_what_has_no_name_cannot_travel_and_pickle_says_why(two_processes):
     here, _ = two_processes
     user = here.modules.module
     with pytest.raises(
-        AttributeError, match=r"Can't pickle local object 'local.<locals>.<lambda>'"
+        AttributeError, match=r"Can't (pickle|get) local object 'local.<locals>.<lambda>'"
     ):
         serialize(here, user.local())
     with pytest.raises(pickle.PicklingError, match="attribute lookup <lambda> on user failed"):

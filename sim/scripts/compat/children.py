@@ -13,7 +13,12 @@ from typing import Any
 from squall.sim.scripts.compat.carry import Parcel
 from squall.sim.scripts.compat.forked import Memory, rebound
 from squall.sim.scripts.compat.modules import CHILD_MAIN
-from squall.sim.scripts.compat.process import OWN_RANK, SimProcess, current_process
+from squall.sim.scripts.compat.process import (
+    FORKS_RUN_EXIT_HANDLERS,
+    OWN_RANK,
+    SimProcess,
+    current_process,
+)
 from squall.sim.scripts.ranks import inherited
 
 _SELF = "multiprocessing.current_process"
@@ -260,10 +265,12 @@ def _start_child(child: BaseProcess, parent: SimProcess, method: str) -> SimProc
         path=parent.space.path,
         daemon=child.daemon,
     )
-    process.runs_exit_handlers = memory is None
+    process.runs_exit_handlers = memory is None or FORKS_RUN_EXIT_HANDLERS
 
     def body() -> None:
         _import_main(process, memory)
+        if memory is not None:
+            process.exit_handlers.clear()  # those were the parent's
         obj = carried()
         obj._sim = process
         process.locals[_SELF] = obj

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 _PROCESS = "process"
 #: key in ``SimProcess.locals``: of its environment, what the launcher has set for that process alone
 OWN_RANK = "own rank"
+#: before, they run nothing of what has been registered to run at exit
+FORKS_RUN_EXIT_HANDLERS = sys.version_info >= (3, 13)
 #: process ids are this and a small number
 FIRST_PID = 1000
 SIGINT = 2
