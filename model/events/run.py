@@ -159,6 +159,8 @@ class Run:
     printed: str = ""
     #: (installed package, whether each process has executed it for itself, why); of the engine port
     packages: list[tuple[str, bool, str]] = field(default_factory=list)
+    #: collectives and messages of process groups that have ended, each counted by each rank
+    operations: int = 0
     #: by operator, if they take virtual time: how often it ran, and seconds of a processor in all
     computed: dict[str, tuple[int, float]] = field(default_factory=dict)
     #: by rank, what its processes gave back (sim/scripts/returned.py)
@@ -190,6 +192,8 @@ class Run:
     wall_time_s: float = 0.0
     #: a line for each task that waited when nothing could happen any more
     waits: list[str] = field(default_factory=list)
+    #: what references the code of a script holds then, and where
+    held: list[str] = field(default_factory=list)
     #: the same for the wait-for graph (model/events/waiting.py)
     waiting: Sequence[Waiting] = ()
     #: an error that left the run itself
@@ -251,6 +255,8 @@ class Run:
             passes = "backward pass" if gradients.passes == 1 else "backward passes"
             return f"0 of {gradients.passes:,} {passes} compared{first}"
         if gradients is not None and gradients.compared:
+            return None
+        if self.operations:  # nobody waits for one for ever
             return None
         if self.script is not None and not self.workers:
             return "0 workers: no process has joined an RPC group"

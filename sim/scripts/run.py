@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import TextIO
 
@@ -17,6 +18,7 @@ from squall.model.events.hangs import explain as explain_passes
 from squall.model.events.run import ProcessError, Run
 from squall.model.one_process.reference import OnPass
 from squall.real.autograd import api as dist_autograd
+from squall.real.rpc.py_rref import RRef
 from squall.real.rpc.store import Store
 from squall.sim.scenario import Scenario, Script, World
 from squall.sim.scripts.choice import GroupChoice
@@ -33,6 +35,7 @@ from squall.sim.world.chosen_network import ChosenNetwork
 from squall.sim.world.compute import hint_for_names
 from squall.sim.world.device import kernel_watch, quiet_torch
 from squall.sim.world.garbage import deterministic_garbage
+from squall.sim.world.holders import held, of_frames, of_module
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import parse_latency
 from squall.sim.world.listed_order import ListedOrder
@@ -214,6 +217,7 @@ class _ScriptRun:
                     # FAST mode: a pass may wait for gradients that nothing will send.
                     run.waits = [*explain(runtime), *explain_passes(Run(trace.records))]
                     run.waiting = waiting(runtime)
+                    run.held = list(self._held(launcher))
                 run.ended_s = runtime.now()
                 run.digests = (trace.digest(),)
         self._look(run, launcher)
@@ -255,6 +259,25 @@ class _ScriptRun:
             self._spun = ProcessError(name, rank, kind, text, where)
         self.runtime.fail(error)
 
+    def _held(self, launcher: Launcher) -> Iterator[str]:
+        """What references the code of processes holds, and where."""
+        for process in launcher.table.processes:
+            if process.has_ended:
+                continue
+            frames = [
+                task.glet.gr_frame
+                for task in self.runtime.tasks
+                if task.worker is process.worker and task.glet is not None
+            ]
+            roots = [root for frame in frames for root in of_frames(frame)]
+            for name, module in process.space.own.items():
+                if not process.space.is_library(name):
+                    roots += of_module(module)
+            for way, reference in held(roots, lambda each: isinstance(each, RRef)):
+                assert isinstance(reference, RRef), "that is what is asked for"
+                owner = reference.owner_name()
+                yield f"{process.worker.name} holds {reference} of a value of {owner}, in {way}"
+
     def _look(self, run: Run, launcher: Launcher) -> None:
         """What the processes and workers came to."""
         workers = self.workers
@@ -284,6 +307,7 @@ class _ScriptRun:
         run.hints = list(
             dict.fromkeys(filter(None, [*launcher.hints, *(each.hint for each in results), told]))
         )
+        run.operations = launcher.table.operations
         run.packages = list(launcher.installed.verdicts.values())
         run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}
         # The exit code of a child is for its parent to judge: a pool, for instance, terminates its

@@ -67,6 +67,8 @@ class Groups:
     def __init__(self, cluster: NativeCluster) -> None:
         self._cluster = cluster
         self._groups: list[_Group] = []
+        #: as Run.operations
+        self.operations = 0
         for word in ("new", "join", "do", "leave"):
             cluster.answers[f"group {word}"] = getattr(self, f"_{word}")
         cluster.on_gone.append(self._end)
@@ -213,6 +215,7 @@ class Groups:
         if wait.wants or wait.readers:
             return False
         self._close(group, wait)
+        self.operations += 1
         self._cluster.answer(wait.worker, wait.question, (None, wait.got))
         return True
 

@@ -402,6 +402,12 @@ def run_script(
             cluster.run()
             if any(worker.alive for worker in cluster.workers):
                 run.waits = cluster.waits() + processes.groups.waits()
+                run.held = [
+                    f"{worker.name} holds {what}"
+                    for worker in cluster.workers
+                    if worker.alive
+                    for what in cluster.call(worker, "references") or ()
+                ]
         except KeyboardInterrupt:
             run.broken_off = "interrupted"
         except ComputingError:
@@ -426,6 +432,7 @@ def run_script(
     run.joined = processes.joined
     run.returned = dict(sorted(processes.returned.items()))
     run.errors, run.exit_codes = processes.errors, processes.exit_codes
+    run.operations = processes.groups.operations
     run.computed = processes.computed
     names = hint_for_names(script.compute, run.computed)
     run.hints = [*processes.hints, *filter(None, [names])]

@@ -102,6 +102,27 @@ class ScriptGuest:
 
         return stacks()
 
+    def serve_references(self) -> list[str]:
+        """What code of the script holds of references, and where."""
+        from squall.sim.world.holders import held, of_frames, of_module
+        from squall.sim.world.places import is_library
+
+        roots: list[Any] = []
+        for frame in sys._current_frames().values():
+            roots += of_frames(frame)
+        modules = dict.fromkeys(map(id, sys.modules.values()))
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None)
+            if file is not None and id(module) in modules and not is_library(file):
+                del modules[id(module)]
+                roots += of_module(module)
+        return [
+            f"{reference} of a value of {reference.owner_name()}, in {way}"  # type: ignore[attr-defined]
+            for way, reference in held(
+                roots, lambda each: isinstance(each, torch._C._distributed_rpc.PyRRef)
+            )
+        ]
+
     def serve_file_taken(self, fd: int) -> None:
         os.close(fd)
 

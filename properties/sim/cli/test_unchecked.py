@@ -22,6 +22,18 @@ from squall.sim.scenarios.replay import replay
 from squall.sim.search.campaign import Campaign
 
 
+GROUP_ONLY = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+values = torch.ones(2)
+dist.all_reduce(values)
+dist.send(values, 1) if dist.get_rank() == 0 else dist.recv(values, 0)
+dist.destroy_process_group()
+"""
+
+
 def summary(passes: int, compared: int, *why: str) -> GradientSummary:
     return GradientSummary(True, passes, compared, 0, 0.0, list(why), [])
 
@@ -38,6 +50,17 @@ def test_a_script_without_workers_is_not_checked(tmp_path: Path) -> None:
     assert shown.returncode == 0
     assert "outcome        not checked" in shown.stdout
     assert told["unchecked"] in shown.stdout
+
+
+@pytest.mark.parametrize("engine", ["port", "torch"])
+def test_operations_of_process_groups_are_checked_to_end(
+    tmp_path: Path, engine: str, compiled_engine: None
+) -> None:
+    script = write(tmp_path / "groups.py", GROUP_ONLY)
+    ended = squall("run", script, "--workers", "2", "--engine", engine, "--json")
+    told = json.loads(ended.stdout)
+    assert (ended.returncode, told["outcome"], told["workers"]) == (0, "ok", 0)
+    assert told["operations"] == 4
 
 
 def test_a_group_in_which_nobody_calls_is_not_checked(tmp_path: Path) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from squall.properties.support.playing import write
 from squall.properties.support.scripts import run_file
 from squall.sim.faults import plan as p
 from squall.sim.faults.plan import Plan
+from squall.sim.names import EngineName
 
 SCRIPT = """
     import os, sys
@@ -37,3 +40,46 @@ def test_values_whose_deletion_is_lost_are_leaks_of_a_graceful_shutdown(
     run = run_file(path, how, workers=2, faults=lost, stdout=io.StringIO(), stderr=sys.stderr)
     assert run.leaked_rrefs == leaked
     assert run_file(path, how, workers=2, stdout=io.StringIO()).leaked_rrefs == 0
+
+
+def test_a_deadlock_tells_what_references_are_held_and_where(
+    tmp_path: Path, engine: EngineName
+) -> None:
+    source = """
+        import os, threading
+        import torch
+        import torch.distributed.rpc as rpc
+
+        kept, gone = {}, threading.Event()
+
+        class Resource:
+            def __del__(self):
+                gone.set()
+
+        def until_it_is_gone():
+            gone.wait()
+
+        def main(rank):
+            options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=0)
+            rpc.init_rpc(f"w{rank}", rank=rank, world_size=2, rpc_backend_options=options)
+            if rank == 0:
+                kept["resources"] = [rpc.remote("w1", Resource)]
+                mine = rpc.RRef(torch.ones(1))
+                rpc.rpc_sync("w1", until_it_is_gone)
+            rpc.shutdown()
+
+        if __name__ == "__main__":
+            main(int(os.environ["RANK"]))
+    """
+    script = write(tmp_path, source)
+    printed = io.StringIO()
+    found = run_file(script, engine=engine, workers=2, stdout=printed, stderr=printed)
+    assert found.outcome == "deadlock"
+    held = sorted(
+        re.sub(r"GloballyUniqueId|created_on=|local_id=", "", line) for line in found.held
+    )
+    assert held == [
+        "w0 holds OwnerRRef((0, 2)) of a value of w0, in mine of main(), which is at script.py:21",
+        "w0 holds UserRRef(RRefId = (0, 0), ForkId = (0, 1)) of a value of w1, in kept"
+        "['resources'][0], a global of script.py",
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,7 @@ def script_json(run: Run, seed: int) -> dict[str, Any]:
         "faults": run.faults,
         "left_out": run.left_out,
         "workers": run.workers,
+        "operations": run.operations,
         "events": len(run.records),
         "gradients": None if gradients is None else _gradients_json(gradients),
         "errors": [error._asdict() for error in run.errors],
@@ -97,6 +99,7 @@ def script_json(run: Run, seed: int) -> dict[str, Any]:
             for name, simulated, reason in run.packages
         ],
         "waits": run.waits,
+        "held": run.held,
         "wait_graph": None if graph is None else graph_json(graph),
         "exit_codes": run.exit_codes,
     }
@@ -157,6 +160,8 @@ def _summary(run: Run, asked: ScriptRun) -> RenderableType:
     leaked = run.leaked_rrefs or run.leaked_contexts
     table.add_row("left behind", Text(left, style="bold red" if leaked else ""))
     table.add_row("messages", _messages(run.messages))
+    if run.operations:
+        table.add_row("groups", f"{_count(run.operations, 'operation')} ended")
     table.add_row("events", f"{len(run.records):,}")
     table.add_row("digest", run.digest)
     return table
@@ -212,20 +217,25 @@ def _failures(run: Run) -> list[RenderableType]:
         if why:
             parts.append(Text("who holds what they wait for:", style="bold red"))
             parts.append(_indented(why))
+    if run.held:
+        parts.append(Text("references that are held:", style="bold red"))
+        parts.append(_indented(_first(run.held)))
     mismatches: list[Any] = [] if run.gradients is None else list(run.gradients.mismatches)
     if mismatches:
         parts.append(Text("gradients that differ from the reference:", style="bold red"))
-        lines = [str(mismatch) for mismatch in mismatches[:MISMATCHES_SHOWN]]
-        if len(mismatches) > MISMATCHES_SHOWN:
-            lines.append(f"and {len(mismatches) - MISMATCHES_SHOWN} more (--json has them all)")
-        parts.append(_indented(lines))
+        parts.append(_indented(_first(mismatches)))
     if others := _others(run):
         parts.append(Text("what does not hold:", style="bold red"))
-        lines = [str(violation) for violation in others[:MISMATCHES_SHOWN]]
-        if len(others) > MISMATCHES_SHOWN:
-            lines.append(f"and {len(others) - MISMATCHES_SHOWN} more (--json has them all)")
-        parts.append(_indented(lines))
+        parts.append(_indented(_first(others)))
     return parts
+
+
+def _first(things: Sequence[object]) -> list[str]:
+    """Some of them, and how many there are besides."""
+    lines = [str(each) for each in things[:MISMATCHES_SHOWN]]
+    if len(things) > MISMATCHES_SHOWN:
+        lines.append(f"and {len(things) - MISMATCHES_SHOWN} more (--json has them all)")
+    return lines
 
 
 def _others(run: Run) -> list[Violation]:

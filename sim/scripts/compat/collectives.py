@@ -33,13 +33,18 @@ def _collective(
     own = resolve(group)
     number = own.next_number()
     own.put(number, contribution)
+
+    def end() -> None:
+        finish(own, own.take(number))
+        own.ended()
+
     if async_op:
-        work = in_background(lambda: finish(own, own.take(number)))
+        work = in_background(end)
         own.unfinished = {n: each for n, each in own.unfinished.items() if not each.is_done}
         own.unfinished[number] = work.get_future()
         return work
     with torch.no_grad():
-        finish(own, own.take(number))
+        end()
     # What has come before this has: messages of two members do not overtake each other.
     for earlier, future in list(own.unfinished.items()):
         if not future.is_done and own.has_come(earlier):

@@ -111,6 +111,12 @@ class Group:
             self.store.delete(f"{number}/read")
         return values
 
+    def ended(self) -> None:
+        """An operation of this member has ended."""
+        process = current_process_or_none()
+        if process is not None:
+            process.group.operations += 1
+
     def has_come(self, number: int) -> bool:
         """Whether all members have put something under ``number``, and it is not taken yet."""
         return all(

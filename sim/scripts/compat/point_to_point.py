@@ -72,6 +72,7 @@ def _post(own: Group, to: int, tag: int, value: Any) -> None:
     own.store.set(f"sent/{me}/{to}/{tag}/{number}", value)
     place = own.store.add(f"arrived/{to}/{tag}", 1)
     own.store.set(f"arrived/{to}/{tag}/{place}", me)
+    own.ended()
 
 
 def _collect(own: Group, source: int | None, tag: int) -> tuple[int, Any]:
@@ -92,6 +93,7 @@ def _fetch(own: Group, source: int, tag: int) -> Any:
     key = f"sent/{source}/{own.rank()}/{tag}/{number}"
     value = own.from_member(source, key)
     own.store.delete(key)
+    own.ended()
     return value
 
 

@@ -449,6 +449,8 @@ class ProcessTable:
     #: what processes without a seed of their own draw from; None: the seed of the run
     chance_seed: int | None = None
 
+    #: as Run.operations
+    operations: int = 0
     #: whether each process has a working directory of its own
     has_folders: bool = False
     #: what is to be done when the run is over
