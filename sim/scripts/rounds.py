@@ -1,4 +1,4 @@
-"""Loops that poll: each round of a ``while`` loop of a script is counted.
+"""Loops that poll: each round of a loop of a script that has no end of its own is counted.
 
 ``while not event.is_set(): pass`` waits, and nothing in it says so: what it asks costs no virtual time,
 so nobody else would ever get a turn. Whatever a loop asks for, its rounds can be counted, and from some
@@ -17,6 +17,9 @@ from typing import Any, NamedTuple
 NAME = "__squall_round__"
 #: rounds of one task, or thread, without a wait, that are free; and after how many more time passes again
 ROUNDS, AGAIN = 1000, 100
+#: what gives values for ever, and with how many arguments
+_ENDLESS = {"count": (0, 1, 2), "cycle": (1,), "repeat": (1,), "iter": (2,)}
+_WORDS = (b"while", *(f"{name}(".encode() for name in _ENDLESS))
 
 
 def rounds_of(looks: int) -> int:
@@ -25,7 +28,8 @@ def rounds_of(looks: int) -> int:
 
 
 def compiled(source: str | bytes, path: str) -> CodeType:
-    """The module ``source``, of whose ``while`` loops each round calls the builtin :data:`NAME`.
+    """The module ``source``, of whose loops without an end of their own, ``while`` and for instance
+    ``for _ in itertools.count()``, each round calls the builtin :data:`NAME`.
 
     Raises what ``compile`` raises.
     """
@@ -38,14 +42,27 @@ def compiled(source: str | bytes, path: str) -> CodeType:
 
 def has_loops(source: str | bytes) -> bool:
     """Whether a source may have loops that are counted."""
-    return b"while" in source if isinstance(source, bytes) else "while" in source
+    text = source if isinstance(source, bytes) else source.encode()
+    return any(word in text for word in _WORDS)
 
 
 def count(tree: ast.Module) -> None:
-    """Let each round of the ``while`` loops of a module call the builtin."""
+    """Let each round of the loops of a module that have no end of their own call the builtin."""
     for node in ast.walk(tree):
         if isinstance(node, ast.While):
             node.body.insert(0, _call_at(node.test))
+        elif isinstance(node, ast.For) and _is_endless(node.iter):
+            node.body.insert(0, _call_at(node.iter))
+
+
+def _is_endless(given: ast.expr) -> bool:
+    """Whether an iterable is one that ends only by what its loop does, or asks."""
+    if not isinstance(given, ast.Call):
+        return False
+    called = given.func.attr if isinstance(given.func, ast.Attribute) else None
+    if isinstance(given.func, ast.Name):
+        called = given.func.id
+    return called in _ENDLESS and len(given.args) in _ENDLESS[called]
 
 
 def _call_at(place: ast.expr) -> ast.Expr:

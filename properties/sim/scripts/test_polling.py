@@ -70,6 +70,7 @@ def test_what_another_worker_brings_is_seen(
         "ref = rpc.remote('w1', time.sleep, args=(0.5,))\n        while not ref.confirmed_by_owner(): pass",
         "end = time.monotonic() + 5\n        while time.monotonic() < end: pass",
         "thread = threading.Thread(target=time.sleep, args=(1,))\n        thread.start()\n        while thread.is_alive(): pass",
+        "threading.Timer(1, noted.append, (3,)).start()\n        for _ in iter(lambda: len(noted), 1): pass",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("engine", ["port", "torch"])
