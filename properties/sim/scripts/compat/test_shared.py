@@ -206,6 +206,8 @@ STORES = """
         other = store.clone()
         other.set("m", "w")
         print(type(other) is type(store), store.multi_get(["k", "m"]), store.delete_key("m"))
+        if "barrier" not in dir(dist.Store):  # before torch 2.13
+            return
         store.barrier("b", 1)
         thread = threading.Thread(target=other.barrier, args=("c", 2))
         thread.start()
