@@ -37,13 +37,15 @@ Held factory;
 
 } // namespace
 
-// An operation under way. `helper` is the Python half of its group.
+// An operation under way. `helper` is the Python half of its group. `until_waited`: it does not say that it
+// is over before somebody has waited for it, as gloo's sends and receives (SendWork, RecvWork).
 class GroupWork : public c10d::Work {
  public:
-  GroupWork(py::object helper, Tensors outputs)
+  GroupWork(py::object helper, Tensors outputs, bool until_waited)
       : Work(-1, OpType::UNKNOWN),
         helper_(hold(std::move(helper))),
         outputs_(std::move(outputs)),
+        until_waited_(until_waited),
         future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
 
   // Callbacks of the future run before whoever waits for the work goes on.
@@ -71,7 +73,7 @@ class GroupWork : public c10d::Work {
   bool isCompleted() override {
     {
       std::lock_guard<std::mutex> guard(mutex_);
-      if (completed_) {
+      if (completed_ && !until_waited_) {
         return true;
       }
     }
@@ -80,7 +82,7 @@ class GroupWork : public c10d::Work {
       helper_->attr("look")();
     }
     std::lock_guard<std::mutex> guard(mutex_);
-    return completed_;
+    return completed_ && !until_waited_;
   }
 
   // `timeout` is one of virtual time.
@@ -95,6 +97,7 @@ class GroupWork : public c10d::Work {
     if (!completed_) {
       throw std::runtime_error("Operation timed out!");
     }
+    until_waited_ = false;
     if (exception_) {
       std::rethrow_exception(exception_);
     }
@@ -131,6 +134,7 @@ class GroupWork : public c10d::Work {
 
   Held helper_;
   Tensors outputs_;
+  bool until_waited_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   bool expired_ = false;
   int source_ = -1;
@@ -273,8 +277,8 @@ class Group : public c10d::Backend {
 void bind_groups(py::module& m) {
   py::module::import("torch._C._distributed_c10d");
   py::class_<GroupWork, c10d::Work, c10::intrusive_ptr<GroupWork>>(m, "GroupWork")
-      .def(py::init([](py::object helper, Tensors outputs) {
-        return c10::make_intrusive<GroupWork>(std::move(helper), std::move(outputs));
+      .def(py::init([](py::object helper, Tensors outputs, bool until_waited) {
+        return c10::make_intrusive<GroupWork>(std::move(helper), std::move(outputs), until_waited);
       }))
       .def("done", &GroupWork::done, py::call_guard<py::gil_scoped_release>())
       .def("fail", &GroupWork::fail, py::call_guard<py::gil_scoped_release>())

@@ -36,4 +36,6 @@ def reduced(tensors: list[Tensor], op: Any) -> Tensor:
                 raise RuntimeError(f"Cannot use ReduceOp.{name} with non-integral dtype")
             total = fold(operator, tensors[1:], tensors[0].clone())
             return total.div_(len(tensors)) if known == ReduceOp.AVG else total
+    if "PREMUL" in str(getattr(op, "op", op)):
+        raise RuntimeError("Cannot use ReduceOp.PREMUL_SUM with Gloo")
     raise ValueError(f"reduce operation {op} is not supported")

@@ -33,6 +33,7 @@ Values = dict[int, list[Tensor]]
 def install(here: Here) -> None:
     """Let ``gloo`` be the simulated network."""
     group: Any = importlib.import_module("squall_agent").Group
+    group.__name__ = group.__qualname__ = "ProcessGroupGloo"
     group.set_factory(functools.partial(Member, here))
     for name in ("torch.distributed", "torch.distributed.distributed_c10d"):
         vars(importlib.import_module(name))["ProcessGroupGloo"] = group
@@ -79,7 +80,9 @@ class Member:
         """Begin an operation and give its ``Work``."""
         operation: _Operation = getattr(self, f"_{what}")(*args)
         timeout_s = self._timeout_s if timeout_ms < 0 else timeout_ms / 1000
-        work = importlib.import_module("squall_agent").GroupWork(self, operation.outputs)
+        work = importlib.import_module("squall_agent").GroupWork(
+            self, operation.outputs, what in ("send", "recv")
+        )
 
         def then(answer: bytes) -> None:
             problem, got = pickle.loads(answer)
@@ -210,18 +213,21 @@ class Member:
 
     # -- collectives ----------------------------------------------------------------------
 
-    def _all_reduce(self, tensors: list[Tensor], op: Any) -> _Operation:
+    def _all_reduce(
+        self, tensors: list[Tensor], op: Any, into: list[Tensor] | None = None
+    ) -> _Operation:
         def finish(values: Values) -> None:
-            for at, tensor in enumerate(tensors):
-                tensor.detach().copy_(reduced([each[at] for each in values.values()], op))
+            for at, tensor in enumerate(tensors if into is None else into):
+                result = reduced([each[at] for each in values.values()], op)
+                # What is detached of a sparse tensor has indices of its own.
+                (tensor if tensor.is_sparse else tensor.detach()).copy_(result)
 
         return self._exchange("all_reduce", tensors, tensors, finish)
 
     def _reduce(self, tensors: list[Tensor], op: Any, root: int) -> _Operation:
-        operation = self._all_reduce(tensors, op)
-        if self._rank != root:
-            operation.finish = lambda values: None
-        return operation
+        # Who is not the root finds out, too, what the operator cannot do.
+        into = tensors if self._rank == root else _copies(tensors)
+        return self._all_reduce(tensors, op, into)
 
     def _broadcast(self, tensors: list[Tensor], root: int) -> _Operation:
         tag = self._tag("broadcast")
@@ -233,6 +239,7 @@ class Member:
 
     def _all_gather(self, outputs: list[list[Tensor]], inputs: list[Tensor]) -> _Operation:
         (into,) = outputs
+        _check_alike(into, inputs[0])
 
         def finish(values: Values) -> None:
             _put(into, [each[0] for each in values.values()])
@@ -251,6 +258,9 @@ class Member:
         )
 
     def _all_gather_into_tensor(self, outputs: list[Tensor], inputs: list[Tensor]) -> _Operation:
+        if len(outputs) == 1:
+            _check_alike(list(outputs[0].chunk(self._size)), inputs[0])
+
         def finish(values: Values) -> None:
             for at, output in enumerate(outputs):
                 parts = [each[at].reshape(-1) for each in values.values()]
@@ -347,14 +357,39 @@ def _copies(tensors: list[Tensor]) -> list[Tensor]:
     return [tensor.detach().clone() for tensor in tensors]
 
 
+def _check_alike(into: list[Tensor], own: Tensor) -> None:
+    """Raises RuntimeError as gloo does for outputs that are not of the size and type of what is given."""
+    for at, tensor in enumerate(into):
+        for what, expected, got in (
+            ("type", own.dtype, tensor.dtype),
+            ("size", own.shape, tensor.shape),
+        ):
+            if expected != got:
+                raise RuntimeError(
+                    f"ProcessGroupGloo::allgather: invalid tensor {what} at index {at} (expected "
+                    f"{_told(expected)}, got {_told(got)})"
+                )
+
+
+def _told(what: torch.dtype | torch.Size) -> str:
+    return str(what) if isinstance(what, torch.dtype) else f"({', '.join(map(str, what))})"
+
+
 def _put(into: list[Tensor], values: list[Tensor]) -> None:
+    """Gloo moves bytes, and takes them for what the receiver says that they are."""
     for tensor, value in zip(into, values, strict=True):
+        if value.dtype != tensor.dtype:
+            value = value.reshape(-1).view(torch.uint8).view(tensor.dtype)
         tensor.detach().copy_(value.reshape(tensor.shape))
 
 
 def _packed(tensors: list[Tensor]) -> bytes:
-    parts = []
+    parts: list[tuple[torch.dtype | None, tuple[int, ...], bytes]] = []
     for tensor in tensors:
+        if tensor.layout == torch.sparse_coo:
+            sparse = tensor.detach().coalesce()
+            parts.append((None, tuple(tensor.shape), _packed([sparse.indices(), sparse.values()])))
+            continue
         flat = tensor.detach().contiguous().reshape(-1)
         parts.append((tensor.dtype, tuple(tensor.shape), flat.view(torch.uint8).numpy().tobytes()))
     return pickle.dumps(parts)
@@ -363,7 +398,10 @@ def _packed(tensors: list[Tensor]) -> bytes:
 def _unpacked(data: bytes) -> list[Tensor]:
     tensors = []
     for dtype, shape, raw in pickle.loads(data):
-        if math.prod(shape):
+        if dtype is None:
+            indices, values = _unpacked(raw)
+            tensors.append(torch.sparse_coo_tensor(indices, values, shape))
+        elif math.prod(shape):
             flat = torch.frombuffer(bytearray(raw), dtype=torch.uint8).view(dtype)
             tensors.append(flat.reshape(shape))
         else:

@@ -17,6 +17,8 @@ from squall.sim.world.primitives import SimTimer
 
 #: what names the draws of latencies, beside the types of messages
 _PIECE, _NOTICE = 0x400, 0x401
+#: what the tag of a message of point to point begins with
+_POINT_TO_POINT = "send"
 #: for "whoever sends first"
 ANY = -1
 #: seconds after the last piece of a member at which its end is seen
@@ -56,6 +58,9 @@ class _Group:
         self.senders: dict[tuple[int, Tag], list[int]] = {}
         #: how many wait for a piece that is not sent yet, by sender, receiver and tag
         self.notices: Counter[tuple[int, int, Tag]] = Counter()
+        #: by sender, receiver and tag: messages of point to point under way, and when the last arrives
+        self.under_way: dict[tuple[int, int, Tag], deque[bytes]] = {}
+        self.arrives_s: dict[tuple[int, int, Tag], float] = {}
         #: by member: when the last of what it has sent arrives, notices too
         self.last_s: dict[int, float] = {}
         self.gone: set[int] = set()
@@ -67,6 +72,7 @@ class Groups:
     def __init__(self, cluster: NativeCluster) -> None:
         self._cluster = cluster
         self._groups: list[_Group] = []
+        self._ranks: dict[NativeWorker, int] = {}
         #: as Run.operations
         self.operations = 0
         for word in ("new", "join", "do", "leave"):
@@ -123,13 +129,15 @@ class Groups:
             for member, (each, asked, limit) in sorted(joining.items()):
                 limit.cancel()
                 group.members[member] = each
+                self._ranks.setdefault(each, member)
                 self._cluster.answer(each, asked, None)
 
     def _do(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         number, rank, tag, pieces, wants, tells, readers, timeout_s = rest
         group, runtime = self._groups[number], self._cluster.runtime
         for dst, data in pieces.items():
-            self._carry(group, rank, dst, _PIECE, data, partial(self._piece, group, tag))
+            arrive = partial(self._piece, group, tag)
+            self._carry(group, rank, dst, _PIECE, data, arrive, (rank, dst, tag))
         for src in tells:
             self._carry(group, rank, src, _NOTICE, b"", partial(self._notice, group, tag))
         wait = _Wait(
@@ -158,20 +166,42 @@ class Groups:
     # -- what is under way ----------------------------------------------------------------
 
     def _carry(
-        self, group: _Group, src: int, dst: int, kind: int, data: bytes, arrive: Any
+        self,
+        group: _Group,
+        src: int,
+        dst: int,
+        kind: int,
+        data: bytes,
+        arrive: Any,
+        order: tuple[int, int, Tag] | None = None,
     ) -> None:
-        """Let ``data`` go from one member to another."""
+        """Let ``data`` go from one member to another.
+
+        Messages of one ``order`` arrive as they were sent, if they are of point to point: gloo matches
+        them by sender, receiver and tag, in the order of the calls. Collectives have a number each, and
+        may overtake each other: gloo has two threads for those of a group.
+        """
+        runtime = self._cluster.runtime
         start, end = self._place(group, src), self._place(group, dst)
         delay_s = self._cluster.network.delay_s(start, end, kind, len(data))
+        arrives_s = runtime.now() + delay_s
+        sent = deque((data,))
+        if order is not None and order[2][0] == _POINT_TO_POINT:
+            arrives_s = max(arrives_s, group.arrives_s.get(order, 0.0))
+            group.arrives_s[order] = arrives_s
+            # What has been sent before may be due at the same instant.
+            sent = group.under_way.setdefault(order, deque())
+            sent.append(data)
         # It is the network's, and goes on when its sender has ended.
-        self._cluster.runtime.call_later(delay_s, lambda: arrive(src, dst, data)).worker = None
-        arrives_s = self._cluster.runtime.now() + delay_s
+        after_s = arrives_s - runtime.now()
+        runtime.call_later(after_s, lambda: arrive(src, dst, sent.popleft())).worker = None
         group.last_s[src] = max(group.last_s.get(src, 0.0), arrives_s)
 
     def _place(self, group: _Group, rank: int) -> int:
-        """Which end of a link a member is: that of its RPC messages, if it has any."""
+        """Which end of a link a member is: that of its RPC messages, or its rank in the first group that it
+        was in, which is that of all."""
         worker = group.members[rank]
-        return worker.rank if worker.rank >= 0 else rank
+        return worker.rank if worker.rank >= 0 else self._ranks[worker]
 
     def _piece(self, group: _Group, tag: Tag, src: int, dst: int, data: bytes) -> None:
         group.pieces.setdefault((dst, src, tag), deque()).append(data)

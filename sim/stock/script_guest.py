@@ -45,7 +45,7 @@ from squall.sim.stock import (
     stacks_from_outside,
 )
 from squall.sim.stock.memory_file import Stored, store
-from squall.sim.stock.store_guest import FileStore, SharedStore, TCPStore
+from squall.sim.stock.store_guest import FileStore, PrefixStore, SharedStore, TCPStore
 
 #: how far the clock goes on at each reading, in seconds
 _READING_S = 1e-6
@@ -177,7 +177,9 @@ class ScriptGuest:
             handlers[scheme] = functools.partial(_meet, here)
         group_guest.install(here)
         for module in (*_DISTRIBUTED, "torch.distributed.rendezvous"):
-            vars(sys.modules[module]).update(TCPStore=TCPStore, FileStore=FileStore)
+            vars(sys.modules[module]).update(
+                TCPStore=TCPStore, FileStore=FileStore, PrefixStore=PrefixStore
+            )
         if role["watch"]:
             _autograd.backward = self._told_of(_autograd.backward, all=role["check"])
         clock = _Clock(here)

@@ -13,6 +13,7 @@ from squall.real.native.here import Here
 
 #: PyTorch's, of which the stubs know little
 _Store: Any = vars(torch.distributed)["Store"]
+_PrefixStore: Any = vars(torch.distributed)["PrefixStore"]
 DEFAULT_TIMEOUT = timedelta(seconds=300)
 #: compiled code may hold one longer than the script does, and calls what is defined here
 _made: list[Any] = []
@@ -70,9 +71,30 @@ class SharedStore(_Store):  # type: ignore[misc]
         there: bool = self._ask("delete", key)
         return there
 
+    def list_keys(self) -> list[str]:
+        keys: list[str] = self._ask("keys")
+        return keys
+
     def num_keys(self) -> int:
-        count: int = self._ask("count")
-        return count
+        return len(self.list_keys())
+
+    # What compiled code calls, as PrefixStore in front of this one.
+    deleteKey = delete_key  # noqa: N815
+
+    def getNumKeys(self) -> int:  # noqa: N802
+        return self.num_keys()
+
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        self._ask("push", key, _bytes(value))
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        """Raises QueueEmptyError if there is nothing, DistStoreError after the store's timeout."""
+        value: bytes = self._ask("pop", key, self.timeout.total_seconds() if block else 0.0)
+        return value
+
+    def queue_len(self, key: str) -> int:
+        length: int = self._ask("length", key)
+        return length
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
         return [self.get(key) for key in keys]
@@ -112,9 +134,8 @@ class TCPStore(SharedStore):
                 self.set("\0complete", b"1")
             self.wait(["\0complete"])
 
-    def num_keys(self) -> int:
-        own = ("\0master", "\0workers", "\0complete")
-        return super().num_keys() - sum(self.check([key]) for key in own)
+    def list_keys(self) -> list[str]:
+        return [key for key in super().list_keys() if not key.startswith("\0")]
 
 
 class FileStore(SharedStore):
@@ -123,3 +144,37 @@ class FileStore(SharedStore):
     def __init__(self, file_name: str, world_size: int = -1) -> None:
         super().__init__(f"FileStore {file_name}")
         self.path = file_name
+
+
+class PrefixStore(SharedStore):
+    """A store whose keys are another one's that begin with ``prefix``."""
+
+    def __new__(cls, prefix: str, store: Any) -> Any:
+        # Stores that this process has for itself are PyTorch's own.
+        return (
+            super().__new__(cls) if isinstance(store, SharedStore) else _PrefixStore(prefix, store)
+        )
+
+    def __init__(self, prefix: str, store: SharedStore) -> None:
+        super().__init__(store._name, store.timeout)
+        self.underlying_store = store
+        self._prefix = f"{prefix}/"
+
+    @property
+    def _underlying_non_prefix_store(self) -> Any:
+        below = self.underlying_store
+        return below._underlying_non_prefix_store if isinstance(below, PrefixStore) else below
+
+    def _ask(self, word: str, *rest: Any) -> Any:
+        if rest:
+            key, *more = rest
+            keys = (
+                [self._prefix + each for each in key]
+                if isinstance(key, list)
+                else self._prefix + key
+            )
+            rest = (keys, *more)
+        found = self.underlying_store._ask(word, *rest)
+        if word == "keys":
+            return [key.removeprefix(self._prefix) for key in found if key.startswith(self._prefix)]
+        return found

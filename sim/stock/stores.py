@@ -3,26 +3,16 @@ are the coordinator's. They stand for the rendezvous service, whose operations t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
 from typing import Any
 
-from torch.distributed import DistStoreError
+from torch.distributed import DistStoreError, QueueEmptyError
 
 from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.waits import Waits
 from squall.sim.stock.worker import NativeWorker
-from squall.sim.world.primitives import SimTimer
 
 _FIRST_FREE_PORT = 20001
-
-
-@dataclass(eq=False)
-class _Wait:
-    worker: NativeWorker
-    question: int
-    keys: list[str]
-    #: give its value, not None
-    value: bool
-    timer: SimTimer
 
 
 class Stores:
@@ -30,70 +20,90 @@ class Stores:
 
     def __init__(self, cluster: NativeCluster) -> None:
         self._cluster = cluster
+        self._waits = Waits(cluster)
         self._stores: dict[str, dict[str, bytes]] = {}
-        self._waits: dict[str, list[_Wait]] = {}
+        self._queues: dict[str, dict[str, deque[bytes]]] = {}
         self._next_port = _FIRST_FREE_PORT - 1
-        for word in ("set", "wait", "add", "check", "compare", "delete", "count", "port"):
+        for word in ("set", "wait", "add", "check", "compare", "delete", "keys", "port",
+                     "push", "pop", "length"):  # fmt: skip
             cluster.answers[f"store {word}"] = getattr(self, f"_{word}")
 
     def _values(self, name: str) -> dict[str, bytes]:
         return self._stores.setdefault(name, {})
 
-    def _put(self, name: str, key: str, value: bytes) -> None:
-        values = self._values(name)
-        values[key] = value
-        for wait in list(self._waits.get(name, ())):
-            if all(each in values for each in wait.keys):
-                wait.timer.cancel()
-                self._waits[name].remove(wait)
-                found = values[wait.keys[0]] if wait.value else None
-                self._cluster.answer(wait.worker, wait.question, found)
+    def _queue(self, name: str, key: str) -> deque[bytes]:
+        return self._queues.setdefault(name, {}).setdefault(key, deque())
+
+    def _has(self, name: str, key: str) -> bool:
+        return key in self._values(name) or bool(self._queues.get(name, {}).get(key))
 
     def _set(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        self._put(*rest)
+        name, key, value = rest
+        self._values(name)[key] = value
         self._cluster.answer(worker, question, None)
+        self._waits.look()
 
     def _wait(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         name, keys, value, timeout_s = rest
         values = self._values(name)
-        if all(key in values for key in keys):
-            self._cluster.answer(worker, question, values[keys[0]] if value else None)
-            return
 
-        def late() -> None:
-            self._waits[name].remove(wait)
-            text = f"wait timeout after {round(timeout_s * 1000)}ms, keys: {', '.join(keys)}"
-            self._cluster.answer(worker, question, DistStoreError(text))
+        def there() -> tuple[bytes | None] | None:
+            if all(self._has(name, key) for key in keys):
+                return (values[keys[0]] if value else None,)
+            return None
 
-        timer = self._cluster.runtime.call_later(timeout_s, late)
-        wait = _Wait(worker, question, keys, value, timer)
-        self._waits.setdefault(name, []).append(wait)
+        text = f"wait timeout after {round(timeout_s * 1000)}ms, keys: {', '.join(keys)}"
+        self._waits.until(worker, question, there, timeout_s, lambda: DistStoreError(text))
 
     def _add(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         name, key, amount = rest
         total = int(self._values(name).get(key, b"0")) + amount
-        self._put(name, key, str(total).encode())
+        self._values(name)[key] = str(total).encode()
         self._cluster.answer(worker, question, total)
+        self._waits.look()
 
     def _check(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         name, keys = rest
-        self._cluster.answer(worker, question, all(key in self._values(name) for key in keys))
+        self._cluster.answer(worker, question, all(self._has(name, key) for key in keys))
+
+    def _push(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        name, key, value = rest
+        self._queue(name, key).append(value)
+        self._cluster.answer(worker, question, None)
+        self._waits.look()
+
+    def _pop(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        name, key, timeout_s = rest
+        queue = self._queue(name, key)
+
+        def take() -> tuple[bytes] | None:
+            return (queue.popleft(),) if queue else None
+
+        def late() -> Exception:
+            if timeout_s == 0:
+                return QueueEmptyError(f"queue {key} is empty")
+            return DistStoreError(f"wait timeout after {round(timeout_s * 1000)}ms, keys: {key}")
+
+        self._waits.until(worker, question, take, timeout_s, late)
+
+    def _length(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        self._cluster.answer(worker, question, len(self._queue(*rest)))
 
     def _compare(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         name, key, expected, desired = rest
         current = self._values(name).get(key)
         if current == expected or (current is None and not expected):
-            self._put(name, key, desired)
-            current = desired
+            current = self._values(name)[key] = desired
         self._cluster.answer(worker, question, expected if current is None else current)
+        self._waits.look()
 
     def _delete(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         name, key = rest
         found = self._values(name).pop(key, None)
         self._cluster.answer(worker, question, found is not None)
 
-    def _count(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        self._cluster.answer(worker, question, len(self._values(rest[0])))
+    def _keys(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        self._cluster.answer(worker, question, list(self._values(rest[0])))
 
     def _port(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
         self._next_port += 1

@@ -316,7 +316,7 @@ def test_a_message_that_cannot_be_pickled_leaves_no_fork() -> None:
     def story() -> None:
         mine, theirs = RRef(1), rpc.remote("worker1", ident, args=(2,))
         for attempt in (rpc.rpc_sync, rpc.rpc_async, rpc.remote):
-            with pytest.raises(Exception, match="local object|pickle"):
+            with pytest.raises(Exception, match=r"local object|pickle"):
                 attempt("worker1", ident, args=((mine, theirs, lambda: None),))
         context = rref_context(current_worker())
         assert not context.owner_tables.forks and not context.user_tables.pending_children
@@ -326,7 +326,7 @@ def test_a_message_that_cannot_be_pickled_leaves_no_fork() -> None:
 
 def test_a_reply_that_cannot_be_pickled_leaves_no_fork() -> None:
     def story() -> None:
-        with pytest.raises(RuntimeError, match="local object|pickle"):
+        with pytest.raises(RuntimeError, match=r"local object|pickle"):
             rpc.rpc_sync("worker1", unpicklable_with_reference)
 
     play(story)

@@ -21,7 +21,6 @@ from squall.sim.conformance.tests import Result, Test, TestClass
 from squall.sim.scenarios.replay import replay
 from squall.sim.search.campaign import Campaign
 
-
 GROUP_ONLY = """
 import torch
 import torch.distributed as dist

@@ -3,17 +3,27 @@ PyTorch with gloo and real processes, which ``groups/NAME.txt`` holds, its lines
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 
 from squall.properties.support.commands import squall
+from squall.properties.support.scripts import run_file
 
 pytestmark = pytest.mark.usefixtures("compiled_engine")
 
 FOLDER = Path(__file__).parent / "groups"
-SCRIPTS = {"collectives": 3, "point_to_point": 3, "ddp_beside_rpc": 4, "ends_and_limits": 2}
+SCRIPTS = {
+    "collectives": 3,
+    "ddp_beside_rpc": 4,
+    "ends_and_limits": 2,
+    "order": 2,
+    "pipelines": 4,
+    "point_to_point": 3,
+    "refused": 3,
+}
 
 
 @pytest.mark.deep("starts processes of PyTorch again and again")
@@ -32,6 +42,14 @@ def test_a_script_prints_what_stock_pytorch_prints(name: str) -> None:
         run = json.loads(done.stdout)
         runs.append((run["digest"], run["virtual_time_s"]))
     assert runs[0] != runs[1] == runs[2]
+
+
+def test_messages_of_one_tag_do_not_overtake_each_other() -> None:
+    script, expected = FOLDER / "order.py", (FOLDER / "order.txt").read_text().splitlines()
+    for seed in range(3):
+        printed = io.StringIO()
+        run_file(script, workers=2, engine="torch", seed=seed, stdout=printed, stderr=printed)
+        assert sorted(printed.getvalue().splitlines()) == expected
 
 
 def test_a_rank_that_never_joins_a_collective_is_named(tmp_path: Path) -> None:
