@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from squall.real.native.here import Here
+from squall.sim.scripts.moved import assign, check_alike, put
 from squall.sim.scripts.reductions import reduced
 
 _ID = "squall group"
@@ -218,9 +219,7 @@ class Member:
     ) -> _Operation:
         def finish(values: Values) -> None:
             for at, tensor in enumerate(tensors if into is None else into):
-                result = reduced([each[at] for each in values.values()], op)
-                # What is detached of a sparse tensor has indices of its own.
-                (tensor if tensor.is_sparse else tensor.detach()).copy_(result)
+                assign(tensor, reduced([each[at] for each in values.values()], op))
 
         return self._exchange("all_reduce", tensors, tensors, finish)
 
@@ -234,15 +233,15 @@ class Member:
         if self._rank == root:
             pieces = dict.fromkeys(self._others, tensors)
             return _Operation(tag, tensors, pieces, readers=self._others)
-        finish = lambda values: _put(tensors, values[root])  # noqa: E731
+        finish = lambda values: put(tensors, values[root])  # noqa: E731
         return _Operation(tag, tensors, wants=[root], tells=[root], finish=finish)
 
     def _all_gather(self, outputs: list[list[Tensor]], inputs: list[Tensor]) -> _Operation:
         (into,) = outputs
-        _check_alike(into, inputs[0])
+        check_alike(into, inputs[0])
 
         def finish(values: Values) -> None:
-            _put(into, [each[0] for each in values.values()])
+            put(into, [each[0] for each in values.values()])
 
         return self._exchange("all_gather", into, inputs, finish)
 
@@ -251,7 +250,7 @@ class Member:
     ) -> _Operation:
         def finish(values: Values) -> None:
             for into, sent in zip(outputs, values.values(), strict=True):
-                _put(into, sent)
+                put(into, sent)
 
         return self._exchange(
             "all_gather", [each for into in outputs for each in into], inputs, finish
@@ -259,7 +258,7 @@ class Member:
 
     def _all_gather_into_tensor(self, outputs: list[Tensor], inputs: list[Tensor]) -> _Operation:
         if len(outputs) == 1:
-            _check_alike(list(outputs[0].chunk(self._size)), inputs[0])
+            check_alike(list(outputs[0].chunk(self._size)), inputs[0])
 
         def finish(values: Values) -> None:
             for at, output in enumerate(outputs):
@@ -276,19 +275,19 @@ class Member:
 
         def finish(values: Values) -> None:
             values[root] = mine
-            _put(into, [values[member][0] for member in range(self._size)])
+            put(into, [values[member][0] for member in range(self._size)])
 
         return _Operation(tag, into, wants=self._others, tells=self._others, finish=finish)
 
     def _scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], root: int) -> _Operation:
         tag = self._tag("scatter")
         if self._rank != root:
-            finish = lambda values: _put(outputs, values[root])  # noqa: E731
+            finish = lambda values: put(outputs, values[root])  # noqa: E731
             return _Operation(tag, outputs, wants=[root], tells=[root], finish=finish)
         (parts,) = inputs
         mine = parts[root].detach().clone()
         pieces = {member: [parts[member]] for member in self._others}
-        finish = lambda values: _put(outputs, [mine])  # noqa: E731
+        finish = lambda values: put(outputs, [mine])  # noqa: E731
         return _Operation(tag, outputs, pieces, readers=self._others, finish=finish)
 
     def _reduce_scatter(
@@ -318,7 +317,7 @@ class Member:
 
     def _all_to_all(self, outputs: list[Tensor], inputs: list[Tensor]) -> _Operation:
         def finish(values: Values) -> None:
-            _put(outputs, [each[0] for each in values.values()])
+            put(outputs, [each[0] for each in values.values()])
 
         parts = {member: [each] for member, each in enumerate(inputs)}
         return self._exchange("all_to_all", outputs, [], finish, parts=parts)
@@ -347,7 +346,7 @@ class Member:
 
         def finish(values: Values) -> None:
             (sent,) = values.values()
-            _put(tensors, sent)
+            put(tensors, sent)
 
         tells = [] if src < 0 else [src]
         return _Operation(("send", tag), tensors, wants=[src], tells=tells, finish=finish)
@@ -355,32 +354,6 @@ class Member:
 
 def _copies(tensors: list[Tensor]) -> list[Tensor]:
     return [tensor.detach().clone() for tensor in tensors]
-
-
-def _check_alike(into: list[Tensor], own: Tensor) -> None:
-    """Raises RuntimeError as gloo does for outputs that are not of the size and type of what is given."""
-    for at, tensor in enumerate(into):
-        for what, expected, got in (
-            ("type", own.dtype, tensor.dtype),
-            ("size", own.shape, tensor.shape),
-        ):
-            if expected != got:
-                raise RuntimeError(
-                    f"ProcessGroupGloo::allgather: invalid tensor {what} at index {at} (expected "
-                    f"{_told(expected)}, got {_told(got)})"
-                )
-
-
-def _told(what: torch.dtype | torch.Size) -> str:
-    return str(what) if isinstance(what, torch.dtype) else f"({', '.join(map(str, what))})"
-
-
-def _put(into: list[Tensor], values: list[Tensor]) -> None:
-    """Gloo moves bytes, and takes them for what the receiver says that they are."""
-    for tensor, value in zip(into, values, strict=True):
-        if value.dtype != tensor.dtype:
-            value = value.reshape(-1).view(torch.uint8).view(tensor.dtype)
-        tensor.detach().copy_(value.reshape(tensor.shape))
 
 
 def _packed(tensors: list[Tensor]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from datetime import timedelta
@@ -113,6 +114,30 @@ def test_modules_of_torch_that_build_on_groups_are_in_that_of_their_process(
     assert sorted(said.splitlines()) == [
         f"{rank} {{'all': tensor([1., 1.]), 'of {rank}': [{rank}]}} {files}" for rank in (0, 1)
     ]
+
+
+@pytest.mark.parametrize(
+    ("uses", "asks"),
+    [
+        ("fc.all_reduce(torch.ones(1), 'sum', dist.group.WORLD)", "a functional collective"),
+        ("dist.group.WORLD._get_backend(torch.device('cpu'))", "_get_backend of a compiled process"),
+        ("fsdp.FullyShardedDataParallel(torch.nn.Linear(2, 2), device_id=torch.device('cpu'))("
+         "torch.ones(1, 2)).sum().backward()", "[a-z_]+ of a compiled process group"),
+    ],
+)  # fmt: skip
+def test_what_needs_a_compiled_group_is_refused(tmp_path: Path, uses: str, asks: str) -> None:
+    text = f"""
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as fc
+from torch.distributed import fsdp
+dist.init_process_group("gloo")
+{uses}
+"""
+    found, _ = run(tmp_path, "port", text, workers=2)
+    message = found.errors[0].message
+    assert re.search(f"asks for ({asks})", message), message
+    assert "--engine torch" in message
 
 
 def test_a_mesh_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from squall.properties.support.commands import squall
 from squall.properties.support.scripts import run_file
+from squall.sim.names import EngineName
 
 pytestmark = pytest.mark.usefixtures("compiled_engine")
 
@@ -44,12 +45,14 @@ def test_a_script_prints_what_stock_pytorch_prints(name: str) -> None:
     assert runs[0] != runs[1] == runs[2]
 
 
-def test_messages_of_one_tag_do_not_overtake_each_other() -> None:
-    script, expected = FOLDER / "order.py", (FOLDER / "order.txt").read_text().splitlines()
-    for seed in range(3):
-        printed = io.StringIO()
-        run_file(script, workers=2, engine="torch", seed=seed, stdout=printed, stderr=printed)
-        assert sorted(printed.getvalue().splitlines()) == expected
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", ["order", "pipelines", "refused"])
+def test_the_engines_do_what_stock_pytorch_does(name: str, engine: EngineName) -> None:
+    script, expected = FOLDER / f"{name}.py", (FOLDER / f"{name}.txt").read_text().splitlines()
+    for seed in range(2):
+        out, err = io.StringIO(), io.StringIO()
+        run_file(script, workers=SCRIPTS[name], engine=engine, seed=seed, stdout=out, stderr=err)
+        assert sorted(out.getvalue().splitlines()) == expected
 
 
 def test_a_rank_that_never_joins_a_collective_is_named(tmp_path: Path) -> None:

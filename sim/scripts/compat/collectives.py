@@ -10,14 +10,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed import ReduceOp
+from torch.distributed import ReduceOp, distributed_c10d
 
 from squall.sim.scripts.compat import groups, point_to_point
 from squall.sim.scripts.compat.carry import Parcel
 from squall.sim.scripts.compat.groups import Group, resolve
 from squall.sim.scripts.compat.process import current_process
 from squall.sim.scripts.compat.work import Work, copy, in_background, member_meant
+from squall.sim.scripts.moved import assign, check_alike, put
 from squall.sim.scripts.reductions import reduced
+
+_ensure_same_dtype: Any = vars(distributed_c10d)["_ensure_all_tensors_same_dtype"]
 
 
 def _collective(
@@ -62,8 +65,8 @@ def _copies(tensors: list[Tensor]) -> list[Tensor]:
 def all_reduce(
     tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    def finish(_: Group, tensors: list[Tensor]) -> Tensor:
-        return tensor.detach().copy_(reduced(tensors, op))
+    def finish(_: Group, tensors: list[Tensor]) -> None:
+        assign(tensor, reduced(tensors, op))
 
     return _collective(group, copy(tensor), finish, async_op)
 
@@ -77,9 +80,10 @@ def broadcast(
 ) -> Work | None:
     root = member_meant(group, src, group_src)
 
-    def finish(own: Group, tensors: list[Tensor | None]) -> Tensor:
+    def finish(own: Group, tensors: list[Tensor | None]) -> None:
         sent = tensors[root]
-        return tensor.detach().copy_(sent) if own.rank() != root and sent is not None else tensor
+        if own.rank() != root and sent is not None:
+            put([tensor], [sent])
 
     contribution = copy(tensor) if resolve(group).rank() == root else None
     return _collective(group, contribution, finish, async_op)
@@ -96,8 +100,9 @@ def reduce(
     root = member_meant(group, dst, group_dst)
 
     def finish(own: Group, tensors: list[Tensor]) -> None:
+        result = reduced(tensors, op)  # also where it is not wanted: it may not be possible
         if own.rank() == root:
-            tensor.detach().copy_(reduced(tensors, op))
+            assign(tensor, result)
 
     return _collective(group, copy(tensor), finish, async_op)
 
@@ -105,9 +110,11 @@ def reduce(
 def all_gather(
     tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
+    _ensure_same_dtype(tensor_list, tensor)
+    check_alike(tensor_list, tensor)
+
     def finish(_: Group, tensors: list[Tensor]) -> None:
-        for into, value in zip(tensor_list, tensors, strict=True):
-            into.detach().copy_(value)
+        put(tensor_list, tensors)
 
     return _collective(group, copy(tensor), finish, async_op)
 
@@ -115,6 +122,8 @@ def all_gather(
 def all_gather_into_tensor(
     output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
+    check_alike(output_tensor.chunk(resolve(group).size()), input_tensor)
+
     def finish(_: Group, tensors: list[Tensor]) -> None:
         output_tensor.detach().copy_(torch.stack(tensors).reshape(output_tensor.shape))
 
@@ -135,8 +144,7 @@ def gather(
 
     def finish(own: Group, tensors: list[Tensor]) -> None:
         if own.rank() == root and gather_list is not None:
-            for into, value in zip(gather_list, tensors, strict=True):
-                into.detach().copy_(value)
+            put(gather_list, tensors)
 
     return _collective(group, copy(tensor), finish, async_op)
 
@@ -155,7 +163,7 @@ def scatter(
         raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
 
     def finish(own: Group, lists: list[list[Tensor]]) -> None:
-        tensor.detach().copy_(lists[root][own.rank()])
+        put([tensor], [lists[root][own.rank()]])
 
     contribution = _copies(scatter_list) if is_root and scatter_list else []
     return _collective(group, contribution, finish, async_op)
@@ -192,8 +200,7 @@ def all_to_all(
     async_op: bool = False,
 ) -> Work | None:
     def finish(own: Group, lists: list[list[Tensor]]) -> None:
-        for into, sent in zip(output_tensor_list, lists, strict=True):
-            into.detach().copy_(sent[own.rank()])
+        put(output_tensor_list, [sent[own.rank()] for sent in lists])
 
     return _collective(group, _copies(input_tensor_list), finish, async_op)
 

@@ -18,11 +18,14 @@ from functools import cache, wraps
 from types import BuiltinFunctionType, FrameType, FunctionType
 from typing import Any
 
+import torch
 from torch._C import _distributed_c10d as c10d
+from torch.distributed import _functional_collectives as functional
 from torch.distributed import distributed_c10d
 
 from squall.real.own_files import OWN_FILES
 from squall.sim.scripts.compat import collectives
+from squall.sim.scripts.compat.groups import Group
 from squall.sim.scripts.compat.process import current_process, current_process_or_none
 from squall.sim.world.places import place_of
 
@@ -106,6 +109,12 @@ def _install() -> None:
         real = getattr(distributed_c10d, name, None)
         if isinstance(real, FunctionType):
             put[real] = _forwarded(real, function)
+    Group.__getattr__ = _of_a_compiled_group  # type: ignore[attr-defined]
+    for name in ("_get_object_coll_device", "_get_pg_default_device"):
+        setattr(distributed_c10d, name, _on_the_cpu(getattr(distributed_c10d, name)))
+    for name in ("_resolve_group", "_resolve_group_name"):
+        if resolve := vars(functional).get(name):
+            setattr(functional, name, _resolved(resolve))
     for name in ("_start_new_thread", "_start_joinable_thread"):
         if hasattr(threading, name):
             setattr(threading, name, _guarded(getattr(threading, name), "a real thread"))
@@ -127,6 +136,30 @@ def _guarded(real: Callable[..., Any], what: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         refuse(what)
         return real(*args, **kwargs)
+
+    return call
+
+
+def _of_a_compiled_group(group: Group, name: str) -> Any:
+    if hasattr(c10d.ProcessGroup, name):
+        refuse(f"{name} of a compiled process group")
+    raise AttributeError(f"{type(group).__name__!r} object has no attribute {name!r}")
+
+
+def _resolved(real: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(real)
+    def call(group: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(group, Group):
+            refuse("a functional collective")
+        return real(group, *args, **kwargs)
+
+    return call
+
+
+def _on_the_cpu(real: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(real)
+    def call(group: Any = None) -> Any:
+        return torch.device("cpu") if isinstance(group, Group) else real(group)
 
     return call
 

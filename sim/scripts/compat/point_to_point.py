@@ -6,10 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed import distributed_c10d
 
 from squall.real.future import Future
 from squall.sim.scripts.compat.groups import Group, resolve
 from squall.sim.scripts.compat.work import Work, copy, in_background, member_meant
+from squall.sim.scripts.moved import put
 
 
 def isend(
@@ -26,7 +28,7 @@ def isend(
     _post(own, to, tag, copy(tensor))
     sent: Future[Any] = Future(what="a send")
     sent.mark_completed(None)
-    return Work(sent)
+    return Work(sent, until_waited=True)
 
 
 def send(
@@ -46,7 +48,8 @@ def irecv(
     tag: int = 0,
     group_src: int | None = None,
 ) -> Work:
-    return in_background(lambda: recv(tensor, src, group, tag, group_src))
+    received = in_background(lambda: recv(tensor, src, group, tag, group_src))
+    return Work(received.get_future(), until_waited=True)
 
 
 def recv(
@@ -61,7 +64,7 @@ def recv(
     source = None if src is None and group_src is None else member_meant(group, src, group_src)
     sender, value = _collect(own, source, tag)
     with torch.no_grad():
-        tensor.detach().copy_(value)
+        put([tensor], [value])
     return own.ranks[sender]
 
 
@@ -135,16 +138,20 @@ class P2POp:
             f"{self.tensor.shape}, {self.tensor.dtype})"
         )
 
-    def _begin(self) -> Work:
-        work: Work = self.op(
-            self.tensor, group=self.group, tag=self.tag, **{_MEMBER[self.op]: self.group_peer}
-        )
-        return work
+
+#: of modules of torch that all processes share, which make their own
+_OPS = (P2POp, distributed_c10d.P2POp)
+
+
+def _begun(op: Any) -> Work:
+    if op.op.__name__ == "isend":
+        return isend(op.tensor, group=op.group, tag=op.tag, group_dst=op.group_peer)
+    return irecv(op.tensor, group=op.group, tag=op.tag, group_src=op.group_peer)
 
 
 def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
     """Begin all of them. Raises ValueError unless they are a list of P2POp, all of one group."""
-    are_ops = isinstance(p2p_op_list, list) and all(isinstance(op, P2POp) for op in p2p_op_list)
+    are_ops = isinstance(p2p_op_list, list) and all(isinstance(op, _OPS) for op in p2p_op_list)
     if not are_ops:
         raise ValueError(
             "Invalid ``p2p_op_list``. Each op is expected to to be of type "
@@ -152,11 +159,9 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
         )
     if any(op.group != p2p_op_list[0].group for op in p2p_op_list):
         raise ValueError("All ops need to use the same group.")
-    return [op._begin() for op in p2p_op_list]
+    return [_begun(op) for op in p2p_op_list]
 
 
-#: by operation, the argument that names the other member by its place in the group
-_MEMBER = {isend: "group_dst", irecv: "group_src"}
 NAMES: dict[str, Any] = {
     each.__name__: each for each in (P2POp, batch_isend_irecv, irecv, isend, recv, send)
 }

@@ -16,20 +16,23 @@ from squall.sim.scripts.compat.groups import resolve
 
 
 class Work:
-    """What an asynchronous collective returns."""
+    """What an asynchronous collective returns. ``until_waited``: it does not say that it is over before
+    somebody has waited for it, as gloo's sends and receives."""
 
-    def __init__(self, future: Future[Any]) -> None:
+    def __init__(self, future: Future[Any], until_waited: bool = False) -> None:
         self._future = future
+        self._until_waited = until_waited
 
     def wait(self, timeout: Any = None) -> bool:
         """Blocks until done. Raises what went wrong."""
         self._future.wait()
+        self._until_waited = False
         return True
 
     def is_completed(self) -> bool:
         # Whoever polls lets the others run.
         look()
-        return self._future.done()
+        return self._future.done() and not self._until_waited
 
     def is_success(self) -> bool:
         return self._future.done() and self._future.error is None
