@@ -468,11 +468,12 @@ class NativeCluster:
             for worker, question in joining.items():
                 self._answer_later(worker, question, b"")
 
-    def waits(self) -> list[str]:
-        """A line for each call that nothing came of, and for each thread that waits."""
+    def waits(self, besides: NativeWorker | None = None) -> list[str]:
+        """A line for each call that nothing came of, and for each thread that waits, ``besides`` those of
+        one worker."""
         lines = []
         for worker in self.workers:
-            if not worker.alive:
+            if not worker.alive or worker is besides:
                 continue
             for call in worker.pending.values():
                 ids = f" {call.about}" if call.about else ""

@@ -411,7 +411,9 @@ def run_script(
         except KeyboardInterrupt:
             run.broken_off = "interrupted"
         except ComputingError:
-            processes.errors += [_spun(each) for each in cluster.workers if each.is_computing]
+            processes.errors += [
+                _spun(cluster, each) for each in cluster.workers if each.is_computing
+            ]
         except (TimeoutError, Livelock) as error:
             run.waits = [str(error)]
         processes.show()
@@ -449,10 +451,12 @@ def run_script(
     return run
 
 
-def _spun(worker: NativeWorker) -> ProcessError:
+def _spun(cluster: NativeCluster, worker: NativeWorker) -> ProcessError:
     rank = worker.rank if worker.rank >= 0 else None
     text, polling = spinning.computed(worker.computing_s or 0.0), worker.polling
     if polling is not None:
-        return ProcessError(worker.name, rank, "Livelock", f"{text}: {polling}", polling.place)
+        why = ["nothing else has happened that could change it", *cluster.waits(besides=worker)]
+        text = "; ".join([f"{text}: {polling}", *why])
+        return ProcessError(worker.name, rank, "Livelock", text, polling.place)
     where = stack_from_outside(worker.process.pid)
     return ProcessError(worker.name, rank, "TimeLimitExceeded", text, where)
