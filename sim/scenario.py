@@ -78,7 +78,8 @@ class Script(CommandLine):
     compare every gradient with the single-process reference. ``simulate`` and ``share``: installed packages
     that each process of the engine port executes for itself, or that all share, whatever they import
     (:mod:`squall.sim.scripts.installed`). ``compute``: what operators and modules take, as in
-    :func:`squall.sim.world.compute.parse_compute`.
+    :func:`squall.sim.world.compute.parse_compute`. ``go_on``: collectives that do not go together do what
+    they do on stock PyTorch, instead of ending the run.
     """
 
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
@@ -87,6 +88,7 @@ class Script(CommandLine):
     simulate: tuple[str, ...] = ()
     share: tuple[str, ...] = ()
     compute: Annotated[str, AfterValidator(_compute)] = ""
+    go_on: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -159,6 +159,8 @@ class Run:
     printed: str = ""
     #: (installed package, whether each process has executed it for itself, why); of the engine port
     packages: list[tuple[str, bool, str]] = field(default_factory=list)
+    #: collectives of process groups that do not go together: who has called what
+    mismatches: list[str] = field(default_factory=list)
     #: collectives and messages of process groups that have ended, each counted by each rank
     operations: int = 0
     #: by operator, if they take virtual time: how often it ran, and seconds of a processor in all
@@ -220,13 +222,15 @@ class Run:
     @property
     def outcome(self) -> str:
         """In a word: of a program "ok" or "failed" (some check does not hold); of a script "ok",
-        "error", "deadlock", "gradients differ", "leak" or "failed"; of both "not checked" (see
+        "mismatch", "error", "deadlock", "gradients differ", "leak" or "failed"; of both "not checked" (see
         :attr:`unchecked`), "interrupted" or "stopped"."""
         if self.broken_off:
             return self.broken_off
         good = "ok" if self.unchecked is None else NOT_CHECKED
         if self.script is None:
             return "failed" if self.violations else good
+        if self.mismatches:
+            return "mismatch"
         if self.errors or self.failed_processes or self.crash is not None:
             return "error"
         if self.waits:

@@ -43,6 +43,7 @@ class ScriptRun:
     simulate: tuple[str, ...] = ()
     share: tuple[str, ...] = ()
     compute: str = ""
+    go_on: bool = False
 
     def scenario(self) -> Scenario:
         """The script as it is now, in this world. Raises :class:`BadInput`."""
@@ -53,7 +54,13 @@ class ScriptRun:
             if package in self.share:
                 raise BadInput("--share", package, f"--simulate {package} is given too")
         compute = "" if self.compute == MEASURED else self.compute
-        script = replace(self._read(), simulate=self.simulate, share=self.share, compute=compute)
+        script = replace(
+            self._read(),
+            simulate=self.simulate,
+            share=self.share,
+            compute=compute,
+            go_on=self.go_on,
+        )
         world = World(latency=self.latency, faults=self._plan(script), device=self.device)
         return Scenario(work=script, seed=self.seed, world=world, engine=self.engine)
 
@@ -151,6 +158,8 @@ class ScriptRun:
             words += [word for package in packages for word in (option, package)]
         if self.compute:
             words += ["--compute", self.compute]
+        if self.go_on:
+            words.append("--go-on")
         if self.args:
             words += ["--", *self.args]
         return shlex.join(words)

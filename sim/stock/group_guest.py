@@ -13,6 +13,7 @@ import functools
 import importlib
 import math
 import pickle
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ from torch import Tensor
 from squall.real.native.here import Here
 from squall.sim.scripts.moved import assign, check_alike, put
 from squall.sim.scripts.reductions import reduced
+from squall.sim.world.places import place_of
 
 _ID = "squall group"
 #: seconds of virtual time for which a look at an operation lets others go on
@@ -45,6 +47,8 @@ class _Operation:
     """What one member does for its part of a collective, or of a send or receive."""
 
     tag: tuple[Any, ...]
+    #: what all members have to give alike, by name
+    agreed: dict[str, str] = field(default_factory=dict)
     #: what the work gives as its result
     outputs: list[Tensor] = field(default_factory=list)
     #: by member: what it is sent
@@ -171,6 +175,8 @@ class Member:
             self._number,
             self._rank,
             operation.tag,
+            operation.agreed,
+            place_of(sys._getframe()),
             pieces,
             operation.wants,
             operation.tells,
@@ -196,6 +202,7 @@ class Member:
         finish: Callable[[Values], object],
         *,
         parts: dict[int, list[Tensor]] | None = None,
+        agreed: dict[str, str] | None = None,
     ) -> _Operation:
         """Everybody's ``own``, or what is meant for this one of their ``parts``, goes to
         ``finish``, by member."""
@@ -210,7 +217,9 @@ class Member:
             values[self._rank] = mine
             return finish(dict(sorted(values.items())))
 
-        return _Operation(self._tag(what), outputs, pieces, self._others, finish=finished)
+        return _Operation(
+            self._tag(what), agreed or {}, outputs, pieces, self._others, finish=finished
+        )
 
     # -- collectives ----------------------------------------------------------------------
 
@@ -221,20 +230,24 @@ class Member:
             for at, tensor in enumerate(tensors if into is None else into):
                 assign(tensor, reduced([each[at] for each in values.values()], op))
 
-        return self._exchange("all_reduce", tensors, tensors, finish)
+        about = _about(tensors, op=op)
+        return self._exchange("all_reduce", tensors, tensors, finish, agreed=about)
 
     def _reduce(self, tensors: list[Tensor], op: Any, root: int) -> _Operation:
         # Who is not the root finds out, too, what the operator cannot do.
         into = tensors if self._rank == root else _copies(tensors)
-        return self._all_reduce(tensors, op, into)
+        operation = self._all_reduce(tensors, op, into)
+        operation.tag = ("reduce", *operation.tag[1:])
+        operation.agreed |= _about(tensors, root=root)
+        return operation
 
     def _broadcast(self, tensors: list[Tensor], root: int) -> _Operation:
-        tag = self._tag("broadcast")
+        tag, about = self._tag("broadcast"), _about(tensors, root=root)
         if self._rank == root:
             pieces = dict.fromkeys(self._others, tensors)
-            return _Operation(tag, tensors, pieces, readers=self._others)
+            return _Operation(tag, about, tensors, pieces, readers=self._others)
         finish = lambda values: put(tensors, values[root])  # noqa: E731
-        return _Operation(tag, tensors, wants=[root], tells=[root], finish=finish)
+        return _Operation(tag, about, tensors, wants=[root], tells=[root], finish=finish)
 
     def _all_gather(self, outputs: list[list[Tensor]], inputs: list[Tensor]) -> _Operation:
         (into,) = outputs
@@ -243,7 +256,7 @@ class Member:
         def finish(values: Values) -> None:
             put(into, [each[0] for each in values.values()])
 
-        return self._exchange("all_gather", into, inputs, finish)
+        return self._exchange("all_gather", into, inputs, finish, agreed=_about(inputs))
 
     def _all_gather_coalesced(
         self, outputs: list[list[Tensor]], inputs: list[Tensor]
@@ -265,30 +278,31 @@ class Member:
                 parts = [each[at].reshape(-1) for each in values.values()]
                 output.detach().copy_(torch.cat(parts).reshape(output.shape))
 
-        return self._exchange("all_gather_into_tensor", outputs, inputs, finish)
+        about = _about(inputs)
+        return self._exchange("all_gather_into_tensor", outputs, inputs, finish, agreed=about)
 
     def _gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], root: int) -> _Operation:
-        tag = self._tag("gather")
+        tag, about = self._tag("gather"), _about(inputs, root=root)
         if self._rank != root:
-            return _Operation(tag, pieces={root: inputs}, readers=[root])
+            return _Operation(tag, about, pieces={root: inputs}, readers=[root])
         (into,), mine = outputs, _copies(inputs)
 
         def finish(values: Values) -> None:
             values[root] = mine
             put(into, [values[member][0] for member in range(self._size)])
 
-        return _Operation(tag, into, wants=self._others, tells=self._others, finish=finish)
+        return _Operation(tag, about, into, wants=self._others, tells=self._others, finish=finish)
 
     def _scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], root: int) -> _Operation:
-        tag = self._tag("scatter")
+        tag, about = self._tag("scatter"), _about(outputs, root=root)
         if self._rank != root:
             finish = lambda values: put(outputs, values[root])  # noqa: E731
-            return _Operation(tag, outputs, wants=[root], tells=[root], finish=finish)
+            return _Operation(tag, about, outputs, wants=[root], tells=[root], finish=finish)
         (parts,) = inputs
         mine = parts[root].detach().clone()
         pieces = {member: [parts[member]] for member in self._others}
         finish = lambda values: put(outputs, [mine])  # noqa: E731
-        return _Operation(tag, outputs, pieces, readers=self._others, finish=finish)
+        return _Operation(tag, about, outputs, pieces, readers=self._others, finish=finish)
 
     def _reduce_scatter(
         self, outputs: list[Tensor], inputs: list[list[Tensor]], op: Any
@@ -313,7 +327,8 @@ class Member:
             for at, output in enumerate(outputs):
                 output.detach().copy_(reduced([each[at] for each in values.values()], op))
 
-        return self._exchange("reduce_scatter", outputs, [], finish, parts=parts)
+        about = _about(outputs, op=op)
+        return self._exchange("reduce_scatter", outputs, [], finish, parts=parts, agreed=about)
 
     def _all_to_all(self, outputs: list[Tensor], inputs: list[Tensor]) -> _Operation:
         def finish(values: Values) -> None:
@@ -349,7 +364,20 @@ class Member:
             put(tensors, sent)
 
         tells = [] if src < 0 else [src]
-        return _Operation(("send", tag), tensors, wants=[src], tells=tells, finish=finish)
+        return _Operation(("send", tag), outputs=tensors, wants=[src], tells=tells, finish=finish)
+
+
+def _about(tensors: list[Tensor], *, root: int | None = None, op: Any = None) -> dict[str, str]:
+    """What all members of a collective have to give alike."""
+    about = {
+        "type": ", ".join(dict.fromkeys(str(each.dtype) for each in tensors)),
+        "elements": str(sum(each.numel() for each in tensors)),
+    }
+    if root is not None:
+        about["root"] = str(root)
+    if op is not None:
+        about["op"] = str(getattr(op, "op", op)).rpartition(".")[2]
+    return about
 
 
 def _copies(tensors: list[Tensor]) -> list[Tensor]:

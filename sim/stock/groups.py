@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.ledger import Call, Ledger, MismatchError
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.world.primitives import SimTimer
 
@@ -19,6 +21,8 @@ from squall.sim.world.primitives import SimTimer
 _PIECE, _NOTICE = 0x400, 0x401
 #: what the tag of a message of point to point begins with
 _POINT_TO_POINT = "send"
+#: what has no number that all members count, or is asked for several times by one of them
+_NOT_NOTED = (_POINT_TO_POINT, "monitored_barrier")
 #: for "whoever sends first"
 ANY = -1
 #: seconds after the last piece of a member at which its end is seen
@@ -49,6 +53,7 @@ class _Group:
     def __init__(self, number: int, size: int) -> None:
         self.number = number
         self.size = size
+        self.ledger = Ledger(number, size)
         self.members: dict[int, NativeWorker] = {}
         #: who has come, before all have
         self.joining: dict[int, tuple[NativeWorker, int, SimTimer]] = {}
@@ -69,8 +74,11 @@ class _Group:
 class Groups:
     """Answers what sim/stock/group_guest.py asks."""
 
-    def __init__(self, cluster: NativeCluster) -> None:
+    def __init__(self, cluster: NativeCluster, *, go_on: bool = False) -> None:
         self._cluster = cluster
+        #: whether the run goes on after what does not go together, and what that was
+        self.go_on = go_on
+        self.mismatches: list[str] = []
         self._groups: list[_Group] = []
         self._ranks: dict[NativeWorker, int] = {}
         #: as Run.operations
@@ -133,8 +141,12 @@ class Groups:
                 self._cluster.answer(each, asked, None)
 
     def _do(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        number, rank, tag, pieces, wants, tells, readers, timeout_s = rest
+        number, rank, tag, agreed, place, pieces, wants, tells, readers, timeout_s = rest
         group, runtime = self._groups[number], self._cluster.runtime
+        size_bytes = sum(map(len, pieces.values()))
+        worker.tracer.emit(OPERATION_STARTED, number, rank, *_named(tag), size_bytes)
+        if tag[0] not in _NOT_NOTED:
+            self._note(group, tag, Call(rank, tag[0], agreed, place, runtime.now()))
         for dst, data in pieces.items():
             arrive = partial(self._piece, group, tag)
             self._carry(group, rank, dst, _PIECE, data, arrive, (rank, dst, tag))
@@ -157,6 +169,15 @@ class Groups:
             self._fail(group, wait, _closed(gone))
             return
         wait.timer = runtime.call_later(timeout_s, lambda: self._late(group, wait))
+
+    def _note(self, group: _Group, tag: Tag, call: Call) -> None:
+        """Raises MismatchError, unless the run is to go on."""
+        try:
+            group.ledger.note(tag[1], call)
+        except MismatchError as error:
+            self.mismatches.append(str(error))
+            if not self.go_on:
+                raise
 
     def _leave(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         number, rank = rest
@@ -244,17 +265,19 @@ class Groups:
     def _over(self, group: _Group, wait: _Wait) -> bool:
         if wait.wants or wait.readers:
             return False
-        self._close(group, wait)
+        self._close(group, wait, None)
         self.operations += 1
         self._cluster.answer(wait.worker, wait.question, (None, wait.got))
         return True
 
     def _fail(self, group: _Group, wait: _Wait, text: str) -> None:
-        self._close(group, wait)
+        self._close(group, wait, text)
         self._cluster.answer(wait.worker, wait.question, (text, {}))
 
-    def _close(self, group: _Group, wait: _Wait) -> None:
+    def _close(self, group: _Group, wait: _Wait, error: str | None) -> None:
         group.waits.remove(wait)
+        tracer = wait.worker.tracer
+        tracer.emit(OPERATION_ENDED, group.number, wait.rank, *_named(wait.tag), error)
         if wait.timer is not None:
             wait.timer.cancel()
 
@@ -289,6 +312,11 @@ class Groups:
             nobody = ANY in wait.wants and others <= group.gone
             if rank in wait.wants or rank in wait.readers or nobody:
                 self._fail(group, wait, _closed(rank))
+
+
+def _named(tag: Tag) -> tuple[str, int]:
+    """As events have it."""
+    return str(tag[0]), int(tag[1])
 
 
 def _closed(rank: int) -> str:

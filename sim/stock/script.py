@@ -33,6 +33,7 @@ from squall.sim.stock.children import Children
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.gradients import PassLog, summarise
 from squall.sim.stock.groups import Groups
+from squall.sim.stock.ledger import MismatchError
 from squall.sim.stock.memory_file import Stored, load
 from squall.sim.stock.patience import ComputingError
 from squall.sim.stock.plan import script_left_out
@@ -103,7 +104,7 @@ class ScriptProcesses:
             cluster.answers[name] = getattr(self, f"_{name}")
         self._children = Children(cluster, self._start_child, self._start_program)
         self._stores = Stores(cluster)
-        self.groups = Groups(cluster)
+        self.groups = Groups(cluster, go_on=script.go_on)
         cluster.on_leave = self._count
 
     # -- processes ------------------------------------------------------------------------
@@ -414,6 +415,8 @@ def run_script(
             processes.errors += [
                 _spun(cluster, each) for each in cluster.workers if each.is_computing
             ]
+        except MismatchError:
+            pass  # it has been noted
         except (TimeoutError, Livelock) as error:
             run.waits = [str(error)]
         processes.show()
@@ -435,6 +438,7 @@ def run_script(
     run.returned = dict(sorted(processes.returned.items()))
     run.errors, run.exit_codes = processes.errors, processes.exit_codes
     run.operations = processes.groups.operations
+    run.mismatches = processes.groups.mismatches
     run.computed = processes.computed
     names = hint_for_names(script.compute, run.computed)
     run.hints = [*processes.hints, *filter(None, [names])]

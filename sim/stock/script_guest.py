@@ -56,6 +56,7 @@ _autograd: Any = torch.distributed.autograd
 _internal: Any = torch.distributed.rpc.internal
 _thread: Any = threading.Thread
 _thread_module: Any = threading
+_exit = os._exit
 _run_exit_handlers: Any = vars(atexit)["_run_exitfuncs"]
 _exit_of_children: Any = vars(multiprocessing.util)["_exit_function"]
 _subprocess: Any = subprocess
@@ -153,9 +154,15 @@ class ScriptGuest:
     def _end(self, code: int, error: dict[str, str] | None, usage: str | None = None) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
+        self._leave(code, error, usage)
+
+    def _leave(
+        self, code: int, error: dict[str, str] | None = None, usage: str | None = None
+    ) -> NoReturn:
+        """The coordinator is told, and the process ends at once, as by ``os._exit``."""
         computed = {} if self.computing is None else self.computing.computed
         self.here.ask("exit", code, error, usage, computed)
-        os._exit(code)
+        _exit(code)
 
     def _settle_in(self, role: dict[str, Any]) -> None:
         here = self.here
@@ -186,7 +193,7 @@ class ScriptGuest:
         vars(time).update(_of_time(here, clock))
         script_rounds.install(here)
         dates.install(lambda: EPOCH_S + clock.read())
-        vars(os).update(outside.functions_of_os())
+        vars(os).update(outside.functions_of_os(), _exit=self._leave)
         # What it starts has been looked at before; Python 3.13 would start more by os.posix_spawn.
         _subprocess._USE_POSIX_SPAWN = False
         # A class that others have derived from, and functions that call it by its name.

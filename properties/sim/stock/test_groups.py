@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from squall.model.events.digest import digest_of
 from squall.properties.support.commands import squall
 from squall.properties.support.scripts import run_file
+from squall.real.tracing import OPERATION_STARTED
 from squall.sim.names import EngineName
 
 pytestmark = pytest.mark.usefixtures("compiled_engine")
@@ -67,3 +69,48 @@ def test_a_rank_that_never_joins_a_collective_is_named(tmp_path: Path) -> None:
     done = squall("run", str(script), "--workers", "2", "--engine", "torch", "--no-check")
     assert done.returncode == 1
     assert "Timed out waiting 1800000ms for recv operation to complete" in done.stderr
+
+
+MISMATCHES = {
+    "dist.all_reduce(values) if rank == 0 else dist.broadcast(values, 1)": "kind",
+    "dist.all_reduce(torch.ones(4 + rank))": "elements",
+    "dist.all_reduce(values.to(torch.float64) if rank else values)": "type",
+    "dist.all_reduce(values, (ReduceOp.SUM, ReduceOp.MAX)[rank])": "op",
+    "dist.broadcast(values, rank)": "root",
+    "dist.barrier(); dist.barrier() if rank else dist.all_reduce(values)": "kind",
+}
+MISMATCH = """
+import torch
+import torch.distributed as dist
+from torch.distributed import ReduceOp
+
+dist.init_process_group("gloo")
+rank, values = dist.get_rank(), torch.ones(4)
+{calls}
+print("went on", flush=True)
+"""
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("calls", MISMATCHES)
+def test_collectives_that_do_not_go_together_are_told(tmp_path: Path, calls: str) -> None:
+    script, printed = tmp_path / "script.py", io.StringIO()
+    script.write_text(MISMATCH.format(calls=calls))
+    run = run_file(script, workers=2, engine="torch", stdout=printed, stderr=printed)
+    assert run.outcome == "mismatch" and "went on" not in printed.getvalue()
+    (told,) = run.mismatches
+    assert f"of process group 0 differs in {MISMATCHES[calls]}: rank " in told
+    for rank in (0, 1):
+        assert f"rank {rank} calls " in told
+    assert told.count("script.py:8: ") == 2
+    assert run.of(OPERATION_STARTED) and run.digest != digest_of([])
+
+
+def test_a_run_may_go_on_after_a_mismatch(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    calls = "dist.all_reduce(values, (ReduceOp.SUM, ReduceOp.MAX)[rank])"
+    script.write_text(MISMATCH.format(calls=calls))
+    done = squall("run", str(script), "--workers", "2", "--engine", "torch", "--go-on")
+    assert (done.returncode, done.stdout.count("went on")) == (1, 2)
+    assert "collectives that do not go together" in done.stdout
+    assert "outcome        mismatch" in done.stdout

@@ -92,6 +92,13 @@ def run(
     simulate: Simulate = None,
     share: Share = None,
     compute: Compute = None,
+    go_on: Annotated[
+        bool,
+        typer.Option(
+            "--go-on",
+            help="Let collectives that do not go together do what they do on stock PyTorch (engine torch).",
+        ),
+    ] = False,
     explain_imports: Annotated[
         bool,
         typer.Option(
@@ -123,6 +130,7 @@ def run(
         simulate=tuple(simulate or ()),
         share=tuple(share or ()),
         compute=compute or "",
+        go_on=go_on,
     )
     with no_collections():
         scenario = asked.scenario()

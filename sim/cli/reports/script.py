@@ -90,6 +90,7 @@ def script_json(run: Run, seed: int) -> dict[str, Any]:
         "left_out": run.left_out,
         "workers": run.workers,
         "operations": run.operations,
+        "mismatches": run.mismatches,
         "events": len(run.records),
         "gradients": None if gradients is None else _gradients_json(gradients),
         "errors": [error._asdict() for error in run.errors],
@@ -210,6 +211,9 @@ def _failures(run: Run) -> list[RenderableType]:
     if run.outcome == "error" and not run.errors:
         parts.extend(Text(line, style="bold red") for line in _exits(run.exit_codes))
     parts.extend(Text(f"hint: {line}", style="bold") for line in run.hints)
+    if run.mismatches:
+        parts.append(Text("collectives that do not go together:", style="bold red"))
+        parts.append(_indented(_first(run.mismatches)))
     if run.waits:
         parts.append(Text("nothing can happen any more, and these wait:", style="bold red"))
         parts.append(_indented(run.waits))
