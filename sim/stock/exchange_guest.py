@@ -10,7 +10,7 @@ import io
 import os
 import threading
 from collections.abc import Callable, Iterable
-from multiprocessing import connection, managers, pool, synchronize
+from multiprocessing import connection, managers, pool, resource_tracker, synchronize
 from typing import Any, ClassVar
 
 from squall.real.native.here import Here
@@ -217,6 +217,9 @@ def install(here: Here, look: Callable[[], object]) -> None:
     _synchronize._multiprocessing.SemLock = SemLock
     # A process that is forked gets what it is given as any other does, pickled.
     _synchronize.SemLock._is_fork_ctx = property(lambda _: False, lambda *_: None)
+    # Each process would start one of its own, and take for lost what its child still has.
+    for name in ("register", "unregister"):
+        setattr(resource_tracker, name, lambda *_: None)
     _connection.Connection, _connection.Pipe = Connection, _pipe
     _connection.Listener, _connection.Client = Listener, _client
     _connection.wait = vars(pool)["wait"] = _wait
