@@ -11,6 +11,9 @@ from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.waits import Waits
 from squall.sim.stock.worker import NativeWorker
 
+#: no file that a process has open has such a number
+_FIRST_END = 1_000_000
+
 
 @dataclass(eq=False)
 class _End:
@@ -33,7 +36,7 @@ class Exchange:
     def __init__(self, cluster: NativeCluster, waits: Waits) -> None:
         self._cluster, self._waits = cluster, waits
         self._semaphores: list[int] = []
-        self._ends: list[_End] = []
+        self._ends: dict[int, _End] = {}
         #: by address: ends of who calls there
         self._called: dict[str, deque[int]] = {}
         self._listened = 0
@@ -74,8 +77,8 @@ class Exchange:
     # -- pipes ----------------------------------------------------------------------------
 
     def _new_pipe(self) -> tuple[int, int]:
-        first = len(self._ends)
-        self._ends += [_End(first + 1), _End(first)]
+        first = _FIRST_END + len(self._ends)
+        self._ends |= {first: _End(first + 1), first + 1: _End(first)}
         return first, first + 1
 
     def _pipe(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
@@ -126,7 +129,7 @@ class Exchange:
 
     def forked(self, parent: NativeWorker, child: NativeWorker) -> None:
         """A child has what its parent has."""
-        for end in self._ends:
+        for end in self._ends.values():
             if parent in end.holders:
                 end.holders.add(child)
 
