@@ -51,6 +51,7 @@ def test_a_script_without_workers_is_not_checked(tmp_path: Path) -> None:
     assert told["unchecked"] in shown.stdout
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["port", "torch"])
 def test_operations_of_process_groups_are_checked_to_end(
     tmp_path: Path, engine: str, compiled_engine: None

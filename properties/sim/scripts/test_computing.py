@@ -80,6 +80,7 @@ def test_what_is_given_passes_on_the_clock(
     assert {what: float(seconds) for what, seconds in took.items()} == TOOK
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["port", "torch"])
 def test_what_was_measured_is_kept_and_played_again(
     script: str, engine: EngineName, compiled_engine: None
@@ -106,6 +107,7 @@ def test_a_name_that_nothing_has_is_told(script: str) -> None:
     assert "nothing ran that is called liner" in done.stdout + done.stderr
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("costs", "problem"),
     [

@@ -42,6 +42,7 @@ def test_values_whose_deletion_is_lost_are_leaks_of_a_graceful_shutdown(
     assert run_file(path, how, workers=2, stdout=io.StringIO()).leaked_rrefs == 0
 
 
+@pytest.mark.sampled(1)
 def test_a_deadlock_tells_what_references_are_held_and_where(
     tmp_path: Path, engine: EngineName
 ) -> None:

@@ -265,10 +265,12 @@ def same(script: Path, *args: str, engine: EngineName = "port") -> None:
     assert printed.getvalue() == real.stdout, real.stderr
 
 
+@pytest.mark.sampled(1)
 def test_pipes_queues_and_managers(tmp_path: Path, engine: EngineName) -> None:
     same(write(tmp_path, SHARED), engine=engine)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_pipes_end_when_nobody_has_their_other_end(
     tmp_path: Path, method: str, engine: EngineName
@@ -276,6 +278,7 @@ def test_pipes_end_when_nobody_has_their_other_end(
     same(write(tmp_path, CLOSED), method, engine=engine)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_what_processes_exchange(tmp_path: Path, method: str, engine: EngineName) -> None:
     same(write(tmp_path, EXCHANGED), method, engine=engine)
