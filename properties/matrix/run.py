@@ -20,6 +20,7 @@ from squall.properties.matrix.rows import REFERENCE, Row
 from squall.properties.support.paths import ROOT
 
 RESULTS = Path(__file__).with_name("results.json")
+_WRITTEN = ("docs/matrix.md", "properties/matrix/results.json")
 _NOBODY = 65534
 
 
@@ -87,7 +88,9 @@ def digests_of(row: Row, seeds: int, only: str = "") -> Digests:
 
 def run(row: Row, reference: Digests, seeds: int, *, suite: bool, jobs: str) -> Result:
     """Run a row, and compare it with the digests of the first."""
-    commit = _git("rev-parse", "--short", "HEAD") + ("+" if _git("status", "--porcelain") else "")
+    # What is written here, row by row, is no change of what is measured.
+    changed = _git("status", "--porcelain", "--", ".", *(f":!{path}" for path in _WRITTEN))
+    commit = _git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
     result = Result(commit=commit, day=time.strftime("%Y-%m-%d"))
     try:
         found = reference if row == REFERENCE else digests_of(row, seeds)
