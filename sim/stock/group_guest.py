@@ -327,7 +327,7 @@ class Member:
             for at, output in enumerate(outputs):
                 output.detach().copy_(reduced([each[at] for each in values.values()], op))
 
-        about = _about(outputs, op=op)
+        about = _about([each for part in parts.values() for each in part], op=op)
         return self._exchange("reduce_scatter", outputs, [], finish, parts=parts, agreed=about)
 
     def _all_to_all(self, outputs: list[Tensor], inputs: list[Tensor]) -> _Operation:
