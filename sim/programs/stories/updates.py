@@ -232,14 +232,24 @@ def complaint(what: str, found: int, must: int, may: int) -> str | None:
 def update_together(updates: dict[str, Any], to: int) -> str:
     """Make all updates: whether each of them happened once, or what is wrong."""
     params = [rpc.remote(owner, parameter) for owner in updates["owners"]]
-    ledger = rpc.remote(to, Ledger, args=(updates["pause_s"],))
-    if updates["waits"]:
-        for param in params:
-            param.to_here()
-        ledger.rpc_sync().read()
-    optimizer = None
-    if updates["shared"]:
-        optimizer = optimizer_of(updates, params)
+    ledger = [rpc.remote(to, Ledger, args=(updates["pause_s"],))]
+    optimizer: list[Any] = []
+    try:
+        if updates["waits"]:
+            for at in range(len(params)):
+                params[at].to_here()
+            ledger[0].rpc_sync().read()
+        if updates["shared"]:
+            optimizer.append(optimizer_of(updates, params))
+        return updated(updates, params, ledger[0], optimizer[0] if optimizer else None)
+    finally:
+        # In one order: that in which variables end depends on the version of Python.
+        for held in (ledger, optimizer, params):
+            held.clear()
+
+
+def updated(updates: dict[str, Any], params: list[Any], ledger: Any, optimizer: Any) -> str:
+    """The same, with what is updated."""
     steps = updates["steps"]
     calls = [
         rpc.rpc_async(worker, train, args=(updates, at * steps, params, optimizer, ledger))
