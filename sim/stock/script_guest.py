@@ -225,6 +225,7 @@ class ScriptGuest:
             )
 
         vars(self.here)["ask"] = refuse
+        vars(os)["_exit"] = _exit
 
     def _computed(self, function: Any) -> Any:
         """A function of PyTorch's or Python's that runs code of the script in another thread."""

@@ -132,3 +132,17 @@ def test_a_group_without_a_world_size_is_refused_with_what_to_do(tmp_path: Path)
     there = squall(*one_per_rank, "--allow-unchecked")
     assert there.returncode == 0, there.stderr
     assert {"joined 0", "joined 1"} <= set(there.stdout.splitlines())
+
+
+def test_a_process_ends_at_once_by_itself_and_so_does_one_that_it_forks(tmp_path: Path) -> None:
+    script = tmp_path / "ends.py"
+    script.write_text(
+        "import os\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os._exit(7)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)\n"
+        "os._exit(0)\n"
+    )
+    done = squall("run", str(script), "--engine", "torch", "--allow-unchecked")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "7"), done.stderr
