@@ -47,7 +47,7 @@ def test_a_script_prints_what_stock_pytorch_prints(name: str) -> None:
     assert runs[0] != runs[1] == runs[2]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["order", "pipelines", "refused"])
 def test_the_engines_do_what_stock_pytorch_does(name: str, engine: EngineName) -> None:
     script, expected = FOLDER / f"{name}.py", (FOLDER / f"{name}.txt").read_text().splitlines()
@@ -91,7 +91,7 @@ print("went on", flush=True)
 """
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("calls", MISMATCHES)
 def test_collectives_that_do_not_go_together_are_told(tmp_path: Path, calls: str) -> None:
     script, printed = tmp_path / "script.py", io.StringIO()

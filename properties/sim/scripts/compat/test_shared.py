@@ -278,7 +278,7 @@ def test_pipes_end_when_nobody_has_their_other_end(
     same(write(tmp_path, CLOSED), method, engine=engine)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_what_processes_exchange(tmp_path: Path, method: str, engine: EngineName) -> None:
     same(write(tmp_path, EXCHANGED), method, engine=engine)
