@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from time import thread_time  # Python's own: that of the module may be virtual later
 from types import ModuleType
 from typing import Any
 
@@ -64,9 +64,9 @@ class Computing(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        before_s = time.thread_time()
+        before_s = thread_time()
         result = func(*args, **(kwargs or {}))
-        took_s = time.thread_time() - before_s
+        took_s = thread_time() - before_s
         raw = str(getattr(func, "__name__", ""))
         name = raw.strip("_")
         if name in _PROPERTIES or _caller().startswith(_NOT_OF_SCRIPTS):
@@ -105,9 +105,9 @@ class Computing(TorchFunctionMode):
 
         @functools.wraps(function)
         def ran(*args: Any, **kwargs: Any) -> Any:
-            before_s = time.thread_time()
+            before_s = thread_time()
             result = function(*args, **kwargs)
-            self.ran(function.__name__, time.thread_time() - before_s)
+            self.ran(function.__name__, thread_time() - before_s)
             return result
 
         return ran

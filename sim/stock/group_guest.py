@@ -176,7 +176,7 @@ class Member:
             self._rank,
             operation.tag,
             operation.agreed,
-            place_of(sys._getframe()),
+            "" if operation.tag[0] == "send" else place_of(sys._getframe()),
             pieces,
             operation.wants,
             operation.tells,

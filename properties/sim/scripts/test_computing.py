@@ -85,20 +85,19 @@ def test_what_is_given_passes_on_the_clock(
 def test_what_was_measured_is_kept_and_played_again(
     script: str, engine: EngineName, compiled_engine: None
 ) -> None:
-    done = command(
-        "run", script, "--workers", "2", "--engine", engine, "--compute", "measured", "--json"
-    )
+    words = ("run", script, "--workers", "2", "--engine", engine, "--latency", "1", "--json")
+    done = command(*words, "--compute", "measured")
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     measured = report["compute"]
     assert {"mul", "linear", "relu", "backward"} <= {
         each.partition("=")[0] for each in measured.split(",")
     }
-    again = command(
-        "run", script, "--workers", "2", "--engine", engine, "--compute", measured, "--json"
-    )
+    took = [float(each.rpartition("=")[2]) for each in measured.split(",")]
+    assert max(took) < 1, "seconds of a processor, not those for which messages are under way"
+    again = command(*words, "--compute", measured)
     assert json.loads(again.stdout)["digest"] == report["digest"]
-    without = command("run", script, "--workers", "2", "--engine", engine, "--json")
+    without = command(*words)
     assert json.loads(without.stdout)["digest"] != report["digest"]
 
 
