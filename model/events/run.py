@@ -114,6 +114,14 @@ class Death:
         return (telling or lines or ["it said nothing"])[0]
 
 
+class Stall(NamedTuple):
+    """Why an operation of a process group has failed: "deadlock", "mismatch", or "error" if neither; who
+    waited for whom, and where."""
+
+    outcome: str
+    lines: list[str]
+
+
 @dataclass
 class Run:
     """A finished run, of a program or of a script, on either engine.
@@ -161,6 +169,8 @@ class Run:
     packages: list[tuple[str, bool, str]] = field(default_factory=list)
     #: collectives of process groups that do not go together: who has called what
     mismatches: list[str] = field(default_factory=list)
+    #: the last operation that has failed since others did not do their part of it
+    stall: Stall | None = None
     #: collectives and messages of process groups that have ended, each counted by each rank
     operations: int = 0
     #: by operator, if they take virtual time: how often it ran, and seconds of a processor in all
@@ -232,7 +242,7 @@ class Run:
         if self.mismatches:
             return "mismatch"
         if self.errors or self.failed_processes or self.crash is not None:
-            return "error"
+            return "error" if self.stall is None else self.stall.outcome
         if self.waits:
             return "deadlock"
         if self.gradients is not None and not self.gradients.equal:

@@ -43,7 +43,7 @@ def left_out(scenario: Scenario) -> list[str]:
     from squall.sim.scenarios.engines import ENGINES
 
     engine = ENGINES[scenario.engine]
-    return engine.left_out(scenario.faults, of_script=scenario.script is not None)
+    return engine.left_out(scenario.faults)
 
 
 def tell_left_out(engine: EngineName, items: list[str]) -> None:

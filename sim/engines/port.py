@@ -63,7 +63,7 @@ class Port:
     def begin(self, scenario: Scenario) -> None:
         """All of it is in this process."""
 
-    def left_out(self, plan: Plan, *, of_script: bool = False) -> list[str]:
+    def left_out(self, plan: Plan) -> list[str]:
         return []
 
     def kinds_left_out(self) -> list[str]:

@@ -9,7 +9,7 @@ from squall.model.events.run import Run
 from squall.real.native.build import library
 from squall.sim.faults.plan import Plan
 from squall.sim.scenario import Scenario
-from squall.sim.stock.plan import kinds_left_out, left_out, script_left_out
+from squall.sim.stock.plan import kinds_left_out, left_out
 from squall.sim.stock.shared import PROGRAMS, begun_zygote, for_script, shared_zygote
 
 
@@ -65,8 +65,8 @@ class Torch:
     def begin(self, scenario: Scenario) -> None:
         begun_zygote(_modules(scenario))
 
-    def left_out(self, plan: Plan, *, of_script: bool = False) -> list[str]:
-        return script_left_out(plan) if of_script else left_out(plan)
+    def left_out(self, plan: Plan) -> list[str]:
+        return left_out(plan)
 
     def kinds_left_out(self) -> list[str]:
         return kinds_left_out()

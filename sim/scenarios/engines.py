@@ -45,7 +45,7 @@ class Engine(Protocol):
         """Begin what a run waits for that can go on by itself, while the caller imports the rest. Raises
         :class:`squall.real.native.build.Unavailable` where that cannot be had."""
 
-    def left_out(self, plan: Plan, *, of_script: bool = False) -> list[str]:
+    def left_out(self, plan: Plan) -> list[str]:
         """What of a plan cannot be done, in a program or in a script: ``group[position]: kind``."""
 
     def kinds_left_out(self) -> list[str]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, cast
@@ -22,19 +23,17 @@ from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.real.rpc.message import Message
 from squall.real.tracing import NULL_TRACER
 from squall.real.worker import Worker
-from squall.sim.faults.injector import Faults
 from squall.sim.faults.plan import NO_FAULTS, Order, Plan
 from squall.sim.stock import message as wire
+from squall.sim.stock.host import NativeHost
 from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.stock.message import Batch, NativeMessage, Sent
 from squall.sim.stock.patience import ComputingError, processor_s
-from squall.sim.stock.plan import supported
 from squall.sim.stock.worker import Call, NativeWorker
 from squall.sim.stock.zygote import Zygote
 from squall.sim.world.latency import LatencyModel
 from squall.sim.world.network import Network
 from squall.sim.world.primitives import SimTask, SimTimer
-from squall.sim.world.processes import processes_of
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.trace import Trace
 
@@ -128,13 +127,9 @@ class NativeCluster:
         self.ranks: dict[int, NativeWorker] = {}
         for rank in range(workers):
             self.ranks[rank] = self.add(entry, rank, again=True, **(spec or {}))
-        plan = supported(plan)
-        self.faults = Faults(plan, self.network, self) if len(plan) else None
-        if self.faults is not None:
-            for worker in self.workers:
-                self.faults.prepare(worker.rank, cast(Worker, worker))
-            if plan.begin == "launch":
-                self.faults.begin()
+        self.host = NativeHost(self, plan)
+        for worker in self.workers:
+            self.host.joined(worker, worker.rank, workers)
 
     def add(self, entry: str, rank: int, **spec: Any) -> NativeWorker:
         """Another process, which calls ``entry`` (see :meth:`Zygote.fork`). ``rank``: -1 if it has
@@ -199,9 +194,10 @@ class NativeCluster:
         self._answer_later(worker, question, pickle.dumps(value))
 
     def _answer_later(self, worker: NativeWorker, question: int, data: bytes) -> None:
-        self.runtime.call_later(
+        timer = self.runtime.call_later(
             0.0, lambda: self._command(worker, b"A", wire.answer(question, data))
         )
+        timer.worker = cast(Worker, worker)
 
     # -- one worker -----------------------------------------------------------------------
 
@@ -213,7 +209,9 @@ class NativeCluster:
             return
         batch = worker.exchange(command)
         if batch is None:
-            self.deaths.append(worker.death(self.runtime.now()))
+            death = worker.death(self.runtime.now())
+            self.deaths.append(death)
+            worker.ending = f"{death} at t={death.time_s:.6f} s"
             self._gone(worker)
             return
         self._hear(worker, batch)
@@ -233,15 +231,21 @@ class NativeCluster:
             told(worker)
 
     def _hear(self, worker: NativeWorker, batch: Batch) -> None:
-        before, self.runtime.running = self.runtime.running, self._tasks[worker]
-        try:
+        with self.on_behalf_of(worker):
             self._hear_items(worker, batch)
-        finally:
-            self.runtime.running = before
         if self._joining:
             self._try_join()
         if self.on_heard is not None:
             self.on_heard()
+
+    @contextmanager
+    def on_behalf_of(self, worker: NativeWorker) -> Iterator[None]:
+        """What is begun meanwhile is that process's."""
+        before, self.runtime.running = self.runtime.running, self._tasks[worker]
+        try:
+            yield
+        finally:
+            self.runtime.running = before
 
     def _hear_items(self, worker: NativeWorker, batch: Batch) -> None:
         for kind, _, what in batch.items:
@@ -280,38 +284,20 @@ class NativeCluster:
         worker.attached = False
         self.network.detach(self.store, worker.rank)
 
+    def crash(self, worker: NativeWorker, *, silent: bool) -> None:
+        """End a process, by SIGKILL; ``silent``: with its machine, so that nobody is told."""
+        worker.kill()
+        worker.ending = f"the fault plan ended it at t={self.runtime.now():.6f} s"
+        if silent:
+            self.network.vanish(cast(Worker, worker))
+            worker.attached, worker.vanished = False, True
+        self._gone(worker)
+
     def end(self, worker: NativeWorker) -> None:
         """End a process that has nothing more to do."""
         if worker.alive:
             worker.kill()
             self._gone(worker)
-
-    # -- faults: a Host -------------------------------------------------------------------
-
-    def worker(self, rank: int) -> Worker | None:
-        return cast(Worker, self.ranks[rank])
-
-    def crash(self, rank: int, *, silent: bool) -> bool:
-        """End the process, by SIGKILL."""
-        worker = self.ranks[rank]
-        if not worker.alive:
-            return False
-        worker.kill()
-        if silent:
-            self.network.vanish(cast(Worker, worker))
-            worker.attached = False
-        self._gone(worker)
-        processes_of(self.runtime).kill(cast(Worker, worker))
-        return True
-
-    def restart(self, rank: int) -> None:
-        raise NotImplementedError("workers of the engine torch are not restarted")
-
-    def shutdown_worker(self, rank: int, *, graceful: bool) -> None:
-        raise NotImplementedError("workers of the engine torch are not shut down by a fault")
-
-    def collect_garbage(self, rank: int) -> None:
-        self.call(self.ranks[rank], "collect")
 
     # -- messages -------------------------------------------------------------------------
 
@@ -449,8 +435,8 @@ class NativeCluster:
         waiting.append((worker, question))
         if len(waiting) == self.size:
             del self._barriers[rest]
-            if rest == ("init",) and self.faults is not None:
-                self.faults.begin()  # the group stands
+            if rest == ("init",):
+                self.host.begin()
             for each, number in waiting:
                 self.answer(each, number, None)
 

@@ -59,6 +59,8 @@ class _Operation:
     readers: list[int] = field(default_factory=list)
     #: given what has come, by member
     finish: Callable[[Values], object] = lambda values: None
+    #: elements for each member, and expected of each, where they differ by member
+    parts: tuple[tuple[int, ...], tuple[int, ...]] | tuple[()] = ()
 
 
 class Member:
@@ -176,6 +178,7 @@ class Member:
             self._rank,
             operation.tag,
             operation.agreed,
+            operation.parts,
             "" if operation.tag[0] == "send" else place_of(sys._getframe()),
             pieces,
             operation.wants,
@@ -335,7 +338,9 @@ class Member:
             put(outputs, [each[0] for each in values.values()])
 
         parts = {member: [each] for member, each in enumerate(inputs)}
-        return self._exchange("all_to_all", outputs, [], finish, parts=parts)
+        operation = self._exchange("all_to_all", outputs, [], finish, parts=parts)
+        operation.parts = tuple(map(Tensor.numel, inputs)), tuple(map(Tensor.numel, outputs))
+        return operation
 
     def _all_to_all_single(
         self, output: Tensor, input: Tensor, output_sizes: list[int], input_sizes: list[int]

@@ -8,27 +8,22 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
+from squall.model.events.run import Stall
+from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.ledger import Call, Ledger, MismatchError
+from squall.sim.stock.pieces import POINT_TO_POINT, Connections, Piece, Tag
+from squall.sim.stock.stalls import Waiting, ended, stall
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.world.primitives import SimTimer
 
-#: what names the draws of latencies, beside the types of messages
-_PIECE, _NOTICE = 0x400, 0x401
-#: what the tag of a message of point to point begins with
-_POINT_TO_POINT = "send"
 #: what has no number that all members count, or is asked for several times by one of them
-_NOT_NOTED = (_POINT_TO_POINT, "monitored_barrier")
+_NOT_NOTED = (POINT_TO_POINT, "monitored_barrier")
 #: for "whoever sends first"
 ANY = -1
-#: seconds after the last piece of a member at which its end is seen
-_CLOSE_S = 1e-9
-
-Tag = tuple[Any, ...]
 
 
 @dataclass(eq=False)
@@ -50,7 +45,13 @@ class _Wait:
 
 
 class _Group:
-    def __init__(self, number: int, size: int) -> None:
+    """Told by its connections what has come, and tells ``groups``."""
+
+    #: made when all members have come
+    connections: Connections
+
+    def __init__(self, groups: Groups, number: int, size: int) -> None:
+        self._groups = groups
         self.number = number
         self.size = size
         self.ledger = Ledger(number, size)
@@ -63,12 +64,27 @@ class _Group:
         self.senders: dict[tuple[int, Tag], list[int]] = {}
         #: how many wait for a piece that is not sent yet, by sender, receiver and tag
         self.notices: Counter[tuple[int, int, Tag]] = Counter()
-        #: by sender, receiver and tag: messages of point to point under way, and when the last arrives
-        self.under_way: dict[tuple[int, int, Tag], deque[bytes]] = {}
-        self.arrives_s: dict[tuple[int, int, Tag], float] = {}
-        #: by member: when the last of what it has sent arrives, notices too
-        self.last_s: dict[int, float] = {}
-        self.gone: set[int] = set()
+
+    def send(self, src: int, dst: int, type: MessageType, tag: Tag, data: bytes = b"") -> None:
+        self.connections.send(src, dst, type, tag, (self.number, *_named(tag)), data)
+
+    def come(self, src: int, dst: int, piece: Piece) -> None:
+        if piece.type is MessageType.NOTICE:
+            self._groups.notice(self, piece.tag, src, dst)
+        else:
+            self._groups.piece(self, piece.tag, src, dst, piece.payload)
+
+    def lost(self, member: int, peer: int, timed_out: bool) -> None:
+        self._groups.lost(self, member, peer, timed_out)
+
+    def gone(self, wait: _Wait) -> int | None:
+        """A member for which an operation waits in vain; None if there is none."""
+        ended = self.connections.ended
+        if ANY in wait.wants:
+            others = [member for member in range(self.size) if member != wait.rank]
+            return others[0] if all(ended(wait.rank, other) for other in others) else None
+        wanted = (*wait.wants, *wait.readers)
+        return next((member for member in wanted if ended(wait.rank, member)), None)
 
 
 class Groups:
@@ -79,8 +95,10 @@ class Groups:
         #: whether the run goes on after what does not go together, and what that was
         self.go_on = go_on
         self.mismatches: list[str] = []
+        #: as Run.stall
+        self.stall: Stall | None = None
+        self._stalled_s = -1.0
         self._groups: list[_Group] = []
-        self._ranks: dict[NativeWorker, int] = {}
         #: as Run.operations
         self.operations = 0
         for word in ("new", "join", "do", "leave"):
@@ -97,20 +115,19 @@ class Groups:
                     f"{len(group.joining)} are there"
                 )
             for wait in group.waits:
-                what = " ".join(map(str, wait.tag))
                 for members, why in ((wait.wants, "data of"), (wait.readers, "a receiver at")):
                     if members:
                         who = "any rank" if ANY in members else f"ranks {members}"
                         lines.append(
                             f"{wait.worker.name}: rank {wait.rank} of process group {group.number} "
-                            f"waits in {what} for {why} {who} since t={wait.since_s:.6f} s"
+                            f"waits in {_described(wait)} for {why} {who} since t={wait.since_s:.6f} s"
                         )
         return lines
 
     # -- questions ------------------------------------------------------------------------
 
     def _new(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        group = _Group(len(self._groups), rest[0])
+        group = _Group(self, len(self._groups), rest[0])
         self._groups.append(group)
         self._cluster.answer(worker, question, group.number)
 
@@ -134,24 +151,43 @@ class Groups:
         group.joining[rank] = (worker, question, timer)
         if len(group.joining) == group.size:
             joining, group.joining = group.joining, {}
-            for member, (each, asked, limit) in sorted(joining.items()):
+            group.members = {member: joining[member][0] for member in sorted(joining)}
+            self._connect(group)
+            for member in group.members:
+                each, asked, limit = joining[member]
                 limit.cancel()
-                group.members[member] = each
-                self._ranks.setdefault(each, member)
                 self._cluster.answer(each, asked, None)
 
+    def _connect(self, group: _Group) -> None:
+        """All members have come."""
+        cluster, members = self._cluster, group.members
+        for member, worker in members.items():
+            cluster.host.joined(worker, member, group.size)
+        known = [cluster.host.rank(worker) for worker in members.values()]
+        # Of some the rank in the RPC group may be another one's in the first process group.
+        is_clear = None not in known and len({*known}) == group.size
+        places = {at: rank for at, rank in enumerate(known) if rank is not None and is_clear}
+        places = places or {member: member for member in members}
+        store = cluster.network.store(f"process group {group.number}")
+        group.connections = Connections(cluster.network, store, group, places)
+        for member, worker in members.items():
+            with cluster.on_behalf_of(worker):
+                group.connections.open(member)
+        group.connections.opened()
+        cluster.host.begin()
+
     def _do(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        number, rank, tag, agreed, place, pieces, wants, tells, readers, timeout_s = rest
+        number, rank, tag, agreed, parts, place, pieces, wants, tells, readers, timeout_s = rest
         group, runtime = self._groups[number], self._cluster.runtime
         size_bytes = sum(map(len, pieces.values()))
         worker.tracer.emit(OPERATION_STARTED, number, rank, *_named(tag), size_bytes)
         if tag[0] not in _NOT_NOTED:
-            self._note(group, tag, Call(rank, tag[0], agreed, place, runtime.now()))
+            self._note(group, tag, Call(rank, tag[0], agreed, place, runtime.now(), *parts))
+        type = MessageType.SEND if tag[0] == POINT_TO_POINT else MessageType.COLLECTIVE
         for dst, data in pieces.items():
-            arrive = partial(self._piece, group, tag)
-            self._carry(group, rank, dst, _PIECE, data, arrive, (rank, dst, tag))
+            group.send(rank, dst, type, tag, data)
         for src in tells:
-            self._carry(group, rank, src, _NOTICE, b"", partial(self._notice, group, tag))
+            group.send(rank, src, MessageType.NOTICE, tag)
         wait = _Wait(
             worker, question, rank, tag, list(wants), list(readers), timeout_s, runtime.now()
         )
@@ -164,9 +200,8 @@ class Groups:
         group.waits.append(wait)
         if self._over(group, wait):
             return
-        gone = next((m for m in (*wait.wants, *wait.readers) if m in group.gone), None)
-        if gone is not None:
-            self._fail(group, wait, _closed(gone))
+        if (gone := group.gone(wait)) is not None:
+            self._cut_off(group, wait, gone)
             return
         wait.timer = runtime.call_later(timeout_s, lambda: self._late(group, wait))
 
@@ -181,50 +216,14 @@ class Groups:
 
     def _leave(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         number, rank = rest
+        self._miss(self._groups[number], rank)
         self._left(self._groups[number], rank)
         self._cluster.answer(worker, question, None)
 
-    # -- what is under way ----------------------------------------------------------------
+    # -- what has come ---------------------------------------------------------------------
 
-    def _carry(
-        self,
-        group: _Group,
-        src: int,
-        dst: int,
-        kind: int,
-        data: bytes,
-        arrive: Any,
-        order: tuple[int, int, Tag] | None = None,
-    ) -> None:
-        """Let ``data`` go from one member to another.
-
-        Messages of one ``order`` arrive as they were sent, if they are of point to point: gloo matches
-        them by sender, receiver and tag, in the order of the calls. Collectives have a number each, and
-        may overtake each other: gloo has two threads for those of a group.
-        """
-        runtime = self._cluster.runtime
-        start, end = self._place(group, src), self._place(group, dst)
-        delay_s = self._cluster.network.delay_s(start, end, kind, len(data))
-        arrives_s = runtime.now() + delay_s
-        sent = deque((data,))
-        if order is not None and order[2][0] == _POINT_TO_POINT:
-            arrives_s = max(arrives_s, group.arrives_s.get(order, 0.0))
-            group.arrives_s[order] = arrives_s
-            # What has been sent before may be due at the same instant.
-            sent = group.under_way.setdefault(order, deque())
-            sent.append(data)
-        # It is the network's, and goes on when its sender has ended.
-        after_s = arrives_s - runtime.now()
-        runtime.call_later(after_s, lambda: arrive(src, dst, sent.popleft())).worker = None
-        group.last_s[src] = max(group.last_s.get(src, 0.0), arrives_s)
-
-    def _place(self, group: _Group, rank: int) -> int:
-        """Which end of a link a member is: that of its RPC messages, or its rank in the first group that it
-        was in, which is that of all."""
-        worker = group.members[rank]
-        return worker.rank if worker.rank >= 0 else self._ranks[worker]
-
-    def _piece(self, group: _Group, tag: Tag, src: int, dst: int, data: bytes) -> None:
+    def piece(self, group: _Group, tag: Tag, src: int, dst: int, data: bytes) -> None:
+        """It has come."""
         group.pieces.setdefault((dst, src, tag), deque()).append(data)
         group.senders.setdefault((dst, tag), []).append(src)
         for wait in group.waits:
@@ -248,10 +247,9 @@ class Groups:
             del group.senders[wait.rank, wait.tag]
         wait.wants.remove(wanted)
         if wanted == ANY:
-            arrive = partial(self._notice, group, wait.tag)
-            self._carry(group, wait.rank, src, _NOTICE, b"", arrive)
+            group.send(wait.rank, src, MessageType.NOTICE, wait.tag)
 
-    def _notice(self, group: _Group, tag: Tag, src: int, dst: int, _: bytes) -> None:
+    def notice(self, group: _Group, tag: Tag, src: int, dst: int) -> None:
         """A member learns that another one waits for what it sends."""
         for wait in group.waits:
             if (wait.rank, wait.tag) == (dst, tag) and src in wait.readers:
@@ -281,7 +279,16 @@ class Groups:
         if wait.timer is not None:
             wait.timer.cancel()
 
+    def _cut_off(self, group: _Group, wait: _Wait, peer: int, timed_out: bool = False) -> None:
+        if self.stall is None and group.members[peer].ending:
+            self.stall = Stall("error", [ended(group.members[peer])])
+        self._fail(group, wait, _timed_out(peer) if timed_out else _closed(peer))
+
     def _late(self, group: _Group, wait: _Wait) -> None:
+        now_s = self._cluster.runtime.now()
+        if self._stalled_s != now_s:  # what others wait for that are late, too, is told with it
+            self._stalled_s = now_s
+            self.stall = stall(wait.worker, self._waiting(), self._stacks)
         what = "recv" if wait.wants else "send"
         limit_ms = round(wait.timeout_s * 1000)
         self._fail(group, wait, f"Timed out waiting {limit_ms}ms for {what} operation to complete")
@@ -297,26 +304,60 @@ class Groups:
                 if each is worker:
                     self._left(group, rank)
 
+    def _waiting(self) -> dict[NativeWorker, list[Waiting]]:
+        found: dict[NativeWorker, list[Waiting]] = {}
+        for group in self._groups:
+            for wait in group.waits:
+                wanted = [*wait.wants, *wait.readers]
+                if ANY in wanted:
+                    wanted = [member for member in group.members if member != wait.rank]
+                what = f"{_described(wait)} of process group {group.number}"
+                members = [(member, group.members[member]) for member in wanted]
+                found.setdefault(wait.worker, []).append(Waiting(what, wait.since_s, members))
+        return found
+
+    def _stacks(self, worker: NativeWorker) -> list[str]:
+        return self._cluster.call(worker, "stacks") or []
+
+    def finished(self, worker: NativeWorker) -> None:
+        """A process is about to end without an error, perhaps while others wait for its part."""
+        for group in self._groups:
+            for rank, each in group.members.items():
+                if each is worker:
+                    self._miss(group, rank)
+
+    def _miss(self, group: _Group, rank: int) -> None:
+        if missed := group.ledger.missed(rank):
+            self.stall = Stall("mismatch", [missed])
+
     def _left(self, group: _Group, rank: int) -> None:
         """What it has sent still arrives, before its end is seen."""
         for wait in [each for each in group.waits if each.rank == rank]:
             self._fail(group, wait, "the process group was destroyed on this rank")
-        runtime = self._cluster.runtime
-        after_s = max(0.0, group.last_s.get(rank, 0.0) - runtime.now()) + _CLOSE_S
-        runtime.call_later(after_s, lambda: self._seen_gone(group, rank)).worker = None
+        if not group.members[rank].vanished:
+            group.connections.close(rank)
 
-    def _seen_gone(self, group: _Group, rank: int) -> None:
-        group.gone.add(rank)
-        for wait in list(group.waits):
-            others = {*range(group.size)} - {wait.rank}
-            nobody = ANY in wait.wants and others <= group.gone
-            if rank in wait.wants or rank in wait.readers or nobody:
-                self._fail(group, wait, _closed(rank))
+    def lost(self, group: _Group, member: int, peer: int, timed_out: bool) -> None:
+        """A member has learned that its connection to another one has ended."""
+        for wait in [each for each in group.waits if each.rank == member]:
+            if group.gone(wait) is not None:
+                self._cut_off(group, wait, peer, timed_out)
+
+
+def _described(wait: _Wait) -> str:
+    kind, number = _named(wait.tag)
+    if kind != POINT_TO_POINT:
+        return f"{kind} {number}"
+    return f"{'recv' if wait.wants else 'send'} with tag {number}"
 
 
 def _named(tag: Tag) -> tuple[str, int]:
     """As events have it."""
     return str(tag[0]), int(tag[1])
+
+
+def _timed_out(rank: int) -> str:
+    return f"writev [rank {rank} of the process group]: Connection timed out"
 
 
 def _closed(rank: int) -> str:

@@ -15,17 +15,22 @@ class MismatchError(RuntimeError):
 
 @dataclass(frozen=True)
 class Call:
-    """``agreed``: what all members have to give alike, by name. ``place``: the user's line, "" if there is
-    none."""
+    """``agreed``: what all members have to give alike, by name; ``gives``, ``takes``: by member, what it is
+    sent and what is expected of it. ``place``: the user's line, "" if there is none."""
 
     rank: int
     kind: str
     agreed: dict[str, str]
     place: str
     at_s: float
+    gives: tuple[int, ...] = ()
+    takes: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        given = ", ".join(f"{name} {value}" for name, value in self.agreed.items())
+        about = dict(self.agreed)
+        if self.gives:
+            about |= {"gives": f"{list(self.gives)}", "takes": f"{list(self.takes)}"}
+        given = ", ".join(f"{name} {value}" for name, value in about.items())
         where = f", at {self.place}" if self.place else ""
         return f"rank {self.rank} calls {self.kind}({given}) at t={self.at_s:.6f} s{where}"
 
@@ -34,6 +39,9 @@ class Call:
         if self.kind != other.kind:
             return "kind"
         names = [name for name, value in self.agreed.items() if other.agreed.get(name) != value]
+        ways = (self, other), (other, self)
+        if any(one.gives and one.gives[two.rank] != two.takes[one.rank] for one, two in ways):
+            names.append("parts")
         return ", ".join(names)
 
 
@@ -46,15 +54,27 @@ class Ledger:
     #: by number of the call, until all members have called
     _calls: dict[int, list[Call]] = field(default_factory=dict)
 
+    def missed(self, rank: int) -> str:
+        """The first collective that others have called and this member, which leaves, has not; "" if there
+        is none."""
+        for sequence, calls in sorted(self._calls.items()):
+            if rank not in [call.rank for call in calls]:
+                return (
+                    f"collective {sequence} of process group {self.number}: {calls[0]}; rank {rank} "
+                    "leaves the group without it"
+                )
+        return ""
+
     def note(self, sequence: int, call: Call) -> None:
-        """Raises :class:`MismatchError` if it does not go with the first one of that number."""
+        """Raises :class:`MismatchError` if it does not go with another one of that number."""
         calls = self._calls.setdefault(sequence, [])
         calls.append(call)
         if len(calls) == self.size:
             del self._calls[sequence]
-        differs = call.differs(calls[0])
-        if differs:
-            raise MismatchError(
-                f"collective {sequence} of process group {self.number} differs in {differs}: "
-                f"{calls[0]}; {call}"
-            )
+        for other in calls if call.gives else calls[:1]:
+            differs = call.differs(other)
+            if differs:
+                raise MismatchError(
+                    f"collective {sequence} of process group {self.number} differs in {differs}: "
+                    f"{other}; {call}"
+                )

@@ -25,12 +25,6 @@ def left_out(plan: Plan) -> list[str]:
     return lines
 
 
-def script_left_out(plan: Plan) -> list[str]:
-    """Everything that a plan has: scripts run on this engine without faults."""
-    lines = [f"{group}[{at}]: {type(item).__name__}" for group, at, item in plan.items()]
-    return [*lines, *([_SCHEDULE] if plan.schedule != Schedule() else [])]
-
-
 def kinds_left_out() -> list[str]:
     """What :func:`supported` leaves out of any plan, as ``group: kind``."""
     kinds = [(group, kind) for group, kinds in GROUPS.items() for kind in kinds.values()]

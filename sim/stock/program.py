@@ -108,8 +108,8 @@ class _Play:
         cluster = self.cluster
         cluster.launch()
         cluster.run()
-        if cluster.faults is not None:
-            cluster.faults.heal()
+        if cluster.host.faults is not None:
+            cluster.host.faults.heal()
             cluster.run()
         self.go_on()
         cluster.run()

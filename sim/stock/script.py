@@ -23,8 +23,6 @@ from torch.distributed import DistStoreError
 from squall.model.checks.compiled import TORN
 from squall.model.events.run import DIED, ProcessError, Run
 from squall.real.rpc.rendezvous import JOIN_TIMEOUT_S
-from squall.sim.faults.file import check_group
-from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.scenario import CommandLine, Scenario, Script
 from squall.sim.scripts import ranks
 from squall.sim.scripts.compat.process import FIRST_PID
@@ -36,7 +34,7 @@ from squall.sim.stock.groups import Groups
 from squall.sim.stock.ledger import MismatchError
 from squall.sim.stock.memory_file import Stored, load
 from squall.sim.stock.patience import ComputingError
-from squall.sim.stock.plan import script_left_out
+from squall.sim.stock.plan import left_out
 from squall.sim.stock.shared import for_script
 from squall.sim.stock.stacks_from_outside import stack_from_outside
 from squall.sim.stock.stores import Stores
@@ -59,13 +57,11 @@ class ScriptProcesses:
         cluster: NativeCluster,
         *,
         seed: int = 0,
-        plan: Plan = NO_FAULTS,
         entry: str = _ENTRY,
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
     ) -> None:
         self.script = script
-        self._plan = plan
         self.cluster = cluster
         self.seed = seed
         self.stdout = stdout if stdout is not None else sys.stdout
@@ -160,7 +156,11 @@ class ScriptProcesses:
             "watch": True,
             **self.role(number),
         }
-        self.cluster.hear_first(worker)
+        delay_s = self.cluster.host.start_delay_s(number)
+        if delay_s:
+            self.cluster.runtime.call_later(delay_s, lambda: self.cluster.hear_first(worker))
+        else:
+            self.cluster.hear_first(worker)
         return worker
 
     def role(self, number: int) -> dict[str, Any]:
@@ -210,6 +210,10 @@ class ScriptProcesses:
     def _ended(self, worker: NativeWorker, code: int, error: dict[str, str] | None) -> None:
         self.show()
         self._children.codes[worker] = code
+        why = f"exit code {code}" if error is None else f"{error['type']}: {error['message']}"
+        worker.ending = f"{why}, at t={self.cluster.runtime.now():.6f} s"
+        if not code:
+            self.groups.finished(worker)
         self.cluster.end(worker)
         role = self._roles[worker]
         if (
@@ -230,8 +234,6 @@ class ScriptProcesses:
 
     def _join(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         name, rank, world_size, by_rank = rest
-        if not self._group:
-            check_group(self._plan, world_size)
         if rank in self._names and rank in self.cluster.ranks:
             problem = RuntimeError(f"rank {rank} has joined this group already")
             self.cluster.answer(worker, question, problem)
@@ -240,6 +242,7 @@ class ScriptProcesses:
         self.joined.append((len(self.cluster.trace.records), rank, self._group))
         self.cluster.ranks[rank] = worker
         self.cluster.size = world_size
+        self.cluster.host.joined(worker, rank, world_size)
         self._names[rank] = name
         self._joining[worker] = question
         if self._too_late is None:
@@ -381,7 +384,7 @@ def run_script(
     if script is None:
         raise ValueError("the scenario holds a program, and this is for scripts")
     started = time.perf_counter()
-    run = Run(script=script.path, engine="torch", left_out=script_left_out(scenario.faults))
+    run = Run(script=script.path, engine="torch", left_out=left_out(scenario.faults))
     with (
         Zygote(for_script(script)) if zygote is None else nullcontext(zygote) as zygote,
         NativeCluster(
@@ -391,11 +394,13 @@ def run_script(
             seed=scenario.seed,
             latency=scenario.world.latency,
             bandwidth_bytes_per_s=scenario.world.bandwidth_bytes_per_s,
+            plan=scenario.faults,
+            order="random" if scenario.faults.schedule.order == "random" else "fifo",
         ) as cluster,
     ):
         run.records = cluster.trace.records
         processes = ScriptProcesses(
-            script, cluster, seed=scenario.seed, plan=scenario.faults, stdout=stdout, stderr=stderr
+            script, cluster, seed=scenario.seed, stdout=stdout, stderr=stderr
         )
         cluster.on_heard = processes.show
         try:
@@ -438,7 +443,7 @@ def run_script(
     run.returned = dict(sorted(processes.returned.items()))
     run.errors, run.exit_codes = processes.errors, processes.exit_codes
     run.operations = processes.groups.operations
-    run.mismatches = processes.groups.mismatches
+    run.mismatches, run.stall = processes.groups.mismatches, processes.groups.stall
     run.computed = processes.computed
     names = hint_for_names(script.compute, run.computed)
     run.hints = [*processes.hints, *filter(None, [names])]
@@ -446,7 +451,7 @@ def run_script(
         name for name, code in run.exit_codes.items() if code and name not in processes.children
     ]
     run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts
-    run.workers = len(cluster.ranks)
+    run.workers = len(cluster.ranks) or len(cluster.host.members)
     run.names = {rank: worker.name for rank, worker in cluster.ranks.items()}
     run.ended_s = cluster.runtime.now()
     if script.check and not run.broken_off:

@@ -51,6 +51,10 @@ class NativeWorker:
         self.agent = None
         #: whether it is among those that can be called
         self.attached = False
+        #: how it has ended, in words
+        self.ending = ""
+        #: whether its machine is gone, so that nobody is told of its end
+        self.vanished = False
         #: how many of its calls, and of others' requests, are under way there
         self.calls = 0
         self.requests = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from squall.real.rpc.agent import RpcAgent
@@ -63,12 +64,14 @@ class ChosenNetwork(Network):
         self._time.touch(("receiver", worker_id), "read")
         return super().process_of(store, worker_id)
 
-    def send(self, store: Store, message: Message) -> None:
+    def send(
+        self, store: Store, message: Message, *, lost: Callable[[], object] | None = None
+    ) -> None:
         self._time.touch(("receiver", message.dst), "read")
         if self._rules:
             # What a rule says depends on how many messages of this link it has seen.
             self._time.touch(("rules", message.src, message.dst))
-        super().send(store, message)
+        super().send(store, message, lost=lost)
 
     def reset(self, store: Store, one: int, other: int, reason: str) -> None:
         self._time.touch(EVERYTHING)

@@ -26,21 +26,16 @@ class Links:
 
     def delay_s(self, message: Message, now_s: float) -> float:
         """How long a message takes that is sent now, in seconds; its link carries it from here on."""
-        return self.delay_of_s(
-            message.src, message.dst, int(message.type), message.size_bytes, now_s
-        )
-
-    def delay_of_s(self, src: int, dst: int, kind: int, size_bytes: int, now_s: float) -> float:
-        """The same for anything; ``kind`` names, with the link, the draws of its latency."""
+        src, dst = message.src, message.dst
         delay_s = 0.0
         if self._bandwidth_bytes_per_s is not None:
             start_s = max(now_s, self._free_at_s.get((src, dst), 0.0))
-            done_s = start_s + size_bytes / self._bandwidth_bytes_per_s
+            done_s = start_s + message.size_bytes / self._bandwidth_bytes_per_s
             self._free_at_s[src, dst] = done_s
             delay_s = done_s - now_s
         latency = self._latency
         if latency.is_random:
-            key = (src, dst, kind)
+            key = (src, dst, int(message.type))
             count = self._carried.get(key, 0)
             self._carried[key] = count + 1
             stream = self._stream.named(b"link %d->%d/%x/%d/latency" % (*key, count))

@@ -6,10 +6,10 @@ A link keeps no order: of two messages the one whose latency ends first arrives 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Unpack
+from typing import Unpack, cast
 
 from squall.real import tracing
 from squall.real.rpc.message import Message
@@ -186,10 +186,15 @@ class Network(World):
             # Whoever was there before is gone: those who still wait for it learn that now.
             self.detach(store, worker_id)
         self._receivers[store, worker_id] = (receive, peer_lost)
-        owner = self.runtime.running.worker
-        home = self._homes[store, worker_id] = owner if isinstance(owner, Worker) else None
+        home = self._homes[store, worker_id] = cast(Worker | None, self.runtime.running.worker)
         if self.on_attach is not None and home is not None:
             self.on_attach(home)
+
+    def connect(self, store: Store, ids: Collection[int]) -> None:
+        """Each of them has opened a connection to all others, and learns when one ends."""
+        for one in ids:
+            self._peers.setdefault((store, one), {}).update(dict.fromkeys(ids))
+            del self._peers[store, one][one]
 
     def detach(self, store: Store, worker_id: int) -> None:
         if self._receivers.pop((store, worker_id), None) is None:
@@ -220,13 +225,17 @@ class Network(World):
         home = self._homes.get((store, worker_id))
         return 0 if home is None else home.incarnation
 
-    def send(self, store: Store, message: Message) -> None:
+    def send(
+        self, store: Store, message: Message, *, lost: Callable[[], object] | None = None
+    ) -> None:
+        """``lost``: called when it does not arrive, by whoever sends it again, as TCP does; a second copy
+        is thrown away then. Raises ConnectionError if nobody is there."""
         src, dst = message.src, message.dst
         # No variable for who receives: an error keeps this frame, and a crashed task keeps the error.
         if (store, dst) not in self._receivers:
             raise ConnectionError(f"worker {dst} is not connected")
         verdict = self._judge(store, message) if self._rules else None
-        if isinstance(verdict, Fail):
+        if isinstance(verdict, Fail) and lost is None:
             self._report(message, verdict)
             raise ConnectionError(verdict.error)
         env = self.runtime.env
@@ -246,23 +255,29 @@ class Network(World):
         self._sent(copy)
         delivery = Delivery(store, copy, now, self._receivers[store, dst])
         if verdict is not None:
-            self._obey(verdict, delivery, delay_s)
+            self._obey(verdict, delivery, delay_s, lost)
             return
         env.put(delivery, self._arrive_callbacks, delay_s)
 
-    def delay_s(self, src: int, dst: int, kind: int, size_bytes: int) -> float:
-        """How long something that is no message takes from one worker to another if it is sent now,
-        in seconds: its link carries it from here on, and no rule judges it."""
-        return self._links.delay_of_s(src, dst, kind, size_bytes, self.runtime.env.now)
-
     # -- inside -------------------------------------------------------------------------
 
-    def _obey(self, verdict: Verdict, delivery: Delivery, delay_s: float) -> None:
+    def _obey(
+        self,
+        verdict: Verdict,
+        delivery: Delivery,
+        delay_s: float,
+        lost: Callable[[], object] | None,
+    ) -> None:
         """Do to a message that was sent, and would take ``delay_s``, what was decided."""
         message = delivery.message
         self._report(message, verdict)
         arrives_at_s = self.runtime.env.now + delay_s
         match verdict:
+            case Drop() | Corrupt() | Fail() if lost is not None:
+                self.dropped(message, "it is sent again")
+                lost()
+            case Duplicate() if lost is not None:
+                self.put_on_its_way(delivery, arrives_at_s)
             case Drop():
                 self.dropped(message, verdict.reason)
             case Reset():

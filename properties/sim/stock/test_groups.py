@@ -69,6 +69,11 @@ def test_a_rank_that_never_joins_a_collective_is_named(tmp_path: Path) -> None:
     done = squall("run", str(script), "--workers", "2", "--engine", "torch", "--no-check")
     assert done.returncode == 1
     assert "Timed out waiting 1800000ms for recv operation to complete" in done.stderr
+    assert (
+        "process 0 waits in all_reduce 1 of process group 0 for rank 1 since t=0.000" in done.stdout
+    )
+    assert "process 1 is in no operation" in done.stdout
+    assert "process 1: MainThread waits, at script.py:5: threading.Event().wait()" in done.stdout
 
 
 MISMATCHES = {
@@ -78,6 +83,22 @@ MISMATCHES = {
     "dist.all_reduce(values, (ReduceOp.SUM, ReduceOp.MAX)[rank])": "op",
     "dist.broadcast(values, rank)": "root",
     "dist.barrier(); dist.barrier() if rank else dist.all_reduce(values)": "kind",
+    "dist.all_to_all_single(values, torch.ones(4), [2, 2], ([2, 2], [1, 3])[rank])": "parts",
+}
+#: what ends in an error of one member: in a word, and what is told of why
+STALLS = {
+    "dist.send(values, 1 - rank); dist.recv(values, 1 - rank)": (
+        "deadlock",
+        "process 1 waits in send with tag 0 of process group 0 for rank 0",
+    ),
+    "dist.recv(values, 0) if rank else dist.all_reduce(values)": (
+        "deadlock",
+        "process 0 waits in all_reduce 1 of process group 0 for rank 1",
+    ),
+    "rank or dist.all_reduce(values)": (
+        "mismatch",
+        "collective 1 of process group 0: rank 0 calls all_reduce(type torch.float32, elements 4",
+    ),
 }
 MISMATCH = """
 import torch
@@ -104,6 +125,19 @@ def test_collectives_that_do_not_go_together_are_told(tmp_path: Path, calls: str
         assert f"rank {rank} calls " in told
     assert told.count("script.py:8: ") == 2
     assert run.of(OPERATION_STARTED) and run.digest != digest_of([])
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("calls", STALLS)
+def test_who_waits_for_whom_is_told_of_what_cannot_end(tmp_path: Path, calls: str) -> None:
+    script, printed = tmp_path / "script.py", io.StringIO()
+    script.write_text(MISMATCH.format(calls=calls))
+    run = run_file(script, workers=2, engine="torch", stdout=printed, stderr=printed)
+    outcome, told = STALLS[calls]
+    assert run.stall is not None and run.outcome == run.stall.outcome == outcome
+    lines = "\n".join(run.stall.lines)
+    assert told in lines and "script.py:8: " in lines
+    assert ("process 0 -> process 1 -> process 0: in a circle" in lines) == (outcome == "deadlock")
 
 
 def test_a_run_may_go_on_after_a_mismatch(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from squall.model.events.waiting import to_json as graph_json
 from squall.model.one_process.reference import GradientSummary
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
 from squall.sim.scripts.ranks import command_line, has_ranks
+from squall.sim.world.places import is_library
 
 if TYPE_CHECKING:
     from squall.model.events.run import ProcessError, Run, Violation
@@ -91,6 +92,7 @@ def script_json(run: Run, seed: int) -> dict[str, Any]:
         "workers": run.workers,
         "operations": run.operations,
         "mismatches": run.mismatches,
+        "stall": None if run.stall is None else run.stall._asdict(),
         "events": len(run.records),
         "gradients": None if gradients is None else _gradients_json(gradients),
         "errors": [error._asdict() for error in run.errors],
@@ -214,6 +216,9 @@ def _failures(run: Run) -> list[RenderableType]:
     if run.mismatches:
         parts.append(Text("collectives that do not go together:", style="bold red"))
         parts.append(_indented(_first(run.mismatches)))
+    if run.stall is not None and not run.ok:
+        parts.append(Text("why an operation of a process group failed:", style="bold red"))
+        parts.append(_indented(run.stall.lines))
     if run.waits:
         parts.append(Text("nothing can happen any more, and these wait:", style="bold red"))
         parts.append(_indented(run.waits))
@@ -259,6 +264,7 @@ def _error(error: ProcessError) -> RenderableType:
     if error.type != DIED:  # it says itself who
         text.append(f"worker {error.worker}{rank} raised {error.type}: ", style="bold red")
     places = _PLACE.findall(error.traceback)
+    places = [each for each in places if not is_library(each[0])] or places
     where = f" ({Path(places[-1][0]).name}, line {places[-1][1]})" if places else ""
     text.append(f"{first_line}{where}\n")
     return text

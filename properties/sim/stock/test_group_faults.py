@@ -1,0 +1,80 @@
+"""Fault plans on the engine ``torch``: what TCP makes of them for the members of a process group."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from squall.model.events.run import Run
+from squall.properties.support.commands import squall
+from squall.properties.support.scripts import run_file
+from squall.sim.faults.file import load_plan
+from squall.sim.faults.plan import Crash, Loss, Partition, Pause, Plan, Reset
+
+pytestmark = pytest.mark.usefixtures("compiled_engine")
+
+SCRIPT = Path(__file__).parent / "groups" / "faults.py"
+GONE = "Connection closed by peer (rank {} of the process group)"
+
+
+def told(plan: Plan, seed: int = 0) -> tuple[Run, dict[int, tuple[str, int]]]:
+    """The run, and what each rank said: what ended it, and after how many seconds."""
+    out = io.StringIO()
+    run = run_file(SCRIPT, workers=3, engine="torch", seed=seed, faults=plan, stdout=out)
+    assert run.left_out == []
+    lines = [line.split(" ", 1) for line in out.getvalue().splitlines()]
+    said = {int(rank): rest.rpartition(" ") for rank, rest in lines}
+    return run, {rank: (text, int(seconds)) for rank, (text, _, seconds) in said.items()}
+
+
+def test_what_is_lost_is_sent_again_later() -> None:
+    plan = Plan(links=(Loss(probability=0.1, id=1),))
+    run, said = told(plan)
+    assert run.ok and {text for text, _ in said.values()} == {"all"}
+    assert run.faults["loss"] > 3 and min(seconds for _, seconds in said.values()) > 2
+    assert run.messages["SEND"] >= 40 and run.messages["COLLECTIVE"] > 120
+    assert told(plan)[0].digest == run.digest != told(plan, seed=1)[0].digest
+
+
+def test_a_partition_is_silence_until_it_ends() -> None:
+    run, said = told(Plan(partitions=(Partition(groups=((0,), (1, 2)), from_s=1, until_s=5),)))
+    assert run.ok and {text for text, _ in said.values()} == {"all"}
+    assert all(6 <= seconds <= 10 for _, seconds in said.values())
+
+
+def test_a_partition_that_does_not_end_is_silence_until_the_limit_of_the_group() -> None:
+    _, said = told(Plan(partitions=(Partition(groups=((0,), (1, 2)), from_s=1),)))
+    assert "Timed out waiting 60000ms" in said[0][0] and 60 <= said[0][1] <= 62
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_the_survivors_of_a_crash_learn_of_it(silent: bool) -> None:
+    run, said = told(Plan(workers=(Crash(worker=1, at_s=1.0, silent=silent),)))
+    assert run.ok and {*said} == {0, 2}
+    expected = ("Timed out waiting 60000ms", 61) if silent else (GONE.format(1), 1)
+    for text, seconds in said.values():
+        assert text.startswith(expected[0]) and seconds == expected[1]
+    assert run.stall is not None
+    assert "process 1 has ended: the fault plan ended it at t=1.0" in str(run.stall.lines)
+
+
+def test_a_connection_that_is_reset_is_lost_at_both_ends() -> None:
+    plan = Plan(messages=(Reset(types=("COLLECTIVE",), src=0, dst=1, nth=(5,)),))
+    _, said = told(plan)
+    assert (said[0][0], said[1][0]) == (GONE.format(1), GONE.format(0))
+
+
+def test_a_member_that_stands_still_holds_up_the_others() -> None:
+    run, said = told(Plan(workers=(Pause(worker=1, at_s=1.0, for_s=7.0),)))
+    assert run.ok and {seconds for _, seconds in said.values()} == {9}
+
+
+def test_a_plan_about_a_member_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "workers": [{"kind": "crash", "worker": 7}]}))
+    assert load_plan(plan)
+    done = squall("run", str(SCRIPT), "--workers", "3", "--engine", "torch", "--faults", str(plan))
+    assert done.returncode == 2 and "faults.workers[0].worker: 7 is not one of the 3" in done.stderr
