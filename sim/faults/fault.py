@@ -41,7 +41,7 @@ Group = Literal["messages", "links", "partitions", "workers", "inner"]
 Ability = Literal["inside", "restart"]
 #: why the compiled engine lacks an ability
 WITHOUT: Mapping[Ability, str] = {
-    "inside": "the inside of a worker there is PyTorch's own: no step of it can be slowed or failed",
+    "inside": "the inside of a worker there is PyTorch's own: no step of it can be failed",
     "restart": "a process of PyTorch that ended cannot join its group again",
 }
 #: the position of a kind that declares none: behind all of its group that do

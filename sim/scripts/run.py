@@ -151,8 +151,11 @@ class _ScriptRun:
         )
 
     def _spend(self, seconds: float) -> None:
-        if self.runtime.running is not self.runtime.hub_task:
-            self.runtime.sleep(seconds)
+        runtime = self.runtime
+        if runtime.running is not runtime.hub_task:
+            if runtime.processes is not None:
+                seconds = runtime.processes.computes_s(runtime.running.worker, seconds)
+            runtime.sleep(seconds)
 
     def _id_that_runs(self) -> int:
         worker = self.runtime.running.worker

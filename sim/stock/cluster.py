@@ -105,6 +105,7 @@ class NativeCluster:
         self.on_leave: Callable[[], object] | None = None
         self.answers: dict[str, Answer] = {
             "sleep": self._sleep,
+            "compute": self._compute,
             "look": self._look,
             "start": lambda worker, question, _: self.answer(worker, question, None),
             "barrier": self._barrier,
@@ -133,7 +134,7 @@ class NativeCluster:
 
     def add(self, entry: str, rank: int, **spec: Any) -> NativeWorker:
         """Another process, which calls ``entry`` (see :meth:`Zygote.fork`). ``rank``: -1 if it has
-        to join first. It begins when it is heard first (:meth:`hear_first`)."""
+        to join first. It begins with :meth:`begin`."""
         process = self._zygote.fork(entry, rank=rank, **spec)
         worker = NativeWorker(rank, self._zygote, process)
         if self._trace_on:
@@ -144,9 +145,13 @@ class NativeCluster:
         self.workers.append(worker)
         return worker
 
-    def hear_first(self, worker: NativeWorker) -> None:
-        """What a process says before it was told anything."""
-        self._tell(worker, None)
+    def begin(self, worker: NativeWorker, rank: int) -> None:
+        """Hear what the process that is to be of that rank says before it was told anything."""
+        delay_s = self.host.start_delay_s(rank)
+        if delay_s:
+            self.runtime.call_later(delay_s, lambda: self._tell(worker, None))
+        else:
+            self._tell(worker, None)
 
     def __enter__(self) -> NativeCluster:
         return self
@@ -172,7 +177,7 @@ class NativeCluster:
     def launch(self) -> None:
         """Hear what each worker says first, in the order of their ranks."""
         for worker in self.workers:
-            self.hear_first(worker)
+            self.begin(worker, worker.rank)
 
     def call(self, worker: NativeWorker, *question: Any) -> Any:
         """Ask a worker process something, at this instant. None if it has died.
@@ -180,7 +185,7 @@ class NativeCluster:
         Raises RuntimeError with its traceback if it raised.
         """
         self._received.pop(b"C", None)
-        self._command(worker, b"C", wire.in_bytes(pickle.dumps(question)))
+        self._command_now(worker, b"C", wire.in_bytes(pickle.dumps(question)))
         said = self._received.pop(b"C", None)
         if said is None:
             return None
@@ -201,8 +206,24 @@ class NativeCluster:
 
     # -- one worker -----------------------------------------------------------------------
 
-    def _command(self, worker: NativeWorker, kind: bytes, what: bytes = b"") -> None:
-        self._tell(worker, wire.command(kind, self.runtime.now(), what))
+    def _command(
+        self, worker: NativeWorker, kind: bytes, what: bytes = b"", *, at_s: float = 0.0
+    ) -> None:
+        """``at_s``: what its clock shows at least."""
+        owner, processes = cast(Worker, worker), self.runtime.processes
+        step_s = 0.0 if processes is None else processes.step_s(owner)
+        if step_s:
+            go_on = partial(self._command_now, worker, kind, what, at_s=at_s)
+            self.runtime.call_later(step_s, go_on).worker = owner
+        else:
+            self._command_now(worker, kind, what, at_s=at_s)
+
+    def _command_now(
+        self, worker: NativeWorker, kind: bytes, what: bytes = b"", *, at_s: float = 0.0
+    ) -> None:
+        with self.on_behalf_of(worker):
+            shows_s = self.runtime.now()
+        self._tell(worker, wire.command(kind, max(shows_s, at_s), what))
 
     def _tell(self, worker: NativeWorker, command: bytes | None) -> None:
         if not worker.alive:
@@ -257,9 +278,8 @@ class NativeCluster:
                 self._asked(worker, *wire.read_question(what))
             elif kind == b"T":
                 at_s = wire.read_time(what)
-                self.runtime.call_later(
-                    max(0.0, at_s - self.runtime.now()), lambda: self._command(worker, b"T")
-                )
+                ring = partial(self._command, worker, b"T", at_s=at_s)
+                self.runtime.call_later(max(0.0, at_s - self.runtime.now()), ring)
             elif kind == b"W":
                 self._woken(worker, wire.read_number(what))
             elif kind == b"I":
@@ -406,6 +426,12 @@ class NativeCluster:
             self._command(worker, b"A", wire.answer(question, data))
 
         self._sleeps[worker, question] = self.runtime.call_later(max(0.0, rest[0]), end)
+
+    def _compute(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        seconds, processes = rest[0], self.runtime.processes
+        if processes is not None:
+            seconds = processes.computes_s(cast(Worker, worker), seconds)
+        self._sleep(worker, question, (seconds,))
 
     def _look(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         """A thread polls, and lets ``rest[0]`` seconds pass. Raises ComputingError if its process has

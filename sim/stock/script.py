@@ -156,11 +156,7 @@ class ScriptProcesses:
             "watch": True,
             **self.role(number),
         }
-        delay_s = self.cluster.host.start_delay_s(number)
-        if delay_s:
-            self.cluster.runtime.call_later(delay_s, lambda: self.cluster.hear_first(worker))
-        else:
-            self.cluster.hear_first(worker)
+        self.cluster.begin(worker, number)
         return worker
 
     def role(self, number: int) -> dict[str, Any]:

@@ -208,7 +208,9 @@ class ScriptGuest:
         _thread.join = _joining(_thread.join, here)
         _thread.start = _starting(_thread.start, here)
         if role["compute"]:
-            self.computing = Computing(role["compute"], here.sleep)
+            self.computing = Computing(
+                role["compute"], lambda seconds: here.ask("compute", seconds)
+            )
             self._opened.enter_context(self.computing.watch(_autograd))
             _thread.run = self._computed(_thread.run)
             _internal._run_function = self._computed(_internal._run_function)

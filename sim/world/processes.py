@@ -13,6 +13,9 @@ from squall.sim.world.delivery import Delivery
 from squall.sim.world.primitives import SimTask, SimTimer
 from squall.sim.world.virtual_time import Callbacks, Due, VirtualTime
 
+#: seconds of virtual time that a step of a task takes at factor 1
+_STEP_S = 1e-5
+
 
 class Clock(NamedTuple):
     """A clock that showed ``offset_s`` too much at the start and runs at ``rate``."""
@@ -29,13 +32,13 @@ class Clock(NamedTuple):
 
 
 class _State:
-    __slots__ = ("dead", "passing", "paused", "step_s", "waiting")
+    __slots__ = ("dead", "factor", "passing", "paused", "waiting")
 
     def __init__(self) -> None:
         self.dead = False
         self.paused = False
-        #: seconds of virtual time that a step of its tasks takes
-        self.step_s = 0.0
+        #: how slow it is; 0: its steps take no time
+        self.factor = 0.0
         #: tasks whose step has taken its time and that go on now
         self.passing: set[SimTask] = set()
         #: what has come due while it was paused, in that order
@@ -81,9 +84,19 @@ class Processes:
                 event.held = False
             self._runtime.env.put(event, callbacks, 0.0)
 
-    def slow(self, worker: TaskOwner, step_s: float) -> None:
-        """A step of a task of ``worker`` takes ``step_s`` seconds from now on, 0 for no time."""
-        self._state(worker).step_s = step_s
+    def slow(self, worker: TaskOwner, factor: float) -> None:
+        """A step of a task of ``worker`` takes ``factor`` times 10 us from now on."""
+        self._state(worker).factor = factor
+
+    def step_s(self, worker: TaskOwner | None) -> float:
+        """Seconds that a step of its tasks takes."""
+        state = self._states.get(worker) if worker is not None else None
+        return 0.0 if state is None else state.factor * _STEP_S
+
+    def computes_s(self, worker: TaskOwner | None, seconds: float) -> float:
+        """How long that takes there which takes ``seconds`` elsewhere."""
+        state = self._states.get(worker) if worker is not None else None
+        return seconds if state is None else seconds * (state.factor or 1.0)
 
     def kill(self, worker: TaskOwner) -> None:
         """The process of ``worker`` ends: nothing of it runs any more, and no clean-up either."""
@@ -115,9 +128,9 @@ class Processes:
         if task in state.passing:
             state.passing.discard(task)
             return False
-        if state.step_s > 0.0:
+        if state.factor > 0.0:
             state.passing.add(task)
-            self._runtime.env.put(task, callbacks, state.step_s)
+            self._runtime.env.put(task, callbacks, state.factor * _STEP_S)
             return True
         return False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,21 @@ from squall.model.events.run import Run
 from squall.properties.support.commands import squall
 from squall.properties.support.scripts import run_file
 from squall.sim.faults.file import load_plan
-from squall.sim.faults.plan import Crash, Loss, Partition, Pause, Plan, Reset
+from squall.sim.faults.plan import (
+    ClockSkew,
+    Crash,
+    Loss,
+    Partition,
+    Pause,
+    Plan,
+    Reset,
+    SlowCpu,
+    SlowStart,
+)
+from squall.sim.names import EngineName
+from squall.sim.scenario import Scenario, World
+from squall.sim.scenarios.engines import ENGINES
+from squall.sim.scripts.read import read_script
 
 pytestmark = pytest.mark.usefixtures("compiled_engine")
 
@@ -70,6 +85,43 @@ def test_a_connection_that_is_reset_is_lost_at_both_ends() -> None:
 def test_a_member_that_stands_still_holds_up_the_others() -> None:
     run, said = told(Plan(workers=(Pause(worker=1, at_s=1.0, for_s=7.0),)))
     assert run.ok and {seconds for _, seconds in said.values()} == {9}
+
+
+def test_a_slow_processor_and_a_wrong_clock(tmp_path: Path, engine: EngineName) -> None:
+    """What a rank computes takes it longer, and its limits come when its clock says so."""
+    script, out = tmp_path / "script.py", io.StringIO()
+    script.write_text(
+        "import os, time, torch, torch.distributed as dist\n"
+        "import torch.distributed.rpc as rpc\n"
+        "rank = int(os.environ['RANK'])\n"
+        "rpc.init_rpc(f'w{rank}', rank=rank, world_size=2)\n"
+        "began_s = time.time()\n"
+        "a = torch.ones(2).add(1)\n"
+        "computed_s = time.time() - began_s\n"
+        "time.sleep(10)\n"
+        "print(rank, round(computed_s, 1), round(time.time() - began_s), flush=True)\n"
+        "rpc.shutdown()\n"
+        "print(rank, 'ended', flush=True)\n"
+    )
+    work = replace(read_script(script, (), workers=2), compute="add=100ms")
+    slow = Plan(workers=(SlowCpu(worker=1, factor=20.0),))
+    fast = Plan(inner=(ClockSkew(worker=1, rate=5.0),))
+    late = Plan(workers=(SlowStart(worker=1, delay_s=7.0),), begin="launch")
+    ended_s = {}
+    for name, plan in (("slow", slow), ("fast", fast), ("late", late)):
+        scenario = Scenario(work=work, world=World(faults=plan), engine=engine)
+        run = ENGINES[engine].run(scenario, stdout=out)
+        assert run.left_out == [] and [*run.faults] == [plan_kind(plan)]
+        ended_s[name] = run.ended_s
+    said = sorted(line for line in out.getvalue().splitlines() if "ended" not in line)
+    # The process whose clock is five times as fast sees each of its own seconds pass as one.
+    assert said == ["0 0.1 10"] * 3 + ["1 0.1 10"] * 2 + ["1 2.0 12"]
+    assert 12 < ended_s["slow"] < 13 and 10 < ended_s["fast"] < 11 and 17 < ended_s["late"] < 18
+
+
+def plan_kind(plan: Plan) -> str:
+    (item,) = [item for _, _, item in plan.items()]
+    return item.kind
 
 
 def test_a_plan_about_a_member_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -57,19 +57,17 @@ def test_what_a_plan_asks_of_the_inside_of_a_worker_is_named() -> None:
 @pytest.mark.sampled(1, of="scripts on the compiled engine")
 def test_what_is_left_out_of_a_plan_is_in_the_report(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    plan.write_text(
-        '{"version": 1, "workers": [{"kind": "slow_start", "worker": 0, "delay_s": 1}]}'
-    )
+    plan.write_text('{"version": 1, "inner": [{"kind": "pool_size", "worker": 0, "threads": 1}]}')
     campaign = ("fuzz", "--engine", "torch", "--seeds", "0:1", "--faults")
     for words, expected in (
-        ((*campaign, str(plan)), ["workers[0]: SlowStart"]),
+        ((*campaign, str(plan)), ["inner[0]: PoolSize"]),
         ((*campaign, "mild"), kinds_left_out()),
-        (("replay", "1", "--engine", "torch", "--faults", str(plan)), ["workers[0]: SlowStart"]),
+        (("replay", "1", "--engine", "torch", "--faults", str(plan)), ["inner[0]: PoolSize"]),
     ):
         done = squall(*words, "--json")
         assert set(expected) <= {*json.loads(done.stdout)["left_out"]}
         assert all(f"leaves out {line}" in done.stderr for line in expected)
-    assert "workers: SlowCpu" in kinds_left_out() and "inner: Raise" in kinds_left_out()
+    assert "workers: Shutdown" in kinds_left_out() and "inner: Raise" in kinds_left_out()
 
 
 @pytest.mark.sampled(1, of="scripts on the compiled engine")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from squall.sim.faults.choices import Choices, drawn
-from squall.sim.faults.fault import Ability, Effect, Fault, Group, Injection
+from squall.sim.faults.fault import Effect, Fault, Group, Injection
 from squall.sim.faults.limits import MOST, Factor, Rank
 from squall.sim.world.processes import Clock
 
@@ -25,7 +25,6 @@ class ClockSkew(Fault):
 
     group: ClassVar[Group] = "inner"
     position: ClassVar[int] = 5
-    needs: ClassVar[tuple[Ability, ...]] = ("inside",)
 
     kind: Literal["clock_skew"] = "clock_skew"
     worker: Rank

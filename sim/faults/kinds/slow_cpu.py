@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from squall.sim.faults.choices import Choices, drawn
-from squall.sim.faults.fault import Ability, Effect, Injection
+from squall.sim.faults.fault import Effect, Injection
 from squall.sim.faults.limits import Factor, Seconds
 from squall.sim.faults.workers import WorkerEffect, WorkerFault
 from squall.sim.world.processes import processes_of
@@ -16,17 +16,13 @@ from squall.sim.world.processes import processes_of
 if TYPE_CHECKING:
     from squall.real.worker import Worker
 
-#: seconds of virtual time that a step of a task takes at factor 1
-STEP_S = 1e-5
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowCpu(WorkerFault):
     """Each step of its tasks, which otherwise takes no time, takes ``factor`` times 10 µs for
-    ``for_s`` (None: until ``heal_s``)."""
+    ``for_s`` (None: until ``heal_s``), and what it computes (``--compute``) ``factor`` times as long."""
 
     position: ClassVar[int] = 3
-    needs: ClassVar[tuple[Ability, ...]] = ("inside",)
 
     kind: Literal["slow_cpu"] = "slow_cpu"
     factor: Factor
@@ -46,7 +42,7 @@ class _Slowing(WorkerEffect[SlowCpu]):
     def happen(self, worker: Worker) -> None:
         self.report(self.item.worker, self.item.factor)
         self._slowed.append(worker)
-        self._processes.slow(worker, self.item.factor * STEP_S)
+        self._processes.slow(worker, self.item.factor)
         if self.item.for_s is not None:
             self.injection.later(self.item.for_s, partial(self._processes.slow, worker, 0.0))
 

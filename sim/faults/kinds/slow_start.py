@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from squall.sim.faults.choices import Choices, drawn
-from squall.sim.faults.fault import Ability, Effect, Fault, Group, Injection
+from squall.sim.faults.fault import Effect, Fault, Group, Injection
 from squall.sim.faults.limits import Rank, Seconds
 from squall.sim.faults.on_stock import StockSettings
 
@@ -18,7 +18,6 @@ class SlowStart(Fault):
 
     group: ClassVar[Group] = "workers"
     position: ClassVar[int] = 4
-    needs: ClassVar[tuple[Ability, ...]] = ("inside",)
 
     kind: Literal["slow_start"] = "slow_start"
     worker: Rank
