@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 from typing import TextIO
 
@@ -45,3 +47,16 @@ def run_file(
     """Run a script file; ``options`` are those of :func:`script_scenario`."""
     scenario = script_scenario(path, *args, **options)  # type: ignore[arg-type]
     return ENGINES[scenario.engine].run(scenario, stdout=stdout, stderr=stderr)
+
+
+_NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?")
+
+
+def alike(printed: str, expected: str) -> bool:
+    """Whether two texts are equal but for the last digits of numbers, by which processors differ."""
+    found, wanted = map(_NUMBER.findall, (printed, expected))
+    same = _NUMBER.sub("", printed) == _NUMBER.sub("", expected)
+    return same and all(
+        math.isclose(float(one), float(other), rel_tol=1e-3, abs_tol=1e-6)
+        for one, other in zip(found, wanted, strict=True)
+    )

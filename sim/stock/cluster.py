@@ -194,32 +194,47 @@ class NativeCluster:
             raise RuntimeError(f"worker {worker.rank}, asked for {question[0]}: {value}")
         return value
 
-    def answer(self, worker: NativeWorker, question: int, value: Any) -> None:
-        """Answer what a worker asked, as the next thing that happens at this instant."""
-        self._answer_later(worker, question, pickle.dumps(value))
+    def answer(
+        self, worker: NativeWorker, question: int, value: Any, *, keep: object = None
+    ) -> None:
+        """Answer what a worker asked, as the next thing that happens at this instant; ``keep``: what it
+        reads then."""
+        self._answer_later(worker, question, pickle.dumps(value), keep)
 
-    def _answer_later(self, worker: NativeWorker, question: int, data: bytes) -> None:
-        timer = self.runtime.call_later(
-            0.0, lambda: self._command(worker, b"A", wire.answer(question, data))
-        )
-        timer.worker = cast(Worker, worker)
+    def _answer_later(
+        self, worker: NativeWorker, question: int, data: bytes, keep: object = None
+    ) -> None:
+        said = partial(self._command, worker, b"A", wire.answer(question, data), keep=keep)
+        self.runtime.call_later(0.0, said).worker = cast(Worker, worker)
 
     # -- one worker -----------------------------------------------------------------------
 
     def _command(
-        self, worker: NativeWorker, kind: bytes, what: bytes = b"", *, at_s: float = 0.0
+        self,
+        worker: NativeWorker,
+        kind: bytes,
+        what: bytes = b"",
+        *,
+        at_s: float = 0.0,
+        keep: object = None,
     ) -> None:
-        """``at_s``: what its clock shows at least."""
+        """``at_s``: what its clock shows at least; ``keep``: what has to be there when it is told."""
         owner, processes = cast(Worker, worker), self.runtime.processes
         step_s = 0.0 if processes is None else processes.step_s(owner)
         if step_s:
-            go_on = partial(self._command_now, worker, kind, what, at_s=at_s)
+            go_on = partial(self._command_now, worker, kind, what, at_s=at_s, keep=keep)
             self.runtime.call_later(step_s, go_on).worker = owner
         else:
             self._command_now(worker, kind, what, at_s=at_s)
 
     def _command_now(
-        self, worker: NativeWorker, kind: bytes, what: bytes = b"", *, at_s: float = 0.0
+        self,
+        worker: NativeWorker,
+        kind: bytes,
+        what: bytes = b"",
+        *,
+        at_s: float = 0.0,
+        keep: object = None,
     ) -> None:
         with self.on_behalf_of(worker):
             shows_s = self.runtime.now()
@@ -377,7 +392,7 @@ class NativeCluster:
         if type.is_request:
             if worker.tracer.enabled:
                 worker.tracer.emit(tracing.HANDLER_STARTED, message.src, type.name, message.id)
-            self._command(worker, b"Q", wire.request(message.src, message))
+            self._command(worker, b"Q", wire.request(message.src, message), keep=message)
             return
         call = worker.pending.pop(id, None)
         if call is None:
@@ -387,7 +402,7 @@ class NativeCluster:
         if worker.tracer.enabled:
             outcome = "error" if type.name == "EXCEPTION" else "ok"
             worker.tracer.emit(tracing.CALL_ENDED, call.id, call.dst, outcome)
-        self._command(worker, b"R", wire.response(message))
+        self._command(worker, b"R", wire.response(message), keep=message)
 
     def _fail(self, worker: NativeWorker, id: int, text: str, outcome: str) -> None:
         call = worker.pending.pop(id, None)

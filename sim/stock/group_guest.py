@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+import os
 import pickle
 import sys
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from torch import Tensor
 from squall.real.native.here import Here
 from squall.sim.scripts.moved import assign, check_alike, put
 from squall.sim.scripts.reductions import reduced
+from squall.sim.stock.memory_file import append, is_large, mapped
 from squall.sim.world.places import place_of
 
 _ID = "squall group"
@@ -91,14 +93,18 @@ class Member:
             self, operation.outputs, what in ("send", "recv")
         )
 
+        asked, files = self._asked(operation, timeout_s)
+
         def then(answer: bytes) -> None:
+            for fd in files:
+                os.close(fd)
             problem, got = pickle.loads(answer)
             if problem is None:
                 if what == "recv":
                     work.set_source(next(iter(got)))
                 try:
                     with torch.no_grad():
-                        operation.finish({src: _unpacked(data) for src, data in got.items()})
+                        operation.finish({src: _unpacked(*sent) for src, sent in got.items()})
                 except Exception as error:  # whoever waits for the work is told
                     problem = str(error)
             if problem is None:
@@ -106,7 +112,7 @@ class Member:
             else:
                 work.fail(problem)
 
-        self._link.ask_then("P", pickle.dumps(self._asked(operation, timeout_s)), then)
+        self._link.ask_then("P", pickle.dumps(asked), then)
         return work
 
     def monitored_barrier(self, timeout_ms: float, wait_all_ranks: bool) -> None:
@@ -165,14 +171,15 @@ class Member:
 
     # -- inside ---------------------------------------------------------------------------
 
-    def _asked(self, operation: _Operation, timeout_s: float) -> tuple[Any, ...]:
-        packed: dict[int, bytes] = {}
+    def _asked(self, operation: _Operation, timeout_s: float) -> tuple[tuple[Any, ...], list[int]]:
+        """What is asked, and the files with large tensors that are open until it is answered."""
+        packed: dict[int, tuple[bytes, int | None]] = {}
         pieces = {}
         for dst, values in operation.pieces.items():
             if id(values) not in packed:  # most send the same to all
                 packed[id(values)] = _packed(values)
             pieces[dst] = packed[id(values)]
-        return (
+        question = (
             "group do",
             self._number,
             self._rank,
@@ -186,10 +193,12 @@ class Member:
             operation.readers,
             timeout_s,
         )
+        return question, [fd for _, fd in packed.values() if fd is not None]
 
     def _done(self, operation: _Operation, timeout_s: float) -> str | None:
         """Wait for the end of an operation: what went wrong."""
-        problem: str | None = self._here.ask(*self._asked(operation, timeout_s))[0]
+        question, _ = self._asked(operation, timeout_s)  # of small tensors
+        problem: str | None = self._here.ask(*question)[0]
         return problem
 
     def _tag(self, what: str) -> tuple[Any, ...]:
@@ -389,24 +398,44 @@ def _copies(tensors: list[Tensor]) -> list[Tensor]:
     return [tensor.detach().clone() for tensor in tensors]
 
 
-def _packed(tensors: list[Tensor]) -> bytes:
-    parts: list[tuple[torch.dtype | None, tuple[int, ...], bytes]] = []
+def _packed(tensors: list[Tensor]) -> tuple[bytes, int | None]:
+    """And a file in memory with the elements of large ones, if there are any."""
+    parts: list[tuple[torch.dtype | None, tuple[int, ...], Any]] = []
+    file, at = None, 0
     for tensor in tensors:
+        shape = tuple(tensor.shape)
         if tensor.layout == torch.sparse_coo:
             sparse = tensor.detach().coalesce()
-            parts.append((None, tuple(tensor.shape), _packed([sparse.indices(), sparse.values()])))
-            continue
-        flat = tensor.detach().contiguous().reshape(-1)
-        parts.append((tensor.dtype, tuple(tensor.shape), flat.view(torch.uint8).numpy().tobytes()))
-    return pickle.dumps(parts)
+            parts.append((None, shape, [_raw(sparse.indices()), _raw(sparse.values())]))
+        elif is_large(tensor):
+            file = os.memfd_create("squall") if file is None else file
+            parts.append((tensor.dtype, shape, at))
+            at = append(file, tensor, at)
+        else:
+            parts.append(_raw(tensor))
+    return pickle.dumps(parts), file
 
 
-def _unpacked(data: bytes) -> list[Tensor]:
+def _raw(tensor: Tensor) -> tuple[torch.dtype, tuple[int, ...], bytes]:
+    flat = tensor.detach().contiguous().reshape(-1)
+    return tensor.dtype, tuple(tensor.shape), flat.view(torch.uint8).numpy().tobytes()
+
+
+def _unpacked(data: bytes, path: bytes | None) -> list[Tensor]:
+    memory = None if path is None else mapped(path.decode())
+    return _tensors(pickle.loads(data), memory)
+
+
+def _tensors(parts: list[Any], memory: Tensor | None) -> list[Tensor]:
     tensors = []
-    for dtype, shape, raw in pickle.loads(data):
+    for dtype, shape, raw in parts:
         if dtype is None:
-            indices, values = _unpacked(raw)
+            indices, values = _tensors(raw, None)
             tensors.append(torch.sparse_coo_tensor(indices, values, shape))
+        elif isinstance(raw, int):
+            assert memory is not None
+            size = math.prod(shape) * dtype.itemsize
+            tensors.append(memory[raw : raw + size].view(dtype).reshape(shape))
         elif math.prod(shape):
             flat = torch.frombuffer(bytearray(raw), dtype=torch.uint8).view(dtype)
             tensors.append(flat.reshape(shape))

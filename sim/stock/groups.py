@@ -15,6 +15,7 @@ from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.ledger import Call, Ledger, MismatchError
+from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.stock.pieces import POINT_TO_POINT, Connections, Piece, Tag
 from squall.sim.stock.stalls import Waiting, ended, stall
 from squall.sim.stock.worker import NativeWorker
@@ -40,7 +41,7 @@ class _Wait:
     readers: list[int]
     timeout_s: float
     since_s: float
-    got: dict[int, bytes] = field(default_factory=dict)
+    got: dict[int, Piece] = field(default_factory=dict)
     timer: SimTimer | None = None
 
 
@@ -60,19 +61,19 @@ class _Group:
         self.joining: dict[int, tuple[NativeWorker, int, SimTimer]] = {}
         self.waits: list[_Wait] = []
         #: by receiver, sender and tag; and the senders of those, by receiver and tag
-        self.pieces: dict[tuple[int, int, Tag], deque[bytes]] = {}
+        self.pieces: dict[tuple[int, int, Tag], deque[Piece]] = {}
         self.senders: dict[tuple[int, Tag], list[int]] = {}
         #: how many wait for a piece that is not sent yet, by sender, receiver and tag
         self.notices: Counter[tuple[int, int, Tag]] = Counter()
 
-    def send(self, src: int, dst: int, type: MessageType, tag: Tag, data: bytes = b"") -> None:
-        self.connections.send(src, dst, type, tag, (self.number, *_named(tag)), data)
+    def send(self, src: int, dst: int, type: MessageType, tag: Tag, *content: Any) -> None:
+        self.connections.send(src, dst, type, tag, (self.number, *_named(tag)), *content)
 
     def come(self, src: int, dst: int, piece: Piece) -> None:
         if piece.type is MessageType.NOTICE:
             self._groups.notice(self, piece.tag, src, dst)
         else:
-            self._groups.piece(self, piece.tag, src, dst, piece.payload)
+            self._groups.piece(self, src, dst, piece)
 
     def lost(self, member: int, peer: int, timed_out: bool) -> None:
         self._groups.lost(self, member, peer, timed_out)
@@ -179,13 +180,20 @@ class Groups:
     def _do(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         number, rank, tag, agreed, parts, place, pieces, wants, tells, readers, timeout_s = rest
         group, runtime = self._groups[number], self._cluster.runtime
-        size_bytes = sum(map(len, pieces.values()))
+        files = {
+            fd: MemoryFile(worker.process.pid, fd) if fd is not None else None
+            for fd in {fd for _, fd in pieces.values()}
+        }
+        size_bytes = sum(
+            len(data) + (0 if (file := files[fd]) is None else file.size_bytes)
+            for data, fd in pieces.values()
+        )
         worker.tracer.emit(OPERATION_STARTED, number, rank, *_named(tag), size_bytes)
         if tag[0] not in _NOT_NOTED:
             self._note(group, tag, Call(rank, tag[0], agreed, place, runtime.now(), *parts))
         type = MessageType.SEND if tag[0] == POINT_TO_POINT else MessageType.COLLECTIVE
-        for dst, data in pieces.items():
-            group.send(rank, dst, type, tag, data)
+        for dst, (data, fd) in pieces.items():
+            group.send(rank, dst, type, tag, data, files[fd])
         for src in tells:
             group.send(rank, src, MessageType.NOTICE, tag)
         wait = _Wait(
@@ -222,9 +230,10 @@ class Groups:
 
     # -- what has come ---------------------------------------------------------------------
 
-    def piece(self, group: _Group, tag: Tag, src: int, dst: int, data: bytes) -> None:
+    def piece(self, group: _Group, src: int, dst: int, piece: Piece) -> None:
         """It has come."""
-        group.pieces.setdefault((dst, src, tag), deque()).append(data)
+        tag = piece.tag
+        group.pieces.setdefault((dst, src, tag), deque()).append(piece)
         group.senders.setdefault((dst, tag), []).append(src)
         for wait in group.waits:
             if (wait.rank, wait.tag) == (dst, tag) and (src in wait.wants or ANY in wait.wants):
@@ -265,7 +274,11 @@ class Groups:
             return False
         self._close(group, wait, None)
         self.operations += 1
-        self._cluster.answer(wait.worker, wait.question, (None, wait.got))
+        got = {
+            src: (piece.payload, None if piece.memory is None else piece.memory.path)
+            for src, piece in wait.got.items()
+        }
+        self._cluster.answer(wait.worker, wait.question, (None, got), keep=wait.got)
         return True
 
     def _fail(self, group: _Group, wait: _Wait, text: str) -> None:

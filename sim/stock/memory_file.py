@@ -30,6 +30,10 @@ class MemoryFile:
         """Where another process can open it."""
         return f"/proc/{os.getpid()}/fd/{self._fd}".encode()
 
+    @property
+    def size_bytes(self) -> int:
+        return os.fstat(self._fd).st_size
+
 
 class Stored:
     """Tensors, the large ones of them in a file.
@@ -46,29 +50,35 @@ def store(tensors: list[Tensor]) -> Stored:
     """``fd`` of what is returned is None if none of the tensors is large; the caller closes it."""
     stored, at = Stored(), 0
     for tensor in tensors:
-        if not _is_large(tensor):
+        if not is_large(tensor):
             stored.tensors.append(tensor)
             continue
         if stored.fd is None:
             stored.fd = os.memfd_create("squall")
-        elements = tensor.detach().reshape(-1).view(torch.uint8)
-        data = elements.numpy().data
-        stored.tensors.append((tensor.dtype, tuple(tensor.shape), at, len(data)))
-        while data:
-            count = os.pwrite(stored.fd, data, at)
-            data, at = data[count:], at + count
-        at = -(-at // 64) * 64  # the next begins where any type may
+        stored.tensors.append((tensor.dtype, tuple(tensor.shape), at, tensor.nbytes))
+        at = append(stored.fd, tensor, at)
     return stored
+
+
+def append(fd: int, tensor: Tensor, at: int) -> int:
+    """Write its elements into a file; where the next begins, of any type."""
+    data = tensor.detach().reshape(-1).view(torch.uint8).numpy().data
+    while data:
+        count = os.pwrite(fd, data, at)
+        data, at = data[count:], at + count
+    return -(-at // 64) * 64
+
+
+def mapped(path: str) -> Tensor:
+    """The bytes of a file. What is written to them is seen by nobody else, and they need no open file."""
+    return torch.from_file(path, shared=False, size=os.stat(path).st_size, dtype=torch.uint8)
 
 
 def load(stored: Stored, pid: int) -> list[Tensor]:
     """What process ``pid`` stored, while it has the file open."""
     memory = None
     if stored.fd is not None:
-        path = f"/proc/{pid}/fd/{stored.fd}"
-        # What is written to it is seen by nobody else, and it needs no open file.
-        size = os.stat(path).st_size
-        memory = torch.from_file(path, shared=False, size=size, dtype=torch.uint8)
+        memory = mapped(f"/proc/{pid}/fd/{stored.fd}")
     found = []
     for each in stored.tensors:
         if isinstance(each, Tensor):
@@ -80,7 +90,8 @@ def load(stored: Stored, pid: int) -> list[Tensor]:
     return found
 
 
-def _is_large(tensor: Tensor) -> bool:
+def is_large(tensor: Tensor) -> bool:
+    """Whether it is worth a file."""
     return (
         tensor.layout is torch.strided
         and tensor.device.type == "cpu"

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from squall.real.rpc.message import Message
 from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.store import Store
+from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.world.network import Network
 
 Tag = tuple[Any, ...]
@@ -27,17 +28,23 @@ _AGAIN_S, _MOST_S, _TIMES = 0.2, 120.0, 15
 
 
 class Piece(Message):
-    """``at``: the how manieth of point to point it is of its sender, receiver and tag."""
+    """``at``: the how manieth of point to point it is of its sender, receiver and tag. ``memory`` has the
+    elements of large tensors, None if there are none."""
 
-    __slots__ = ("at", "tag")
+    __slots__ = ("at", "memory", "tag")
 
     tag: Tag
     at: int
+    memory: MemoryFile | None
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.payload) + (0 if self.memory is None else self.memory.size_bytes)
 
     def copy(self) -> Piece:
         # Bytes are shared safely: nobody can write to them.
         copy = Piece(self.type, self.payload, src=self.src, dst=self.dst, about=self.about)
-        copy.tag, copy.at = self.tag, self.at
+        copy.tag, copy.at, copy.memory = self.tag, self.at, self.memory
         return copy
 
 
@@ -91,11 +98,18 @@ class Connections:
         return (member, peer) in self._ended
 
     def send(
-        self, src: int, dst: int, type: MessageType, tag: Tag, about: tuple[Any, ...], data: bytes
+        self,
+        src: int,
+        dst: int,
+        type: MessageType,
+        tag: Tag,
+        about: tuple[Any, ...],
+        data: bytes = b"",
+        memory: MemoryFile | None = None,
     ) -> None:
         ends = self._places[src], self._places[dst]
         piece = Piece(type, data, src=ends[0], dst=ends[1], about=about)
-        piece.tag, piece.at = tag, self._sent[src, dst, tag]
+        piece.tag, piece.at, piece.memory = tag, self._sent[src, dst, tag], memory
         if type is MessageType.SEND:
             self._sent[src, dst, tag] += 1
         self._send(src, dst, piece, 0)

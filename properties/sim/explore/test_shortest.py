@@ -59,7 +59,7 @@ def test_a_bug_is_found_by_a_shortest_way(name: str, world: str, fault: bool, le
 def test_a_bug_that_needs_what_no_order_brings_is_not_found_in_time() -> None:
     (result,) = explore_mutants([MUTANTS["autograd-after-rpc"]], 1.0)
     assert result.found is None and result.problem is None
-    assert result.executions > 10
+    assert result.executions > 0
 
 
 def test_bugs_that_need_nothing_or_other_faults_are_not_explored() -> None:

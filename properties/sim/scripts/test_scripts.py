@@ -18,7 +18,7 @@ import pytest
 from squall.model.events.run import Run
 from squall.properties.support.commands import whole_lines
 from squall.properties.support.paths import SCRIPTS
-from squall.properties.support.scripts import run_file
+from squall.properties.support.scripts import alike, run_file
 from squall.sim.faults.plan import Order
 
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py"))
@@ -47,7 +47,7 @@ def play(
 def test_a_script_prints_what_it_prints_on_stock_pytorch(name: str, latency: str) -> None:
     report, printed = play(name, latency=latency)
     assert [error.traceback for error in report.errors] == []
-    assert printed == (SCRIPTS / f"{name}.expected").read_text()
+    assert alike(printed, (SCRIPTS / f"{name}.expected").read_text())
     assert report.outcome == "ok"
     assert report.gradients is not None
     assert report.gradients.mismatches == []
@@ -73,7 +73,7 @@ def test_the_expected_output_is_that_of_stock_pytorch(name: str, free_port: int)
         timeout=120,
         check=True,
     )
-    assert done.stdout == (SCRIPTS / f"{name}.expected").read_text()
+    assert alike(done.stdout, (SCRIPTS / f"{name}.expected").read_text())
 
 
 @pytest.mark.sampled(3)
@@ -83,7 +83,7 @@ def test_a_script_prints_the_same_whatever_runs_next(name: str) -> None:
     for seed in range(5 if often else 1):
         report, printed = play(name, seed=seed, latency="0", order="random")
         assert (seed, report.outcome, report.waits) == (seed, "ok", [])
-        assert printed == (SCRIPTS / f"{name}.expected").read_text()
+        assert alike(printed, (SCRIPTS / f"{name}.expected").read_text())
 
 
 def run_text(folder: Path, source: str) -> Run:
