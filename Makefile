@@ -82,7 +82,7 @@ notebooks: $(NOTEBOOKS)
 
 # Each notebook from a clean kernel; nothing is written into it.
 test-notebooks: $(NOTEBOOKS)
-	PLOTLY_RENDERER=plotly_mimetype $(BIN)/python -m pytest -q --nbmake --nbmake-timeout=120 -n $(JOBS) notebooks $(ARGS)
+	PLOTLY_RENDERER=plotly_mimetype $(BIN)/python -m pytest -q --nbmake --nbmake-timeout=600 -n $(JOBS) notebooks $(ARGS)
 
 test-browser: $(INSTALLED)
 	$(BIN)/python -m pytest -q squall/properties/browser $(ARGS)

@@ -19,6 +19,8 @@ from squall.sim.scripts.python_command import CannotRun, read
 
 #: where a frame lies that may start what it likes: compilers of PyTorch's, for instance
 _LIBRARIES = tuple(f"{os.sep}site-packages{os.sep}{package}{os.sep}" for package in sorted(SHARED))
+#: what of them starts what a script says: the agent of torchrun
+_ASKED_BY_SCRIPTS = os.path.join("", "torch", "distributed", "elastic", "")
 #: files whose frames are between the caller and what is started
 _BETWEEN = (
     __file__,
@@ -46,7 +48,8 @@ def by_library() -> bool:
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename in _BETWEEN:
         frame = frame.f_back
-    return frame is not None and any(part in frame.f_code.co_filename for part in _LIBRARIES)
+    file = "" if frame is None else frame.f_code.co_filename
+    return _ASKED_BY_SCRIPTS not in file and any(part in file for part in _LIBRARIES)
 
 
 def guarded(function: Callable[..., Any], called: str, place: int = 0) -> Callable[..., Any]:

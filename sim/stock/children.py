@@ -156,10 +156,13 @@ class Children:
 
     def _child_kill(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         pid, signal = rest
-        child = self._by_pid[pid]
+        child = self._by_pid.get(pid)
+        if child is None:
+            self._cluster.answer(worker, question, ProcessLookupError(3, "No such process"))
+            return
 
         def end() -> None:
-            if child.alive:
+            if child.alive and signal:
                 self.codes[child] = -signal
                 self._cluster.end(child)
             self._cluster.answer(worker, question, None)

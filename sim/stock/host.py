@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import Any, Protocol, cast
 
 from squall.real.worker import Worker
 from squall.sim.faults.file import check_group
@@ -10,10 +10,21 @@ from squall.sim.faults.injector import Faults
 from squall.sim.faults.plan import Plan
 from squall.sim.stock.plan import supported
 from squall.sim.stock.worker import NativeWorker
+from squall.sim.world.network import Network
 from squall.sim.world.processes import processes_of
+from squall.sim.world.scheduler import SimRuntime
 
-if TYPE_CHECKING:
-    from squall.sim.stock.cluster import NativeCluster
+
+class Cluster(Protocol):
+    """The processes, and what they are connected by."""
+
+    runtime: SimRuntime
+    network: Network
+    ranks: dict[int, NativeWorker]
+
+    def crash(self, worker: NativeWorker, *, silent: bool) -> None: ...
+
+    def call(self, worker: NativeWorker, *question: Any) -> Any: ...
 
 
 class NativeHost:
@@ -22,11 +33,12 @@ class NativeHost:
     A rank is that of the RPC group, or, of a process that is in none, that of its first process group.
     """
 
-    def __init__(self, cluster: NativeCluster, plan: Plan) -> None:
+    def __init__(self, cluster: Cluster, plan: Plan) -> None:
         self._cluster = cluster
         self._plan = plan
-        #: those that are in no RPC group
+        #: those that are in no RPC group, and the rank of each that has been
         self.members: dict[int, NativeWorker] = {}
+        self._ranks: dict[NativeWorker, int] = {}
         self._prepared: set[tuple[NativeWorker, int]] = set()
         self._begun = False
         possible = supported(plan)
@@ -39,8 +51,9 @@ class NativeHost:
         lacks a worker that the plan names."""
         if not self._begun:
             check_group(self._plan, size)
-        if self.rank(worker) is None:
-            self.members.setdefault(rank, worker)
+        before = self.members.get(rank)
+        if self.rank(worker) is None and (before is None or not before.alive):
+            self.members[rank], self._ranks[worker] = worker, rank
         known = self.rank(worker)
         if self.faults is not None and known is not None and (worker, known) not in self._prepared:
             self._prepared.add((worker, known))
@@ -48,9 +61,7 @@ class NativeHost:
 
     def rank(self, worker: NativeWorker) -> int | None:
         """None: it has come to no group."""
-        if worker.rank >= 0:
-            return worker.rank
-        return next((rank for rank, each in self.members.items() if each is worker), None)
+        return worker.rank if worker.rank >= 0 else self._ranks.get(worker)
 
     def begin(self) -> None:
         """The first group stands."""

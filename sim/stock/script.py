@@ -45,6 +45,8 @@ from squall.sim.world.compute import hint_for_names
 from squall.sim.world.primitives import SimTimer
 from squall.sim.world.virtual_time import Livelock
 
+#: a variable of the environment of processes that an agent of torchrun starts
+_BY_AN_AGENT = "TORCHELASTIC_RUN_ID"
 _ENTRY = "squall.sim.stock.script_guest:main"
 
 
@@ -68,6 +70,8 @@ class ScriptProcesses:
         self.stderr = stderr if stderr is not None else sys.stderr
         self.entry = entry
         self.errors: list[ProcessError] = []
+        #: of processes that an agent of torchrun has started, which may start them again
+        self.agents_errors: list[ProcessError] = []
         self.hints: list[str] = []
         self.exit_codes: dict[str, int] = {}
         #: names of processes that others have started, who judge their exit codes
@@ -197,8 +201,13 @@ class ScriptProcesses:
         told = None if usage is None else hint_for_usage(self.script, usage)
         if error is not None:
             number = worker.rank if worker.rank >= 0 else None
-            self.errors.append(ProcessError(worker.name, number, **error))
+            raised = ProcessError(worker.name, number, **error)
             told = hint(self.script, error["type"], error["message"])
+            role = self._roles[worker]
+            if role["program"] is not None and _BY_AN_AGENT in role["environ"]:
+                self.agents_errors.append(raised)
+            else:
+                self.errors.append(raised)
         if told is not None and told not in self.hints:
             self.hints.append(told)
         self.cluster.runtime.call_later(0.0, lambda: self._ended(worker, code, error))
@@ -446,6 +455,10 @@ def run_script(
     run.failed_processes = [
         name for name, code in run.exit_codes.items() if code and name not in processes.children
     ]
+    if run.failed_processes or run.waits:
+        run.errors += processes.agents_errors
+    else:  # it has started them again
+        run.caught += [(error.rank or 0, str(error.message)) for error in processes.agents_errors]
     run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts
     run.workers = len(cluster.ranks) or len(cluster.host.members)
     run.names = {rank: worker.name for rank, worker in cluster.ranks.items()}

@@ -148,6 +148,29 @@ def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None
     for kind in (_context.ForkProcess, _context.SpawnProcess, _context.ForkServerProcess):
         forked = kind is _context.ForkProcess  # it ends without the handlers of atexit
         kind._Popen = staticmethod(partial(Popen, here, look, own, forked))
+    vars(os).update(_signals(here))
+
+
+def _signals(here: Here) -> dict[str, Any]:
+    """By name: functions of ``os`` that would reach real processes by the numbers of simulated ones. A process
+    that another one starts has a group of its own, which is what those who ask want."""
+    kill, killpg, getpgid = os.kill, os.killpg, os.getpgid
+
+    def to(pid: int, number: int) -> None:
+        problem = here.ask("child kill", pid, int(number))
+        if problem is not None:
+            raise problem
+
+    def of_one(pid: int, signal: int, /) -> None:
+        kill(pid, signal) if pid == os.getpid() else to(pid, signal)
+
+    def of_group(pgid: int, signal: int, /) -> None:
+        killpg(pgid, signal) if pgid == os.getpgrp() else to(pgid, signal)
+
+    def group(pid: int, /) -> int:
+        return getpgid(pid) if pid in (0, os.getpid()) else pid
+
+    return {"kill": of_one, "killpg": of_group, "getpgid": group}
 
 
 def importing(on: bool) -> None:

@@ -406,6 +406,8 @@ def _meet(here: Here, url: str, **kwargs: Any) -> Any:
                 f"Error initializing torch.distributed using {parsed.scheme}:// rendezvous: "
                 f"{name} parameter missing"
             )
+    # An agent of torchrun has started all members again.
+    key = f"{key} {os.environ.get('TORCHELASTIC_RESTART_COUNT', '')}"
     here.ask("meet", rank, world_size, "RANK" in os.environ)
     _met[key] += 1
     yield SharedStore(f"{key} process group {_met[key]}", timeout), rank, world_size

@@ -51,8 +51,7 @@ class Program:
         return code
 
     def signal(self, number: int) -> None:
-        if number:
-            self._here.ask("child kill", self.pid, number)
+        self._here.ask("child kill", self.pid, number)
 
     def feed(self, data: bytes) -> None:
         if not self._here.ask("pipe write", self._pipes[0], data):
@@ -80,7 +79,10 @@ def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None
         pid, pipes = here.ask("program", command, dict(environ), folder, request.streams)
         return Program(here, look, pid, pipes)
 
-    _subprocess.Popen = popen(start)
+    real, _subprocess.Popen = _subprocess.Popen, popen(start)
+    for module in list(sys.modules.values()):  # those that have it by its name
+        if vars(module).get("Popen") is real:
+            vars(module)["Popen"] = _subprocess.Popen
     vars(os)["system"] = system(_subprocess.Popen)
 
 

@@ -3,8 +3,10 @@ are the coordinator's."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import torch.distributed
@@ -17,6 +19,12 @@ _PrefixStore: Any = vars(torch.distributed)["PrefixStore"]
 DEFAULT_TIMEOUT = timedelta(seconds=300)
 #: compiled code may hold one longer than the script does, and calls what is defined here
 _made: list[Any] = []
+
+
+@cache
+def _names_of_this_machine() -> frozenset[str]:
+    own = ("localhost", "127.0.0.1", "::1", "0.0.0.0", socket.gethostname(), socket.getfqdn())
+    return frozenset(own)
 
 
 def _bytes(value: str | bytes) -> bytes:
@@ -122,7 +130,8 @@ class TCPStore(SharedStore):
     ) -> None:
         if port == 0:
             port = Here.process().ask("store port")
-        super().__init__(f"TCPStore {host_name}:{port}", timeout)
+        where = "" if host_name in _names_of_this_machine() else host_name
+        super().__init__(f"TCPStore {where}:{port}", timeout)
         self.host = host_name
         self.port = port
         if is_master:
