@@ -21,10 +21,16 @@ _OPERATORS: list[tuple[Any, Callable[[Tensor, Tensor], Tensor]]] = [
     (ReduceOp.BXOR, torch.bitwise_xor),
 ]
 _BITWISE = ("BAND", "BOR", "BXOR")
+#: bytes that gloo sends at once in its ring, at most
+_SEGMENT = 1 << 20
 
 
-def reduced(tensors: list[Tensor], op: Any) -> Tensor:
-    """All tensors by ``op``, in order of rank; none of them is changed.
+def reduced(
+    tensors: list[Tensor], op: Any, *, at: int = 0, of: int | None = None, to_one: bool = False
+) -> Tensor:
+    """The tensors of all ranks by ``op``, in gloo's order, so that sums are equal to the last bit; none of them
+    is changed. ``at``, ``of``: they begin there in tensors of so many elements that are reduced; ``to_one``: for
+    one member alone.
 
     Raises RuntimeError as gloo does for bits of what is no integer and for the mean of integers, and
     ValueError for an operation that it does not have.
@@ -34,8 +40,48 @@ def reduced(tensors: list[Tensor], op: Any) -> Tensor:
             name = known.name if hasattr(known, "name") else str(known)
             if name in _BITWISE and (tensors[0].is_floating_point() or tensors[0].is_complex()):
                 raise RuntimeError(f"Cannot use ReduceOp.{name} with non-integral dtype")
-            total = fold(operator, tensors[1:], tensors[0].clone())
+            if len(tensors) > 2 and tensors[0].layout is torch.strided and tensors[0].numel():
+                total = _in_a_ring(tensors, operator, at, of or tensors[0].numel(), to_one)
+            else:
+                total = fold(operator, tensors[1:], tensors[0].clone())
             return total.div_(len(tensors)) if known == ReduceOp.AVG else total
     if "PREMUL" in str(getattr(op, "op", op)):
         raise RuntimeError("Cannot use ReduceOp.PREMUL_SUM with Gloo")
     raise ValueError(f"reduce operation {op} is not supported")
+
+
+def _in_a_ring(
+    tensors: list[Tensor],
+    operator: Callable[[Tensor, Tensor], Tensor],
+    at: int,
+    of: int,
+    to_one: bool,
+) -> Tensor:
+    """A chunk for each rank goes around, from the rank before it down to its own, which has the result
+    (gloo/allreduce.cc, gloo/reduce.cc)."""
+    ranks, flat = len(tensors), [tensor.reshape(-1) for tensor in tensors]
+    chunk = _chunk(of, flat[0].element_size(), ranks, to_one)
+    parts, begin, size = [], 0, flat[0].numel()
+    while begin < size:
+        number = (at + begin) // chunk
+        end = min(size, (number + 1) * chunk - at)
+        around = [flat[(number - 1 - step) % ranks][begin:end] for step in range(ranks)]
+        parts.append(fold(operator, around[1:], around[0]))
+        begin = end
+    return torch.cat(parts).reshape(tensors[0].shape)
+
+
+def _chunk(elements: int, item_bytes: int, ranks: int, to_one: bool) -> int:
+    """How many elements a rank's chunk has: some segments, of which there are two for each rank at least."""
+    total, most = elements * item_bytes, _SEGMENT // item_bytes * item_bytes
+    if to_one:
+        segment = _up(min(-(-total // (2 * ranks)), most), item_bytes)
+        segments = _up(max(-(-total // segment), 2 * ranks), ranks)
+    else:
+        segments = _up(max(-(-total // most), 2 * ranks), ranks)
+        segment = _up(-(-total // segments), item_bytes)
+    return segment * segments // ranks // item_bytes
+
+
+def _up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit

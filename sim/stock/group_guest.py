@@ -17,6 +17,7 @@ import pickle
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -238,9 +239,14 @@ class Member:
     def _all_reduce(
         self, tensors: list[Tensor], op: Any, into: list[Tensor] | None = None
     ) -> _Operation:
+        # Several are reduced as one, one behind the other.
+        begin = [0, *accumulate(map(Tensor.numel, tensors))]
+
         def finish(values: Values) -> None:
-            for at, tensor in enumerate(tensors if into is None else into):
-                assign(tensor, reduced([each[at] for each in values.values()], op))
+            for n, tensor in enumerate(tensors if into is None else into):
+                each = [sent[n] for sent in values.values()]
+                to_one = into is not None
+                assign(tensor, reduced(each, op, at=begin[n], of=begin[-1], to_one=to_one))
 
         about = _about(tensors, op=op)
         return self._exchange("all_reduce", tensors, tensors, finish, agreed=about)
@@ -336,8 +342,10 @@ class Member:
         self, outputs: list[Tensor], parts: dict[int, list[Tensor]], op: Any
     ) -> _Operation:
         def finish(values: Values) -> None:
-            for at, output in enumerate(outputs):
-                output.detach().copy_(reduced([each[at] for each in values.values()], op))
+            for n, output in enumerate(outputs):
+                each, size = [sent[n] for sent in values.values()], output.numel()
+                at, of = self._rank * size, self._size * size  # all of it is reduced for all
+                output.detach().copy_(reduced(each, op, at=at, of=of))
 
         about = _about([each for part in parts.values() for each in part], op=op)
         return self._exchange("reduce_scatter", outputs, [], finish, parts=parts, agreed=about)

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.usefixtures("compiled_engine")
 
 FOLDER = Path(__file__).parent / "groups"
 SCRIPTS = {
+    "bits": 3,
     "collectives": 3,
     "ddp_beside_rpc": 4,
     "ends_and_limits": 2,
@@ -49,7 +50,7 @@ def test_a_script_prints_what_stock_pytorch_prints(name: str) -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", ["large", "order", "pipelines", "refused"])
+@pytest.mark.parametrize("name", ["bits", "large", "order", "pipelines", "refused"])
 def test_the_engines_do_what_stock_pytorch_does(name: str, engine: EngineName) -> None:
     script, expected = FOLDER / f"{name}.py", (FOLDER / f"{name}.txt").read_text().splitlines()
     for seed in range(2):

@@ -100,7 +100,9 @@ def reduce(
     root = member_meant(group, dst, group_dst)
 
     def finish(own: Group, tensors: list[Tensor]) -> None:
-        result = reduced(tensors, op)  # also where it is not wanted: it may not be possible
+        result = reduced(
+            tensors, op, to_one=True
+        )  # also where it is not wanted: it may not be possible
         if own.rank() == root:
             assign(tensor, result)
 
@@ -177,7 +179,8 @@ def reduce_scatter(
     async_op: bool = False,
 ) -> Work | None:
     def finish(own: Group, lists: list[list[Tensor]]) -> None:
-        output.detach().copy_(reduced([each[own.rank()] for each in lists], op))
+        at, of = own.rank() * output.numel(), own.size() * output.numel()
+        output.detach().copy_(reduced([each[own.rank()] for each in lists], op, at=at, of=of))
 
     return _collective(group, _copies(input_list), finish, async_op)
 
