@@ -326,7 +326,7 @@ class Member:
         self, outputs: list[Tensor], inputs: list[list[Tensor]], op: Any
     ) -> _Operation:
         parts = {member: [part] for member, part in enumerate(inputs[0])}
-        return self._scattered(outputs, parts, op)
+        return self._scattered(outputs, parts, op, as_one=False)
 
     def _reduce_scatter_tensor(
         self, outputs: list[Tensor], inputs: list[Tensor], op: Any
@@ -336,15 +336,17 @@ class Member:
             for output, each in zip(outputs, inputs, strict=True)
         ]
         parts = {member: [each[member] for each in split] for member in range(self._size)}
-        return self._scattered(outputs, parts, op)
+        return self._scattered(outputs, parts, op, as_one=True)
 
     def _scattered(
-        self, outputs: list[Tensor], parts: dict[int, list[Tensor]], op: Any
+        self, outputs: list[Tensor], parts: dict[int, list[Tensor]], op: Any, *, as_one: bool
     ) -> _Operation:
+        """``as_one``: all parts are reduced for all as one tensor, of which each takes its own."""
+
         def finish(values: Values) -> None:
             for n, output in enumerate(outputs):
                 each, size = [sent[n] for sent in values.values()], output.numel()
-                at, of = self._rank * size, self._size * size  # all of it is reduced for all
+                at, of = (self._rank * size, self._size * size) if as_one else (0, size)
                 output.detach().copy_(reduced(each, op, at=at, of=of))
 
         about = _about([each for part in parts.values() for each in part], op=op)

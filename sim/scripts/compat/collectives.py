@@ -178,11 +178,20 @@ def reduce_scatter(
     group: Any = None,
     async_op: bool = False,
 ) -> Work | None:
+    return _scattered(output, input_list, op, group, async_op, as_one=False)
+
+
+def _scattered(
+    output: Tensor, parts: list[Tensor], op: Any, group: Any, async_op: bool, *, as_one: bool
+) -> Work | None:
+    """``as_one``: all parts are reduced for all as one tensor, of which each takes its own."""
+
     def finish(own: Group, lists: list[list[Tensor]]) -> None:
-        at, of = own.rank() * output.numel(), own.size() * output.numel()
+        size = output.numel()
+        at, of = (own.rank() * size, own.size() * size) if as_one else (0, size)
         output.detach().copy_(reduced([each[own.rank()] for each in lists], op, at=at, of=of))
 
-    return _collective(group, _copies(input_list), finish, async_op)
+    return _collective(group, _copies(parts), finish, async_op)
 
 
 def reduce_scatter_tensor(
@@ -193,7 +202,7 @@ def reduce_scatter_tensor(
     async_op: bool = False,
 ) -> Work | None:
     parts = list(input.reshape(resolve(group).size(), *output.shape).unbind(0))
-    return reduce_scatter(output, parts, op, group, async_op)
+    return _scattered(output, parts, op, group, async_op, as_one=True)
 
 
 def all_to_all(
