@@ -38,11 +38,12 @@ Held factory;
 } // namespace
 
 // An operation under way. `helper` is the Python half of its group. `until_waited`: it does not say that it
-// is over before somebody has waited for it, as gloo's sends and receives (SendWork, RecvWork).
+// is over before somebody has waited for it, as gloo's sends and receives (SendWork, RecvWork). A profiler
+// records it under `name`, with the shapes of `inputs`.
 class GroupWork : public c10d::Work {
  public:
-  GroupWork(py::object helper, Tensors outputs, bool until_waited)
-      : Work(-1, OpType::UNKNOWN),
+  GroupWork(py::object helper, Tensors outputs, bool until_waited, const std::string& name, const Tensors& inputs)
+      : Work(-1, OpType::UNKNOWN, name.c_str(), inputs),
         helper_(hold(std::move(helper))),
         outputs_(std::move(outputs)),
         until_waited_(until_waited),
@@ -277,8 +278,9 @@ class Group : public c10d::Backend {
 void bind_groups(py::module& m) {
   py::module::import("torch._C._distributed_c10d");
   py::class_<GroupWork, c10d::Work, c10::intrusive_ptr<GroupWork>>(m, "GroupWork")
-      .def(py::init([](py::object helper, Tensors outputs, bool until_waited) {
-        return c10::make_intrusive<GroupWork>(std::move(helper), std::move(outputs), until_waited);
+      .def(py::init([](py::object helper, Tensors outputs, bool until_waited, std::string name, Tensors inputs) {
+        return c10::make_intrusive<GroupWork>(
+            std::move(helper), std::move(outputs), until_waited, name, inputs);
       }))
       .def("done", &GroupWork::done, py::call_guard<py::gil_scoped_release>())
       .def("fail", &GroupWork::fail, py::call_guard<py::gil_scoped_release>())

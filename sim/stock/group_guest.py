@@ -26,6 +26,7 @@ from torch import Tensor
 from squall.real.native.here import Here
 from squall.sim.scripts.moved import assign, check_alike, put
 from squall.sim.scripts.reductions import reduced
+from squall.sim.stock.group_events import Event, events
 from squall.sim.stock.memory_file import append, is_large, mapped
 from squall.sim.world.places import place_of
 
@@ -90,9 +91,7 @@ class Member:
         """Begin an operation and give its ``Work``."""
         operation: _Operation = getattr(self, f"_{what}")(*args)
         timeout_s = self._timeout_s if timeout_ms < 0 else timeout_ms / 1000
-        work = importlib.import_module("squall_agent").GroupWork(
-            self, operation.outputs, what in ("send", "recv")
-        )
+        work, *inner = self._works(events(what, args), operation.outputs, what in ("send", "recv"))
 
         asked, files = self._asked(operation, timeout_s)
 
@@ -108,10 +107,11 @@ class Member:
                         operation.finish({src: _unpacked(*sent) for src, sent in got.items()})
                 except Exception as error:  # whoever waits for the work is told
                     problem = str(error)
-            if problem is None:
-                work.done()
-            else:
-                work.fail(problem)
+            for each in (*inner, work):
+                if problem is None:
+                    each.done()
+                else:
+                    each.fail(problem)
 
         self._link.ask_then("P", pickle.dumps(asked), then)
         return work
@@ -196,10 +196,22 @@ class Member:
         )
         return question, [fd for _, fd in packed.values() if fd is not None]
 
+    def _works(
+        self, recorded: list[Event], outputs: list[Tensor], until_waited: bool = False
+    ) -> list[Any]:
+        """One for each event that a profiler records."""
+        make = importlib.import_module("squall_agent").GroupWork
+        return [make(self, outputs, until_waited, name, inputs) for name, inputs in recorded]
+
     def _done(self, operation: _Operation, timeout_s: float) -> str | None:
-        """Wait for the end of an operation: what went wrong."""
+        """Wait for the end of an operation of tokens: what went wrong."""
+        token = [torch.zeros(1)]
+        sent, got = len(operation.pieces), len(operation.wants)
+        works = self._works([("gloo:send", token)] * sent + [("gloo:recv", token)] * got, [])
         question, _ = self._asked(operation, timeout_s)  # of small tensors
         problem: str | None = self._here.ask(*question)[0]
+        for work in works:
+            work.done()
         return problem
 
     def _tag(self, what: str) -> tuple[Any, ...]:

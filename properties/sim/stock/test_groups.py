@@ -27,6 +27,7 @@ SCRIPTS = {
     "order": 2,
     "pipelines": 4,
     "point_to_point": 3,
+    "profiled": 3,
     "refused": 3,
 }
 
