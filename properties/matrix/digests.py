@@ -43,7 +43,8 @@ def scenarios(seeds: int) -> Iterator[tuple[str, Scenario]]:
     for path in sorted([*(ROOT / "examples").glob("*.py"), *SCRIPTS.glob("*.py")]):
         name = str(path.relative_to(ROOT))
         for engine in ENGINE_NAMES:
-            script = Script(path=name, text=path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            script = Script(path=name, text=text, workers=4 if "torchrun" in text else None)
             yield f"{engine} {name}", Scenario(work=script, seed=3, engine=engine)
 
 

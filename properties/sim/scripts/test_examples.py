@@ -10,6 +10,8 @@ import pytest
 from squall.properties.support.commands import squall, stock
 
 EXAMPLES = ["parameter_server", "pipeline", "rref_sharing"]
+#: started by torchrun, with process groups
+WITH_GROUPS = ["ddp", "ddp_rpc", "fsdp", "pipeline_1f1b"]
 LOSS = re.compile(r"^step \d+  loss \S+$", re.M)
 
 
@@ -67,3 +69,39 @@ def test_another_seed_is_another_interleaving_with_the_same_losses(name: str) ->
     digests = {json.loads(ended.stdout)["digest"] for ended in runs}
     assert len(digests) == 2
     assert losses(runs[0].stderr) == losses(runs[1].stderr)
+
+
+def with_groups(name: str, seed: str) -> tuple[list[str], str]:
+    """Its losses, which it has compared with one process, and the digest of the run."""
+    words = ("--workers", "4", "--engine", "torch", "--seed", seed, "--no-check", "--json")
+    ended = squall("run", f"examples/{name}.py", *words, "--allow-unchecked")
+    assert ended.returncode == 0, ended.stderr
+    return losses(ended.stderr), json.loads(ended.stdout)["digest"]
+
+
+@pytest.mark.deep("starts processes of PyTorch again and again")
+@pytest.mark.usefixtures("compiled_engine")
+@pytest.mark.parametrize("name", WITH_GROUPS)
+def test_torchrun_and_squall_print_the_same_losses(name: str) -> None:
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")
+    real = stock(*torchrun, f"examples/{name}.py")
+    assert real.returncode == 0, real.stderr
+    runs = [with_groups(name, seed) for seed in ("0", "7")]
+    assert [printed for printed, _ in runs] == [losses(real.stdout)] * 2
+    assert len({digest for _, digest in runs}) == 2
+
+
+@pytest.mark.sampled(1, of="examples everywhere")
+@pytest.mark.usefixtures("compiled_engine")
+@pytest.mark.parametrize("name", WITH_GROUPS)
+def test_training_with_groups_is_that_of_one_process(name: str) -> None:
+    printed, _ = with_groups(name, "1")
+    values = [float(line.split()[-1]) for line in printed]
+    assert len(values) == 5 and values == sorted(values, reverse=True)
+
+
+def test_the_port_says_which_engine_has_what_it_lacks() -> None:
+    ended = squall("run", "examples/ddp.py", "--workers", "4")
+    assert ended.returncode == 1
+    assert "DistributedDataParallel is not simulated on the engine port" in ended.stderr
+    assert "Use --engine torch" in ended.stderr

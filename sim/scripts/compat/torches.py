@@ -190,9 +190,9 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise NotImplementedError(
-            "torch.nn.parallel.DistributedDataParallel is not simulated: its reducer is compiled "
-            "code that waits for real processes. Average the gradients with "
-            "torch.distributed.all_reduce instead."
+            "torch.nn.parallel.DistributedDataParallel is not simulated on the engine port: its "
+            "reducer is compiled code that waits for real processes. Use --engine torch, or "
+            "average the gradients with torch.distributed.all_reduce."
         )
 
 
