@@ -38,8 +38,9 @@ class Place(_Strict):
 
 
 class Report(_Strict):
-    """A public issue or pull request of pytorch/pytorch that speaks of it."""
+    """A public issue or pull request that speaks of it."""
 
+    repository: str = Field(default="pytorch/pytorch", pattern=r"^[\w.-]+/[\w.-]+$")
     number: int = Field(ge=1)
     says: str = Field(min_length=1)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
-from squall.properties.findings.finding import Finding, Place, findings
+from squall.properties.findings.finding import Finding, Place, Report, findings
 from squall.properties.findings.results import Results, load, version_key
 from squall.properties.support.paths import DOCS
 
 PAGE = DOCS / "findings.md"
 FOLDERS = "../properties/findings"
-SOURCE = "https://github.com/pytorch/pytorch"
+OURS = "pytorch/pytorch"
+SOURCE = f"https://github.com/{OURS}"
 
 HEAD = """\
 # What squall finds in PyTorch
@@ -18,7 +19,7 @@ HEAD = """\
 This page is made from the folders of [properties/findings/](../properties/findings): do not edit it,
 `python -m squall.properties.findings page` writes it.
 
-Each finding is a folder: `stock.py`, plain PyTorch with real TensorPipe processes and nothing of squall,
+Each finding is a folder: `stock.py`, plain PyTorch with real processes (TensorPipe, gloo) and nothing of squall,
 prints one line that begins with `BUG` or `OK`; `control.py` is the same computation in one process with
 plain autograd, where there is such a thing; `scenario.json` is the same under squall.
 
@@ -28,7 +29,7 @@ plain autograd, where there is such a thing; `scenario.json` is the same under s
 
 The worst come first: gradients that are silently wrong, other values and effects that are, memory, hangs,
 leaks, misleading errors; those that need names of PyTorch which begin with an underscore come last. Lines are those of the commit that
-is named. "Reports" are public issues and pull requests of pytorch/pytorch; where there are none, a search
+is named. "Reports" are public issues and pull requests, of pytorch/pytorch where no other repository is named; where there are none, a search
 found none, which is not proof.
 """
 
@@ -111,8 +112,8 @@ def _section(one: Finding, results: Results) -> str:
     parts.append(f"*Cause.* {_links(one.text['Cause'])}")
     parts.append("\n".join(f"- {_place(place)}" for place in facts.causes))
     parts.append(f"*What would mend it.* {_links(one.text['Mend'])}")
-    reports = "; ".join(f"#{report.number}: {report.says}" for report in facts.reports)
-    parts.append(f"*Reports.* {_links(reports) or 'none found'}.")
+    reports = "; ".join(map(_report, facts.reports))
+    parts.append(f"*Reports.* {reports or 'none found'}.")
     if "Port" in one.text:
         parts.append(f"*The port.* {one.text['Port']}")
     return "\n\n".join(parts) + "\n"
@@ -134,6 +135,14 @@ def _place(place: Place) -> str:
     line = "" if place.line is None else f", line {place.line}"
     anchor = "" if place.line is None else f"#L{place.line}"
     return f"[`{place.file}`]({url}{anchor}), `{place.function}`{line} at {place.commit[:12]}"
+
+
+def _report(report: Report) -> str:
+    if report.repository == OURS:
+        return _links(f"#{report.number}: {report.says}")
+    name = f"{report.repository}#{report.number}"
+    url = f"https://github.com/{report.repository}/issues/{report.number}"
+    return f"[{name}]({url}): {_links(report.says)}"
 
 
 def _links(text: str) -> str:
