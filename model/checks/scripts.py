@@ -10,12 +10,14 @@ from squall.model.events.run import Property, Run, Violation, named
 @named("script", work="scripts", whole=True)
 def SCRIPT(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A script comes to its end: no process raises or ends with another exit code than 0, nobody
-    waits for ever, every gradient is that of one process, and no RRef and no autograd context is
-    left after a graceful shutdown, unless a fault was injected: a script does not wait for what is
-    sent again.
+    waits for ever, the collectives of its process groups go together, every gradient is that of one
+    process, and no RRef and no autograd context is left after a graceful shutdown, unless a fault was
+    injected: a script does not wait for what is sent again.
     """
     if run.crash is not None:
         yield Violation("progress", "the run broke off", "an end", run.crash)
+    for mismatch in run.mismatches:
+        yield Violation("script", "a mismatch", "collectives that go together", mismatch)
     for error in run.errors:
         yield Violation(
             "script", f"a process raised {error.type}", "none", f"{error.worker}: {error.message}"
