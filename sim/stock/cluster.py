@@ -97,6 +97,8 @@ class NativeCluster:
         self.store = self.network.store(_GROUP)
         self.rpc_timeout_s = rpc_timeout_s
         self.deaths: list[Death] = []
+        #: when the last process has ended
+        self.ended_s = 0.0
         #: called after each batch
         self.on_heard: Callable[[], object] | None = None
         #: called when a process has ended
@@ -254,6 +256,7 @@ class NativeCluster:
 
     def _gone(self, worker: NativeWorker) -> None:
         worker.alive = False
+        self.ended_s = self.runtime.env.now
         for call in worker.pending.values():
             if call.timer is not None:
                 call.timer.cancel()

@@ -462,7 +462,9 @@ def run_script(
     run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts
     run.workers = len(cluster.ranks) or len(cluster.host.members)
     run.names = {rank: worker.name for rank, worker in cluster.ranks.items()}
-    run.ended_s = cluster.runtime.now()
+    # Faults that were to end later are nobody's any more.
+    is_over = not any(worker.alive for worker in cluster.workers)
+    run.ended_s = cluster.ended_s if is_over else cluster.runtime.now()
     if script.check and not run.broken_off:
         run.gradients = summarise(scenario, processes.log)
     run.wall_time_s = time.perf_counter() - started
