@@ -141,6 +141,10 @@ class Groups:
             return
 
         def late() -> None:
+            there = (
+                f"ranks {sorted(group.joining)} of {group.size} have come to process group {number}"
+            )
+            self.stall = Stall("error", [there, *self._everybody()])
             del group.joining[rank]
             text = (
                 f"Gloo connectFullMesh failed: after {timeout_s:g} s only "
@@ -328,6 +332,11 @@ class Groups:
                 members = [(member, group.members[member]) for member in wanted]
                 found.setdefault(wait.worker, []).append(Waiting(what, wait.since_s, members))
         return found
+
+    def _everybody(self) -> list[str]:
+        """A line for each thread of each process."""
+        alive = [worker for worker in self._cluster.workers if worker.alive]
+        return [f"{worker.name}: {line}" for worker in alive for line in self._stacks(worker)]
 
     def _stacks(self, worker: NativeWorker) -> list[str]:
         return self._cluster.call(worker, "stacks") or []
