@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 #: outcomes of runs in whose process groups something was wrong, and what it is in words
 WRONG_GROUPS = {
     "mismatch": "collectives that do not go together",
+    "tensor overwritten": "tensors that were written to before an operation with them was over",
+    "wrong result": "collectives that have not come to what they are defined to be",
     "replicas differ": "replicas that differ",
 }
 #: the outcome of a run in which there was nothing to find
@@ -174,6 +176,8 @@ class Run:
     packages: list[tuple[str, bool, str]] = field(default_factory=list)
     #: what was wrong in its process groups, by outcome (:data:`WRONG_GROUPS`)
     found: dict[str, list[str]] = field(default_factory=dict)
+    #: how many collectives were compared with their definition
+    results: int = 0
     #: how often ranks were asked whether their replicas agree
     replicas: int = 0
     #: the last operation that has failed since others did not do their part of it

@@ -6,13 +6,12 @@ hybrid sharding among them. The coordinator compares them (sim/stock/replicas.py
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import gc
 import itertools
 import sys
-import zlib
 from collections import Counter
+from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,6 +25,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
 from squall.real.native.here import Here
+from squall.sim.stock.digests import digest
 from squall.sim.world.places import place_of
 
 #: hooks of DistributedDataParallel under which its replicas are apart on purpose, until somebody averages them
@@ -132,7 +132,7 @@ class _Watch:
         if len(ranks) < 2:
             return
         with _disable_current_modes(), torch._C.DisableTorchFunction():
-            digests = {name: _digest(each) for name, each in have.items()}
+            digests = {name: digest(each) for name, each in have.items()}
         place = place_of(sys._getframe())
         rank = dist.get_rank()
         self._here.tell("replicas", kind, what, first, rank, ranks, number, place, digests, own)
@@ -154,10 +154,11 @@ class _Watch:
 
 def _is_part() -> bool:
     """Whether the step that has ended is called by that of another optimizer."""
-    frame, steps = sys._getframe(), 0
+    frame: FrameType | None = sys._getframe()
+    steps = 0
     while frame is not None:
         steps += frame.f_code.co_qualname == _STEP
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return steps > 1
 
 
@@ -195,14 +196,3 @@ def _replicas(mesh: Any, placements: Any) -> tuple[int, ...]:
     with _disable_current_modes():
         part = mesh.mesh[tuple(slice(None) if all else n for all, n in zip(whole, at, strict=True))]
         return tuple(part.reshape(-1).tolist())
-
-
-def _digest(tensor: Any) -> int:
-    """Of its elements, as they lie in memory: without an operator, which a profiler would tell of."""
-    tensor = getattr(tensor, "_local_tensor", tensor)
-    if tensor.layout != torch.strided or tensor.device.type != "cpu":
-        tensor = tensor.detach().cpu().to_dense()
-    if not tensor.is_contiguous():
-        tensor = tensor.detach().contiguous()
-    size = tensor.numel() * tensor.element_size()
-    return zlib.crc32((ctypes.c_char * size).from_address(tensor.data_ptr())) if size else 0

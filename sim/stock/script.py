@@ -36,6 +36,7 @@ from squall.sim.stock.memory_file import Stored, load
 from squall.sim.stock.patience import ComputingError
 from squall.sim.stock.plan import left_out
 from squall.sim.stock.replicas import Replicas
+from squall.sim.stock.results import Results
 from squall.sim.stock.shared import for_script
 from squall.sim.stock.stacks_from_outside import stack_from_outside
 from squall.sim.stock.stores import Stores
@@ -107,6 +108,7 @@ class ScriptProcesses:
         self._stores = Stores(cluster)
         self.findings = Findings(go_on=script.go_on)
         self.groups = Groups(cluster, self.findings)
+        self.results = Results(cluster, self.findings)
         self.replicas = Replicas(cluster, self.groups, self.findings)
         cluster.on_leave = self._count
 
@@ -454,6 +456,7 @@ def run_script(
     run.operations = processes.groups.operations
     run.stall = processes.groups.stall
     run.found = processes.findings.found
+    run.results = processes.results.compared
     run.replicas = processes.replicas.compared
     run.computed = processes.computed
     names = hint_for_names(script.compute, run.computed)
