@@ -42,7 +42,8 @@ class _Set:
     members: tuple[int, ...]
     #: by number, until it is compared: what each rank told
     told: dict[int, dict[int, _Told]] = field(default_factory=dict)
-    #: by rank, the number that it told last
+    #: by rank, its process, and the number that it told last
+    workers: dict[int, NativeWorker] = field(default_factory=dict)
     latest: dict[int, int] = field(default_factory=dict)
     #: by rank: the last exchange before it told what was compared last
     exchanges: dict[int, str] = field(default_factory=dict)
@@ -52,7 +53,10 @@ class _Set:
         """The collectives that make it alike."""
         return ("all_reduce",) if self.kind else ("all_reduce", "broadcast")
 
-    def add(self, number: int, rank: int, told: _Told) -> None:
+    def add(self, number: int, rank: int, worker: NativeWorker, told: _Told) -> None:
+        if self.workers.setdefault(rank, worker) is not worker:  # ranks have been started again
+            self.workers = {rank: worker}
+            self.told, self.latest, self.exchanges = {}, {}, {}
         self.told.setdefault(number, {})[rank] = told
         self.latest[rank] = number
 
@@ -86,7 +90,7 @@ class Replicas:
         kind, what, key, rank, members, number, place, digests, own = rest
         same = self._sets.setdefault((kind, what, key, members), _Set(kind, what, members))
         exchange = self._groups.last_call(rank, members, same.exchange)
-        same.add(number, rank, _Told(place, self._now(), digests, own, exchange))
+        same.add(number, rank, worker, _Told(place, self._now(), digests, own, exchange))
         for each in same.complete():
             # Of forward passes one rank may tell again, until it goes on to the next number.
             if kind or each < min(same.latest.values()):
