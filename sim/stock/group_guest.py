@@ -27,8 +27,7 @@ from squall.real.native.here import Here
 from squall.sim.scripts.moved import assign, check_alike, put
 from squall.sim.scripts.reductions import reduced
 from squall.sim.stock.memory_file import append, is_large, mapped
-from squall.sim.stock.results import Told
-from squall.sim.stock.results_guest import Taken
+from squall.sim.stock.results_guest import Taken, Told
 from squall.sim.world.places import place_of
 
 _ID = "squall group"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce as fold
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.findings import Findings
+from squall.sim.stock.results_guest import Told
 from squall.sim.stock.worker import NativeWorker
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -28,17 +29,6 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 _REDUCES = ("all_reduce", "reduce", "reduce_scatter")
 _GATHERS = ("all_gather", "all_gather_coalesced", "all_gather_into_tensor", "gather")
-
-
-class Told(NamedTuple):
-    """By one member: what its call was about (see ``_about`` of sim/stock/group_guest.py), the smallest relative
-    difference of its numbers (0: they are exact), what it gave and what it got, in parts."""
-
-    agreed: dict[str, str]
-    precision: float
-    given: list[Any]
-    results: list[Any]
-    is_good: bool
 
 
 class Results:

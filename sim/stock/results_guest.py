@@ -6,7 +6,7 @@ coordinator to compare with the definition (sim/stock/results.py).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +19,17 @@ _MOST = 100_000
 _SAMPLE = 4_096
 _EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
 _IN_PLACE = ("all_reduce", "reduce", "broadcast", "send")
+
+
+class Told(NamedTuple):
+    """By one member: what its call was about (see ``_about`` of sim/stock/group_guest.py), the smallest relative
+    difference of its numbers (0: they are exact), what it gave and what it got, in parts."""
+
+    agreed: dict[str, str]
+    precision: float
+    given: list[Any]
+    results: list[Any]
+    is_good: bool
 
 
 class Taken:

@@ -13,7 +13,8 @@ import pytest
 from squall.model.events.run import Run
 from squall.properties.support.scripts import script_scenario
 from squall.sim.scenarios.engines import ENGINES
-from squall.sim.stock.results import Told, first_wrong
+from squall.sim.stock.results import first_wrong
+from squall.sim.stock.results_guest import Told
 
 HEAD = """
 import torch
