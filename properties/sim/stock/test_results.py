@@ -48,7 +48,7 @@ from squall.sim.stock import group_guest
 kept = dict(vars(group_guest))
 def plant(**wrong): vars(group_guest).update(kept, **wrong)
 
-plant(reduced=lambda tensors, op: tensors[0])
+plant(reduced=lambda tensors, op, **_: tensors[0])
 dist.all_reduce(values)
 plant(assign=lambda tensor, value: tensor.detach()[:1].copy_(value[:1]))
 dist.all_reduce(torch.tensor([1.0, rank]), dist.ReduceOp.MAX)
