@@ -78,8 +78,8 @@ class Script(CommandLine):
     compare every gradient with the single-process reference. ``simulate`` and ``share``: installed packages
     that each process of the engine port executes for itself, or that all share, whatever they import
     (:mod:`squall.sim.scripts.installed`). ``compute``: what operators and modules take, as in
-    :func:`squall.sim.world.compute.parse_compute`. ``go_on``: collectives that do not go together do what
-    they do on stock PyTorch, instead of ending the run.
+    :func:`squall.sim.world.compute.parse_compute`. ``go_on``: what is wrong in process groups does what it does
+    on stock PyTorch, instead of ending the run. ``replicas``: compare what ranks have alike.
     """
 
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
@@ -89,6 +89,7 @@ class Script(CommandLine):
     share: tuple[str, ...] = ()
     compute: Annotated[str, AfterValidator(_compute)] = ""
     go_on: bool = False
+    replicas: bool = True
 
     def __post_init__(self) -> None:
         check_fields(self)

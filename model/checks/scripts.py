@@ -16,8 +16,9 @@ def SCRIPT(run: Run) -> Iterator[Violation]:  # noqa: N802
     """
     if run.crash is not None:
         yield Violation("progress", "the run broke off", "an end", run.crash)
-    for mismatch in run.mismatches:
-        yield Violation("script", "a mismatch", "collectives that go together", mismatch)
+    for outcome, texts in run.found.items():
+        for text in texts:
+            yield Violation("script", outcome, "process groups in which all goes together", text)
     for error in run.errors:
         yield Violation(
             "script", f"a process raised {error.type}", "none", f"{error.worker}: {error.message}"

@@ -31,6 +31,13 @@ if TYPE_CHECKING:
     from squall.model.one_process.reference import GradientSummary
     from squall.model.program.compare import Tolerance
 
+#: outcomes of runs in whose process groups something was wrong, and what it is in words
+WRONG_GROUPS = {
+    "mismatch": "collectives that do not go together",
+    "tensor overwritten": "tensors that were written to before an operation with them was over",
+    "wrong result": "collectives that have not come to what they are defined to be",
+    "replicas differ": "replicas that differ",
+}
 #: the outcome of a run in which there was nothing to find
 NOT_CHECKED = "not checked"
 #: words of the lines that tell what a process died of
@@ -167,8 +174,12 @@ class Run:
     printed: str = ""
     #: (installed package, whether each process has executed it for itself, why); of the engine port
     packages: list[tuple[str, bool, str]] = field(default_factory=list)
-    #: collectives of process groups that do not go together: who has called what
-    mismatches: list[str] = field(default_factory=list)
+    #: what was wrong in its process groups, by outcome (:data:`WRONG_GROUPS`)
+    found: dict[str, list[str]] = field(default_factory=dict)
+    #: how many collectives were compared with their definition
+    results: int = 0
+    #: how often ranks were asked whether their replicas agree
+    replicas: int = 0
     #: the last operation that has failed since others did not do their part of it
     stall: Stall | None = None
     #: collectives and messages of process groups that have ended, each counted by each rank
@@ -232,15 +243,16 @@ class Run:
     @property
     def outcome(self) -> str:
         """In a word: of a program "ok" or "failed" (some check does not hold); of a script "ok",
-        "mismatch", "error", "deadlock", "gradients differ", "leak" or "failed"; of both "not checked" (see
+        one of :data:`WRONG_GROUPS`, "error", "deadlock", "gradients differ", "leak" or "failed"; of both "not checked" (see
         :attr:`unchecked`), "interrupted" or "stopped"."""
         if self.broken_off:
             return self.broken_off
         good = "ok" if self.unchecked is None else NOT_CHECKED
         if self.script is None:
             return "failed" if self.violations else good
-        if self.mismatches:
-            return "mismatch"
+        for outcome in WRONG_GROUPS:
+            if self.found.get(outcome):
+                return outcome
         if self.errors or self.failed_processes or self.crash is not None:
             return "error" if self.stall is None else self.stall.outcome
         if self.waits:
@@ -270,7 +282,7 @@ class Run:
             return f"0 of {gradients.passes:,} {passes} compared{first}"
         if gradients is not None and gradients.compared:
             return None
-        if self.operations:  # nobody waits for one for ever
+        if self.operations or self.replicas:  # nobody waits for one for ever
             return None
         if self.script is not None and not self.workers:
             return "0 workers: no process has joined an RPC group"

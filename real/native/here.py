@@ -21,6 +21,9 @@ MAIN_LANE = 0
 FIRST_LANE = 100
 
 
+def _no_answer(_: bytes) -> None: ...
+
+
 class Here:
     """This process, as the coordinator knows it. One a process."""
 
@@ -54,6 +57,10 @@ class Here:
     def ask(self, *question: Any) -> Any:
         """Ask the coordinator, and block until it answers."""
         return pickle.loads(self.link.ask("P", pickle.dumps(question)))
+
+    def tell(self, *what: Any) -> None:
+        """Tell the coordinator what has no answer: nobody waits, and no time passes."""
+        self.link.ask_then("P", pickle.dumps(what), _no_answer)
 
     def now(self) -> float:
         """Seconds of virtual time."""

@@ -44,6 +44,7 @@ class ScriptRun:
     share: tuple[str, ...] = ()
     compute: str = ""
     go_on: bool = False
+    replicas: bool = True
 
     def scenario(self) -> Scenario:
         """The script as it is now, in this world. Raises :class:`BadInput`."""
@@ -60,6 +61,7 @@ class ScriptRun:
             share=self.share,
             compute=compute,
             go_on=self.go_on,
+            replicas=self.replicas,
         )
         world = World(latency=self.latency, faults=self._plan(script), device=self.device)
         return Scenario(work=script, seed=self.seed, world=world, engine=self.engine)
@@ -160,6 +162,8 @@ class ScriptRun:
             words += ["--compute", self.compute]
         if self.go_on:
             words.append("--go-on")
+        if not self.replicas:
+            words.append("--no-replicas")
         if self.args:
             words += ["--", *self.args]
         return shlex.join(words)

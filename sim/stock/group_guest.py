@@ -28,6 +28,7 @@ from squall.sim.scripts.moved import assign, check_alike, put
 from squall.sim.scripts.reductions import reduced
 from squall.sim.stock.group_events import Event, events
 from squall.sim.stock.memory_file import append, is_large, mapped
+from squall.sim.stock.results_guest import Taken, Told
 from squall.sim.world.places import place_of
 
 _ID = "squall group"
@@ -65,6 +66,8 @@ class _Operation:
     finish: Callable[[Values], object] = lambda values: None
     #: elements for each member, and expected of each, where they differ by member
     parts: tuple[tuple[int, ...], tuple[int, ...]] | tuple[()] = ()
+    #: the user's line
+    place: str = ""
 
 
 class Member:
@@ -90,6 +93,8 @@ class Member:
     def run(self, what: str, timeout_ms: float, *args: Any) -> Any:
         """Begin an operation and give its ``Work``."""
         operation: _Operation = getattr(self, f"_{what}")(*args)
+        operation.place = place_of(sys._getframe())
+        taken = Taken(what, args, self._size)
         timeout_s = self._timeout_s if timeout_ms < 0 else timeout_ms / 1000
         work, *inner = self._works(events(what, args), operation.outputs, what in ("send", "recv"))
 
@@ -99,6 +104,7 @@ class Member:
             for fd in files:
                 os.close(fd)
             problem, got = pickle.loads(answer)
+            is_written = taken.is_written()
             if problem is None:
                 if what == "recv":
                     work.set_source(next(iter(got)))
@@ -107,6 +113,7 @@ class Member:
                         operation.finish({src: _unpacked(*sent) for src, sent in got.items()})
                 except Exception as error:  # whoever waits for the work is told
                     problem = str(error)
+            self._tell_of(operation, taken, is_written, problem is None and not is_written)
             for each in (*inner, work):
                 if problem is None:
                     each.done()
@@ -187,7 +194,7 @@ class Member:
             operation.tag,
             operation.agreed,
             operation.parts,
-            "" if operation.tag[0] == "send" else place_of(sys._getframe()),
+            operation.place,
             pieces,
             operation.wants,
             operation.tells,
@@ -202,6 +209,19 @@ class Member:
         """One for each event that a profiler records."""
         make = importlib.import_module("squall_agent").GroupWork
         return [make(self, outputs, until_waited, name, inputs) for name, inputs in recorded]
+
+    def _tell_of(
+        self, operation: _Operation, taken: Taken, is_written: bool, is_good: bool
+    ) -> None:
+        """What was given and what came of it; of a message only that its tensors were written to."""
+        if operation.tag[0] != "send":
+            told = Told(operation.agreed, taken.precision, taken.given, taken.results(), is_good)
+        elif is_written:
+            told = None
+        else:
+            return
+        where = (self._number, self._rank, operation.tag, operation.place)
+        self._here.tell("group over", *where, is_written, told, self._size)
 
     def _done(self, operation: _Operation, timeout_s: float) -> str | None:
         """Wait for the end of an operation of tokens: what went wrong."""

@@ -14,6 +14,7 @@ from squall.model.events.run import Stall
 from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.findings import Findings
 from squall.sim.stock.ledger import Call, Ledger, MismatchError
 from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.stock.pieces import POINT_TO_POINT, Connections, Piece, Tag
@@ -91,11 +92,9 @@ class _Group:
 class Groups:
     """Answers what sim/stock/group_guest.py asks."""
 
-    def __init__(self, cluster: NativeCluster, *, go_on: bool = False) -> None:
+    def __init__(self, cluster: NativeCluster, findings: Findings) -> None:
         self._cluster = cluster
-        #: whether the run goes on after what does not go together, and what that was
-        self.go_on = go_on
-        self.mismatches: list[str] = []
+        self._findings = findings
         #: as Run.stall
         self.stall: Stall | None = None
         self._stalled_s = -1.0
@@ -124,6 +123,17 @@ class Groups:
                             f"waits in {_described(wait)} for {why} {who} since t={wait.since_s:.6f} s"
                         )
         return lines
+
+    def last_call(self, rank: int, ranks: tuple[int, ...], kinds: tuple[str, ...]) -> str:
+        """What ``rank`` has last called of collectives of these ``kinds`` in groups of these ``ranks``; "" if it
+        has not."""
+        calls = [(0.0, "")]
+        for group in self._groups:
+            members = [self._cluster.host.rank(each) for each in group.members.values()]
+            if members == [*ranks]:
+                last, member = group.ledger.last, members.index(rank)
+                calls += [last[member, kind] for kind in kinds if (member, kind) in last]
+        return max(calls)[1]
 
     # -- questions ------------------------------------------------------------------------
 
@@ -218,13 +228,11 @@ class Groups:
         wait.timer = runtime.call_later(timeout_s, lambda: self._late(group, wait))
 
     def _note(self, group: _Group, tag: Tag, call: Call) -> None:
-        """Raises MismatchError, unless the run is to go on."""
+        """Raises FoundError for what does not go together, unless the run is to go on."""
         try:
             group.ledger.note(tag[1], call)
         except MismatchError as error:
-            self.mismatches.append(str(error))
-            if not self.go_on:
-                raise
+            self._findings.note("mismatch", str(error))
 
     def _leave(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         number, rank = rest

@@ -29,12 +29,14 @@ from squall.sim.scripts.compat.process import FIRST_PID
 from squall.sim.scripts.hints import hint, hint_for_size, hint_for_usage
 from squall.sim.stock.children import Children
 from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.findings import Findings, FoundError
 from squall.sim.stock.gradients import PassLog, summarise
 from squall.sim.stock.groups import Groups
-from squall.sim.stock.ledger import MismatchError
 from squall.sim.stock.memory_file import Stored, load
 from squall.sim.stock.patience import ComputingError
 from squall.sim.stock.plan import left_out
+from squall.sim.stock.replicas import Replicas
+from squall.sim.stock.results import Results
 from squall.sim.stock.shared import for_script
 from squall.sim.stock.stacks_from_outside import stack_from_outside
 from squall.sim.stock.stores import Stores
@@ -104,7 +106,10 @@ class ScriptProcesses:
             cluster.answers[name] = getattr(self, f"_{name}")
         self._children = Children(cluster, self._start_child, self._start_program)
         self._stores = Stores(cluster)
-        self.groups = Groups(cluster, go_on=script.go_on)
+        self.findings = Findings(go_on=script.go_on)
+        self.groups = Groups(cluster, self.findings)
+        self.results = Results(cluster, self.findings)
+        self.replicas = Replicas(cluster, self.groups, self.findings)
         cluster.on_leave = self._count
 
     # -- processes ------------------------------------------------------------------------
@@ -156,6 +161,7 @@ class ScriptProcesses:
             "program": program,
             "forked": forked,
             "check": self.script.check,
+            "replicas": self.script.replicas,
             "compute": self.script.compute,
             "watch": True,
             **self.role(number),
@@ -425,7 +431,7 @@ def run_script(
             processes.errors += [
                 _spun(cluster, each) for each in cluster.workers if each.is_computing
             ]
-        except MismatchError:
+        except FoundError:
             pass  # it has been noted
         except (TimeoutError, Livelock) as error:
             run.waits = [str(error)]
@@ -448,7 +454,10 @@ def run_script(
     run.returned = dict(sorted(processes.returned.items()))
     run.errors, run.exit_codes = processes.errors, processes.exit_codes
     run.operations = processes.groups.operations
-    run.mismatches, run.stall = processes.groups.mismatches, processes.groups.stall
+    run.stall = processes.groups.stall
+    run.found = processes.findings.found
+    run.results = processes.results.compared
+    run.replicas = processes.replicas.compared
     run.computed = processes.computed
     names = hint_for_names(script.compute, run.computed)
     run.hints = [*processes.hints, *filter(None, [names])]

@@ -39,6 +39,7 @@ from squall.sim.scripts.computing import Computing
 from squall.sim.scripts.rounds import compiled
 from squall.sim.stock import (
     group_guest,
+    replicas_guest,
     script_children,
     script_programs,
     script_rounds,
@@ -183,6 +184,8 @@ class ScriptGuest:
         for scheme in ("env", "tcp", "file"):
             handlers[scheme] = functools.partial(_meet, here)
         group_guest.install(here)
+        if role["replicas"]:
+            replicas_guest.install(here)
         for module in (*_DISTRIBUTED, "torch.distributed.rendezvous"):
             vars(sys.modules[module]).update(
                 TCPStore=TCPStore, FileStore=FileStore, PrefixStore=PrefixStore

@@ -122,7 +122,7 @@ def test_collectives_that_do_not_go_together_are_told(tmp_path: Path, calls: str
     script.write_text(MISMATCH.format(calls=calls))
     run = run_file(script, workers=2, engine="torch", stdout=printed, stderr=printed)
     assert run.outcome == "mismatch" and "went on" not in printed.getvalue()
-    (told,) = run.mismatches
+    (told,) = run.found["mismatch"]
     assert f"of process group 0 differs in {MISMATCHES[calls]}: rank " in told
     for rank in (0, 1):
         assert f"rank {rank} calls " in told

@@ -96,9 +96,16 @@ def run(
         bool,
         typer.Option(
             "--go-on",
-            help="Let collectives that do not go together do what they do on stock PyTorch (engine torch).",
+            help="Let what is wrong in process groups do what it does on stock PyTorch (engine torch).",
         ),
     ] = False,
+    replicas: Annotated[
+        bool,
+        typer.Option(
+            "--replicas/--no-replicas",
+            help="Compare what ranks have alike after each step of an optimizer (engine torch).",
+        ),
+    ] = True,
     explain_imports: Annotated[
         bool,
         typer.Option(
@@ -131,6 +138,7 @@ def run(
         share=tuple(share or ()),
         compute=compute or "",
         go_on=go_on,
+        replicas=replicas,
     )
     with no_collections():
         scenario = asked.scenario()

@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from squall.model.events.run import DIED
+from squall.model.events.run import DIED, WRONG_GROUPS
 from squall.model.events.waiting import to_json as graph_json
 from squall.model.one_process.reference import GradientSummary
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
@@ -91,7 +91,9 @@ def script_json(run: Run, seed: int) -> dict[str, Any]:
         "left_out": run.left_out,
         "workers": run.workers,
         "operations": run.operations,
-        "mismatches": run.mismatches,
+        "found": run.found,
+        "results": run.results,
+        "replicas": run.replicas,
         "stall": None if run.stall is None else run.stall._asdict(),
         "events": len(run.records),
         "gradients": None if gradients is None else _gradients_json(gradients),
@@ -213,9 +215,9 @@ def _failures(run: Run) -> list[RenderableType]:
     if run.outcome == "error" and not run.errors:
         parts.extend(Text(line, style="bold red") for line in _exits(run.exit_codes))
     parts.extend(Text(f"hint: {line}", style="bold") for line in run.hints)
-    if run.mismatches:
-        parts.append(Text("collectives that do not go together:", style="bold red"))
-        parts.append(_indented(_first(run.mismatches)))
+    for outcome, texts in run.found.items():
+        parts.append(Text(f"{WRONG_GROUPS[outcome]}:", style="bold red"))
+        parts.append(_indented(_first(texts)))
     if run.stall is not None and not run.ok:
         parts.append(Text("why an operation of a process group failed:", style="bold red"))
         parts.append(_indented(run.stall.lines))

@@ -1,0 +1,198 @@
+"""Inside a process of a script on the engine ``torch``: tells digests of what other ranks have to have, too.
+
+That is what DistributedDataParallel keeps alike, and the parts of a DTensor that are replicated, those of
+hybrid sharding among them. The coordinator compares them (sim/stock/replicas.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import itertools
+import sys
+from collections import Counter
+from types import FrameType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils._python_dispatch import _disable_current_modes
+
+from squall.real.native.here import Here
+from squall.sim.stock.digests import digest
+from squall.sim.world.places import place_of
+
+#: hooks of DistributedDataParallel under which its replicas are apart on purpose, until somebody averages them
+_LOCAL_HOOKS = ("noop_hook", "post_localSGD_hook")
+#: the frame in which an optimizer's step runs
+_STEP = "Optimizer.profile_hook_step.<locals>.wrapper"
+_Ddp: Any = DistributedDataParallel
+
+
+def install(here: Here) -> None:
+    """Watch modules and optimizers that are made from now on."""
+    watch = _Watch(here)
+    # Not __init__, whose warnings are about whoever calls it.
+    _Ddp._ddp_init_helper = _then(_Ddp._ddp_init_helper, watch.made)
+    _Ddp._pre_forward = _then(_Ddp._pre_forward, watch.goes_forward)
+    register_optimizer_step_post_hook(watch.stepped)
+
+
+def _then(function: Any, told: Any) -> Any:
+    """A method after which ``told`` is called with its object."""
+
+    @functools.wraps(function)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = function(self, *args, **kwargs)
+        if not torch.compiler.is_compiling():
+            told(self)
+        return result
+
+    return method
+
+
+class _Watch:
+    def __init__(self, here: Here) -> None:
+        self._here = here
+        #: what each module is called on all ranks, in the order in which they were made
+        self._modules: WeakKeyDictionary[Module, str] = WeakKeyDictionary()
+        self._made: Counter[tuple[int, ...]] = Counter()
+        self._steps: Counter[tuple[Any, ...]] = Counter()
+        #: by optimizer of DTensors: its number, and names of its parameters
+        self._names: WeakKeyDictionary[Optimizer, tuple[int, dict[int, str]]] = WeakKeyDictionary()
+        self._numbers = itertools.count()
+
+    def made(self, module: Any) -> None:
+        """A DistributedDataParallel module has been made."""
+        ranks = _ranks(module)
+        self._modules[module] = f"DistributedDataParallel {self._made[ranks]}"
+        self._made[ranks] += 1
+
+    def goes_forward(self, module: Any) -> None:
+        """It begins a forward pass, its buffers have been exchanged."""
+        if not torch.is_grad_enabled() or not module.require_backward_grad_sync:
+            return
+        if module not in self._modules or _is_local(module):
+            return
+        have = _parameters(module)
+        if module.will_sync_module_buffers() and not hasattr(module, "buffer_hook"):
+            buffers = module.module.named_buffers()
+            have |= {n: each for n, each in buffers if n not in module.parameters_to_ignore}
+        number = module.process_group._get_sequence_number_for_group()
+        self._tell("", self._modules[module], "", _ranks(module), number, have, [*have])
+
+    def stepped(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        """An optimizer has made a step; one that is part of another one tells nothing."""
+        if torch.compiler.is_compiling() or not dist.is_initialized() or _is_part():
+            return
+        stepped = [each for group in optimizer.param_groups for each in group["params"]]
+        ids = set(map(id, stepped))
+        kind = type(optimizer).__name__
+        for module, name in list(self._modules.items()):
+            have = _parameters(module)
+            own = [each for each, parameter in have.items() if id(parameter) in ids]
+            if own and not _is_local(module):
+                self._step(kind, name, own[0], _ranks(module), have, own)
+        for ranks, replicated in _replicated(stepped).items():
+            number, names = self._names_of(optimizer)
+            have = {names[id(each)]: each for each in replicated}
+            self._step(
+                kind, f"the DTensors of optimizer {number}", next(iter(have)), ranks, have, [*have]
+            )
+
+    def _step(
+        self,
+        kind: str,
+        what: str,
+        first: str,
+        ranks: tuple[int, ...],
+        have: dict[str, Any],
+        own: list[str],
+    ) -> None:
+        """``first``: of the parameters, which tells optimizers of one module apart."""
+        self._steps[what, first, ranks] += 1
+        self._tell(kind, what, first, ranks, self._steps[what, first, ranks], have, own)
+
+    def _tell(
+        self,
+        kind: str,
+        what: str,
+        first: str,
+        ranks: tuple[int, ...],
+        number: int,
+        have: dict[str, Any],
+        own: list[str],
+    ) -> None:
+        if len(ranks) < 2:
+            return
+        with _disable_current_modes(), torch._C.DisableTorchFunction():
+            digests = {name: digest(each) for name, each in have.items()}
+        place = place_of(sys._getframe())
+        rank = dist.get_rank()
+        self._here.tell("replicas", kind, what, first, rank, ranks, number, place, digests, own)
+
+    def _names_of(self, optimizer: Optimizer) -> tuple[int, dict[int, str]]:
+        """Its number, and by id of a parameter what that is called in the outermost module that has it."""
+        if optimizer not in self._names:
+            stepped = [each for group in optimizer.param_groups for each in group["params"]]
+            names = {id(each): f"parameter {at}" for at, each in enumerate(stepped)}
+            depths: dict[int, int] = {}
+            for module in [each for each in gc.get_objects() if issubclass(type(each), Module)]:
+                for name, parameter in module.named_parameters():
+                    depth = name.count(".") + 1
+                    if id(parameter) in names and depth > depths.get(id(parameter), 0):
+                        names[id(parameter)], depths[id(parameter)] = name, depth
+            self._names[optimizer] = next(self._numbers), names
+        return self._names[optimizer]
+
+
+def _is_part() -> bool:
+    """Whether the step that has ended is called by that of another optimizer."""
+    frame: FrameType | None = sys._getframe()
+    steps = 0
+    while frame is not None:
+        steps += frame.f_code.co_qualname == _STEP
+        frame = frame.f_back
+    return steps > 1
+
+
+def _is_local(module: Any) -> bool:
+    return any(getattr(hook, "__name__", "") in _LOCAL_HOOKS for hook, _ in module._comm_hooks)
+
+
+def _ranks(module: Any) -> tuple[int, ...]:
+    return tuple(dist.get_process_group_ranks(module.process_group))
+
+
+def _parameters(module: Any) -> dict[str, Tensor]:
+    ignored = module.parameters_to_ignore
+    return {name: each for name, each in module.module.named_parameters() if name not in ignored}
+
+
+def _replicated(parameters: list[Any]) -> dict[tuple[int, ...], list[Any]]:
+    """Those that other ranks have the same of, by these ranks."""
+    found: dict[tuple[int, ...], list[Any]] = {}
+    tensor = sys.modules.get("torch.distributed.tensor")
+    for each in parameters:
+        if tensor is not None and isinstance(each, tensor.DTensor):
+            ranks = _replicas(each.device_mesh, each.placements)
+            if len(ranks) > 1:
+                found.setdefault(ranks, []).append(each)
+    return found
+
+
+def _replicas(mesh: Any, placements: Any) -> tuple[int, ...]:
+    """The ranks of a mesh that have the same part of a tensor as this one."""
+    at = mesh.get_coordinate()
+    if at is None or any(each.is_partial() for each in placements):
+        return ()
+    whole = [each.is_replicate() for each in placements]
+    with _disable_current_modes():
+        part = mesh.mesh[tuple(slice(None) if all else n for all, n in zip(whole, at, strict=True))]
+        return tuple(part.reshape(-1).tolist())

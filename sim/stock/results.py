@@ -1,0 +1,146 @@
+"""Whether collectives come to what they are defined to be, and nobody writes to their tensors meanwhile.
+
+Members tell what they have given and what they have got (sim/stock/results_guest.py), which is computed here
+in another way: from the tensors themselves, with NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce as fold
+from typing import Any
+
+import numpy as np
+
+from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.findings import Findings
+from squall.sim.stock.results_guest import Told
+from squall.sim.stock.worker import NativeWorker
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "SUM": np.add,
+    "AVG": np.add,
+    "PRODUCT": np.multiply,
+    "MIN": np.minimum,
+    "MAX": np.maximum,
+    "BAND": np.bitwise_and,
+    "BOR": np.bitwise_or,
+    "BXOR": np.bitwise_xor,
+}
+_REDUCES = ("all_reduce", "reduce", "reduce_scatter")
+_GATHERS = ("all_gather", "all_gather_coalesced", "all_gather_into_tensor", "gather")
+
+
+class Results:
+    """Answers what members of groups tell when an operation is over for them."""
+
+    def __init__(self, cluster: NativeCluster, findings: Findings) -> None:
+        self._findings = findings
+        #: by group and number, until all members of it have told
+        self._told: dict[tuple[int, int], dict[int, Told]] = {}
+        #: how many collectives have been compared with their definition
+        self.compared = 0
+        cluster.answers["group over"] = self._hear
+
+    def _hear(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        """Raises FoundError for what is wrong, unless the run is to go on."""
+        number, rank, (kind, sequence), place, is_written, told, size = rest
+        what = f"{kind} {sequence} of process group {number}"
+        if is_written:
+            where = f", called at {place}" if place else ""
+            text = f"{what}{where}: rank {rank} has written to its tensors before it was over"
+            self._findings.note("tensor overwritten", text)
+        if told is None:
+            return
+        all_told = self._told.setdefault((number, sequence), {})
+        all_told[rank] = told
+        if len(all_told) < size:
+            return
+        del self._told[number, sequence]
+        if not all(each.is_good and each.agreed == told.agreed for each in all_told.values()):
+            return
+        self.compared += 1
+        wrong = first_wrong(kind, all_told)
+        if wrong:
+            self._findings.note("wrong result", f"{what}: {wrong}")
+
+
+def first_wrong(kind: str, told: dict[int, Told]) -> str:
+    """Where a collective of which all members have ``told`` came to something else; "" if nowhere, or if the
+    definition does not say."""
+    told = dict(sorted(told.items()))
+    for rank, each in told.items():
+        if not each.results:
+            continue
+        expected = _defined(kind, rank, told)
+        if expected is None or len(expected) != len(each.results):
+            continue
+        for part, (values, got) in enumerate(zip(expected, each.results, strict=True)):
+            at = _first_apart(values, got)
+            if at is not None:
+                return (
+                    f"rank {rank} has {got[at]} at element {at} of part {part}, and not "
+                    f"{values[0][at]}"
+                )
+    return ""
+
+
+#: what is expected, and how far from it is still right, element by element
+_Expected = tuple[Any, Any]
+
+
+def _defined(kind: str, rank: int, told: dict[int, Told]) -> list[_Expected] | None:
+    given = {member: each.given for member, each in told.items()}
+    about = told[rank].agreed
+    root = int(about.get("root", -1))
+    if kind in ("reduce", "gather") and rank != root:
+        return None
+    if kind == "broadcast":
+        return _exactly(given[root])
+    if kind in _GATHERS:
+        return _exactly([part for parts in given.values() for part in parts])
+    if kind == "scatter":
+        return _exactly(_part(given[root], rank, len(told)))
+    if kind == "all_to_all":
+        return _exactly([p for parts in given.values() for p in _part(parts, rank, len(told))])
+    if kind not in _REDUCES or about.get("op") not in _OPERATORS:
+        return None
+    if kind == "reduce_scatter":
+        given = {member: _part(parts, rank, len(told)) for member, parts in given.items()}
+    parts = list(zip(*given.values(), strict=True))
+    return [_reduced(list(each), about["op"], told[rank].precision) for each in parts]
+
+
+def _part(parts: list[Any], rank: int, size: int) -> list[Any]:
+    each = len(parts) // size
+    return parts[rank * each : (rank + 1) * each]
+
+
+def _exactly(parts: list[Any]) -> list[_Expected]:
+    return [(part, 0.0) for part in parts]
+
+
+def _reduced(values: list[Any], op: str, precision: float) -> _Expected:
+    """Floating-point numbers in double precision, whose rounding each member may have done in another order."""
+    if precision and values[0].dtype.kind == "f":
+        values = [each.astype(np.float64) for each in values]
+    with np.errstate(all="ignore"):
+        total = fold(_OPERATORS[op], values)
+        if op == "AVG":
+            total = total / len(values)
+        if not precision or op in ("MIN", "MAX"):
+            return total, 0.0
+        sizes = [np.abs(each) for each in values]
+        largest = fold(np.multiply if op == "PRODUCT" else np.add, sizes)
+        return total, len(values) * precision * largest
+
+
+def _first_apart(expected: _Expected, got: Any) -> int | None:
+    values, tolerance = expected
+    if values.shape != got.shape:
+        return None
+    with np.errstate(all="ignore"):
+        far = np.abs(values - got) > tolerance if values.dtype.kind in "fc" else values != got
+    # What has no number, or is too large for one, has no distance.
+    far &= np.isfinite(values) & np.isfinite(got)
+    return int(np.argmax(far)) if far.any() else None

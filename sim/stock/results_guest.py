@@ -1,0 +1,125 @@
+"""Inside a process of a script on the engine ``torch``: what a collective was given, and what came out of it.
+
+It is read from the tensors themselves, when the collective is called and when its work is over, for the
+coordinator to compare with the definition (sim/stock/results.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from squall.sim.stock.digests import digest
+
+#: of so many elements of a collective on each rank all are looked at; of more, so many at equal distances
+_MOST = 100_000
+_SAMPLE = 4_096
+_EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
+_IN_PLACE = ("all_reduce", "reduce", "broadcast", "send")
+
+
+class Told(NamedTuple):
+    """By one member: what its call was about (see ``_about`` of sim/stock/group_guest.py), the smallest relative
+    difference of its numbers (0: they are exact), what it gave and what it got, in parts."""
+
+    agreed: dict[str, str]
+    precision: float
+    given: list[Any]
+    results: list[Any]
+    is_good: bool
+
+
+class Taken:
+    """What one member's call is about. ``what`` and ``args`` are those of ``Member.run``."""
+
+    def __init__(self, what: str, args: tuple[Any, ...], size: int) -> None:
+        with _disable_current_modes():
+            self._given, self._results = _units(what, args, size)
+            self._is_looked_at = all(
+                each.layout == torch.strided for each in (*self._given, *self._results)
+            )
+            self._before = self._digests()
+            self.given = self._sample(self._given)
+        #: the smallest relative difference of its numbers; 0: they are exact
+        self.precision = max(
+            (torch.finfo(each.dtype).eps for each in self._given if not _is_exact(each)),
+            default=0.0,
+        )
+
+    def is_written(self) -> bool:
+        """Whether anybody has written to its tensors since the call; memory that was given back is not looked
+        at."""
+        with _disable_current_modes():
+            return any(
+                before != now
+                for before, now in zip(self._before, self._digests(), strict=True)
+                if now is not None
+            )
+
+    def results(self) -> list[Any]:
+        """What is in the tensors for its results now."""
+        with _disable_current_modes():
+            return self._sample(self._results)
+
+    def _digests(self) -> list[int | None]:
+        if not self._is_looked_at:
+            return []
+        return [
+            digest(each) if each.untyped_storage().nbytes() else None
+            for each in {id(each): each for each in (*self._given, *self._results)}.values()
+        ]
+
+    def _sample(self, units: list[Tensor]) -> list[Any]:
+        if not self._is_looked_at:
+            return []
+        elements = sum(each.numel() for each in units)
+        every = 1 if elements <= _MOST else elements // _SAMPLE
+        return [_values(each, every) for each in units]
+
+
+def _units(what: str, args: tuple[Any, ...], size: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Given and results, each in parts of which a member sends or gets whole ones: those of the first
+    member first."""
+    if not args:
+        return [], []
+    if what == "recv":
+        return [], _flat(args[0])
+    if what in _IN_PLACE:
+        return _flat(args[0]), [] if what == "send" else _flat(args[0])
+    results, given = _flat(args[0]), _flat(args[1])
+    if what == "all_gather_into_tensor":
+        results = _split(results, size)
+    elif what == "reduce_scatter_tensor":
+        given = _split(given, size)
+    elif what == "all_to_all_single":
+        results, given = (
+            list(whole[0].detach().split(sizes or whole[0].size(0) // size))
+            for whole, sizes in ((results, args[2]), (given, args[3]))
+        )
+    return given, results
+
+
+def _is_exact(tensor: Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex())
+
+
+def _flat(tensors: Any) -> list[Tensor]:
+    if isinstance(tensors, Tensor):
+        return [tensors]
+    return [tensor for each in tensors for tensor in _flat(each)]
+
+
+def _split(tensors: list[Tensor], size: int) -> list[Tensor]:
+    parts = [each.detach().reshape(size, -1) for each in tensors]
+    return [part[member] for member in range(size) for part in parts]
+
+
+def _values(tensor: Tensor, every: int) -> Any:
+    """Elements in a type that NumPy has. Not by operators, whose threads would be started for it."""
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    if tensor.dtype in (torch.bfloat16, *_EIGHT_BITS):
+        tensor = tensor.float()
+    return tensor.numpy().reshape(-1)[::every].copy()
