@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from squall.sim.stock.digests import digest
+from squall.sim.stock.digests import digest, elements
 
 #: of so many elements of a collective on each rank all are looked at; of more, so many at equal distances
 _MOST = 100_000
 _SAMPLE = 4_096
-_EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
 _IN_PLACE = ("all_reduce", "reduce", "broadcast", "send")
 
 
@@ -75,9 +74,9 @@ class Taken:
     def _sample(self, units: list[Tensor]) -> list[Any]:
         if not self._is_looked_at:
             return []
-        elements = sum(each.numel() for each in units)
-        every = 1 if elements <= _MOST else elements // _SAMPLE
-        return [_values(each, every) for each in units]
+        count = sum(each.numel() for each in units)
+        every = 1 if count <= _MOST else count // _SAMPLE
+        return [elements(each, every) for each in units]
 
 
 def _units(what: str, args: tuple[Any, ...], size: int) -> tuple[list[Tensor], list[Tensor]]:
@@ -115,11 +114,3 @@ def _flat(tensors: Any) -> list[Tensor]:
 def _split(tensors: list[Tensor], size: int) -> list[Tensor]:
     parts = [each.detach().reshape(size, -1) for each in tensors]
     return [part[member] for member in range(size) for part in parts]
-
-
-def _values(tensor: Tensor, every: int) -> Any:
-    """Elements in a type that NumPy has. Not by operators, whose threads would be started for it."""
-    tensor = tensor.detach().resolve_conj().resolve_neg()
-    if tensor.dtype in (torch.bfloat16, *_EIGHT_BITS):
-        tensor = tensor.float()
-    return tensor.numpy().reshape(-1)[::every].copy()

@@ -12,7 +12,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
 from torch.distributed.algorithms.join import Join
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, Replicate, distribute_module
 from torch.nn.parallel import DistributedDataParallel
@@ -107,6 +107,11 @@ def sharded() -> None:
     train(fully_shard(model))
 
 
+def resized() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
+    train(FullyShardedDataParallel(model, device_id=torch.device("cpu")))
+
+
 def hybrid() -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
     mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("copies", "parts"))
@@ -132,6 +137,7 @@ for program in (
     two_optimizers,
     ignored,
     sharded,
+    resized,
     hybrid,
     replicated,
 ):
