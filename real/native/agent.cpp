@@ -326,6 +326,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def("begin", [](Link& link, char kind, const std::string& what) { return link.begin(kind, what); })
       .def("end", [](Link& link, int64_t question) { link.end(question); }, py::call_guard<py::gil_scoped_release>())
       .def("ask_then", &ask_then)
+      .def("tell", [](Link& link, char kind, const py::bytes& what) { link.tell(kind, what); })
       .def("wake", &Link::wake)
       .def("on_call", &call_python)
       .def_static("set_lane", &Link::set_lane);

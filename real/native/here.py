@@ -21,9 +21,6 @@ MAIN_LANE = 0
 FIRST_LANE = 100
 
 
-def _no_answer(_: bytes) -> None: ...
-
-
 class Here:
     """This process, as the coordinator knows it. One a process."""
 
@@ -60,7 +57,7 @@ class Here:
 
     def tell(self, *what: Any) -> None:
         """Tell the coordinator what has no answer: nobody waits, and no time passes."""
-        self.link.ask_then("P", pickle.dumps(what), _no_answer)
+        self.link.tell("P", pickle.dumps(what))
 
     def now(self) -> float:
         """Seconds of virtual time."""

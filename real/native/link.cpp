@@ -186,6 +186,15 @@ int64_t Link::ask_then(
   return question;
 }
 
+void Link::tell(char kind, const std::string& what) {
+  int64_t question = 0;
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    question = questions_++;
+  }
+  say('A', Writer().put<int64_t>(question).put<char>(kind).put_bytes(what).bytes);
+}
+
 void Link::continue_with(std::function<void()> work) {
   for (auto& lane : continuations_) {
     if (!lane->busy()) {

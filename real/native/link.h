@@ -93,6 +93,9 @@ class Link {
   int64_t begin(char kind, const std::string& what);
   std::string end(int64_t question);
 
+  // Tells the coordinator something that has no answer.
+  void tell(char kind, const std::string& what);
+
   // Tells the coordinator something and returns the number of the question; `then` is given the
   // answer on a thread of its own kind, never on one that handles messages.
   int64_t ask_then(char kind, const std::string& what, std::function<void(const std::string&)> then);
