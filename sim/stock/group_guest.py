@@ -215,7 +215,10 @@ class Member:
     ) -> None:
         """What was given and what came of it; of a message only that its tensors were written to."""
         if operation.tag[0] != "send":
-            told = Told(operation.agreed, taken.precision, taken.given, taken.results(), is_good)
+            result = taken.results()
+            told = Told(
+                operation.agreed, taken.precision, taken.given, result, is_good, taken.least
+            )
         elif is_written:
             told = None
         else:

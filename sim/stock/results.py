@@ -108,7 +108,8 @@ def _defined(kind: str, rank: int, told: dict[int, Told]) -> list[_Expected] | N
     if kind == "reduce_scatter":
         given = {member: _part(parts, rank, len(told)) for member, parts in given.items()}
     parts = list(zip(*given.values(), strict=True))
-    return [_reduced(list(each), about["op"], told[rank].precision) for each in parts]
+    exact = told[rank].precision, told[rank].least
+    return [_reduced(list(each), about["op"], *exact) for each in parts]
 
 
 def _part(parts: list[Any], rank: int, size: int) -> list[Any]:
@@ -120,7 +121,7 @@ def _exactly(parts: list[Any]) -> list[_Expected]:
     return [(part, 0.0) for part in parts]
 
 
-def _reduced(values: list[Any], op: str, precision: float) -> _Expected:
+def _reduced(values: list[Any], op: str, precision: float, least: float) -> _Expected:
     """Floating-point numbers in double precision, whose rounding each member may have done in another order."""
     if precision and values[0].dtype.kind == "f":
         values = [each.astype(np.float64) for each in values]
@@ -132,7 +133,8 @@ def _reduced(values: list[Any], op: str, precision: float) -> _Expected:
             return total, 0.0
         sizes = [np.abs(each) for each in values]
         largest = fold(np.multiply if op == "PRODUCT" else np.add, sizes)
-        return total, len(values) * precision * largest
+        near_zero = least * fold(np.multiply, [np.maximum(each, 1.0) for each in sizes])
+        return total, len(values) * (precision * largest + near_zero)
 
 
 def _first_apart(expected: _Expected, got: Any) -> int | None:

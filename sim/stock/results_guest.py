@@ -22,13 +22,15 @@ _IN_PLACE = ("all_reduce", "reduce", "broadcast", "send")
 
 class Told(NamedTuple):
     """By one member: what its call was about (see ``_about`` of sim/stock/group_guest.py), the smallest relative
-    difference of its numbers (0: they are exact), what it gave and what it got, in parts."""
+    difference of its numbers (0: they are exact), what it gave and what it got, in parts; ``least``: the
+    smallest number that it has, near which differences are no smaller."""
 
     agreed: dict[str, str]
     precision: float
     given: list[Any]
     results: list[Any]
     is_good: bool
+    least: float = 0.0
 
 
 class Taken:
@@ -42,11 +44,10 @@ class Taken:
             )
             self._before = self._digests()
             self.given = self._sample(self._given)
-        #: the smallest relative difference of its numbers; 0: they are exact
-        self.precision = max(
-            (torch.finfo(each.dtype).eps for each in self._given if not _is_exact(each)),
-            default=0.0,
-        )
+        # Of numbers that are exact neither has anything.
+        about = [torch.finfo(each.dtype) for each in self._given if not _is_exact(each)]
+        self.precision = max((each.eps for each in about), default=0.0)
+        self.least = max((each.smallest_normal * each.eps for each in about), default=0.0)
 
     def is_written(self) -> bool:
         """Whether anybody has written to its tensors since the call; memory that was given back is not looked
