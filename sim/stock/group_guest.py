@@ -81,6 +81,7 @@ class Member:
         self._others = [member for member in range(size) if member != rank]
         self._timeout_s = timeout_ms / 1000
         self._count = 0
+        self._under_way: list[Taken] = []
         if rank == 0:
             store.set(_ID, str(here.ask("group new", size)))
         self._number = int(store.get(_ID))
@@ -95,6 +96,8 @@ class Member:
         operation: _Operation = getattr(self, f"_{what}")(*args)
         operation.place = place_of(sys._getframe())
         taken = Taken(what, args, self._size)
+        under_way = self._under_way
+        under_way.append(taken)
         timeout_s = self._timeout_s if timeout_ms < 0 else timeout_ms / 1000
         work, *inner = self._works(events(what, args), operation.outputs, what in ("send", "recv"))
 
@@ -105,6 +108,7 @@ class Member:
                 os.close(fd)
             problem, got = pickle.loads(answer)
             is_written = taken.is_written()
+            under_way.remove(taken)
             if problem is None:
                 if what == "recv":
                     work.set_source(next(iter(got)))
@@ -113,6 +117,7 @@ class Member:
                         operation.finish({src: _unpacked(*sent) for src, sent in got.items()})
                 except Exception as error:  # whoever waits for the work is told
                     problem = str(error)
+                taken.filled(under_way)
             self._tell_of(operation, taken, is_written, problem is None and not is_written)
             for each in (*inner, work):
                 if problem is None:

@@ -6,6 +6,7 @@ coordinator to compare with the definition (sim/stock/results.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -48,6 +49,15 @@ class Taken:
         about = [torch.finfo(each.dtype) for each in self._given if not _is_exact(each)]
         self.precision = max((each.eps for each in about), default=0.0)
         self.least = max((each.smallest_normal * each.eps for each in about), default=0.0)
+
+    def filled(self, others: Iterable[Taken]) -> None:
+        """Its results are there, which may be tensors of ``others`` under way, too: two receives of PyTorch's
+        pipelines have one buffer, in which nobody looks."""
+        places = {each.data_ptr() for each in self._results}
+        for other in others:
+            if places & {each.data_ptr() for each in other._results}:
+                with _disable_current_modes():
+                    other._before = other._digests()
 
     def is_written(self) -> bool:
         """Whether anybody has written to its tensors since the call; memory that was given back is not looked

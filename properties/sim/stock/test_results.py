@@ -40,6 +40,8 @@ work = dist.isend(values, other) if rank else dist.irecv(values, other)
 torch.add(values, 1)
 work.wait()
 values += 1
+both = [dist.isend(values, other) if rank else dist.irecv(values, other) for _ in range(2)]
+[work.wait() for work in both]
 """
 #: a defect of the backend, with a collective in which it shows
 PLANTED = """

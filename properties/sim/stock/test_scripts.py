@@ -10,7 +10,7 @@ import pytest
 
 from squall.properties.support.commands import squall
 from squall.properties.support.scripts import script_scenario
-from squall.sim.faults.plan import Crash, Pause, Plan, SlowStart
+from squall.sim.faults.plan import Crash, Pause, Plan, Shutdown
 from squall.sim.scripts.run import run_script
 from squall.sim.stock.plan import kinds_left_out, left_out
 
@@ -49,8 +49,8 @@ def test_pytorchs_own_tests_run_on_its_engine(test: str) -> None:
 
 
 def test_what_a_plan_asks_of_the_inside_of_a_worker_is_named() -> None:
-    plan = Plan(workers=(Pause(worker=0, at_s=0.0, for_s=1.0), SlowStart(worker=1, delay_s=1.0)))
-    assert left_out(plan) == ["workers[1]: SlowStart"]
+    plan = Plan(workers=(Pause(worker=0, at_s=0.0, for_s=1.0), Shutdown(worker=1, at_s=1.0)))
+    assert left_out(plan) == ["workers[1]: Shutdown"]
     assert left_out(Plan(workers=(Crash(worker=0, at_s=1.0),))) == []
 
 
