@@ -53,11 +53,14 @@ class Taken:
     def filled(self, others: Iterable[Taken]) -> None:
         """Its results are there, which may be tensors of ``others`` under way, too: two receives of PyTorch's
         pipelines have one buffer, in which nobody looks."""
-        places = {each.data_ptr() for each in self._results}
+        places = self._places()
         for other in others:
-            if places & {each.data_ptr() for each in other._results}:
+            if places & other._places():
                 with _disable_current_modes():
                     other._before = other._digests()
+
+    def _places(self) -> set[int]:
+        return {each.data_ptr() for each in self._results} if self._is_looked_at else set()
 
     def is_written(self) -> bool:
         """Whether anybody has written to its tensors since the call; memory that was given back is not looked
