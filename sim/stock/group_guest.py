@@ -26,6 +26,7 @@ from torch import Tensor
 from squall.real.native.here import Here
 from squall.sim.scripts.moved import assign, check_alike, put
 from squall.sim.scripts.reductions import reduced
+from squall.sim.stock.call_names import Names, Registered, names
 from squall.sim.stock.group_events import Event, events
 from squall.sim.stock.memory_file import append, is_large, mapped
 from squall.sim.stock.results_guest import Taken, Told
@@ -42,7 +43,7 @@ def install(here: Here) -> None:
     """Let ``gloo`` be the simulated network."""
     group: Any = importlib.import_module("squall_agent").Group
     group.__name__ = group.__qualname__ = "ProcessGroupGloo"
-    group.set_factory(functools.partial(Member, here))
+    group.set_factory(functools.partial(Member, here, Registered()))
     for name in ("torch.distributed", "torch.distributed.distributed_c10d"):
         vars(importlib.import_module(name))["ProcessGroupGloo"] = group
 
@@ -66,15 +67,25 @@ class _Operation:
     finish: Callable[[Values], object] = lambda values: None
     #: elements for each member, and expected of each, where they differ by member
     parts: tuple[tuple[int, ...], tuple[int, ...]] | tuple[()] = ()
-    #: the user's line
+    #: the user's line, and the call that it is part of
     place: str = ""
+    names: Names = field(default_factory=Names)
 
 
 class Member:
     """This process's part of one process group."""
 
-    def __init__(self, here: Here, store: Any, rank: int, size: int, timeout_ms: float) -> None:
+    def __init__(
+        self,
+        here: Here,
+        registered: Registered,
+        store: Any,
+        rank: int,
+        size: int,
+        timeout_ms: float,
+    ) -> None:
         self._here = here
+        self._registered = registered
         self._link = here.link
         self._rank = rank
         self._size = size
@@ -94,7 +105,9 @@ class Member:
     def run(self, what: str, timeout_ms: float, *args: Any) -> Any:
         """Begin an operation and give its ``Work``."""
         operation: _Operation = getattr(self, f"_{what}")(*args)
-        operation.place = place_of(sys._getframe())
+        frame = sys._getframe()
+        operation.place = place_of(frame)
+        operation.names = names(frame, _subject(args), self._registered)
         taken = Taken(what, args, self._size)
         under_way = self._under_way
         under_way.append(taken)
@@ -200,6 +213,7 @@ class Member:
             operation.agreed,
             operation.parts,
             operation.place,
+            operation.names,
             pieces,
             operation.wants,
             operation.tells,
@@ -431,11 +445,20 @@ class Member:
         return _Operation(("send", tag), outputs=tensors, wants=[src], tells=tells, finish=finish)
 
 
+def _subject(args: tuple[Any, ...]) -> Any:
+    """The first of the tensors that an operation is given."""
+    given: Any = next((each for each in args[1::-1] if isinstance(each, list | Tensor)), None)
+    while isinstance(given, list):
+        given = given[0] if given else None
+    return given
+
+
 def _about(tensors: list[Tensor], *, root: int | None = None, op: Any = None) -> dict[str, str]:
     """What all members of a collective have to give alike."""
     about = {
         "type": ", ".join(dict.fromkeys(str(each.dtype) for each in tensors)),
         "elements": str(sum(each.numel() for each in tensors)),
+        "shape": ", ".join(dict.fromkeys(str([*each.shape]) for each in tensors)),
     }
     if root is not None:
         about["root"] = str(root)

@@ -192,7 +192,9 @@ class Groups:
         cluster.host.begin()
 
     def _do(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        number, rank, tag, agreed, parts, place, pieces, wants, tells, readers, timeout_s = rest
+        number, rank, tag, agreed, parts, place, names, pieces, wants, tells, readers, timeout_s = (
+            rest
+        )
         group, runtime = self._groups[number], self._cluster.runtime
         files = {
             fd: MemoryFile(worker.process.pid, fd) if fd is not None else None
@@ -204,7 +206,10 @@ class Groups:
         )
         worker.tracer.emit(OPERATION_STARTED, number, rank, *_named(tag), size_bytes)
         if tag[0] not in _NOT_NOTED:
-            self._note(group, tag, Call(rank, tag[0], agreed, place, runtime.now(), *parts))
+            gives, takes = parts or ((), ())
+            self._note(
+                group, Call(rank, tag[0], agreed, place, runtime.now(), gives, takes, names, tag[1])
+            )
         type = MessageType.SEND if tag[0] == POINT_TO_POINT else MessageType.COLLECTIVE
         for dst, (data, fd) in pieces.items():
             group.send(rank, dst, type, tag, data, files[fd])
@@ -227,10 +232,10 @@ class Groups:
             return
         wait.timer = runtime.call_later(timeout_s, lambda: self._late(group, wait))
 
-    def _note(self, group: _Group, tag: Tag, call: Call) -> None:
+    def _note(self, group: _Group, call: Call) -> None:
         """Raises FoundError for what does not go together, unless the run is to go on."""
         try:
-            group.ledger.note(tag[1], call)
+            group.ledger.note(call)
         except MismatchError as error:
             self._findings.note("mismatch", str(error))
 

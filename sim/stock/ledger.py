@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from squall.sim.stock.call_names import Names
+from squall.sim.stock.call_order import CallOrder, told
+
 
 class MismatchError(RuntimeError):
     """Members of a process group have called what does not go together."""
@@ -25,6 +28,8 @@ class Call:
     at_s: float
     gives: tuple[int, ...] = ()
     takes: tuple[int, ...] = ()
+    names: Names = field(default_factory=Names)
+    sequence: int = 0
 
     def __str__(self) -> str:
         about = dict(self.agreed)
@@ -39,6 +44,8 @@ class Call:
         if self.kind != other.kind:
             return "kind"
         names = [name for name, value in self.agreed.items() if other.agreed.get(name) != value]
+        if "elements" in names and "shape" in names:
+            names.remove("shape")
         ways = (self, other), (other, self)
         if any(one.gives and one.gives[two.rank] != two.takes[one.rank] for one, two in ways):
             names.append("parts")
@@ -55,6 +62,7 @@ class Ledger:
     _calls: dict[int, list[Call]] = field(default_factory=dict)
     #: by member and kind: when it called the last one, and which it was
     last: dict[tuple[int, str], tuple[float, str]] = field(default_factory=dict)
+    _order: CallOrder = field(default_factory=CallOrder)
 
     def missed(self, rank: int) -> str:
         """The first collective that others have called and this member, which leaves, has not; "" if there
@@ -67,8 +75,10 @@ class Ledger:
                 )
         return ""
 
-    def note(self, sequence: int, call: Call) -> None:
-        """Raises :class:`MismatchError` if it does not go with another one of that number."""
+    def note(self, call: Call) -> None:
+        """Raises :class:`MismatchError` if it does not go with another one of that number, or is one of several that
+        are called in another order."""
+        sequence = call.sequence
         calls = self._calls.setdefault(sequence, [])
         calls.append(call)
         about = f"collective {sequence} of process group {self.number}, {call}"
@@ -82,3 +92,8 @@ class Ledger:
                     f"collective {sequence} of process group {self.number} differs in {differs}: "
                     f"{other}; {call}"
                 )
+        if len(calls) == self.size and (rows := self._order.note(calls)):
+            raise MismatchError(
+                f"collectives of process group {self.number} are called in another order: "
+                + "; ".join(map(told, rows))
+            )

@@ -83,11 +83,49 @@ MISMATCHES = {
     "dist.all_reduce(values) if rank == 0 else dist.broadcast(values, 1)": "kind",
     "dist.all_reduce(torch.ones(4 + rank))": "elements",
     "dist.all_reduce(values.to(torch.float64) if rank else values)": "type",
+    "dist.all_reduce(values.view(2, 2) if rank else values)": "shape",
     "dist.all_reduce(values, (ReduceOp.SUM, ReduceOp.MAX)[rank])": "op",
     "dist.broadcast(values, rank)": "root",
     "dist.barrier(); dist.barrier() if rank else dist.all_reduce(values)": "kind",
     "dist.all_to_all_single(values, torch.ones(4), [2, 2], ([2, 2], [1, 3])[rank])": "parts",
 }
+#: equal calls in another order, and what is told of both members
+ORDERS = {
+    "for each in (a, b) if rank else (b, a): dist.all_reduce(each)": (
+        "rank 0 calls all_reduce 1 of b = each at t=",
+        "rank 1 calls all_reduce 1 of a = each at t=",
+    ),
+    "[dist.all_reduce(each.grad) for each in (reversed(linears) if rank else linears)]": (
+        "rank 0 calls all_reduce 1 of the gradient of Linear.weight, registered as number 1 at t=",
+        "rank 1 calls all_reduce 1 of the gradient of Linear.weight, registered as number 2 at t=",
+    ),
+    "(dist.all_gather(both, a), dist.all_gather(both, b)) if rank else "
+    "(dist.all_gather(both, b), dist.all_gather(both, a))": (
+        "rank 0 calls all_gather 1 of b at t=",
+        "rank 1 calls all_gather 1 of a at t=",
+    ),
+}
+#: calls that come from other lines, with other tensors, and go together
+IN_ORDER = """
+for step in range(4):
+    if (step + rank) % 2:
+        dist.all_reduce(a)
+    else:
+        dist.all_reduce(b)
+    dist.broadcast(a if step % 2 == rank else b, step % 2)
+    if step % 2 == rank:
+        dist.broadcast(a, step % 2)
+    else:
+        dist.broadcast(b, step % 2)
+    dist.all_gather(both, (a, b)[(step + rank) % 2])
+"""
+TENSORS = """
+a, b = torch.ones(4), torch.ones(4)
+both = [torch.ones(4), torch.ones(4)]
+linears = [torch.nn.Linear(4, 4, bias=False).weight for _ in range(2)]
+for each in linears:
+    each.grad = torch.ones(4, 4)
+"""
 #: what ends in an error of one member: in a word, and what is told of why
 STALLS = {
     "dist.send(values, 1 - rank); dist.recv(values, 1 - rank)": (
@@ -128,6 +166,28 @@ def test_collectives_that_do_not_go_together_are_told(tmp_path: Path, calls: str
         assert f"rank {rank} calls " in told
     assert told.count("script.py:8: ") == 2
     assert run.of(OPERATION_STARTED) and run.digest != digest_of([])
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("calls", ORDERS)
+def test_equal_calls_in_another_order_are_told(tmp_path: Path, calls: str) -> None:
+    script, printed = tmp_path / "script.py", io.StringIO()
+    script.write_text(MISMATCH.format(calls=TENSORS + calls))
+    run = run_file(script, workers=2, engine="torch", stdout=printed, stderr=printed)
+    assert run.outcome == "mismatch" and "went on" not in printed.getvalue()
+    (told,) = run.found["mismatch"]
+    assert told.startswith("collectives of process group 0 are called in another order: rank 0 ")
+    for text in ORDERS[calls]:
+        assert text in told
+    assert told.count("script.py:14: ") == 2
+
+
+def test_equal_calls_may_come_from_other_lines(tmp_path: Path) -> None:
+    script, printed = tmp_path / "script.py", io.StringIO()
+    script.write_text(MISMATCH.format(calls=TENSORS + IN_ORDER))
+    run = run_file(script, workers=2, engine="torch", stdout=printed, stderr=printed)
+    assert (run.outcome, run.found) == ("ok", {})
+    assert printed.getvalue().count("went on") == 2
 
 
 @pytest.mark.sampled(1)

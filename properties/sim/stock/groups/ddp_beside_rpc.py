@@ -33,7 +33,8 @@ def train(rref, rank):
     model = DistributedDataParallel(nn.Sequential(nn.ReLU(), nn.Linear(3, 2)).double())
     remote = rpc.rpc_sync(SERVER, parameters, args=(rref,))
     local = [rpc.RRef(p) for p in model.parameters()]
-    optimizer = DistributedOptimizer(torch.optim.SGD, remote + local, lr=0.05)
+    own = local if rank else remote + local
+    optimizer = DistributedOptimizer(torch.optim.SGD, own, lr=0.05)
     torch.manual_seed(20 + rank)
     for step in range(3):
         with dist_autograd.context() as context:
@@ -44,8 +45,7 @@ def train(rref, rank):
             mean = grads[next(model.parameters())].sum().item()
             print(f"{rank} step {step}: loss {loss.item():.6f}, gradient {mean:.6f}")
             dist.barrier()
-            if rank == 0:
-                optimizer.step(context)
+            optimizer.step(context)
             dist.barrier()
     # what is left of DistributedDataParallel: a backward pass of one process, and no_sync
     with model.no_sync():

@@ -1,0 +1,93 @@
+"""Inside a process of a script on the engine ``torch``: which call of the script an operation comes from, and what its
+tensor is called there.
+
+Members of a group that call the same collectives in another order give other tensors to one, which size and
+type need not show (sim/stock/call_order.py).
+"""
+
+from __future__ import annotations
+
+import linecache
+import weakref
+from functools import cache
+from itertools import count, islice
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from torch.nn.modules import module as modules
+
+from squall.sim.world.places import is_library
+
+
+class Frame(NamedTuple):
+    """A call in a file of the user's: ``text`` is its source."""
+
+    function: str
+    text: str
+    file: str
+    line: int
+
+
+class Names(NamedTuple):
+    """``stack``: the outermost first; ``variables``: those in which the tensor is; ``parameter``: which of the
+    parameters and buffers of modules it is, or is the gradient of; "" if it is none."""
+
+    stack: tuple[Frame, ...] = ()
+    variables: tuple[str, ...] = ()
+    parameter: str = ""
+
+
+class Registered:
+    """The parameters and buffers of modules, by the order in which they were registered."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, tuple[weakref.ref[Any], str]] = {}
+        self._numbers = count(1)
+        modules.register_module_parameter_registration_hook(self._register)
+        modules.register_module_buffer_registration_hook(self._register)
+
+    def _register(self, module: Any, name: str, tensor: Any) -> None:
+        if isinstance(tensor, Tensor):
+            key = id(tensor)
+            ends = weakref.ref(tensor, lambda _: self._names.pop(key, None))
+            about = f"{type(module).__name__}.{name}, registered as number {next(self._numbers)}"
+            self._names[key] = ends, about
+
+    def name(self, tensor: Tensor) -> str:
+        if id(tensor) in self._names:
+            return self._names[id(tensor)][1]
+        for registered, name in list(self._names.values()):
+            if (parameter := registered()) is not None and parameter.grad is tensor:
+                return f"the gradient of {name}"
+        return ""
+
+
+def names(frame: FrameType | None, tensor: Any, registered: Registered) -> Names:
+    """Of the operation that a stack of frames, the innermost first, has called about ``tensor``."""
+    stack: list[Frame] = []
+    variables: dict[str, None] = {}
+    while frame is not None:
+        if not _is_library(frame.f_code):
+            stack.append(_call(frame.f_code, frame.f_lasti))
+            variables |= {name: None for name, each in frame.f_locals.items() if each is tensor}
+        frame = frame.f_back
+    name = registered.name(tensor) if isinstance(tensor, Tensor) else ""
+    return Names(tuple(reversed(stack)), tuple(variables), name)
+
+
+@cache
+def _is_library(code: CodeType) -> bool:
+    return is_library(code.co_filename)
+
+
+@cache
+def _call(code: CodeType, instruction: int) -> Frame:
+    """The call that is under way there."""
+    begin, end, left, right = next(islice(code.co_positions(), instruction // 2, None))
+    file = code.co_filename
+    lines = [linecache.getline(file, n) for n in range(begin or 0, (end or begin or 0) + 1)]
+    if left is not None and right is not None:  # both in bytes
+        lines[-1] = lines[-1].encode()[:right].decode()
+        lines[0] = lines[0].encode()[left:].decode()
+    return Frame(code.co_qualname, " ".join(map(str.strip, lines)), file, begin or 0)
