@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from squall.sim.library.search import replay as replay
     from squall.sim.library.search import shrink as shrink
     from squall.sim.library.testing import test as test
+    from squall.sim.scripts.reference import reference as reference
 
     __version__: str
 
@@ -35,23 +36,25 @@ __all__ = [
     "faults",
     "fuzz",
     "network",
+    "reference",
     "replay",
     "run",
     "shrink",
     "test",
 ]
 
-#: in which module of sim/library/ each name stands; those that are not here are modules of this package
+#: in which module of sim/ each name stands; those that are not here are modules of this package
 _PLACES = {
-    "Failed": "run",
-    "Run": "run",
-    "diff": "search",
-    "explore": "search",
-    "fuzz": "search",
-    "replay": "search",
-    "run": "run",
-    "shrink": "search",
-    "test": "testing",
+    "Failed": "library.run",
+    "Run": "library.run",
+    "diff": "library.search",
+    "explore": "library.search",
+    "fuzz": "library.search",
+    "reference": "scripts.reference",
+    "replay": "library.search",
+    "run": "library.run",
+    "shrink": "library.search",
+    "test": "library.testing",
 }
 
 
@@ -73,7 +76,7 @@ def __getattr__(name: str) -> Any:
     place = _PLACES.get(name)
     if place is None:
         return import_module(f"squall.{name}")
-    value = globals()[name] = getattr(import_module(f"squall.sim.library.{place}"), name)
+    value = globals()[name] = getattr(import_module(f"squall.sim.{place}"), name)
     return value
 
 

@@ -45,7 +45,8 @@ class GradientSummary:
 
     #: no gradient differed (True too if nothing could be compared; see ``verdict``)
     equal: bool
-    #: calls of ``dist_autograd.backward`` that ended without error
+    #: calls of ``dist_autograd.backward`` that ended without error; and, where there are process groups, passes
+    #: through DistributedDataParallel, and what scripts have compared themselves
     passes: int
     #: those of them whose gradients were compared
     compared: int

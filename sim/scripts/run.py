@@ -28,6 +28,7 @@ from squall.sim.scripts.computing import Computing
 from squall.sim.scripts.faults import ScriptHost
 from squall.sim.scripts.leaks import ScriptWorker
 from squall.sim.scripts.livelock import livelock
+from squall.sim.scripts.reference import Comparisons, told_to
 from squall.sim.scripts.returned import give_to
 from squall.sim.world import spinning
 from squall.sim.world.choosing import Chooser, ChosenTime
@@ -105,6 +106,7 @@ class _ScriptRun:
         self._times: dict[tuple[Store, int], int] = {}
         self._numbers: dict[tuple[Store, int], int] = {}
         self._all_joined: list[tuple[int, int, int]] = []
+        self._comparisons = Comparisons()
         self._overlapping = False
         self._spun: ProcessError | None = None
         self._steps = 0
@@ -202,6 +204,7 @@ class _ScriptRun:
             with (
                 launcher,
                 nullcontext() if self.computing is None else self.computing.watch(dist_autograd),
+                told_to(self._comparisons.add),
             ):
                 launcher.start()
                 try:
@@ -289,7 +292,8 @@ class _ScriptRun:
         if self.choice is not None:
             run.chosen_from = self.choice.events_before
         run.names = {worker.id: worker.name for worker in workers if worker.id >= 0}
-        run.gradients = self.reference.summary() if self.reference is not None else None
+        if self.reference is not None:
+            run.gradients = self._comparisons.with_those_of(self.reference.summary())
         # A process that a fault restarts joins the group in which its rank was before.
         run.joined = [] if run.faulty else self._all_joined
         run.overlapping = self._overlapping and not run.faulty

@@ -14,6 +14,7 @@ from typing import Any
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.findings import Findings
 from squall.sim.stock.groups import Groups
+from squall.sim.stock.rounds import Rounds
 from squall.sim.stock.worker import NativeWorker
 
 OUTCOME = "replicas differ"
@@ -40,11 +41,7 @@ class _Set:
     kind: str
     what: str
     members: tuple[int, ...]
-    #: by number, until it is compared: what each rank told
-    told: dict[int, dict[int, _Told]] = field(default_factory=dict)
-    #: by rank, its process, and the number that it told last
-    workers: dict[int, NativeWorker] = field(default_factory=dict)
-    latest: dict[int, int] = field(default_factory=dict)
+    rounds: Rounds[_Told]
     #: by rank: the last exchange before it told what was compared last
     exchanges: dict[int, str] = field(default_factory=dict)
 
@@ -52,23 +49,6 @@ class _Set:
     def exchange(self) -> tuple[str, ...]:
         """The collectives that make it alike."""
         return ("all_reduce",) if self.kind else ("all_reduce", "broadcast")
-
-    def add(self, number: int, rank: int, worker: NativeWorker, told: _Told) -> None:
-        if self.workers.setdefault(rank, worker) is not worker:  # ranks have been started again
-            self.workers = {rank: worker}
-            self.told, self.latest, self.exchanges = {}, {}, {}
-        self.told.setdefault(number, {})[rank] = told
-        self.latest[rank] = number
-
-    def complete(self) -> list[int]:
-        """The numbers of which all have told."""
-        return sorted(n for n, told in self.told.items() if len(told) == len(self.members))
-
-    def take(self, number: int) -> dict[int, _Told]:
-        """What was told of it, by rank; nothing before it is asked for any more."""
-        told = self.told[number]
-        self.told = {n: each for n, each in self.told.items() if n > number}
-        return dict(sorted(told.items()))
 
 
 class Replicas:
@@ -88,16 +68,20 @@ class Replicas:
     def _hear(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         """Raises FoundError for what differs, unless the run is to go on."""
         kind, what, key, rank, members, number, place, digests, own = rest
-        same = self._sets.setdefault((kind, what, key, members), _Set(kind, what, members))
+        same = self._sets.setdefault(
+            (kind, what, key, members), _Set(kind, what, members, Rounds(len(members)))
+        )
         exchange = self._groups.last_call(rank, members, same.exchange)
-        same.add(number, rank, worker, _Told(place, self._now(), digests, own, exchange))
-        for each in same.complete():
+        told = _Told(place, self._now(), digests, own, exchange)
+        if same.rounds.add(number, rank, worker, told):
+            same.exchanges = {}
+        for each in same.rounds.complete():
             # Of forward passes one rank may tell again, until it goes on to the next number.
-            if kind or each < min(same.latest.values()):
+            if kind or each < min(same.rounds.latest.values()):
                 self._compare(same, each)
 
     def _compare(self, same: _Set, number: int) -> None:
-        told = same.take(number)
+        told = same.rounds.take(number)
         self.compared += 1
         before = same.exchanges
         same.exchanges = {rank: each.exchange for rank, each in told.items()}

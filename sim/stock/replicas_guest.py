@@ -6,7 +6,6 @@ hybrid sharding among them. The coordinator compares them (sim/stock/replicas.py
 
 from __future__ import annotations
 
-import functools
 import gc
 import itertools
 import sys
@@ -19,12 +18,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.nn import Module
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
 from squall.real.native.here import Here
+from squall.sim.stock.ddp_modules import DdpModules, ranks_of
 from squall.sim.stock.digests import digest
 from squall.sim.world.places import place_of
 
@@ -32,47 +31,23 @@ from squall.sim.world.places import place_of
 _LOCAL_HOOKS = ("noop_hook", "post_localSGD_hook")
 #: the frame in which an optimizer's step runs
 _STEP = "Optimizer.profile_hook_step.<locals>.wrapper"
-_Ddp: Any = DistributedDataParallel
 
 
-def install(here: Here) -> None:
+def install(here: Here, modules: DdpModules) -> None:
     """Watch modules and optimizers that are made from now on."""
-    watch = _Watch(here)
-    # Not __init__, whose warnings are about whoever calls it.
-    _Ddp._ddp_init_helper = _then(_Ddp._ddp_init_helper, watch.made)
-    _Ddp._pre_forward = _then(_Ddp._pre_forward, watch.goes_forward)
+    watch = _Watch(here, modules)
+    modules.on_forward.append(watch.goes_forward)
     register_optimizer_step_post_hook(watch.stepped)
 
 
-def _then(function: Any, told: Any) -> Any:
-    """A method after which ``told`` is called with its object."""
-
-    @functools.wraps(function)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = function(self, *args, **kwargs)
-        if not torch.compiler.is_compiling():
-            told(self)
-        return result
-
-    return method
-
-
 class _Watch:
-    def __init__(self, here: Here) -> None:
+    def __init__(self, here: Here, modules: DdpModules) -> None:
         self._here = here
-        #: what each module is called on all ranks, in the order in which they were made
-        self._modules: WeakKeyDictionary[Module, str] = WeakKeyDictionary()
-        self._made: Counter[tuple[int, ...]] = Counter()
+        self._modules = modules.names
         self._steps: Counter[tuple[Any, ...]] = Counter()
         #: by optimizer of DTensors: its number, and names of its parameters
         self._names: WeakKeyDictionary[Optimizer, tuple[int, dict[int, str]]] = WeakKeyDictionary()
         self._numbers = itertools.count()
-
-    def made(self, module: Any) -> None:
-        """A DistributedDataParallel module has been made."""
-        ranks = _ranks(module)
-        self._modules[module] = f"DistributedDataParallel {self._made[ranks]}"
-        self._made[ranks] += 1
 
     def goes_forward(self, module: Any) -> None:
         """It begins a forward pass, its buffers have been exchanged."""
@@ -85,7 +60,7 @@ class _Watch:
             buffers = module.module.named_buffers()
             have |= {n: each for n, each in buffers if n not in module.parameters_to_ignore}
         number = module.process_group._get_sequence_number_for_group()
-        self._tell("", self._modules[module], "", _ranks(module), number, have, [*have])
+        self._tell("", self._modules[module], "", ranks_of(module), number, have, [*have])
 
     def stepped(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         """An optimizer has made a step; one that is part of another one tells nothing."""
@@ -98,7 +73,7 @@ class _Watch:
             have = _parameters(module)
             own = [each for each, parameter in have.items() if id(parameter) in ids]
             if own and not _is_local(module):
-                self._step(kind, name, own[0], _ranks(module), have, own)
+                self._step(kind, name, own[0], ranks_of(module), have, own)
         for ranks, replicated in _replicated(stepped).items():
             number, names = self._names_of(optimizer)
             have = {names[id(each)]: each for each in replicated}
@@ -164,10 +139,6 @@ def _is_part() -> bool:
 
 def _is_local(module: Any) -> bool:
     return any(getattr(hook, "__name__", "") in _LOCAL_HOOKS for hook, _ in module._comm_hooks)
-
-
-def _ranks(module: Any) -> tuple[int, ...]:
-    return tuple(dist.get_process_group_ranks(module.process_group))
 
 
 def _parameters(module: Any) -> dict[str, Tensor]:

@@ -33,6 +33,7 @@ from squall.sim.stock.findings import Findings, FoundError
 from squall.sim.stock.gradients import PassLog, summarise
 from squall.sim.stock.groups import Groups
 from squall.sim.stock.memory_file import Stored, load
+from squall.sim.stock.one_process import OneProcess
 from squall.sim.stock.patience import ComputingError
 from squall.sim.stock.plan import left_out
 from squall.sim.stock.replicas import Replicas
@@ -110,6 +111,7 @@ class ScriptProcesses:
         self.groups = Groups(cluster, self.findings)
         self.results = Results(cluster, self.findings)
         self.replicas = Replicas(cluster, self.groups, self.findings)
+        self.one_process = OneProcess(cluster)
         cluster.on_leave = self._count
 
     # -- processes ------------------------------------------------------------------------
@@ -475,7 +477,8 @@ def run_script(
     is_over = not any(worker.alive for worker in cluster.workers)
     run.ended_s = cluster.ended_s if is_over else cluster.runtime.now()
     if script.check and not run.broken_off:
-        run.gradients = summarise(scenario, processes.log)
+        passes = summarise(scenario, processes.log)
+        run.gradients = processes.one_process.comparisons.with_those_of(passes)
     run.wall_time_s = time.perf_counter() - started
     return run
 

@@ -36,9 +36,12 @@ from squall.sim.scripts.compat.clock import BOOT_S, EPOCH_S
 from squall.sim.scripts.compat.errors import call_hook, exit_code_of, report, usage_of
 from squall.sim.scripts.compat.process import FORKS_RUN_EXIT_HANDLERS
 from squall.sim.scripts.computing import Computing
+from squall.sim.scripts.reference import told_to
 from squall.sim.scripts.rounds import compiled
 from squall.sim.stock import (
+    ddp_modules,
     group_guest,
+    local_gradients,
     replicas_guest,
     script_children,
     script_programs,
@@ -184,8 +187,12 @@ class ScriptGuest:
         for scheme in ("env", "tcp", "file"):
             handlers[scheme] = functools.partial(_meet, here)
         group_guest.install(here)
+        modules = ddp_modules.DdpModules()
         if role["replicas"]:
-            replicas_guest.install(here)
+            replicas_guest.install(here, modules)
+        if role["check"]:
+            local_gradients.install(here, modules)
+            self._opened.enter_context(told_to(functools.partial(here.tell, "compared")))
         for module in (*_DISTRIBUTED, "torch.distributed.rendezvous"):
             vars(sys.modules[module]).update(
                 TCPStore=TCPStore, FileStore=FileStore, PrefixStore=PrefixStore

@@ -192,7 +192,8 @@ def _gradients(run: Run, asked: ScriptRun) -> RenderableType:
     for why in summary.not_comparable[:NOT_COMPARABLE_SHOWN]:
         detail += f"\nnot compared: {why}"
     if not summary.passes:
-        return Text("nothing to compare: no backward pass")
+        more = "; see squall.reference" if run.operations else ""
+        return Text(f"nothing to compare: no backward pass{more}")
     if not summary.equal:
         return Text(f"differ from the single-process reference\n{detail}", style="bold red")
     if not summary.compared:

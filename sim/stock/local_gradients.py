@@ -1,0 +1,144 @@
+"""Inside a process of a script on the engine ``torch``: what each rank's backward pass gives to the parameters of a
+DistributedDataParallel module, and what is in their gradients when the pass is over.
+
+One process that has the batches of all ranks would come to the mean of the former, which is what
+the coordinator compares with the latter (sim/stock/one_process.py).
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.utils._python_dispatch import _disable_current_modes
+
+from squall.real.native.here import Here
+from squall.sim.stock.ddp_modules import DdpModules, ranks_of
+from squall.sim.stock.digests import elements
+from squall.sim.world.places import place_of
+
+#: of so many elements of a parameter all are looked at; of more, so many at equal distances
+_MOST = 256
+#: a callback of a pass that adds itself so often comes behind those of DistributedDataParallel
+_CALLBACKS = 3
+_engine: Any = torch.autograd.Variable._execution_engine
+
+
+class Part(NamedTuple):
+    """Of one parameter on one rank: ``own`` is what it would have without any other rank, ``got`` what it has, None
+    if it has no gradient."""
+
+    dtype: torch.dtype
+    own: Any
+    got: Any
+
+
+@dataclass
+class _Pass:
+    #: by parameter: elements that it had before, and of what has come
+    before: dict[str, Any] = field(default_factory=dict)
+    come: dict[str, Any] = field(default_factory=dict)
+    place: str = ""
+
+
+def install(here: Here, modules: DdpModules) -> None:
+    """Watch modules that are made from now on."""
+    watched: WeakKeyDictionary[Module, _LocalGradients] = WeakKeyDictionary()
+
+    def made(module: Any) -> None:
+        watched[module] = _LocalGradients(here, module, modules.names[module])
+
+    def goes_forward(module: Any) -> None:
+        if torch.is_grad_enabled() and module in watched:
+            watched[module].exchanges = module.require_backward_grad_sync
+
+    modules.on_made.append(made)
+    modules.on_forward.append(goes_forward)
+
+
+class _LocalGradients:
+    """Of one module; ``what``: its name on all ranks."""
+
+    def __init__(self, here: Here, module: Any, what: str) -> None:
+        self._here = here
+        self._module = weakref.ref(module)
+        self._what = what
+        self._ranks = ranks_of(module)
+        self._number = 0
+        self._pass = _Pass()
+        #: whether the backward pass of the last forward pass exchanges gradients
+        self.exchanges = False
+        self._parameters: dict[str, weakref.ref[Tensor]] = {}
+        ignored = module.parameters_to_ignore
+        for name, parameter in module.module.named_parameters():
+            if parameter.requires_grad and name not in ignored:
+                self._parameters[name] = weakref.ref(parameter)
+                with torch.enable_grad():
+                    view: Any = parameter.view_as(parameter)
+                accumulates = view.grad_fn.next_functions[0][0]
+                accumulates.register_prehook(partial(self._comes, name))
+
+    def _comes(self, name: str, gradients: tuple[Tensor | None, ...]) -> None:
+        """``AccumulateGrad`` is about to add something to the gradient of a parameter."""
+        parameter = self._parameters[name]()
+        if parameter is None or gradients[0] is None or torch.compiler.is_compiling():
+            return
+        if not self._pass.come:
+            self._pass.place = place_of(sys._getframe())
+            _engine.queue_callback(partial(self._over, _CALLBACKS, self._pass))
+        with _disable_current_modes(), torch.no_grad():
+            if name not in self._pass.come:
+                self._pass.before[name] = _sample(parameter.grad, parameter)
+                self._pass.come[name] = 0
+            self._pass.come[name] = self._pass.come[name] + _sample(gradients[0], parameter)
+
+    def _over(self, callbacks: int, about: _Pass) -> None:
+        """A backward pass comes to its end."""
+        if callbacks:
+            _engine.queue_callback(partial(self._over, callbacks - 1, about))
+            return
+        module = self._module()
+        if module is None or about is not self._pass:
+            return
+        whole = len(about.come) == len(self._parameters)
+        if not whole and not module.find_unused_parameters and not module.static_graph:
+            return  # one of several passes, each within another: the rest is to come
+        self._pass = _Pass()
+        if not self.exchanges:
+            return
+        self._number += 1
+        parts = {}
+        with _disable_current_modes(), torch.no_grad():
+            for name, come in about.come.items():
+                parameter = self._parameters[name]()
+                if parameter is not None:
+                    got = None if parameter.grad is None else _sample(parameter.grad, parameter)
+                    parts[name] = Part(parameter.dtype, about.before[name] + come, got)
+        hook = _hook(module)
+        rank = self._ranks.index(torch.distributed.get_rank())
+        self._here.tell(
+            "local gradients", self._what, self._ranks, rank, self._number, about.place, hook, parts
+        )
+
+
+def _hook(module: Any) -> str:
+    """What else than a mean DistributedDataParallel has been told to make of gradients."""
+    names = [getattr(hook, "__name__", type(hook).__name__) for hook, _ in module._comm_hooks]
+    if module.mixed_precision is not None:
+        names.append("mixed precision")
+    return ", ".join(names)
+
+
+def _sample(tensor: Tensor | None, parameter: Tensor) -> Any:
+    """In as many bits as NumPy has for them; zero if there is none."""
+    if tensor is None:
+        return 0
+    some = elements(tensor, max(1, parameter.numel() // _MOST))
+    return some.astype("complex128" if tensor.is_complex() else "float64")

@@ -1,0 +1,93 @@
+"""Gradients of a script on the engine ``torch`` beside those of one process: of DistributedDataParallel, whose ranks tell
+what each had without the others (sim/stock/local_gradients.py), and what scripts compare with ``squall.reference``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from squall.model.program.compare import EXACT, TOLERANCES, compare
+from squall.sim.scripts.reference import Comparisons
+from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.local_gradients import Part
+from squall.sim.stock.rounds import Rounds
+from squall.sim.stock.worker import NativeWorker
+
+#: what DistributedDataParallel is told to do that comes to a mean, too
+_MEANS = ("", "allreduce_hook")
+#: a factor that all gradients have in common, from one, which no rounding makes
+_FACTOR = 0.02
+
+Told = tuple[str, str, dict[str, Part]]
+
+
+class OneProcess:
+    """Answers what ranks tell."""
+
+    def __init__(self, cluster: NativeCluster) -> None:
+        self.comparisons = Comparisons()
+        self._rounds: dict[tuple[str, tuple[int, ...]], Rounds[Told]] = {}
+        cluster.answers["local gradients"] = self._hear
+        cluster.answers["compared"] = lambda _, __, told: self.comparisons.add(*told)
+
+    def _hear(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        what, ranks, rank, number, place, hook, parts = rest
+        rounds = self._rounds.setdefault((what, ranks), Rounds(len(ranks)))
+        rounds.add(number, rank, worker, (place, hook, parts))
+        for each in rounds.complete():
+            self._compare(what, each, rounds.take(each))
+
+    def _compare(self, what: str, number: int, told: dict[int, Told]) -> None:
+        """Of one backward pass."""
+        where = f"{what}, backward pass {number}"
+        hooks = dict.fromkeys(hook for _, hook, _ in told.values())
+        parts = {rank: parts for rank, (_, _, parts) in told.items()}
+        names = [name for name in parts[0] if all(name in each for each in parts.values())]
+        if [*hooks] == [""] or all(hook in _MEANS for hook in hooks):
+            deviation, differs = 0.0, []
+            for name in dict.fromkeys(name for each in parts.values() for name in each):
+                far, text = _apart([each.get(name) for each in parts.values()])
+                deviation = max(deviation, far)
+                differs += [f"{name} of {where}: {text}"] if text else []
+            self.comparisons.add(told[0][0], deviation, differs)
+        elif factor := _factor([[each[name] for each in parts.values()] for name in names]):
+            text = f"all gradients of {where} are {factor:.4g} times those of one process"
+            self.comparisons.add(told[0][0], abs(factor - 1), [text])
+        else:
+            self.comparisons.leave_out(f"{where}: {', '.join(hooks)} may round them")
+
+
+def _apart(parts: list[Part | None]) -> tuple[float, str]:
+    """How far a gradient is from the mean, and in what it differs on the first rank on which it does."""
+    present = [each for each in parts if each is not None]
+    mean = sum(each.own for each in present) / len(parts)
+    dtype, largest = present[0].dtype, 0.0
+    for rank, part in enumerate(parts):
+        if part is None:  # of a parameter that this rank has not used
+            continue
+        if part.got is None:
+            if np.any(mean):
+                return largest, f"rank {rank} has no gradient"
+            continue
+        got, expected = torch.from_numpy(part.got), torch.from_numpy(np.asarray(mean))
+        found = compare(got, expected, tolerance=TOLERANCES.get(dtype, EXACT))
+        if found.complaint:
+            return found.deviation, f"rank {rank}: {found.complaint}"
+        largest = max(largest, found.deviation)
+    return largest, ""
+
+
+def _factor(gradients: list[list[Part]]) -> float | None:
+    """What all gradients of all ranks are multiplied with; None if there is no such factor."""
+    got = [part.got for parts in gradients for part in parts]
+    if not got or any(each is None for each in got):
+        return None
+    means = [sum(part.own for part in parts) / len(parts) for parts in gradients for _ in parts]
+    one, two = np.concatenate([np.ravel(each) for each in means]), np.concatenate(got)
+    size = np.vdot(one, one).real
+    factor = float(np.vdot(one, two).real / size) if size else 1.0
+    is_common = np.allclose(two, factor * one, rtol=1e-3, atol=1e-3 * np.abs(one).max())
+    return factor if is_common and abs(factor - 1) > _FACTOR else None
