@@ -43,7 +43,7 @@ MAX_DESCRIBED = 100
 class GradientSummary:
     """How the gradients of a run compare with those of one process."""
 
-    #: no gradient differed (True too if nothing could be compared; see ``verdict``)
+    #: no gradient differed (True too if nothing was compared; see ``verdict``)
     equal: bool
     #: calls of ``dist_autograd.backward`` that ended without error; and, where there are process groups, passes
     #: through DistributedDataParallel, and what scripts have compared themselves
@@ -61,10 +61,15 @@ class GradientSummary:
 
     @property
     def verdict(self) -> bool | None:
-        """Whether the gradients are right; None if there were passes and none was compared."""
-        if self.equal and self.passes and not self.compared:
-            return None
-        return self.equal
+        """Whether the gradients are right; None if none was compared."""
+        return None if self.equal and not self.compared else self.equal
+
+    @property
+    def words(self) -> str:
+        """The same for readers."""
+        if self.verdict is None:
+            return "unknown" if self.passes else "nothing to compare"
+        return "equal to one process" if self.equal else "differ"
 
 
 class RehearsalError(Exception):

@@ -112,9 +112,10 @@ def _read_flows(run: Recording) -> list[Flow]:
             copy, src, dst, kind, id, size_bytes, about = values
             flow = Flow(copy, src, dst, kind, id, size_bytes, about, number)
             flow.cause = causes.get(task, -1)
-            key = (src, dst, id, kind)
-            flow.copy = requests.get(key, 0)
-            requests[key] = flow.copy + 1
+            if id >= 0:  # pieces of operations of groups have none
+                key = (src, dst, id, kind)
+                flow.copy = requests.get(key, 0)
+                requests[key] = flow.copy + 1
             attempts = retries.get((src, dst, kind))
             if attempts and task_is_retry(run, task):
                 flow.retry = attempts.pop(0)

@@ -42,14 +42,18 @@ CALL = Kind("call", BLUE, "solid", "triangle-right")
 GRADIENT = Kind("gradient", VERMILION, "solid", "triangle-right")
 RREF = Kind("RRef control", GREEN, "dash", "triangle-right")
 CLEANUP = Kind("clean-up", PURPLE, "dot", "triangle-right")
+GROUP = Kind("process group", ORANGE, "solid", "triangle-right")
 ERROR = Kind("error", BLACK, "dashdot", "triangle-right")
-KINDS: Final = (CALL, GRADIENT, RREF, CLEANUP, ERROR)
+KINDS: Final = (CALL, GRADIENT, RREF, CLEANUP, GROUP, ERROR)
 
 _BY_PREFIX: Final[tuple[tuple[str, Kind], ...]] = (
     ("BACKWARD_AUTOGRAD", GRADIENT),
     ("RREF_BACKWARD", GRADIENT),
     ("RREF_", RREF),
     ("CLEANUP_", CLEANUP),
+    ("COLLECTIVE", GROUP),
+    ("SEND", GROUP),
+    ("NOTICE", GROUP),
     ("EXCEPTION", ERROR),
 )
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from squall.real import tracing
-from squall.sim.pictures.flows import calls_of, flows_of, tasks_of
+from squall.sim.pictures.flows import flows_of, tasks_of
 from squall.sim.pictures.palette import GRADIENT, message_name
 from squall.sim.pictures.recording import Recording, recording
-from squall.sim.pictures.spans import FUNCTION, NODE, PASS, REPLY, spans_of
+from squall.sim.pictures.spans import CONFIRM, FUNCTION, NODE, OPERATION, PASS, REPLY, spans_of
 
 #: the thread of a worker that stands for what arrives and starts no task
 ARRIVALS = 0
@@ -40,7 +40,7 @@ def perfetto(run: object) -> dict[str, Any]:
             *_names(run),
             *_tasks(run, at),
             *_spans(run, at),
-            *_confirmations(run, at),
+            *_overlapping(run, at),
             *_arrivals(run, at),
             *_messages(run, at),
             *_violations(run, at),
@@ -137,20 +137,20 @@ def _spans(run: Recording, at: list[float]) -> Iterator[dict[str, Any]]:
         yield found
 
 
-def _confirmations(run: Recording, at: list[float]) -> Iterator[dict[str, Any]]:
-    for number, call in enumerate(calls_of(run)):
-        if call.handler_resumed <= call.handler_started or call.handler_started < 0:
-            continue
-        for phase, event in (("b", call.handler_started), ("e", call.handler_resumed)):
+def _overlapping(run: Recording, at: list[float]) -> Iterator[dict[str, Any]]:
+    """What may begin and end within what else the same task does."""
+    found = [span for span in spans_of(run) if span.activity in (CONFIRM, OPERATION)]
+    for number, span in enumerate(found):
+        for phase, event in (("b", span.first), ("e", span.last)):
             yield {
                 "ph": phase,
-                "name": f"{message_name(call.inner)} waits for confirmation",
-                "cat": "confirmation",
+                "name": span.label,
+                "cat": span.activity.name,
                 "id": f"0x{number:x}",
-                "pid": _pid(call.dst),
-                "tid": run.records[call.handler_started][2],
+                "pid": _pid(int(run.workers_of[span.first])),
+                "tid": span.task,
                 "ts": at[event],
-                "args": {"event": event},
+                "args": {"event": event, "detail": span.detail},
             }
 
 

@@ -183,9 +183,7 @@ def facts_of(scenario: Scenario) -> dict[str, str]:
 def _facts(run: Run) -> dict[str, str]:
     facts = {}
     if run.gradients is not None:
-        facts["gradients"] = {True: "equal to one process", False: "differ", None: "unknown"}[
-            run.gradients.verdict
-        ]
+        facts["gradients"] = run.gradients.words
     facts["left behind"] = f"{run.leaked_rrefs} RRefs, {run.leaked_contexts} contexts"
     for error in run.errors:
         facts[f"error on {error.worker}"] = f"{error.type}: {error.message}"

@@ -16,6 +16,7 @@ from squall.sim.pictures.palette import (
     MUTED,
     ORANGE,
     PALE,
+    PURPLE,
     SKY,
     VERMILION,
     message_name,
@@ -34,6 +35,7 @@ class Activity(NamedTuple):
 
 FUNCTION = Activity("user function", BLUE)
 NODE = Activity("autograd node", VERMILION)
+OPERATION = Activity("operation of a group", "#f3e1ea", "", PURPLE)
 HANDLING = Activity("handling a message", GREEN)
 OTHER = Activity("other work", MUTED)
 REPLY = Activity("waiting for a reply", "#d4ecf9", "", SKY)
@@ -61,6 +63,7 @@ def spans_of(run: Recording) -> list[Span]:
     if known is None:
         found = [span for events in _events_by_task(run).values() for span in _of_task(run, events)]
         found += _confirmations(run)
+        found += _operations(run)
         found.sort(key=lambda span: (span.first, -span.last))
         known = run.__dict__["_spans"] = found
     return known
@@ -196,3 +199,24 @@ def _confirmations(run: Recording) -> Iterable[Span]:
                 "confirmation",
                 f"{message_name(call.type)}: its RRef arguments are not confirmed yet",
             )
+
+
+def _operations(run: Recording) -> Iterable[Span]:
+    """Of process groups. Those of one member may overlap; sends and receives of one tag end in their order."""
+    under_way: dict[tuple[object, ...], list[int]] = {}
+    for event in run.run.of(tracing.OPERATION_STARTED, tracing.OPERATION_ENDED):
+        _, _, _, type, (group, member, kind, number, last) = run.records[event]
+        started = under_way.setdefault((group, member, kind, number), [])
+        if type is tracing.OPERATION_STARTED:
+            started.append(event)
+        elif started:
+            yield _operation(run, started.pop(0), event, last or "")
+    for first in [each for started in under_way.values() for each in started]:
+        yield _operation(run, first, run.last, "it never ended", True)
+
+
+def _operation(run: Recording, first: int, last: int, end: str, open: bool = False) -> Span:
+    _, _, task, _, (group, member, kind, number, size_bytes) = run.records[first]
+    about = f"member {member} of process group {group} sends {size_bytes:,} bytes"
+    detail = f"{about}; {end}" if end else about
+    return Span(task, first, last, OPERATION, f"{kind} {number}", detail, open)

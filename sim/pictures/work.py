@@ -18,6 +18,7 @@ from squall.sim.pictures.spans import (
     FUNCTION,
     HANDLING,
     NODE,
+    OPERATION,
     OTHER,
     PASS,
     QUEUED,
@@ -35,7 +36,7 @@ SPANS_MOST = 30_000
 
 
 #: in the order in which they are drawn, the last on top
-ACTIVITIES = (FUNCTION, REPLY, PASS, CONFIRM, QUEUED, OTHER, HANDLING, NODE)
+ACTIVITIES = (FUNCTION, REPLY, PASS, CONFIRM, QUEUED, OTHER, OPERATION, HANDLING, NODE)
 _WIDTHS = {FUNCTION: 7, NODE: 5, HANDLING: 4}
 _HEIGHTS = {FUNCTION: 0.88, NODE: 0.66, HANDLING: 0.4, OTHER: 0.3}
 

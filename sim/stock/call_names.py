@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import linecache
 import weakref
+from collections import Counter
 from functools import cache
-from itertools import count, islice
+from itertools import islice
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -39,11 +40,11 @@ class Names(NamedTuple):
 
 
 class Registered:
-    """The parameters and buffers of modules, by the order in which they were registered."""
+    """The parameters and buffers of modules, those of one class and name by the order of their registration."""
 
     def __init__(self) -> None:
         self._names: dict[int, tuple[weakref.ref[Any], str]] = {}
-        self._numbers = count(1)
+        self._counts: Counter[str] = Counter()
         modules.register_module_parameter_registration_hook(self._register)
         modules.register_module_buffer_registration_hook(self._register)
 
@@ -51,8 +52,9 @@ class Registered:
         if isinstance(tensor, Tensor):
             key = id(tensor)
             ends = weakref.ref(tensor, lambda _: self._names.pop(key, None))
-            about = f"{type(module).__name__}.{name}, registered as number {next(self._numbers)}"
-            self._names[key] = ends, about
+            about = f"{type(module).__name__}.{name}"
+            self._counts[about] += 1
+            self._names[key] = ends, f"{about} (number {self._counts[about]})"
 
     def name(self, tensor: Tensor) -> str:
         if id(tensor) in self._names:

@@ -54,6 +54,7 @@ class NativeHost:
         before = self.members.get(rank)
         if self.rank(worker) is None and (before is None or not before.alive):
             self.members[rank], self._ranks[worker] = worker, rank
+            worker.id = rank
         known = self.rank(worker)
         if self.faults is not None and known is not None and (worker, known) not in self._prepared:
             self._prepared.add((worker, known))

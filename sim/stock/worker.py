@@ -36,7 +36,7 @@ class NativeWorker:
     """A worker process: it is given one command at a time and answers each with a batch."""
 
     def __init__(self, rank: int, zygote: Zygote, process: Process) -> None:
-        #: as a trace knows it; -1 until it has an agent
+        #: as a trace knows it; -1 until it has an agent, or is in a process group
         self.id = -1
         self.rank = rank
         self.name = f"worker{rank}"

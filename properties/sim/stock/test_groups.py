@@ -14,6 +14,11 @@ from squall.properties.support.commands import squall
 from squall.properties.support.scripts import run_file
 from squall.real.tracing import OPERATION_STARTED
 from squall.sim.names import EngineName
+from squall.sim.pictures.flows import flows_of
+from squall.sim.pictures.palette import GROUP
+from squall.sim.pictures.perfetto import perfetto
+from squall.sim.pictures.recording import recording
+from squall.sim.pictures.spans import OPERATION, spans_of
 
 pytestmark = pytest.mark.usefixtures("compiled_engine")
 
@@ -96,8 +101,8 @@ ORDERS = {
         "rank 1 calls all_reduce 1 of a = each at t=",
     ),
     "[dist.all_reduce(each.grad) for each in (reversed(linears) if rank else linears)]": (
-        "rank 0 calls all_reduce 1 of the gradient of Linear.weight, registered as number 1 at t=",
-        "rank 1 calls all_reduce 1 of the gradient of Linear.weight, registered as number 2 at t=",
+        "rank 0 calls all_reduce 1 of the gradient of Linear.weight (number 1) at t=",
+        "rank 1 calls all_reduce 1 of the gradient of Linear.weight (number 2) at t=",
     ),
     "(dist.all_gather(both, a), dist.all_gather(both, b)) if rank else "
     "(dist.all_gather(both, b), dist.all_gather(both, a))": (
@@ -188,6 +193,31 @@ def test_equal_calls_may_come_from_other_lines(tmp_path: Path) -> None:
     run = run_file(script, workers=2, engine="torch", stdout=printed, stderr=printed)
     assert (run.outcome, run.found) == ("ok", {})
     assert printed.getvalue().count("went on") == 2
+
+
+OVERLAPPING = """
+works = [dist.all_reduce(values, async_op=True), dist.all_reduce(torch.ones(2), async_op=True)]
+[work.wait() for work in works]
+dist.send(values, 1) if rank == 0 else dist.recv(values)
+"""
+
+
+def test_operations_are_in_the_pictures(tmp_path: Path) -> None:
+    script, printed = tmp_path / "script.py", io.StringIO()
+    script.write_text(MISMATCH.format(calls=OVERLAPPING))
+    run = recording(run_file(script, workers=2, engine="torch", stdout=printed, stderr=printed))
+    spans = [each for each in spans_of(run) if each.activity is OPERATION]
+    found = sorted((int(run.workers_of[each.first]), each.label) for each in spans)
+    assert found == [
+        *((0, label) for label in ("all_reduce 1", "all_reduce 2", "send 0")),
+        *((1, label) for label in ("all_reduce 1", "all_reduce 2", "send 0")),
+    ]
+    one, two = (each for each in spans[:2])
+    assert one.first < two.first < one.last and not any(each.open for each in spans)
+    assert {(flow.kind, flow.copy) for flow in flows_of(run)} == {(GROUP, 0)}
+    ends = [each for each in perfetto(run)["traceEvents"] if each.get("cat") == OPERATION.name]
+    assert [each["ph"] for each in ends] == ["b", "e"] * len(spans)
+    assert {each["pid"] for each in ends} == {1, 2}
 
 
 @pytest.mark.sampled(1)
