@@ -73,13 +73,15 @@ class _Watch:
             have = _parameters(module)
             own = [each for each, parameter in have.items() if id(parameter) in ids]
             if own and not _is_local(module):
-                self._step(kind, name, own[0], ranks_of(module), have, own)
+                state = _state(optimizer, {each: have[each] for each in own})
+                ranks = ranks_of(module)
+                self._step(kind, name, own[0], ranks, have | state, [*own, *state])
         for ranks, replicated in _replicated(stepped).items():
             number, names = self._names_of(optimizer)
             have = {names[id(each)]: each for each in replicated}
-            self._step(
-                kind, f"the DTensors of optimizer {number}", next(iter(have)), ranks, have, [*have]
-            )
+            what, first = f"the DTensors of optimizer {number}", next(iter(have))
+            have |= _state(optimizer, have)
+            self._step(kind, what, first, ranks, have, [*have])
 
     def _step(
         self,
@@ -125,6 +127,16 @@ class _Watch:
                         names[id(parameter)], depths[id(parameter)] = name, depth
             self._names[optimizer] = next(self._numbers), names
         return self._names[optimizer]
+
+
+def _state(optimizer: Optimizer, parameters: dict[str, Any]) -> dict[str, Any]:
+    """What an optimizer has of each of these, by name; some that belong together have each a part."""
+    return {
+        f"{key} of {name}": each
+        for name, parameter in parameters.items()
+        for key, each in optimizer.state.get(parameter, {}).items()
+        if isinstance(each, Tensor)
+    }
 
 
 def _is_part() -> bool:

@@ -25,7 +25,7 @@ APART = [
     ("weight (and 1 more of 2) of DistributedDataParallel 4", "after step 1 of SGD"),
     ("variance (and 1 more of 4) of DistributedDataParallel 5", "at a forward pass"),
     ("1.bias of DistributedDataParallel 6", "after step 4 of SGD"),
-    ("0.weight (and 1 more of 2) of the DTensors of optimizer 0", "after step 1 of Adam"),
+    ("0.weight (and 1 more of 8) of the DTensors of optimizer 0", "after step 1 of Adam"),
     ("0.weight (and 3 more of 4) of the DTensors of optimizer 1", "after step 1 of SGD"),
 ]
 
