@@ -11,6 +11,7 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/extension.h>
 
+#include "digest.h"
 #include "group.h"
 
 namespace squall {
@@ -277,6 +278,9 @@ class Group : public c10d::Backend {
 
 void bind_groups(py::module& m) {
   py::module::import("torch._C._distributed_c10d");
+  m.def("digest", [](uintptr_t address, size_t size) {
+    return digest(reinterpret_cast<const char*>(address), size);
+  });
   py::class_<GroupWork, c10d::Work, c10::intrusive_ptr<GroupWork>>(m, "GroupWork")
       .def(py::init([](py::object helper, Tensors outputs, bool until_waited, std::string name, Tensors inputs) {
         return c10::make_intrusive<GroupWork>(

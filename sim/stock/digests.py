@@ -4,7 +4,7 @@ tell of one, it may start threads, and a storage that NumPy has seen cannot be r
 from __future__ import annotations
 
 import ctypes
-import zlib
+import importlib
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,9 @@ _WITHOUT_NUMPY = (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 def digest(tensor: Any) -> int:
     """Equal elements, equal digests."""
     dense = _dense(getattr(tensor, "_local_tensor", tensor))
-    return zlib.crc32(_memory(dense))
+    native: Any = importlib.import_module("squall_agent")  # which the zygote has loaded
+    value: int = native.digest(dense.data_ptr(), dense.numel() * dense.element_size())
+    return value
 
 
 def elements(tensor: Any, every: int) -> Any:
