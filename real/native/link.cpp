@@ -187,12 +187,7 @@ int64_t Link::ask_then(
 }
 
 void Link::tell(char kind, const std::string& what) {
-  int64_t question = 0;
-  {
-    std::lock_guard<std::mutex> guard(mutex_);
-    question = questions_++;
-  }
-  say('A', Writer().put<int64_t>(question).put<char>(kind).put_bytes(what).bytes);
+  say('A', Writer().put<int64_t>(-1).put<char>(kind).put_bytes(what).bytes);
 }
 
 void Link::continue_with(std::function<void()> work) {
@@ -222,6 +217,30 @@ void Link::wake(int64_t question) {
     }
   }
   say('W', Writer().put<int64_t>(question).bytes);
+}
+
+void Link::take_turn(bool always) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  never_ahead_ = never_ahead_ || always;
+  ++awaiting_turn_;
+  turn_.wait(lock, [this] { return !ahead_; });
+  --awaiting_turn_;
+}
+
+bool Link::wants_turn() {
+  std::lock_guard<std::mutex> guard(mutex_);
+  return ahead_ && awaiting_turn_ > 0;
+}
+
+void Link::await_turn() {
+  const uint32_t nothing = 0;
+  std::string command;
+  if (!write_all(fd_, reinterpret_cast<const char*>(&nothing), sizeof nothing) || !read_command(command)) {
+    leave();
+  }
+  std::lock_guard<std::mutex> guard(mutex_);
+  ahead_ = false;
+  turn_.notify_all();
 }
 
 double Link::now() {
@@ -305,6 +324,10 @@ void Link::serve() {
       ::nanosleep(&pause, nullptr);
       pause_ns = std::min(pause_ns + pause_ns / 2, kMostPauseNs);
     }
+    if (wants_turn()) {
+      await_turn();
+      continue;
+    }
     report();
     if (!read_command(command)) {
       leave();  // the coordinator is gone
@@ -319,10 +342,19 @@ void Link::serve() {
 
 void Link::obey(const std::string& command) {
   Reader reader(command);
-  const auto kind = reader.get<char>();
+  auto kind = reader.get<char>();
+  bool never_ahead = false;
   {
     std::lock_guard<std::mutex> guard(mutex_);
     now_ = reader.get<double>();
+    ahead_ = kind == 'a';
+    never_ahead = ahead_ && never_ahead_;
+  }
+  if (kind == 'a') {  // an answer before its turn
+    kind = 'A';
+    if (never_ahead) {
+      await_turn();
+    }
   }
   if (kind == 'X') {
     leave();

@@ -111,6 +111,8 @@ class ScriptProcesses:
         self.results = Results(cluster, self.findings)
         self.replicas = Replicas(cluster, self.groups, self.findings)
         cluster.on_leave = self._count
+        is_ordered = cluster.runtime.env.order_stream is None
+        cluster.ahead.is_on = is_ordered and cluster.host.faults is None
 
     # -- processes ------------------------------------------------------------------------
 
@@ -351,6 +353,8 @@ class ScriptProcesses:
     def show(self) -> None:
         """Pass on what the processes have written."""
         for worker in self.cluster.workers:
+            if self.cluster.ahead.is_given(worker):
+                continue  # not before its turn
             shown = self._shown.setdefault(worker, [0, 0])
             for at, (fd, stream) in enumerate(
                 (
