@@ -100,8 +100,8 @@ class NativeCluster:
         self.deaths: list[Death] = []
         #: when the last process has ended
         self.ended_s = 0.0
-        #: called after each batch
-        self.on_heard: Callable[[], object] | None = None
+        #: called after each batch of a worker
+        self.on_heard: Callable[[NativeWorker], object] | None = None
         #: called when a process has ended
         self.on_gone: list[Callable[[NativeWorker], object]] = []
         #: called when all leave the group together, before they do
@@ -296,7 +296,7 @@ class NativeCluster:
         if self._joining:
             self._try_join()
         if self.on_heard is not None:
-            self.on_heard()
+            self.on_heard(worker)
         self.ahead.look()
 
     @contextmanager

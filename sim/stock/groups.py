@@ -139,12 +139,16 @@ class Groups:
     def last_call(self, rank: int, ranks: tuple[int, ...], kinds: tuple[str, ...]) -> str:
         """What ``rank`` has last called of collectives of these ``kinds`` in groups of these ``ranks``; "" if it
         has not."""
-        calls = [(0.0, "")]
+        calls: list[tuple[float, str]] = [(0.0, "")]
         for group in self._groups:
             members = [self._cluster.host.rank(each) for each in group.members.values()]
             if members == [*ranks]:
                 last, member = group.ledger.last, members.index(rank)
-                calls += [last[member, kind] for kind in kinds if (member, kind) in last]
+                for sequence, call in (
+                    last[member, each] for each in kinds if (member, each) in last
+                ):
+                    about = f"collective {sequence} of process group {group.number}, {call}"
+                    calls.append((call.at_s, about))
         return max(calls)[1]
 
     # -- questions ------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import Zygote
 from squall.sim.world import spinning
 from squall.sim.world.compute import hint_for_names
+from squall.sim.world.garbage import deterministic_garbage
 from squall.sim.world.primitives import SimTimer
 from squall.sim.world.virtual_time import Livelock
 
@@ -350,9 +351,9 @@ class ScriptProcesses:
 
     # -- output ---------------------------------------------------------------------------
 
-    def show(self) -> None:
-        """Pass on what the processes have written."""
-        for worker in self.cluster.workers:
+    def show(self, *workers: NativeWorker) -> None:
+        """Pass on what processes have written; all of them, if none is named."""
+        for worker in workers or self.cluster.workers:
             if self.cluster.ahead.is_given(worker):
                 continue  # not before its turn
             shown = self._shown.setdefault(worker, [0, 0])
@@ -401,6 +402,7 @@ def run_script(
     started = time.perf_counter()
     run = Run(script=script.path, engine="torch", left_out=left_out(scenario.faults))
     with (
+        deterministic_garbage(),
         Zygote(for_script(script)) if zygote is None else nullcontext(zygote) as zygote,
         NativeCluster(
             0,
