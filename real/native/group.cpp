@@ -13,6 +13,7 @@
 
 #include "digest.h"
 #include "group.h"
+#include "link.h"
 
 namespace squall {
 
@@ -89,6 +90,7 @@ class GroupWork : public c10d::Work {
 
   // `timeout` is one of virtual time.
   bool wait(Milliseconds timeout) override {
+    Link::about_to_wait();
     if (timeout == kNoTimeout) {
       std::unique_lock<std::mutex> lock(mutex_);
       cv_.wait(lock, [this] { return completed_; });

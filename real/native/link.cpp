@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <stdexcept>
+#include <utility>
 
 namespace squall {
 
@@ -28,6 +30,8 @@ constexpr long kMostPauseNs = 1'000'000;
 constexpr int kYields = 4;
 
 std::atomic<int> unnamed{kFirstUnnamed};
+// The one of this process.
+std::atomic<Link*> started{nullptr};
 thread_local int lane_of_thread = -1;
 
 [[noreturn]] void leave() {
@@ -97,6 +101,9 @@ void Lane::loop(int number) {
   lane_of_thread = number;
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
+    if (work_.empty()) {
+      Link::about_to_wait();
+    }
     wake_.wait(lock, [this] { return !work_.empty(); });
     auto work = std::move(work_.front());
     work_.pop_front();
@@ -132,6 +139,7 @@ void Link::start(int processor) {
     CPU_SET(processor, &one);
     alone_ = ::sched_setaffinity(0, sizeof one, &one) == 0;
   }
+  started = this;
   caller_ = std::make_unique<Lane>(kCaller, [] {});
   std::thread([this] { serve(); }).detach();
 }
@@ -163,6 +171,7 @@ int64_t Link::begin(char kind, const std::string& what) {
 }
 
 std::string Link::end(int64_t question) {
+  about_to_wait();
   std::unique_lock<std::mutex> lock(mutex_);
   answered_.wait(lock, [&] { return asked_.at(question).there; });
   auto what = std::move(asked_.at(question).what);
@@ -306,6 +315,24 @@ bool Link::read_command(std::string& command) {
   return read_all(fd_, command.data(), size);
 }
 
+void Link::about_to_wait() {
+  Link* const link = started;
+  if (link == nullptr) {
+    return;
+  }
+  {
+    std::lock_guard<std::mutex> guard(link->hint_mutex_);
+    link->hint_ = true;
+  }
+  link->hinted_.notify_one();
+}
+
+bool Link::pause(long ns) {
+  std::unique_lock<std::mutex> lock(hint_mutex_);
+  hinted_.wait_for(lock, std::chrono::nanoseconds(ns), [this] { return hint_; });
+  return std::exchange(hint_, false);
+}
+
 void Link::serve() {
   // Pauses of microseconds, not of fifty of them.
   ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
@@ -320,9 +347,7 @@ void Link::serve() {
         ::sched_yield();
         continue;
       }
-      const timespec pause{0, pause_ns};
-      ::nanosleep(&pause, nullptr);
-      pause_ns = std::min(pause_ns + pause_ns / 2, kMostPauseNs);
+      pause_ns = pause(pause_ns) ? kLeastPauseNs : std::min(2 * pause_ns, kMostPauseNs);
     }
     if (wants_turn()) {
       await_turn();

@@ -109,6 +109,9 @@ class Link {
   // Blocks until it is this process's turn. `always`: from now on it does nothing before its turn.
   void take_turn(bool always);
 
+  // This thread is about to wait for others: it may well be time to look whether all do.
+  static void about_to_wait();
+
   // What to say with the next batch; `kind` tells the coordinator how to read it.
   void say(char kind, const std::string& what);
 
@@ -147,6 +150,8 @@ class Link {
   };
 
   void serve();
+  // Whether it was ended by a hint.
+  bool pause(long ns);
   bool read_command(std::string& command);
   bool wants_turn();
   void await_turn();
@@ -180,6 +185,10 @@ class Link {
   int awaiting_turn_ = 0;
   bool never_ahead_ = false;
   std::condition_variable turn_;
+  // Of whoever is about to wait, since the last look.
+  bool hint_ = false;
+  std::mutex hint_mutex_;
+  std::condition_variable hinted_;
   std::vector<std::unique_ptr<Lane>> handlers_;
   std::deque<std::function<void()>> waiting_;
   size_t most_handlers_ = 16;

@@ -4,7 +4,8 @@ tell of one, it may start threads, and a storage that NumPy has seen cannot be r
 from __future__ import annotations
 
 import ctypes
-import importlib
+import functools
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 _native: Any = torch._C
 _NOTHING = nullcontext()
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 #: their type, as NumPy calls it, and what they are
 Elements = tuple[str, bytes]
@@ -32,10 +34,16 @@ def without_modes() -> AbstractContextManager[object]:
 
 def digest(tensor: Any) -> int:
     """Equal elements, equal digests."""
-    dense = _dense(getattr(tensor, "_local_tensor", tensor))
-    native: Any = importlib.import_module("squall_agent")  # which the zygote has loaded
-    value: int = native.digest(dense.data_ptr(), dense.numel() * dense.element_size())
+    dense = _dense(tensor if type(tensor) in _PLAIN else getattr(tensor, "_local_tensor", tensor))
+    # The zygote has loaded it.
+    value: int = sys.modules["squall_agent"].digest(dense.data_ptr(), dense.nbytes)
     return value
+
+
+def content(tensor: Any) -> bytes:
+    """Its elements, one behind the other."""
+    dense = _dense(tensor)
+    return ctypes.string_at(dense.data_ptr(), size) if (size := dense.nbytes) else b""
 
 
 def elements(tensor: Any, every: int) -> Elements:
@@ -43,16 +51,20 @@ def elements(tensor: Any, every: int) -> Elements:
     dense = _dense(tensor)
     if dense.dtype in _WITHOUT_NUMPY:
         dense = dense.float()
-    name = str(dense.dtype).removeprefix("torch.")
-    size = dense.numel() * dense.element_size()
+    name = _name(dense.dtype)
     if every == 1:
-        return name, ctypes.string_at(dense.data_ptr(), size) if size else b""
-    memory = (ctypes.c_char * size).from_address(dense.data_ptr())
+        return name, content(dense)
+    memory = (ctypes.c_char * dense.nbytes).from_address(dense.data_ptr())
     return name, np.frombuffer(memory, np.dtype(name))[::every].tobytes()
 
 
+@functools.cache
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def _dense(tensor: Any) -> Any:
-    if tensor.layout != torch.strided or tensor.device.type != "cpu":
+    if tensor.layout != torch.strided or not tensor.is_cpu:
         tensor = tensor.detach().cpu().to_dense()
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.detach().resolve_conj().resolve_neg()

@@ -23,11 +23,11 @@ from torch import Tensor
 
 from squall.real.native.here import Here
 from squall.sim.scripts.moved import assign, check_alike, put
-from squall.sim.scripts.reductions import reduced
+from squall.sim.scripts.reductions import operator_name, reduced
 from squall.sim.stock.group_events import Event, events
 from squall.sim.stock.packed import Packed, unpacked
 from squall.sim.stock.results_guest import Taken, Told
-from squall.sim.world.places import place_of
+from squall.sim.world.places import line_of
 
 _ID = "squall group"
 #: seconds of virtual time for which a look at an operation lets others go on
@@ -94,7 +94,7 @@ class Member:
     def run(self, what: str, timeout_ms: float, *args: Any) -> Any:
         """Begin an operation and give its ``Work``."""
         operation: _Operation = getattr(self, f"_{what}")(*args)
-        operation.place = place_of(sys._getframe())
+        operation.place = line_of(sys._getframe())
         taken = Taken(what, args, self._size)
         under_way = self._under_way
         under_way.append(taken)
@@ -435,7 +435,7 @@ def _about(tensors: list[Tensor], *, root: int | None = None, op: Any = None) ->
     if root is not None:
         about["root"] = str(root)
     if op is not None:
-        about["op"] = str(getattr(op, "op", op)).rpartition(".")[2]
+        about["op"] = operator_name(op)
     return about
 
 

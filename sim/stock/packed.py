@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from squall.sim.stock.digests import content
 from squall.sim.stock.memory_file import append, is_large, mapped
 
 
@@ -43,8 +44,7 @@ class Packed:
 
 
 def _raw(tensor: Tensor) -> tuple[torch.dtype, tuple[int, ...], bytes]:
-    flat = tensor.detach().contiguous().reshape(-1)
-    return tensor.dtype, tuple(tensor.shape), flat.view(torch.uint8).numpy().tobytes()
+    return tensor.dtype, tuple(tensor.shape), content(tensor)
 
 
 def unpacked(data: bytes, path: bytes | None) -> list[Tensor]:
@@ -64,8 +64,8 @@ def _tensors(parts: list[Any], memory: Tensor | None) -> list[Tensor]:
             size = math.prod(shape) * dtype.itemsize
             tensors.append(memory[raw : raw + size].view(dtype).reshape(shape))
         elif math.prod(shape):
-            flat = torch.frombuffer(bytearray(raw), dtype=torch.uint8).view(dtype)
-            tensors.append(flat.reshape(shape))
+            flat = torch.frombuffer(bytearray(raw), dtype=dtype)
+            tensors.append(flat if len(shape) == 1 else flat.reshape(shape))
         else:
             tensors.append(torch.empty(shape, dtype=dtype))
     return tensors

@@ -25,7 +25,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from squall.real.native.here import Here
 from squall.sim.stock.digests import digest, without_modes
-from squall.sim.world.places import place_of
+from squall.sim.world.places import line_of
 
 #: hooks of DistributedDataParallel under which its replicas are apart on purpose, until somebody averages them
 _LOCAL_HOOKS = ("noop_hook", "post_localSGD_hook")
@@ -132,7 +132,7 @@ class _Watch:
             return
         with without_modes(), torch._C.DisableTorchFunction():
             digests = {name: digest(each) for name, each in have.items()}
-        place = place_of(sys._getframe())
+        place = line_of(sys._getframe())
         rank = dist.get_rank()
         self._here.tell("replicas", kind, what, first, rank, ranks, number, place, digests, own)
 

@@ -6,6 +6,7 @@ coordinator to compare with the definition (sim/stock/results.py).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -44,10 +45,9 @@ class Taken:
             )
             self._before = self._digests()
             self.given = self._sample(self._given)
-        # Of numbers that are exact neither has anything.
-        about = [torch.finfo(each.dtype) for each in self._given if not _is_exact(each)]
-        self.precision = max((each.eps for each in about), default=0.0)
-        self.least = max((each.smallest_normal * each.eps for each in about), default=0.0)
+        about = [_precision(dtype) for dtype in {each.dtype for each in self._given}]
+        self.precision = max((eps for eps, _ in about), default=0.0)
+        self.least = max((least for _, least in about), default=0.0)
 
     def filled(self, others: Iterable[Taken]) -> None:
         """Its results are there, which may be tensors of ``others`` under way, too: two receives of PyTorch's
@@ -114,8 +114,13 @@ def _units(what: str, args: tuple[Any, ...], size: int) -> tuple[list[Tensor], l
     return given, results
 
 
-def _is_exact(tensor: Tensor) -> bool:
-    return not (tensor.is_floating_point() or tensor.is_complex())
+@functools.cache
+def _precision(dtype: torch.dtype) -> tuple[float, float]:
+    """``Told.precision`` and ``Told.least``; numbers that are exact have neither."""
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return 0.0, 0.0
+    about = torch.finfo(dtype)
+    return about.eps, about.smallest_normal * about.eps
 
 
 def _flat(tensors: Any) -> list[Tensor]:
