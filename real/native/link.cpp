@@ -22,7 +22,8 @@ constexpr int kFirstHandler = 1;
 constexpr int kFirstContinuation = 500;
 constexpr int kCaller = 900;
 constexpr int kFirstUnnamed = 1000;
-// How long to wait between two looks at the threads: at first, and at most.
+// How long to wait between two looks at the threads: at first, when somebody was about to wait, and at most.
+constexpr long kFirstPauseNs = 100'000;
 constexpr long kLeastPauseNs = 10'000;
 constexpr long kMostPauseNs = 1'000'000;
 // How often to let the others go on instead, where all threads share a processor: as a rule they
@@ -339,7 +340,7 @@ void Link::serve() {
   Quiet quiet(::syscall(SYS_gettid));
   std::string command;
   while (true) {
-    long pause_ns = kLeastPauseNs;
+    long pause_ns = alone_ ? kLeastPauseNs : kFirstPauseNs;
     int yields = alone_ ? kYields : 0;
     while (!quiet.check() || (on_quiet && on_quiet())) {
       if (yields > 0) {
@@ -347,7 +348,7 @@ void Link::serve() {
         ::sched_yield();
         continue;
       }
-      pause_ns = pause(pause_ns) ? kLeastPauseNs : std::min(2 * pause_ns, kMostPauseNs);
+      pause_ns = pause(pause_ns) ? kLeastPauseNs : std::min(4 * pause_ns, kMostPauseNs);
     }
     if (wants_turn()) {
       await_turn();
