@@ -328,6 +328,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def("ask_then", &ask_then)
       .def("tell", [](Link& link, char kind, const py::bytes& what) { link.tell(kind, what); })
       .def("wake", &Link::wake)
+      .def("take_turn", &Link::take_turn, py::call_guard<py::gil_scoped_release>())
       .def("on_call", &call_python)
       .def_static("set_lane", &Link::set_lane);
   py::class_<Agent, RpcAgent, std::shared_ptr<Agent>>(m, "Agent")

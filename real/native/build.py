@@ -20,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SOURCES = ("agent.cpp", "group.cpp", "link.cpp")
-HEADERS = ("about.h", "group.h", "link.h", "quiet.h", "retries.h", "shared.h")
+HEADERS = ("about.h", "digest.h", "group.h", "link.h", "quiet.h", "retries.h", "shared.h")
 NAME = "squall_agent"
 FLAGS = ("-O1", "-g0", "-std=c++20", "-fPIC", "-fvisibility=hidden")
 

@@ -11,7 +11,9 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/extension.h>
 
+#include "digest.h"
 #include "group.h"
+#include "link.h"
 
 namespace squall {
 
@@ -88,6 +90,7 @@ class GroupWork : public c10d::Work {
 
   // `timeout` is one of virtual time.
   bool wait(Milliseconds timeout) override {
+    Link::about_to_wait();
     if (timeout == kNoTimeout) {
       std::unique_lock<std::mutex> lock(mutex_);
       cv_.wait(lock, [this] { return completed_; });
@@ -277,6 +280,9 @@ class Group : public c10d::Backend {
 
 void bind_groups(py::module& m) {
   py::module::import("torch._C._distributed_c10d");
+  m.def("digest", [](uintptr_t address, size_t size) {
+    return digest(reinterpret_cast<const char*>(address), size);
+  });
   py::class_<GroupWork, c10d::Work, c10::intrusive_ptr<GroupWork>>(m, "GroupWork")
       .def(py::init([](py::object helper, Tensors outputs, bool until_waited, std::string name, Tensors inputs) {
         return c10::make_intrusive<GroupWork>(

@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <stdexcept>
+#include <utility>
 
 namespace squall {
 
@@ -20,7 +22,8 @@ constexpr int kFirstHandler = 1;
 constexpr int kFirstContinuation = 500;
 constexpr int kCaller = 900;
 constexpr int kFirstUnnamed = 1000;
-// How long to wait between two looks at the threads: at first, and at most.
+// How long to wait between two looks at the threads: at first, when somebody was about to wait, and at most.
+constexpr long kFirstPauseNs = 100'000;
 constexpr long kLeastPauseNs = 10'000;
 constexpr long kMostPauseNs = 1'000'000;
 // How often to let the others go on instead, where all threads share a processor: as a rule they
@@ -28,6 +31,8 @@ constexpr long kMostPauseNs = 1'000'000;
 constexpr int kYields = 4;
 
 std::atomic<int> unnamed{kFirstUnnamed};
+// The one of this process.
+std::atomic<Link*> started{nullptr};
 thread_local int lane_of_thread = -1;
 
 [[noreturn]] void leave() {
@@ -97,6 +102,9 @@ void Lane::loop(int number) {
   lane_of_thread = number;
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
+    if (work_.empty()) {
+      Link::about_to_wait();
+    }
     wake_.wait(lock, [this] { return !work_.empty(); });
     auto work = std::move(work_.front());
     work_.pop_front();
@@ -132,6 +140,7 @@ void Link::start(int processor) {
     CPU_SET(processor, &one);
     alone_ = ::sched_setaffinity(0, sizeof one, &one) == 0;
   }
+  started = this;
   caller_ = std::make_unique<Lane>(kCaller, [] {});
   std::thread([this] { serve(); }).detach();
 }
@@ -163,6 +172,7 @@ int64_t Link::begin(char kind, const std::string& what) {
 }
 
 std::string Link::end(int64_t question) {
+  about_to_wait();
   std::unique_lock<std::mutex> lock(mutex_);
   answered_.wait(lock, [&] { return asked_.at(question).there; });
   auto what = std::move(asked_.at(question).what);
@@ -187,12 +197,7 @@ int64_t Link::ask_then(
 }
 
 void Link::tell(char kind, const std::string& what) {
-  int64_t question = 0;
-  {
-    std::lock_guard<std::mutex> guard(mutex_);
-    question = questions_++;
-  }
-  say('A', Writer().put<int64_t>(question).put<char>(kind).put_bytes(what).bytes);
+  say('A', Writer().put<int64_t>(-1).put<char>(kind).put_bytes(what).bytes);
 }
 
 void Link::continue_with(std::function<void()> work) {
@@ -222,6 +227,30 @@ void Link::wake(int64_t question) {
     }
   }
   say('W', Writer().put<int64_t>(question).bytes);
+}
+
+void Link::take_turn(bool always) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  never_ahead_ = never_ahead_ || always;
+  ++awaiting_turn_;
+  turn_.wait(lock, [this] { return !ahead_; });
+  --awaiting_turn_;
+}
+
+bool Link::wants_turn() {
+  std::lock_guard<std::mutex> guard(mutex_);
+  return ahead_ && awaiting_turn_ > 0;
+}
+
+void Link::await_turn() {
+  const uint32_t nothing = 0;
+  std::string command;
+  if (!write_all(fd_, reinterpret_cast<const char*>(&nothing), sizeof nothing) || !read_command(command)) {
+    leave();
+  }
+  std::lock_guard<std::mutex> guard(mutex_);
+  ahead_ = false;
+  turn_.notify_all();
 }
 
 double Link::now() {
@@ -287,13 +316,31 @@ bool Link::read_command(std::string& command) {
   return read_all(fd_, command.data(), size);
 }
 
+void Link::about_to_wait() {
+  Link* const link = started;
+  if (link == nullptr) {
+    return;
+  }
+  {
+    std::lock_guard<std::mutex> guard(link->hint_mutex_);
+    link->hint_ = true;
+  }
+  link->hinted_.notify_one();
+}
+
+bool Link::pause(long ns) {
+  std::unique_lock<std::mutex> lock(hint_mutex_);
+  hinted_.wait_for(lock, std::chrono::nanoseconds(ns), [this] { return hint_; });
+  return std::exchange(hint_, false);
+}
+
 void Link::serve() {
   // Pauses of microseconds, not of fifty of them.
   ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   Quiet quiet(::syscall(SYS_gettid));
   std::string command;
   while (true) {
-    long pause_ns = kLeastPauseNs;
+    long pause_ns = alone_ ? kLeastPauseNs : kFirstPauseNs;
     int yields = alone_ ? kYields : 0;
     while (!quiet.check() || (on_quiet && on_quiet())) {
       if (yields > 0) {
@@ -301,9 +348,11 @@ void Link::serve() {
         ::sched_yield();
         continue;
       }
-      const timespec pause{0, pause_ns};
-      ::nanosleep(&pause, nullptr);
-      pause_ns = std::min(pause_ns + pause_ns / 2, kMostPauseNs);
+      pause_ns = pause(pause_ns) ? kLeastPauseNs : std::min(4 * pause_ns, kMostPauseNs);
+    }
+    if (wants_turn()) {
+      await_turn();
+      continue;
     }
     report();
     if (!read_command(command)) {
@@ -319,10 +368,19 @@ void Link::serve() {
 
 void Link::obey(const std::string& command) {
   Reader reader(command);
-  const auto kind = reader.get<char>();
+  auto kind = reader.get<char>();
+  bool never_ahead = false;
   {
     std::lock_guard<std::mutex> guard(mutex_);
     now_ = reader.get<double>();
+    ahead_ = kind == 'a';
+    never_ahead = ahead_ && never_ahead_;
+  }
+  if (kind == 'a') {  // an answer before its turn
+    kind = 'A';
+    if (never_ahead) {
+      await_turn();
+    }
   }
   if (kind == 'X') {
     leave();

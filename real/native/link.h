@@ -3,6 +3,9 @@
 // The coordinator gives one command at a time and reads one batch for each: everything that the
 // process wants to tell once it is quiet. So exactly one worker of a scenario runs at a time, and
 // what it did in answer to one command is one batch.
+//
+// But a worker may be given an answer before its turn, if nothing else can come to it until then. It goes on
+// at the same time as others, in memory of its own; before it does what others can see, it waits for its turn.
 #pragma once
 
 #include <condition_variable>
@@ -103,6 +106,12 @@ class Link {
   // Somebody here has answered, with nothing; the coordinator need not, and `then` is not called.
   void wake(int64_t question);
 
+  // Blocks until it is this process's turn. `always`: from now on it does nothing before its turn.
+  void take_turn(bool always);
+
+  // This thread is about to wait for others: it may well be time to look whether all do.
+  static void about_to_wait();
+
   // What to say with the next batch; `kind` tells the coordinator how to read it.
   void say(char kind, const std::string& what);
 
@@ -141,7 +150,11 @@ class Link {
   };
 
   void serve();
+  // Whether it was ended by a hint.
+  bool pause(long ns);
   bool read_command(std::string& command);
+  bool wants_turn();
+  void await_turn();
   void obey(const std::string& command);
   void report();
   void next_handler();
@@ -167,6 +180,15 @@ class Link {
   // Until their end.
   std::map<int64_t, Answer> asked_;
   int64_t questions_ = 0;
+  // Whether it goes on before its turn, how many threads wait for that, and whether it never does.
+  bool ahead_ = false;
+  int awaiting_turn_ = 0;
+  bool never_ahead_ = false;
+  std::condition_variable turn_;
+  // Of whoever is about to wait, since the last look.
+  bool hint_ = false;
+  std::mutex hint_mutex_;
+  std::condition_variable hinted_;
   std::vector<std::unique_ptr<Lane>> handlers_;
   std::deque<std::function<void()>> waiting_;
   size_t most_handlers_ = 16;

@@ -36,5 +36,7 @@ def put(into: Sequence[Tensor], values: Sequence[Tensor]) -> None:
 
 def assign(tensor: Tensor, value: Tensor) -> None:
     """Into a tensor that may need a gradient; without one being recorded."""
+    if tensor is value:
+        return
     # What is detached of a sparse tensor has indices of its own.
     (tensor if tensor.is_sparse else tensor.detach()).copy_(value)

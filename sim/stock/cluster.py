@@ -25,6 +25,7 @@ from squall.real.tracing import NULL_TRACER
 from squall.real.worker import Worker
 from squall.sim.faults.plan import NO_FAULTS, Order, Plan
 from squall.sim.stock import message as wire
+from squall.sim.stock.ahead import Ahead, When
 from squall.sim.stock.host import NativeHost
 from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.stock.message import Batch, NativeMessage, Sent
@@ -99,8 +100,8 @@ class NativeCluster:
         self.deaths: list[Death] = []
         #: when the last process has ended
         self.ended_s = 0.0
-        #: called after each batch
-        self.on_heard: Callable[[], object] | None = None
+        #: called after each batch of a worker
+        self.on_heard: Callable[[NativeWorker], object] | None = None
         #: called when a process has ended
         self.on_gone: list[Callable[[NativeWorker], object]] = []
         #: called when all leave the group together, before they do
@@ -118,6 +119,7 @@ class NativeCluster:
         #: coordinator read of it
         self._sleeps: dict[tuple[NativeWorker, int], SimTimer] = {}
         self._woken_before: set[tuple[NativeWorker, int]] = set()
+        self.ahead = Ahead()
         self._received: dict[bytes, bytes] = {}
         #: what has happened beside looks of threads that poll
         self._moved = 0
@@ -203,11 +205,29 @@ class NativeCluster:
         reads then."""
         self._answer_later(worker, question, pickle.dumps(value), keep)
 
+    def foresee(
+        self, worker: NativeWorker, question: int, when: When, value: Any, *, keep: object
+    ) -> None:
+        """Note what :meth:`answer_as_foreseen` will say, and when."""
+        self.ahead.foresee(worker, question, when, value, keep)
+
+    def answer_as_foreseen(self, worker: NativeWorker, question: int) -> None:
+        """As :meth:`answer`."""
+        foreseen = self.ahead.take(worker, question)
+        self._answer_later(worker, question, foreseen.data, foreseen.keep)
+
     def _answer_later(
         self, worker: NativeWorker, question: int, data: bytes, keep: object = None
     ) -> None:
-        said = partial(self._command, worker, b"A", wire.answer(question, data), keep=keep)
+        said = partial(self._answer_now, worker, question, data, keep)
         self.runtime.call_later(0.0, said).worker = cast(Worker, worker)
+
+    def _answer_now(
+        self, worker: NativeWorker, question: int, data: bytes, keep: object = None
+    ) -> None:
+        worker.open.discard(question)
+        self.ahead.forget(worker, question)
+        self._command(worker, b"A", wire.answer(question, data), keep=keep)
 
     # -- one worker -----------------------------------------------------------------------
 
@@ -245,7 +265,7 @@ class NativeCluster:
     def _tell(self, worker: NativeWorker, command: bytes | None) -> None:
         if not worker.alive:
             return
-        batch = worker.exchange(command)
+        batch = self.ahead.exchange(worker, command)
         if batch is None:
             death = worker.death(self.runtime.now())
             self.deaths.append(death)
@@ -256,6 +276,7 @@ class NativeCluster:
 
     def _gone(self, worker: NativeWorker) -> None:
         worker.alive = False
+        self.ahead.ended(worker)
         self.ended_s = self.runtime.env.now
         for call in worker.pending.values():
             if call.timer is not None:
@@ -275,7 +296,8 @@ class NativeCluster:
         if self._joining:
             self._try_join()
         if self.on_heard is not None:
-            self.on_heard()
+            self.on_heard(worker)
+        self.ahead.look()
 
     @contextmanager
     def on_behalf_of(self, worker: NativeWorker) -> Iterator[None]:
@@ -425,6 +447,9 @@ class NativeCluster:
     # -- questions ------------------------------------------------------------------------
 
     def _asked(self, worker: NativeWorker, question: int, kind: bytes, what: bytes) -> None:
+        """``question``: negative if there is no answer to it."""
+        if question >= 0:
+            worker.open.add(question)
         if kind == b"J":
             self._joining[worker] = question
         elif kind == b"B":
@@ -436,12 +461,13 @@ class NativeCluster:
     def _sleep(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         if (worker, question) in self._woken_before:
             self._woken_before.remove((worker, question))
+            worker.open.discard(question)
             return
         data = pickle.dumps(None)
 
         def end() -> None:
             del self._sleeps[worker, question]
-            self._command(worker, b"A", wire.answer(question, data))
+            self._answer_now(worker, question, data)
 
         self._sleeps[worker, question] = self.runtime.call_later(max(0.0, rest[0]), end)
 
@@ -468,6 +494,7 @@ class NativeCluster:
         self._sleep(worker, question, (seconds,))
 
     def _woken(self, worker: NativeWorker, question: int) -> None:
+        worker.open.discard(question)
         sleep = self._sleeps.pop((worker, question), None)
         if sleep is not None:
             sleep.cancel()

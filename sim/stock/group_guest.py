@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import math
-import os
 import pickle
 import sys
 from collections.abc import Callable
@@ -25,12 +23,12 @@ from torch import Tensor
 
 from squall.real.native.here import Here
 from squall.sim.scripts.moved import assign, check_alike, put
-from squall.sim.scripts.reductions import reduced
+from squall.sim.scripts.reductions import operator_name, reduced
 from squall.sim.stock.call_names import Names, Registered, names
 from squall.sim.stock.group_events import Event, events
-from squall.sim.stock.memory_file import append, is_large, mapped
+from squall.sim.stock.packed import Packed, unpacked
 from squall.sim.stock.results_guest import Taken, Told
-from squall.sim.world.places import place_of
+from squall.sim.world.places import line_of
 
 _ID = "squall group"
 #: seconds of virtual time for which a look at an operation lets others go on
@@ -59,6 +57,8 @@ class _Operation:
     outputs: list[Tensor] = field(default_factory=list)
     #: by member: what it is sent
     pieces: dict[int, list[Tensor]] = field(default_factory=dict)
+    #: what it gives itself
+    own: list[Tensor] | None = None
     wants: list[int] = field(default_factory=list)
     #: those who wait until this one is there; and those whom this one waits for
     tells: list[int] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Member:
         """Begin an operation and give its ``Work``."""
         operation: _Operation = getattr(self, f"_{what}")(*args)
         frame = sys._getframe()
-        operation.place = place_of(frame)
+        operation.place = line_of(frame)
         operation.names = names(frame, _subject(args), self._registered)
         taken = Taken(what, args, self._size)
         under_way = self._under_way
@@ -114,11 +114,9 @@ class Member:
         timeout_s = self._timeout_s if timeout_ms < 0 else timeout_ms / 1000
         work, *inner = self._works(events(what, args), operation.outputs, what in ("send", "recv"))
 
-        asked, files = self._asked(operation, timeout_s)
+        asked, packed = self._asked(operation, timeout_s)
 
         def then(answer: bytes) -> None:
-            for fd in files:
-                os.close(fd)
             problem, got = pickle.loads(answer)
             is_written = taken.is_written()
             under_way.remove(taken)
@@ -126,11 +124,16 @@ class Member:
                 if what == "recv":
                     work.set_source(next(iter(got)))
                 try:
+                    values = {src: unpacked(*sent) for src, sent in got.items()}
+                    if operation.own is not None:
+                        values[self._rank] = packed[id(operation.own)].tensors()
                     with torch.no_grad():
-                        operation.finish({src: _unpacked(*sent) for src, sent in got.items()})
+                        operation.finish(dict(sorted(values.items())))
                 except Exception as error:  # whoever waits for the work is told
                     problem = str(error)
                 taken.filled(under_way)
+            for each in packed.values():
+                each.close()
             self._tell_of(operation, taken, is_written, problem is None and not is_written)
             for each in (*inner, work):
                 if problem is None:
@@ -197,14 +200,14 @@ class Member:
 
     # -- inside ---------------------------------------------------------------------------
 
-    def _asked(self, operation: _Operation, timeout_s: float) -> tuple[tuple[Any, ...], list[int]]:
-        """What is asked, and the files with large tensors that are open until it is answered."""
-        packed: dict[int, tuple[bytes, int | None]] = {}
-        pieces = {}
-        for dst, values in operation.pieces.items():
-            if id(values) not in packed:  # most send the same to all
-                packed[id(values)] = _packed(values)
-            pieces[dst] = packed[id(values)]
+    def _asked(
+        self, operation: _Operation, timeout_s: float
+    ) -> tuple[tuple[Any, ...], dict[int, Packed]]:
+        """What is asked, and what was packed for it, by id, which is to be closed when it is answered."""
+        sent, own = operation.pieces, operation.own
+        values = {id(each): each for each in (*sent.values(), *([] if own is None else [own]))}
+        packed = {key: Packed(each) for key, each in values.items()}
+        data = {key: pickle.dumps(packed[key].parts) for key in set(map(id, sent.values()))}
         question = (
             "group do",
             self._number,
@@ -214,13 +217,13 @@ class Member:
             operation.parts,
             operation.place,
             operation.names,
-            pieces,
+            {dst: (data[id(each)], packed[id(each)].fd) for dst, each in sent.items()},
             operation.wants,
             operation.tells,
             operation.readers,
             timeout_s,
         )
-        return question, [fd for _, fd in packed.values() if fd is not None]
+        return question, packed
 
     def _works(
         self, recorded: list[Event], outputs: list[Tensor], until_waited: bool = False
@@ -273,19 +276,14 @@ class Member:
     ) -> _Operation:
         """Everybody's ``own``, or what is meant for this one of their ``parts``, goes to
         ``finish``, by member."""
-        mine = _copies(own if parts is None else parts[self._rank])
         pieces = (
             dict.fromkeys(self._others, own)
             if parts is None
             else {member: parts[member] for member in self._others}
         )
-
-        def finished(values: Values) -> object:
-            values[self._rank] = mine
-            return finish(dict(sorted(values.items())))
-
+        mine = own if parts is None else parts[self._rank]
         return _Operation(
-            self._tag(what), agreed or {}, outputs, pieces, self._others, finish=finished
+            self._tag(what), agreed or {}, outputs, pieces, mine, self._others, finish=finish
         )
 
     # -- collectives ----------------------------------------------------------------------
@@ -300,7 +298,8 @@ class Member:
             for n, tensor in enumerate(tensors if into is None else into):
                 each = [sent[n] for sent in values.values()]
                 to_one = into is not None
-                assign(tensor, reduced(each, op, at=begin[n], of=begin[-1], to_one=to_one))
+                at, of = begin[n], begin[-1]
+                assign(tensor, reduced(each, op, into=tensor, at=at, of=of, to_one=to_one))
 
         about = _about(tensors, op=op)
         return self._exchange("all_reduce", tensors, tensors, finish, agreed=about)
@@ -357,13 +356,9 @@ class Member:
         tag, about = self._tag("gather"), _about(inputs, root=root)
         if self._rank != root:
             return _Operation(tag, about, pieces={root: inputs}, readers=[root])
-        (into,), mine = outputs, _copies(inputs)
-
-        def finish(values: Values) -> None:
-            values[root] = mine
-            put(into, [values[member][0] for member in range(self._size)])
-
-        return _Operation(tag, about, into, wants=self._others, tells=self._others, finish=finish)
+        (into,), others = outputs, self._others
+        finish = lambda values: put(into, [each[0] for each in values.values()])  # noqa: E731
+        return _Operation(tag, about, into, own=inputs, wants=others, tells=others, finish=finish)
 
     def _scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], root: int) -> _Operation:
         tag, about = self._tag("scatter"), _about(outputs, root=root)
@@ -371,10 +366,10 @@ class Member:
             finish = lambda values: put(outputs, values[root])  # noqa: E731
             return _Operation(tag, about, outputs, wants=[root], tells=[root], finish=finish)
         (parts,) = inputs
-        mine = parts[root].detach().clone()
         pieces = {member: [parts[member]] for member in self._others}
-        finish = lambda values: put(outputs, [mine])  # noqa: E731
-        return _Operation(tag, about, outputs, pieces, readers=self._others, finish=finish)
+        finish = lambda values: put(outputs, values[root])  # noqa: E731
+        own, others = [parts[root]], self._others
+        return _Operation(tag, about, outputs, pieces, own, readers=others, finish=finish)
 
     def _reduce_scatter(
         self, outputs: list[Tensor], inputs: list[list[Tensor]], op: Any
@@ -401,7 +396,7 @@ class Member:
             for n, output in enumerate(outputs):
                 each, size = [sent[n] for sent in values.values()], output.numel()
                 at, of = (self._rank * size, self._size * size) if as_one else (0, size)
-                output.detach().copy_(reduced(each, op, at=at, of=of))
+                assign(output, reduced(each, op, into=output, at=at, of=of))
 
         about = _about([each for part in parts.values() for each in part], op=op)
         return self._exchange("reduce_scatter", outputs, [], finish, parts=parts, agreed=about)
@@ -463,55 +458,9 @@ def _about(tensors: list[Tensor], *, root: int | None = None, op: Any = None) ->
     if root is not None:
         about["root"] = str(root)
     if op is not None:
-        about["op"] = str(getattr(op, "op", op)).rpartition(".")[2]
+        about["op"] = operator_name(op)
     return about
 
 
 def _copies(tensors: list[Tensor]) -> list[Tensor]:
     return [tensor.detach().clone() for tensor in tensors]
-
-
-def _packed(tensors: list[Tensor]) -> tuple[bytes, int | None]:
-    """And a file in memory with the elements of large ones, if there are any."""
-    parts: list[tuple[torch.dtype | None, tuple[int, ...], Any]] = []
-    file, at = None, 0
-    for tensor in tensors:
-        shape = tuple(tensor.shape)
-        if tensor.layout == torch.sparse_coo:
-            sparse = tensor.detach().coalesce()
-            parts.append((None, shape, [_raw(sparse.indices()), _raw(sparse.values())]))
-        elif is_large(tensor):
-            file = os.memfd_create("squall") if file is None else file
-            parts.append((tensor.dtype, shape, at))
-            at = append(file, tensor, at)
-        else:
-            parts.append(_raw(tensor))
-    return pickle.dumps(parts), file
-
-
-def _raw(tensor: Tensor) -> tuple[torch.dtype, tuple[int, ...], bytes]:
-    flat = tensor.detach().contiguous().reshape(-1)
-    return tensor.dtype, tuple(tensor.shape), flat.view(torch.uint8).numpy().tobytes()
-
-
-def _unpacked(data: bytes, path: bytes | None) -> list[Tensor]:
-    memory = None if path is None else mapped(path.decode())
-    return _tensors(pickle.loads(data), memory)
-
-
-def _tensors(parts: list[Any], memory: Tensor | None) -> list[Tensor]:
-    tensors = []
-    for dtype, shape, raw in parts:
-        if dtype is None:
-            indices, values = _tensors(raw, None)
-            tensors.append(torch.sparse_coo_tensor(indices, values, shape))
-        elif isinstance(raw, int):
-            assert memory is not None
-            size = math.prod(shape) * dtype.itemsize
-            tensors.append(memory[raw : raw + size].view(dtype).reshape(shape))
-        elif math.prod(shape):
-            flat = torch.frombuffer(bytearray(raw), dtype=torch.uint8).view(dtype)
-            tensors.append(flat.reshape(shape))
-        else:
-            tensors.append(torch.empty(shape, dtype=dtype))
-    return tensors

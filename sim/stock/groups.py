@@ -13,6 +13,7 @@ from typing import Any
 from squall.model.events.run import Stall
 from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
+from squall.sim.stock.ahead import When
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.findings import Findings
 from squall.sim.stock.ledger import Call, Ledger, MismatchError
@@ -64,11 +65,20 @@ class _Group:
         #: by receiver, sender and tag; and the senders of those, by receiver and tag
         self.pieces: dict[tuple[int, int, Tag], deque[Piece]] = {}
         self.senders: dict[tuple[int, Tag], list[int]] = {}
+        #: of collectives, by receiver, sender and tag: when a piece, or a notice, comes, the how manieth
+        #: it is of all that were sent, and what it is
+        self.under_way: dict[tuple[int, int, Tag], tuple[float, int, Piece]] = {}
+        #: how many members have called a collective that not all have called
+        self.called: Counter[Tag] = Counter()
         #: how many wait for a piece that is not sent yet, by sender, receiver and tag
         self.notices: Counter[tuple[int, int, Tag]] = Counter()
 
     def send(self, src: int, dst: int, type: MessageType, tag: Tag, *content: Any) -> None:
-        self.connections.send(src, dst, type, tag, (self.number, *_named(tag)), *content)
+        about = (self.number, *_named(tag))
+        arrives_s, piece = self.connections.send(src, dst, type, tag, about, *content)
+        self._groups.sent += 1
+        if arrives_s is not None and tag[0] not in _NOT_NOTED:
+            self.under_way[dst, src, tag] = arrives_s, self._groups.sent, piece
 
     def come(self, src: int, dst: int, piece: Piece) -> None:
         if piece.type is MessageType.NOTICE:
@@ -101,6 +111,8 @@ class Groups:
         self._groups: list[_Group] = []
         #: as Run.operations
         self.operations = 0
+        #: how many pieces and notices were sent
+        self.sent = 0
         for word in ("new", "join", "do", "leave"):
             cluster.answers[f"group {word}"] = getattr(self, f"_{word}")
         cluster.on_gone.append(self._end)
@@ -127,12 +139,16 @@ class Groups:
     def last_call(self, rank: int, ranks: tuple[int, ...], kinds: tuple[str, ...]) -> str:
         """What ``rank`` has last called of collectives of these ``kinds`` in groups of these ``ranks``; "" if it
         has not."""
-        calls = [(0.0, "")]
+        calls: list[tuple[float, str]] = [(0.0, "")]
         for group in self._groups:
             members = [self._cluster.host.rank(each) for each in group.members.values()]
             if members == [*ranks]:
                 last, member = group.ledger.last, members.index(rank)
-                calls += [last[member, kind] for kind in kinds if (member, kind) in last]
+                for sequence, call in (
+                    last[member, each] for each in kinds if (member, each) in last
+                ):
+                    about = f"collective {sequence} of process group {group.number}, {call}"
+                    calls.append((call.at_s, about))
         return max(calls)[1]
 
     # -- questions ------------------------------------------------------------------------
@@ -223,8 +239,16 @@ class Groups:
         for dst in readers:
             if group.notices[rank, dst, tag]:
                 group.notices[rank, dst, tag] -= 1
+                group.under_way.pop((rank, dst, tag), None)
                 wait.readers.remove(dst)
         group.waits.append(wait)
+        if tag[0] not in _NOT_NOTED:
+            group.called[tag] += 1
+            if group.called[tag] == group.size:
+                del group.called[tag]
+                for each in group.waits:
+                    if each.tag == tag:
+                        self._foresee(group, each)
         if self._over(group, wait):
             return
         if (gone := group.gone(wait)) is not None:
@@ -265,6 +289,7 @@ class Groups:
             return
         src = senders[0] if wanted == ANY else wanted
         senders.remove(src)
+        group.under_way.pop((wait.rank, src, wait.tag), None)
         queue = group.pieces[wait.rank, src, wait.tag]
         wait.got[src] = queue.popleft()
         if not queue:
@@ -279,6 +304,7 @@ class Groups:
         """A member learns that another one waits for what it sends."""
         for wait in group.waits:
             if (wait.rank, wait.tag) == (dst, tag) and src in wait.readers:
+                group.under_way.pop((dst, src, tag), None)
                 wait.readers.remove(src)
                 self._over(group, wait)
                 return
@@ -291,15 +317,31 @@ class Groups:
             return False
         self._close(group, wait, None)
         self.operations += 1
+        when = self._cluster.runtime.now(), False, self.operations
+        self._foresee_end(wait, when, wait.got)
+        self._cluster.answer_as_foreseen(wait.worker, wait.question)
+        return True
+
+    def _foresee(self, group: _Group, wait: _Wait) -> None:
+        """If all that an operation waits for is under way its end is certain: what is sent arrives, even
+        when its sender ends."""
+        keys = [(wait.rank, src, wait.tag) for src in (*wait.wants, *wait.readers)]
+        coming = [group.under_way.get(key) for key in keys]
+        last = max((each[:2] for each in coming if each is not None), default=(0.0, 0))
+        if None not in coming and coming and last[0] < wait.since_s + wait.timeout_s:
+            pieces = {src: each[2] for src, each in zip(wait.wants, coming, strict=False) if each}
+            self._foresee_end(wait, (last[0], True, last[1]), wait.got | pieces)
+
+    def _foresee_end(self, wait: _Wait, when: When, pieces: dict[int, Piece]) -> None:
         got = {
             src: (piece.payload, None if piece.memory is None else piece.memory.path)
-            for src, piece in wait.got.items()
+            for src, piece in pieces.items()
         }
-        self._cluster.answer(wait.worker, wait.question, (None, got), keep=wait.got)
-        return True
+        self._cluster.foresee(wait.worker, wait.question, when, (None, got), keep=pieces)
 
     def _fail(self, group: _Group, wait: _Wait, text: str) -> None:
         self._close(group, wait, text)
+        self._cluster.ahead.forget(wait.worker, wait.question)
         self._cluster.answer(wait.worker, wait.question, (text, {}))
 
     def _close(self, group: _Group, wait: _Wait, error: str | None) -> None:

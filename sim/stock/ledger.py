@@ -60,8 +60,8 @@ class Ledger:
     size: int
     #: by number of the call, until all members have called
     _calls: dict[int, list[Call]] = field(default_factory=dict)
-    #: by member and kind: when it called the last one, and which it was
-    last: dict[tuple[int, str], tuple[float, str]] = field(default_factory=dict)
+    #: by member and kind: the number of the last one that it called, and the call
+    last: dict[tuple[int, str], tuple[int, Call]] = field(default_factory=dict)
     _order: CallOrder = field(default_factory=CallOrder)
 
     def missed(self, rank: int) -> str:
@@ -81,8 +81,7 @@ class Ledger:
         sequence = call.sequence
         calls = self._calls.setdefault(sequence, [])
         calls.append(call)
-        about = f"collective {sequence} of process group {self.number}, {call}"
-        self.last[call.rank, call.kind] = call.at_s, about
+        self.last[call.rank, call.kind] = sequence, call
         if len(calls) == self.size:
             del self._calls[sequence]
         for other in calls if call.gives else calls[:1]:

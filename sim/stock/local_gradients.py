@@ -14,15 +14,15 @@ from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.utils._python_dispatch import _disable_current_modes
 
 from squall.real.native.here import Here
 from squall.sim.stock.ddp_modules import DdpModules, ranks_of
-from squall.sim.stock.digests import elements
-from squall.sim.world.places import place_of
+from squall.sim.stock.digests import elements, without_modes
+from squall.sim.world.places import line_of
 
 #: of so many elements of a parameter all are looked at; of more, so many at equal distances
 _MOST = 256
@@ -91,9 +91,9 @@ class _LocalGradients:
         if parameter is None or gradients[0] is None or torch.compiler.is_compiling():
             return
         if not self._pass.come:
-            self._pass.place = place_of(sys._getframe())
+            self._pass.place = line_of(sys._getframe())
             _engine.queue_callback(partial(self._over, _CALLBACKS, self._pass))
-        with _disable_current_modes(), torch.no_grad():
+        with without_modes(), torch.no_grad():
             if name not in self._pass.come:
                 self._pass.before[name] = _sample(parameter.grad, parameter)
                 self._pass.come[name] = 0
@@ -115,7 +115,7 @@ class _LocalGradients:
             return
         self._number += 1
         parts = {}
-        with _disable_current_modes(), torch.no_grad():
+        with without_modes(), torch.no_grad():
             for name, come in about.come.items():
                 parameter = self._parameters[name]()
                 if parameter is not None:
@@ -140,5 +140,5 @@ def _sample(tensor: Tensor | None, parameter: Tensor) -> Any:
     """In as many bits as NumPy has for them; zero if there is none."""
     if tensor is None:
         return 0
-    some = elements(tensor, max(1, parameter.numel() // _MOST))
-    return some.astype("complex128" if tensor.is_complex() else "float64")
+    name, content = elements(tensor, max(1, parameter.numel() // _MOST))
+    return np.frombuffer(content, name).astype("complex128" if tensor.is_complex() else "float64")

@@ -8,6 +8,8 @@ import os
 import torch
 from torch import Tensor
 
+# Those of a script wait for its turn (sim/stock/turn_guest.py), these need not.
+_from_file, _stat = torch.from_file, os.stat
 #: bytes from which on a tensor is worth the calls of the system that a file costs
 LARGE = 1 << 20
 
@@ -71,7 +73,7 @@ def append(fd: int, tensor: Tensor, at: int) -> int:
 
 def mapped(path: str) -> Tensor:
     """The bytes of a file. What is written to them is seen by nobody else, and they need no open file."""
-    return torch.from_file(path, shared=False, size=os.stat(path).st_size, dtype=torch.uint8)
+    return _from_file(path, shared=False, size=_stat(path).st_size, dtype=torch.uint8)
 
 
 def load(stored: Stored, pid: int) -> list[Tensor]:

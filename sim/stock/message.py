@@ -144,6 +144,11 @@ def command(kind: bytes, now_s: float, *fields: bytes) -> bytes:
     return _SIZE.pack(len(body)) + body
 
 
+def is_call(command: bytes) -> bool:
+    """Whether it asks the process something."""
+    return command[_SIZE.size : _SIZE.size + 1] == b"C"
+
+
 def in_bytes(data: bytes) -> bytes:
     return _SIZE.pack(len(data)) + data
 

@@ -106,25 +106,26 @@ class Connections:
         about: tuple[Any, ...],
         data: bytes = b"",
         memory: MemoryFile | None = None,
-    ) -> None:
+    ) -> tuple[float | None, Piece]:
+        """Returns when it arrives, None if that is not certain, and what was sent."""
         ends = self._places[src], self._places[dst]
         piece = Piece(type, data, src=ends[0], dst=ends[1], about=about)
         piece.tag, piece.at, piece.memory = tag, self._sent[src, dst, tag], memory
         if type is MessageType.SEND:
             self._sent[src, dst, tag] += 1
-        self._send(src, dst, piece, 0)
+        return self._send(src, dst, piece, 0), piece
 
     # -- inside ---------------------------------------------------------------------------
 
-    def _send(self, src: int, dst: int, piece: Piece, times: int) -> None:
+    def _send(self, src: int, dst: int, piece: Piece, times: int) -> float | None:
         if self.ended(src, dst):
-            return
+            return None
         try:
-            self._network.send(
+            return self._network.send(
                 self._store, piece, lost=lambda: self._send_again(src, dst, piece, times)
             )
         except ConnectionError:
-            return  # its receiver has left, which this one is about to learn
+            return None  # its receiver has left, which this one is about to learn
 
     def _send_again(self, src: int, dst: int, piece: Piece, times: int) -> None:
         if times == _TIMES:

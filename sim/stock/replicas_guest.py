@@ -20,12 +20,11 @@ from torch import Tensor
 from torch.nn import Module
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils._python_dispatch import _disable_current_modes
 
 from squall.real.native.here import Here
 from squall.sim.stock.ddp_modules import DdpModules, ranks_of
-from squall.sim.stock.digests import digest
-from squall.sim.world.places import place_of
+from squall.sim.stock.digests import digest, without_modes
+from squall.sim.world.places import line_of
 
 #: hooks of DistributedDataParallel under which its replicas are apart on purpose, until somebody averages them
 _LOCAL_HOOKS = ("noop_hook", "post_localSGD_hook")
@@ -108,9 +107,9 @@ class _Watch:
     ) -> None:
         if len(ranks) < 2:
             return
-        with _disable_current_modes(), torch._C.DisableTorchFunction():
+        with without_modes(), torch._C.DisableTorchFunction():
             digests = {name: digest(each) for name, each in have.items()}
-        place = place_of(sys._getframe())
+        place = line_of(sys._getframe())
         rank = dist.get_rank()
         self._here.tell("replicas", kind, what, first, rank, ranks, number, place, digests, own)
 
@@ -176,6 +175,6 @@ def _replicas(mesh: Any, placements: Any) -> tuple[int, ...]:
     if at is None or any(each.is_partial() for each in placements):
         return ()
     whole = [each.is_replicate() for each in placements]
-    with _disable_current_modes():
+    with without_modes():
         part = mesh.mesh[tuple(slice(None) if all else n for all, n in zip(whole, at, strict=True))]
         return tuple(part.reshape(-1).tolist())

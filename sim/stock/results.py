@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.digests import Elements
 from squall.sim.stock.findings import Findings
 from squall.sim.stock.results_guest import Told
 from squall.sim.stock.worker import NativeWorker
@@ -28,6 +29,8 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "BXOR": np.bitwise_xor,
 }
 _REDUCES = ("all_reduce", "reduce", "reduce_scatter")
+#: those of which each member is to have something else
+_BY_MEMBER = ("reduce_scatter", "scatter", "all_to_all")
 _GATHERS = ("all_gather", "all_gather_coalesced", "all_gather_into_tensor", "gather")
 
 
@@ -69,20 +72,27 @@ def first_wrong(kind: str, told: dict[int, Told]) -> str:
     """Where a collective of which all members have ``told`` came to something else; "" if nowhere, or if the
     definition does not say."""
     told = dict(sorted(told.items()))
+    right: list[Elements] = []
     for rank, each in told.items():
-        if not each.results:
+        if each.results == right and kind not in _BY_MEMBER:
             continue
         expected = _defined(kind, rank, told)
         if expected is None or len(expected) != len(each.results):
             continue
-        for part, (values, got) in enumerate(zip(expected, each.results, strict=True)):
+        results = map(_array, each.results)
+        for part, (values, got) in enumerate(zip(expected, results, strict=True)):
             at = _first_apart(values, got)
             if at is not None:
                 return (
                     f"rank {rank} has {got[at]} at element {at} of part {part}, and not "
                     f"{values[0][at]}"
                 )
+        right = each.results
     return ""
+
+
+def _array(elements: Elements) -> Any:
+    return np.frombuffer(elements[1], np.dtype(elements[0]))
 
 
 #: what is expected, and how far from it is still right, element by element
@@ -90,7 +100,7 @@ _Expected = tuple[Any, Any]
 
 
 def _defined(kind: str, rank: int, told: dict[int, Told]) -> list[_Expected] | None:
-    given = {member: each.given for member, each in told.items()}
+    given = {member: list(map(_array, each.given)) for member, each in told.items()}
     about = told[rank].agreed
     root = int(about.get("root", -1))
     if kind in ("reduce", "gather") and rank != root:

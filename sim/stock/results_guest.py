@@ -6,14 +6,14 @@ coordinator to compare with the definition (sim/stock/results.py).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
-from squall.sim.stock.digests import digest, elements
+from squall.sim.stock.digests import Elements, digest, elements, without_modes
 
 #: of so many elements of a collective on each rank all are looked at; of more, so many at equal distances
 _MOST = 100_000
@@ -28,8 +28,8 @@ class Told(NamedTuple):
 
     agreed: dict[str, str]
     precision: float
-    given: list[Any]
-    results: list[Any]
+    given: list[Elements]
+    results: list[Elements]
     is_good: bool
     least: float = 0.0
 
@@ -38,17 +38,16 @@ class Taken:
     """What one member's call is about. ``what`` and ``args`` are those of ``Member.run``."""
 
     def __init__(self, what: str, args: tuple[Any, ...], size: int) -> None:
-        with _disable_current_modes():
+        with without_modes():
             self._given, self._results = _units(what, args, size)
             self._is_looked_at = all(
                 each.layout == torch.strided for each in (*self._given, *self._results)
             )
             self._before = self._digests()
             self.given = self._sample(self._given)
-        # Of numbers that are exact neither has anything.
-        about = [torch.finfo(each.dtype) for each in self._given if not _is_exact(each)]
-        self.precision = max((each.eps for each in about), default=0.0)
-        self.least = max((each.smallest_normal * each.eps for each in about), default=0.0)
+        about = [_precision(dtype) for dtype in {each.dtype for each in self._given}]
+        self.precision = max((eps for eps, _ in about), default=0.0)
+        self.least = max((least for _, least in about), default=0.0)
 
     def filled(self, others: Iterable[Taken]) -> None:
         """Its results are there, which may be tensors of ``others`` under way, too: two receives of PyTorch's
@@ -56,7 +55,7 @@ class Taken:
         places = self._places()
         for other in others:
             if places & other._places():
-                with _disable_current_modes():
+                with without_modes():
                     other._before = other._digests()
 
     def _places(self) -> set[int]:
@@ -65,16 +64,16 @@ class Taken:
     def is_written(self) -> bool:
         """Whether anybody has written to its tensors since the call; memory that was given back is not looked
         at."""
-        with _disable_current_modes():
+        with without_modes():
             return any(
                 before != now
                 for before, now in zip(self._before, self._digests(), strict=True)
                 if now is not None
             )
 
-    def results(self) -> list[Any]:
+    def results(self) -> list[Elements]:
         """What is in the tensors for its results now."""
-        with _disable_current_modes():
+        with without_modes():
             return self._sample(self._results)
 
     def _digests(self) -> list[int | None]:
@@ -85,7 +84,7 @@ class Taken:
             for each in {id(each): each for each in (*self._given, *self._results)}.values()
         ]
 
-    def _sample(self, units: list[Tensor]) -> list[Any]:
+    def _sample(self, units: list[Tensor]) -> list[Elements]:
         if not self._is_looked_at:
             return []
         count = sum(each.numel() for each in units)
@@ -115,8 +114,13 @@ def _units(what: str, args: tuple[Any, ...], size: int) -> tuple[list[Tensor], l
     return given, results
 
 
-def _is_exact(tensor: Tensor) -> bool:
-    return not (tensor.is_floating_point() or tensor.is_complex())
+@functools.cache
+def _precision(dtype: torch.dtype) -> tuple[float, float]:
+    """``Told.precision`` and ``Told.least``; numbers that are exact have neither."""
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return 0.0, 0.0
+    about = torch.finfo(dtype)
+    return about.eps, about.smallest_normal * about.eps
 
 
 def _flat(tensors: Any) -> list[Tensor]:

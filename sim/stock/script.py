@@ -45,6 +45,7 @@ from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import Zygote
 from squall.sim.world import spinning
 from squall.sim.world.compute import hint_for_names
+from squall.sim.world.garbage import deterministic_garbage
 from squall.sim.world.primitives import SimTimer
 from squall.sim.world.virtual_time import Livelock
 
@@ -113,6 +114,8 @@ class ScriptProcesses:
         self.replicas = Replicas(cluster, self.groups, self.findings)
         self.one_process = OneProcess(cluster)
         cluster.on_leave = self._count
+        is_ordered = cluster.runtime.env.order_stream is None
+        cluster.ahead.is_on = is_ordered and cluster.host.faults is None
 
     # -- processes ------------------------------------------------------------------------
 
@@ -350,9 +353,11 @@ class ScriptProcesses:
 
     # -- output ---------------------------------------------------------------------------
 
-    def show(self) -> None:
-        """Pass on what the processes have written."""
-        for worker in self.cluster.workers:
+    def show(self, *workers: NativeWorker) -> None:
+        """Pass on what processes have written; all of them, if none is named."""
+        for worker in workers or self.cluster.workers:
+            if self.cluster.ahead.is_given(worker):
+                continue  # not before its turn
             shown = self._shown.setdefault(worker, [0, 0])
             for at, (fd, stream) in enumerate(
                 (
@@ -399,6 +404,7 @@ def run_script(
     started = time.perf_counter()
     run = Run(script=script.path, engine="torch", left_out=left_out(scenario.faults))
     with (
+        deterministic_garbage(),
         Zygote(for_script(script)) if zygote is None else nullcontext(zygote) as zygote,
         NativeCluster(
             0,

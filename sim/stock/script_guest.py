@@ -47,6 +47,7 @@ from squall.sim.stock import (
     script_programs,
     script_rounds,
     stacks_from_outside,
+    turn_guest,
 )
 from squall.sim.stock.memory_file import Stored, store
 from squall.sim.stock.store_guest import FileStore, PrefixStore, SharedStore, TCPStore
@@ -225,6 +226,7 @@ class ScriptGuest:
             _thread.run = self._computed(_thread.run)
             _internal._run_function = self._computed(_internal._run_function)
         turns.install(lambda: here.ask("start"))
+        turn_guest.install(here)
 
     def _forked(self) -> None:
         """In a process that the script has forked: only the threads that speak to the coordinator

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 
 from squall.model.events.run import Death
 from squall.real import tracing
 from squall.sim.scripts.rounds import Polling
-from squall.sim.stock.message import Batch, read_batch
+from squall.sim.stock import message as wire
+from squall.sim.stock.message import Batch
 from squall.sim.stock.patience import ComputingError, wait_readable
 from squall.sim.stock.zygote import Process, Zygote
 from squall.sim.world.primitives import SimTimer
@@ -59,6 +61,8 @@ class NativeWorker:
         self.calls = 0
         self.requests = 0
         self.pending: dict[int, Call] = {}
+        #: numbers of what it has asked and was not told yet
+        self.open: set[int] = set()
         #: its native ids as traces show them
         self.shown: dict[int, int] = {}
         self.numbers = 0
@@ -77,16 +81,27 @@ class NativeWorker:
 
         Raises TimeoutError if it does not get quiet.
         """
+        if command is not None:
+            self.give(command)
+        return self.hear()
+
+    def give(self, command: bytes) -> None:
+        """The first half of :meth:`exchange`."""
+        with suppress(ConnectionError):  # which is seen when it is heard
+            self.process.link.sendall(command)
+
+    def hear(self) -> Batch | None:
+        """The second half of :meth:`exchange`, once it is its turn."""
         try:
-            if command is not None:
-                self.process.link.sendall(command)
-            batch = read_batch(self._read())
+            while not (data := self._read()):
+                self.give(wire.command(b"G", 0.0))  # it has waited for its turn
         except ComputingError:
             self.is_computing, self.polling = True, None
             raise
         except (ConnectionError, EOFError):
             self.alive = False
             return None
+        batch = wire.read_batch(data)
         self.calls, self.requests = batch.calls, batch.requests
         return batch
 

@@ -227,9 +227,10 @@ class Network(World):
 
     def send(
         self, store: Store, message: Message, *, lost: Callable[[], object] | None = None
-    ) -> None:
+    ) -> float | None:
         """``lost``: called when it does not arrive, by whoever sends it again, as TCP does; a second copy
-        is thrown away then. Raises ConnectionError if nobody is there."""
+        is thrown away then. Returns the time at which it arrives; None if a rule has judged it. Raises
+        ConnectionError if nobody is there."""
         src, dst = message.src, message.dst
         # No variable for who receives: an error keeps this frame, and a crashed task keeps the error.
         if (store, dst) not in self._receivers:
@@ -256,8 +257,9 @@ class Network(World):
         delivery = Delivery(store, copy, now, self._receivers[store, dst])
         if verdict is not None:
             self._obey(verdict, delivery, delay_s, lost)
-            return
+            return None
         env.put(delivery, self._arrive_callbacks, delay_s)
+        return now + delay_s
 
     # -- inside -------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import sysconfig
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 from squall.real.own_files import OWN_FILES
 
@@ -51,6 +51,10 @@ def tell_as(module: str, public: str) -> None:
     _PUBLIC.append((module, f"{public}."))
 
 
+#: what :func:`line_of` has found: code of libraries, and the places of stacks; by ids of code, which is
+#: kept so that nothing else has them
+_OF_LIBRARIES: dict[int, CodeType] = {}
+_FOUND: dict[tuple[int, ...], tuple[str, list[CodeType]]] = {}
 #: frames that are nobody's function: wrappers that decorators leave
 _WRAPPERS = ("wrapper", "<lambda>", "wrapped", "inner")
 _RREF = re.compile(r"(?:_?Py|User|Owner)RRef(?=\.)")
@@ -86,6 +90,25 @@ def tells(teller: Teller) -> Teller:
 def is_library(file: str) -> bool:
     """Whether code of that file is squall's own, or somebody else's who was installed."""
     return file.startswith((*OWN_FILES, *_LIBRARIES, "<")) or _INSTALLED in file
+
+
+def line_of(frame: FrameType | None) -> str:
+    """As :func:`place_of`, where no frame of squall's own stands for anything: what was found for these frames
+    before is found again."""
+    key, codes, at = [], [], frame
+    while at is not None:
+        code = at.f_code
+        key += [id(code), at.f_lineno]
+        codes.append(code)
+        if id(code) not in _OF_LIBRARIES:
+            if not is_library(code.co_filename):
+                break
+            _OF_LIBRARIES[id(code)] = code
+        at = at.f_back
+    known = tuple(key)
+    if known not in _FOUND:
+        _FOUND[known] = place_of(frame), codes
+    return _FOUND[known][0]
 
 
 def place_of(frame: FrameType | None) -> str:

@@ -13,6 +13,7 @@ import pytest
 from squall.model.events.run import Run
 from squall.properties.support.scripts import script_scenario
 from squall.sim.scenarios.engines import ENGINES
+from squall.sim.stock.digests import Elements
 from squall.sim.stock.results import first_wrong
 from squall.sim.stock.results_guest import Told
 
@@ -52,14 +53,16 @@ def plant(**wrong): vars(group_guest).update(kept, **wrong)
 
 plant(reduced=lambda tensors, op, **_: tensors[0])
 dist.all_reduce(values)
-plant(assign=lambda tensor, value: tensor.detach()[:1].copy_(value[:1]))
+def half(tensors, op, into, **_): into[:1] = kept["reduced"](tensors, op)[:1]; return into
+plant(reduced=half)
 dist.all_reduce(torch.tensor([1.0, rank]), dist.ReduceOp.MAX)
 plant(put=lambda into, values: kept["put"](into, values[::-1]))
 dist.all_gather([values.clone(), values.clone()], values + rank)
-plant(_unpacked=lambda *sent: [each + 1 for each in kept["_unpacked"](*sent)])
+plant(unpacked=lambda *sent: [each + 1 for each in kept["unpacked"](*sent)])
 dist.broadcast(values, 1)
 dist.scatter(values, [values, values + 1] if rank == 0 else None)
-plant(_packed=lambda tensors, sent=[]: (sent.append(kept["_packed"](tensors)), sent[0])[1])
+def stale(tensors, sent=[]): sent.append(kept["Packed"](tensors)); return sent[(len(sent) - 1) % 2]
+plant(Packed=stale)
 into = torch.empty(1)
 for n in range(2):
     dist.reduce_scatter_tensor(into, torch.tensor([n + 1.0, 2.0 + rank]))
@@ -92,9 +95,13 @@ def test_a_backend_that_is_wrong_is_found_out(tmp_path: Path) -> None:
 
 def _told(*pairs: tuple[list[float], list[float]], op: str, precision: float) -> dict[int, Told]:
     return {
-        rank: Told({"op": op}, precision, [np.array(given)], [np.array(got)], True)
+        rank: Told({"op": op}, precision, [_elements(given)], [_elements(got)], True)
         for rank, (given, got) in enumerate(pairs)
     }
+
+
+def _elements(values: list[float]) -> Elements:
+    return "float64", np.array(values).tobytes()
 
 
 def test_rounding_is_no_difference_and_a_lost_summand_is_one() -> None:
