@@ -28,6 +28,7 @@ from squall.sim.stock.call_names import Names, Registered, names
 from squall.sim.stock.group_events import Event, events
 from squall.sim.stock.packed import Packed, unpacked
 from squall.sim.stock.results_guest import Taken, Told
+from squall.sim.stock.store_guest import meet
 from squall.sim.world.places import line_of
 
 _ID = "squall group"
@@ -93,6 +94,7 @@ class Member:
         self._timeout_s = timeout_ms / 1000
         self._count = 0
         self._under_way: list[Taken] = []
+        meet(rank, size)
         if rank == 0:
             store.set(_ID, str(here.ask("group new", size)))
         self._number = int(store.get(_ID))

@@ -50,7 +50,7 @@ from squall.sim.stock import (
     turn_guest,
 )
 from squall.sim.stock.memory_file import Stored, store
-from squall.sim.stock.store_guest import FileStore, PrefixStore, SharedStore, TCPStore
+from squall.sim.stock.store_guest import FileStore, PrefixStore, SharedStore, TCPStore, meet
 
 #: how far the clock goes on at each reading, in seconds
 _READING_S = 1e-6
@@ -420,7 +420,7 @@ def _meet(here: Here, url: str, **kwargs: Any) -> Any:
             )
     # An agent of torchrun has started all members again.
     key = f"{key} {os.environ.get('TORCHELASTIC_RESTART_COUNT', '')}"
-    here.ask("meet", rank, world_size, "RANK" in os.environ)
+    meet(rank, world_size)
     _met[key] += 1
     yield SharedStore(f"{key} process group {_met[key]}", timeout), rank, world_size
 

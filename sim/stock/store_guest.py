@@ -3,6 +3,7 @@ are the coordinator's."""
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Sequence
 from datetime import timedelta
@@ -115,6 +116,12 @@ class SharedStore(_Store):  # type: ignore[misc]
         return True
 
 
+def meet(rank: int, world_size: int) -> None:
+    """This process is about to wait for others, which are started if nobody has."""
+    if world_size > 1:
+        Here.process().ask("meet", rank, world_size, "RANK" in os.environ)
+
+
 class TCPStore(SharedStore):
     """The store at ``host_name:port``; port 0 makes a new one."""
 
@@ -139,6 +146,7 @@ class TCPStore(SharedStore):
         else:
             self.wait(["\0master"])
         if wait_for_workers and world_size:
+            meet(int(os.environ.get("RANK", 0)), world_size)
             if self.add("\0workers", 1) == world_size:
                 self.set("\0complete", b"1")
             self.wait(["\0complete"])

@@ -76,6 +76,18 @@ def test_the_survivors_of_a_crash_learn_of_it(silent: bool) -> None:
     assert "process 1 has ended: the fault plan ended it at t=1.0" in str(run.stall.lines)
 
 
+def test_a_loop_of_the_scripts_own_goes_on_without_who_is_lost() -> None:
+    plan, out = Plan(workers=(Crash(worker=2, at_s=3.2),)), io.StringIO()
+    script = SCRIPT.with_name("own_restart.py")
+    run = run_file(script, workers=3, engine="torch", faults=plan, stdout=out)
+    assert run.ok and run.faults == {"crash": 1}, out.getvalue()
+    # Seven steps with the mean of 1, 2 and 3, three with that of 1 and 2
+    for rank in (0, 1):
+        assert f"rank {rank}: at step 7: Connection closed by peer (rank 2" in out.getvalue()
+        assert f"rank {rank}: generation 2 with [0, 1] from step 7" in out.getvalue()
+        assert f"rank {rank}: done [-1.85" in out.getvalue()
+
+
 def test_a_connection_that_is_reset_is_lost_at_both_ends() -> None:
     plan = Plan(messages=(Reset(types=("COLLECTIVE",), src=0, dst=1, nth=(5,)),))
     _, said = told(plan)

@@ -14,7 +14,7 @@ from squall.real.rpc.rendezvous import store_key
 from squall.real.rpc.store import Store, StoreClosedError, StoreTimeoutError
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat import stores
-from squall.sim.scripts.compat.process import current_process_or_none
+from squall.sim.scripts.compat.process import current_process_or_none, meeting
 
 _GROUPS = "process groups"
 DEFAULT_TIMEOUT_S = 1800.0
@@ -197,9 +197,7 @@ def init_process_group(
     known = groups()
     if known.default is not None:
         raise ValueError("trying to initialize the default process group twice!")
-    process = current_process_or_none()
-    if process is not None and process.group.on_join is not None:
-        process.group.on_join(process, rank, world_size)
+    meeting(rank, world_size)
     if store is not None:
         if init_method is not None:
             raise AssertionError("Cannot specify both init_method and store.")

@@ -71,6 +71,13 @@ def current_process_or_none() -> SimProcess | None:
     return None if worker is None else process_of(worker)
 
 
+def meeting(rank: int, world_size: int) -> None:
+    """The current process is about to wait for others, which are started if nobody has. -1: as its environment says."""
+    process = current_process_or_none()
+    if process is not None and process.group.on_join is not None:
+        process.group.on_join(process, rank, world_size)
+
+
 def process_of(worker: Worker) -> SimProcess | None:
     """The process that a worker of a script is."""
     return worker.locals.get(_PROCESS)

@@ -17,6 +17,7 @@ from squall.real.rpc.rendezvous import store_key
 from squall.real.rpc.store import Store as SharedStore
 from squall.real.rpc.store import StoreTimeoutError
 from squall.real.worker import current_worker
+from squall.sim.scripts.compat.process import meeting
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
 
@@ -171,6 +172,7 @@ class TCPStore(Store):
         elif not self.shared.check(["\0master"]):
             self.wait(["\0master"])
         if wait_for_workers and world_size:
+            meeting(-1, world_size)
             try:
                 self.shared.barrier("\0workers", world_size, timeout.total_seconds())
             except StoreTimeoutError as error:

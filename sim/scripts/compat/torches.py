@@ -14,7 +14,7 @@ from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import optimizer, public
 from squall.sim.scripts.compat import collectives, faulty, multiprocess, profilers, spawn, stores
 from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade
-from squall.sim.scripts.compat.process import current_process
+from squall.sim.scripts.compat.process import current_process, meeting
 from squall.sim.scripts.compat.rpc_api import make_rpc_api
 from squall.sim.scripts.compat.substitutes import STANDARD, STANDARD_PRIVATE, front
 from squall.sim.scripts.compat.torchscript import make_jit
@@ -48,7 +48,7 @@ def init_rpc(
 ) -> None:
     """``rpc.init_rpc``; the other ranks of a script that runs once a rank are started first."""
     process = current_process()
-    joining(rank, world_size)
+    meeting(_number(rank), _number(world_size))
     public.init_rpc(name, backend, rank, world_size, rpc_backend_options)
     if process.group.on_joined is not None:
         process.group.on_joined(process)
@@ -60,13 +60,6 @@ def shutdown(*args: Any, **kwargs: Any) -> None:
     if process.group.on_leaving is not None:
         process.group.on_leaving(process)
     public.shutdown(*args, **kwargs)
-
-
-def joining(rank: Any, world_size: Any) -> None:
-    """Called before the current process waits for the other members of its group."""
-    process = current_process()
-    if process.group.on_join is not None:
-        process.group.on_join(process, _number(rank), _number(world_size))
 
 
 def _number(value: Any) -> int:
