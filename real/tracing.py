@@ -110,7 +110,7 @@ GRADIENT_ACCUMULATED = EventType("gradient_accumulated", "context number")
 # what is left then: entries still to come, nodes half fed, nodes with dependencies
 PASS_ENDED = EventType("pass_ended", "context error outstanding not_ready dependencies")
 
-# -- process groups (engine torch): collectives, sends and receives of members ----------------------
+# -- process groups: collectives, sends and receives of members ----------------------
 # number: of the collective in its group, or the tag of a send or receive; size_bytes: what is sent
 OPERATION_STARTED = EventType("operation_started", "group member kind number size_bytes")
 OPERATION_ENDED = EventType("operation_ended", "group member kind number error")  # text or None

@@ -200,6 +200,8 @@ def _answers(run: Run) -> Iterator[Violation]:
     first: dict[tuple[int, int, int, bool], int] = {}
     for n in run.of(tracing.MESSAGE_SENT):
         number, src, dst, type, id = records[n][4][:5]
+        if id < 0:  # of a process group, which has none
+            continue
         sent = src, dst, id, not type.endswith(_RESPONSES)
         if sent not in first:
             first[sent] = number

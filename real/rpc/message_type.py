@@ -35,7 +35,7 @@ class MessageType(IntEnum):
     RREF_BACKWARD_REQ = 0x117
     RREF_BACKWARD_RESP = 0x218
     EXCEPTION = 0x237
-    # None of PyTorch's RPC: what members of process groups send each other (engine torch)
+    # None of PyTorch's RPC: what members of process groups send each other
     COLLECTIVE = 0x400
     NOTICE = 0x401  # that a receiver is there
     SEND = 0x402

@@ -50,6 +50,7 @@ class ScriptHost:
         self._launcher = launcher
         launcher.on_start = self._started
         launcher.table.on_joined = self._has_joined
+        launcher.table.on_grouped = self._come
 
     # -- what the network and the launcher tell -----------------------------------------------
 
@@ -74,14 +75,18 @@ class ScriptHost:
             agent.pool.size = self.faults.threads(rank, agent.pool.size)
 
     def _has_joined(self, process: SimProcess) -> None:
-        worker = process.worker
-        self._joined[worker.id] = None
-        agent = worker.agent
-        if agent is not None and agent.is_static_group and len(self._joined) == 1:
-            self._check(len(agent.get_worker_infos()))
-        if agent is None or self._begun.is_set():
+        agent = process.worker.agent
+        if agent is not None:
+            self._come(process, len(agent.get_worker_infos()) if agent.is_static_group else 0)
+
+    def _come(self, process: SimProcess, size: int) -> None:
+        """It has come to a group of ``size``; 0: of any size."""
+        self._joined[process.worker.id] = None
+        if size and len(self._joined) == 1:
+            self._check(size)
+        if self._begun.is_set():
             return
-        if agent.is_static_group and len(self._joined) < len(agent.get_worker_infos()):
+        if len(self._joined) < size:
             self._begun.wait()  # no process runs on before the faults begin
             return
         self.faults.begin()

@@ -18,9 +18,9 @@ from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.findings import Findings
 from squall.sim.stock.ledger import Call, Ledger, MismatchError
 from squall.sim.stock.memory_file import MemoryFile
-from squall.sim.stock.pieces import POINT_TO_POINT, Connections, Piece, Tag
 from squall.sim.stock.stalls import Waiting, ended, stall
 from squall.sim.stock.worker import NativeWorker
+from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece, Tag
 from squall.sim.world.primitives import SimTimer
 
 #: what has no number that all members count, or is asked for several times by one of them
@@ -43,7 +43,7 @@ class _Wait:
     readers: list[int]
     timeout_s: float
     since_s: float
-    got: dict[int, Piece] = field(default_factory=dict)
+    got: dict[int, Piece[MemoryFile]] = field(default_factory=dict)
     timer: SimTimer | None = None
 
 
@@ -51,7 +51,7 @@ class _Group:
     """Told by its connections what has come, and tells ``groups``."""
 
     #: made when all members have come
-    connections: Connections
+    connections: Connections[MemoryFile]
 
     def __init__(self, groups: Groups, number: int, size: int) -> None:
         self._groups = groups
@@ -63,11 +63,11 @@ class _Group:
         self.joining: dict[int, tuple[NativeWorker, int, SimTimer]] = {}
         self.waits: list[_Wait] = []
         #: by receiver, sender and tag; and the senders of those, by receiver and tag
-        self.pieces: dict[tuple[int, int, Tag], deque[Piece]] = {}
+        self.pieces: dict[tuple[int, int, Tag], deque[Piece[MemoryFile]]] = {}
         self.senders: dict[tuple[int, Tag], list[int]] = {}
         #: of collectives, by receiver, sender and tag: when a piece, or a notice, comes, the how manieth
         #: it is of all that were sent, and what it is
-        self.under_way: dict[tuple[int, int, Tag], tuple[float, int, Piece]] = {}
+        self.under_way: dict[tuple[int, int, Tag], tuple[float, int, Piece[MemoryFile]]] = {}
         #: how many members have called a collective that not all have called
         self.called: Counter[Tag] = Counter()
         #: how many wait for a piece that is not sent yet, by sender, receiver and tag
@@ -80,7 +80,7 @@ class _Group:
         if arrives_s is not None and tag[0] not in _NOT_NOTED:
             self.under_way[dst, src, tag] = arrives_s, self._groups.sent, piece
 
-    def come(self, src: int, dst: int, piece: Piece) -> None:
+    def come(self, src: int, dst: int, piece: Piece[MemoryFile]) -> None:
         if piece.type is MessageType.NOTICE:
             self._groups.notice(self, piece.tag, src, dst)
         else:
@@ -271,7 +271,7 @@ class Groups:
 
     # -- what has come ---------------------------------------------------------------------
 
-    def piece(self, group: _Group, src: int, dst: int, piece: Piece) -> None:
+    def piece(self, group: _Group, src: int, dst: int, piece: Piece[MemoryFile]) -> None:
         """It has come."""
         tag = piece.tag
         group.pieces.setdefault((dst, src, tag), deque()).append(piece)
@@ -332,9 +332,9 @@ class Groups:
             pieces = {src: each[2] for src, each in zip(wait.wants, coming, strict=False) if each}
             self._foresee_end(wait, (last[0], True, last[1]), wait.got | pieces)
 
-    def _foresee_end(self, wait: _Wait, when: When, pieces: dict[int, Piece]) -> None:
+    def _foresee_end(self, wait: _Wait, when: When, pieces: dict[int, Piece[MemoryFile]]) -> None:
         got = {
-            src: (piece.payload, None if piece.memory is None else piece.memory.path)
+            src: (piece.payload, None if piece.content is None else piece.content.path)
             for src, piece in pieces.items()
         }
         self._cluster.foresee(wait.worker, wait.question, when, (None, got), keep=pieces)

@@ -1,7 +1,4 @@
-"""Collectives of ``torch.distributed``, over the store that the processes meet at.
-
-They move copies of tensors and take no virtual time: only RPC crosses the simulated network.
-"""
+"""Collectives of ``torch.distributed``: members send each other copies of tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +21,11 @@ _ensure_same_dtype: Any = vars(distributed_c10d)["_ensure_all_tensors_same_dtype
 
 
 def _collective(
-    group: Any, contribution: Any, finish: Callable[[Group, list[Any]], Any], async_op: bool
+    kind: str,
+    group: Any,
+    contribution: Any,
+    finish: Callable[[Group, list[Any]], Any],
+    async_op: bool,
 ) -> Work | None:
     """Give ``contribution``, get everybody's, and let ``finish`` put the result in its place.
 
@@ -35,23 +36,16 @@ def _collective(
         return None
     own = resolve(group)
     number = own.next_number()
-    own.put(number, contribution)
+    operation = own.operation(kind, number, own.put(kind, number, contribution))
 
     def end() -> None:
-        finish(own, own.take(number))
-        own.ended()
+        with operation:
+            finish(own, own.take(number))
 
     if async_op:
-        work = in_background(end)
-        own.unfinished = {n: each for n, each in own.unfinished.items() if not each.is_done}
-        own.unfinished[number] = work.get_future()
-        return work
+        return in_background(end)
     with torch.no_grad():
         end()
-    # What has come before this has: messages of two members do not overtake each other.
-    for earlier, future in list(own.unfinished.items()):
-        if not future.is_done and own.has_come(earlier):
-            future.block()
     return None
 
 
@@ -68,7 +62,7 @@ def all_reduce(
     def finish(_: Group, tensors: list[Tensor]) -> None:
         assign(tensor, reduced(tensors, op))
 
-    return _collective(group, copy(tensor), finish, async_op)
+    return _collective("all_reduce", group, copy(tensor), finish, async_op)
 
 
 def broadcast(
@@ -86,7 +80,7 @@ def broadcast(
             put([tensor], [sent])
 
     contribution = copy(tensor) if resolve(group).rank() == root else None
-    return _collective(group, contribution, finish, async_op)
+    return _collective("broadcast", group, contribution, finish, async_op)
 
 
 def reduce(
@@ -106,7 +100,7 @@ def reduce(
         if own.rank() == root:
             assign(tensor, result)
 
-    return _collective(group, copy(tensor), finish, async_op)
+    return _collective("reduce", group, copy(tensor), finish, async_op)
 
 
 def all_gather(
@@ -118,7 +112,7 @@ def all_gather(
     def finish(_: Group, tensors: list[Tensor]) -> None:
         put(tensor_list, tensors)
 
-    return _collective(group, copy(tensor), finish, async_op)
+    return _collective("all_gather", group, copy(tensor), finish, async_op)
 
 
 def all_gather_into_tensor(
@@ -129,7 +123,7 @@ def all_gather_into_tensor(
     def finish(_: Group, tensors: list[Tensor]) -> None:
         output_tensor.detach().copy_(torch.stack(tensors).reshape(output_tensor.shape))
 
-    return _collective(group, copy(input_tensor), finish, async_op)
+    return _collective("all_gather_into_tensor", group, copy(input_tensor), finish, async_op)
 
 
 def gather(
@@ -148,7 +142,7 @@ def gather(
         if own.rank() == root and gather_list is not None:
             put(gather_list, tensors)
 
-    return _collective(group, copy(tensor), finish, async_op)
+    return _collective("gather", group, copy(tensor), finish, async_op)
 
 
 def scatter(
@@ -168,7 +162,7 @@ def scatter(
         put([tensor], [lists[root][own.rank()]])
 
     contribution = _copies(scatter_list) if is_root and scatter_list else []
-    return _collective(group, contribution, finish, async_op)
+    return _collective("scatter", group, contribution, finish, async_op)
 
 
 def reduce_scatter(
@@ -191,7 +185,7 @@ def _scattered(
         at, of = (own.rank() * size, own.size() * size) if as_one else (0, size)
         output.detach().copy_(reduced([each[own.rank()] for each in lists], op, at=at, of=of))
 
-    return _collective(group, _copies(parts), finish, async_op)
+    return _collective("_scattered", group, _copies(parts), finish, async_op)
 
 
 def reduce_scatter_tensor(
@@ -214,7 +208,7 @@ def all_to_all(
     def finish(own: Group, lists: list[list[Tensor]]) -> None:
         put(output_tensor_list, [sent[own.rank()] for sent in lists])
 
-    return _collective(group, _copies(input_tensor_list), finish, async_op)
+    return _collective("all_to_all", group, _copies(input_tensor_list), finish, async_op)
 
 
 def all_to_all_single(
@@ -232,7 +226,7 @@ def all_to_all_single(
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    return _collective(group, True, lambda own, values: None, async_op)
+    return _collective("barrier", group, True, lambda own, values: None, async_op)
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
@@ -250,7 +244,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     def finish(_: Group, parcels: list[Parcel]) -> None:
         object_list[:] = [parcel.open() for parcel in parcels]
 
-    _collective(group, _parcel(obj), finish, False)
+    _collective("all_gather_object", group, _parcel(obj), finish, False)
 
 
 def gather_object(
@@ -266,7 +260,7 @@ def gather_object(
         if own.rank() == root and object_gather_list is not None:
             object_gather_list[:] = [parcel.open() for parcel in parcels]
 
-    _collective(group, _parcel(obj), finish, False)
+    _collective("gather_object", group, _parcel(obj), finish, False)
 
 
 def broadcast_object_list(
@@ -285,7 +279,13 @@ def broadcast_object_list(
             object_list[:] = sent.open()
 
     is_root = resolve(group).rank() == root
-    _collective(group, _parcel(list(object_list)) if is_root else None, finish, False)
+    _collective(
+        "broadcast_object_list",
+        group,
+        _parcel(list(object_list)) if is_root else None,
+        finish,
+        False,
+    )
 
 
 def scatter_object_list(
@@ -302,7 +302,7 @@ def scatter_object_list(
 
     is_root = resolve(group).rank() == root
     parcels = [_parcel(obj) for obj in scatter_object_input_list or ()] if is_root else []
-    _collective(group, parcels, finish, False)
+    _collective("scatter_object_list", group, parcels, finish, False)
 
 
 _PUBLIC: tuple[Callable[..., Any], ...] = (

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed as real_distributed
 
-from squall.real.future import Future
 from squall.real.rpc.rendezvous import store_key
 from squall.real.rpc.store import Store, StoreClosedError, StoreTimeoutError
+from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat import stores
+from squall.sim.scripts.compat.exchange import Exchange
 from squall.sim.scripts.compat.process import current_process_or_none, meeting
+from squall.sim.world.network import Network
 
 _GROUPS = "process groups"
 DEFAULT_TIMEOUT_S = 1800.0
-_NOT_THERE = object()
 _CLOSED = "Connection closed by peer ({})"
 NON_MEMBER = real_distributed.GroupMember.NON_GROUP_MEMBER
 
@@ -46,11 +48,17 @@ class Group:
         self.taken: dict[tuple[int, int], int] = {}
         self.seen: dict[int, int] = {}
         self.received: dict[tuple[int, int], int] = {}
-        #: asynchronous collectives by number
-        self.unfinished: dict[int, Future[Any]] = {}
+        worker = current_worker()
+        assert isinstance(worker.world, Network), "scripts run on a simulated one"
+        exchange = Exchange(worker.world, store, name, ranks)
+        self.exchange: Exchange = store.first("exchange", exchange)
         process = current_process_or_none()
         if process is not None:
             process.at_end.append(self.leave)
+        self.exchange.open(rank)
+        store.set(f"here/{rank}", True)
+        for member in range(self.size()):
+            self.from_member(member, f"here/{member}")
 
     def rank(self) -> int:
         return self._rank
@@ -73,10 +81,10 @@ class Group:
         return self.ranks.index(global_rank)
 
     def from_member(self, member: int, key: str) -> Any:
-        """What a member puts into the store under ``key``. Raises RuntimeError if it does not come in time,
-        or has gone."""
+        """What has come from a member, or is there of it, under ``key``. Raises RuntimeError if it does not come in
+        time, or the member has gone."""
         try:
-            return self.store.get(key, self.timeout_s, unless=f"gone/{member}")
+            return self.store.get(key, self.timeout_s, unless=f"{self._rank}/gone/{member}")
         except StoreClosedError:
             raise self._error(_CLOSED, member) from None
         except StoreTimeoutError:
@@ -87,7 +95,7 @@ class Group:
 
     def check_there(self, member: int) -> None:
         """Raises RuntimeError if a member has gone."""
-        if self.store.peek(f"gone/{member}"):
+        if self.store.peek(f"{self._rank}/gone/{member}"):
             raise self._error(_CLOSED, member)
 
     def _error(self, text: str, member: int) -> RuntimeError:
@@ -95,34 +103,39 @@ class Group:
         return RuntimeError(f"[Rank {own}] {text.format(f'rank {other}')}")
 
     def leave(self) -> None:
-        """Members that wait for this one hear that it has gone."""
-        self.store.set(f"gone/{self._rank}", True)
+        """Members that wait for this one learn that it has gone."""
+        self.exchange.close(self._rank)
 
-    def put(self, number: int, value: Any) -> None:
-        self.store.set(f"{number}/{self._rank}", value)
+    def put(self, kind: str, number: int, value: Any) -> int:
+        """Give all members ``value``: how many bytes are sent."""
+        return self.exchange.give(self._rank, kind, number, value)
 
     def take(self, number: int) -> list[Any]:
         """What all members have put under ``number``, by rank. Raises RuntimeError on a timeout."""
-        size = len(self.ranks)
-        values = [self.from_member(i, f"{number}/{i}") for i in range(size)]
-        if self.store.add(f"{number}/read", 1) == size:
-            for i in range(size):
-                self.store.delete(f"{number}/{i}")
-            self.store.delete(f"{number}/read")
+        keys = [f"{self._rank}/{number}/{member}" for member in range(self.size())]
+        values = [self.from_member(member, key) for member, key in enumerate(keys)]
+        for key in keys:
+            self.store.delete(key)
         return values
 
-    def ended(self) -> None:
-        """An operation of this member has ended."""
-        process = current_process_or_none()
-        if process is not None:
-            process.group.operations += 1
+    def operation(self, kind: str, number: int, size_bytes: int) -> AbstractContextManager[None]:
+        """One that sends so much has begun; to be entered until it ends."""
+        emit = current_worker().tracer.emit
+        emit(OPERATION_STARTED, self.group_name, self._rank, kind, number, size_bytes)
 
-    def has_come(self, number: int) -> bool:
-        """Whether all members have put something under ``number``, and it is not taken yet."""
-        return all(
-            self.store.peek(f"{number}/{i}", _NOT_THERE) is not _NOT_THERE
-            for i in range(len(self.ranks))
-        )
+        @contextmanager
+        def ended() -> Iterator[None]:
+            try:
+                yield
+            except Exception as error:
+                emit(OPERATION_ENDED, self.group_name, self._rank, kind, number, str(error))
+                raise
+            emit(OPERATION_ENDED, self.group_name, self._rank, kind, number, None)
+            process = current_process_or_none()
+            if process is not None:
+                process.group.operations += 1
+
+        return ended()
 
     def __repr__(self) -> str:
         return f"<process group {self.group_name} {self.ranks}>"
@@ -215,21 +228,24 @@ def init_process_group(
         shared = worker.world.store(f"{key}/process groups")
     number = known.inits.get(key, 0)
     known.inits[key] = number + 1
-    group = Group(
-        shared.prefixed(f"default {number}"),
+    if rank >= world_size or rank < 0:
+        raise ValueError(f"rank {rank} is not in a group of {world_size} processes")
+    own = shared.prefixed(f"default {number}")
+    if own.add(f"rank/{rank}", 1) > 1:
+        raise RuntimeError(f"rank {rank} has joined the process group already")
+    if worker.agent is None:
+        worker.id = rank
+    known.default = Group(
+        own,
         "default_pg",
         range(world_size),
         rank,
         str(backend or "gloo").lower(),
         DEFAULT_TIMEOUT_S if timeout is None else timeout.total_seconds(),
     )
-    if rank >= world_size or rank < 0:
-        raise ValueError(f"rank {rank} is not in a group of {world_size} processes")
-    if group.store.add(f"rank/{rank}", 1) > 1:
-        raise RuntimeError(f"rank {rank} has joined the process group already")
-    group.put(0, True)
-    group.take(0)
-    known.default = group
+    process = current_process_or_none()
+    if worker.agent is None and process is not None and process.group.on_grouped is not None:
+        process.group.on_grouped(process, world_size)
 
 
 def destroy_process_group(group: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""``send`` and ``recv`` of ``torch.distributed``, over the store that the processes meet at."""
+"""``send`` and ``recv`` of ``torch.distributed``."""
 
 from __future__ import annotations
 
@@ -69,13 +69,9 @@ def recv(
 
 
 def _post(own: Group, to: int, tag: int, value: Any) -> None:
-    me = own.rank()
     own.check_there(to)
-    number = own.store.add(f"sent/{me}/{to}/{tag}", 1)
-    own.store.set(f"sent/{me}/{to}/{tag}/{number}", value)
-    place = own.store.add(f"arrived/{to}/{tag}", 1)
-    own.store.set(f"arrived/{to}/{tag}/{place}", me)
-    own.ended()
+    with own.operation("send", tag, own.exchange.post(own.rank(), to, tag, value)):
+        pass
 
 
 def _collect(own: Group, source: int | None, tag: int) -> tuple[int, Any]:
@@ -85,7 +81,7 @@ def _collect(own: Group, source: int | None, tag: int) -> tuple[int, Any]:
         return source, _fetch(own, source, tag)
     while True:
         place = own.seen[tag] = own.seen.get(tag, 0) + 1
-        sender = own.store.get(f"arrived/{me}/{tag}/{place}", own.timeout_s)
+        sender = own.store.get(f"{me}/arrived/{tag}/{place}", own.timeout_s)
         if own.taken.get((sender, tag), 0) == 0:
             return sender, _fetch(own, sender, tag)
         own.taken[sender, tag] -= 1
@@ -93,10 +89,10 @@ def _collect(own: Group, source: int | None, tag: int) -> tuple[int, Any]:
 
 def _fetch(own: Group, source: int, tag: int) -> Any:
     number = own.received[source, tag] = own.received.get((source, tag), 0) + 1
-    key = f"sent/{source}/{own.rank()}/{tag}/{number}"
-    value = own.from_member(source, key)
+    key = f"{own.rank()}/sent/{source}/{tag}/{number}"
+    with own.operation("recv", tag, 0):
+        value = own.from_member(source, key)
     own.store.delete(key)
-    own.ended()
     return value
 
 

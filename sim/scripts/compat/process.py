@@ -450,6 +450,8 @@ class ProcessTable:
     on_join: Callable[[SimProcess, int, int], object] | None = None
     #: told of each process for which ``init_rpc`` is over, before it goes on
     on_joined: Callable[[SimProcess], object] | None = None
+    #: told of each process that has come to a process group of so many, and to no RPC group before
+    on_grouped: Callable[[SimProcess, int], object] | None = None
     #: told of each process that begins to shut RPC down
     on_leaving: Callable[[SimProcess], object] | None = None
     pid: int = FIRST_PID - 1

@@ -419,9 +419,8 @@ def test_collectives(tmp_path: Path) -> None:
         shared = [rank, "x"] if rank == 0 else [None, None]
         dist.broadcast_object_list(shared)
         late = [torch.full((1,), float(rank)) for _ in range(size)]
-        for root, each in enumerate(late):
-            dist.broadcast(each, src=root, async_op=True)  # nobody waits but for what comes after
-        dist.barrier()
+        works = [dist.broadcast(each, src=root, async_op=True) for root, each in enumerate(late)]
+        [work.wait() for work in works]
         assert [each.item() for each in late] == list(range(size))
         right = (rank + 1) % size
         request = dist.isend(mine, dst=right)

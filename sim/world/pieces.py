@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from squall.real.rpc.message import Message
 from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.store import Store
-from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.world.network import Network
 
 Tag = tuple[Any, ...]
@@ -27,40 +26,50 @@ POINT_TO_POINT = "send"
 _AGAIN_S, _MOST_S, _TIMES = 0.2, 120.0, 15
 
 
-class Piece(Message):
-    """``at``: the how manieth of point to point it is of its sender, receiver and tag. ``memory`` has the
-    elements of large tensors, None if there are none."""
+class Content(Protocol):
+    """What is sent and is no bytes: elements of large tensors in shared memory, or values."""
 
-    __slots__ = ("at", "memory", "tag")
+    @property
+    def size_bytes(self) -> int: ...
+
+
+C = TypeVar("C", bound=Content)
+
+
+class Piece(Message, Generic[C]):
+    """``at``: the how manieth of point to point it is of its sender, receiver and tag. ``content`` is sent beside
+    the payload, None if there is none."""
+
+    __slots__ = ("at", "content", "tag")
 
     tag: Tag
     at: int
-    memory: MemoryFile | None
+    content: C | None
 
     @property
     def size_bytes(self) -> int:
-        return len(self.payload) + (0 if self.memory is None else self.memory.size_bytes)
+        return len(self.payload) + (0 if self.content is None else self.content.size_bytes)
 
-    def copy(self) -> Piece:
+    def copy(self) -> Piece[C]:
         # Bytes are shared safely: nobody can write to them.
-        copy = Piece(self.type, self.payload, src=self.src, dst=self.dst, about=self.about)
-        copy.tag, copy.at, copy.memory = self.tag, self.at, self.memory
+        copy = Piece[C](self.type, self.payload, src=self.src, dst=self.dst, about=self.about)
+        copy.tag, copy.at, copy.content = self.tag, self.at, self.content
         return copy
 
 
-class Receiver(Protocol):
+class Receiver(Protocol[C]):
     """A group, which is told what has come, and which connections have ended."""
 
-    def come(self, src: int, dst: int, piece: Piece) -> None: ...
+    def come(self, src: int, dst: int, piece: Piece[C]) -> None: ...
 
     def lost(self, member: int, peer: int, timed_out: bool) -> None: ...
 
 
-class Connections:
+class Connections(Generic[C]):
     """Between the members of one group, each to each. ``places``: the ends of links where they are."""
 
     def __init__(
-        self, network: Network, store: Store, receiver: Receiver, places: dict[int, int]
+        self, network: Network, store: Store, receiver: Receiver[C], places: dict[int, int]
     ) -> None:
         self._network = network
         self._store = store
@@ -72,7 +81,7 @@ class Connections:
         self._sent: Counter[tuple[int, int, Tag]] = Counter()
         #: what has come of point to point, and what of it was too early
         self._come: Counter[tuple[int, int, Tag]] = Counter()
-        self._early: dict[tuple[int, int, Tag, int], Piece] = {}
+        self._early: dict[tuple[int, int, Tag, int], Piece[C]] = {}
         #: how much of a member's is to be sent again, and who leaves once it is
         self._again: Counter[int] = Counter()
         self._leaving: set[int] = set()
@@ -105,19 +114,19 @@ class Connections:
         tag: Tag,
         about: tuple[Any, ...],
         data: bytes = b"",
-        memory: MemoryFile | None = None,
-    ) -> tuple[float | None, Piece]:
+        content: C | None = None,
+    ) -> tuple[float | None, Piece[C]]:
         """Returns when it arrives, None if that is not certain, and what was sent."""
         ends = self._places[src], self._places[dst]
-        piece = Piece(type, data, src=ends[0], dst=ends[1], about=about)
-        piece.tag, piece.at, piece.memory = tag, self._sent[src, dst, tag], memory
+        piece = Piece[C](type, data, src=ends[0], dst=ends[1], about=about)
+        piece.tag, piece.at, piece.content = tag, self._sent[src, dst, tag], content
         if type is MessageType.SEND:
             self._sent[src, dst, tag] += 1
         return self._send(src, dst, piece, 0), piece
 
     # -- inside ---------------------------------------------------------------------------
 
-    def _send(self, src: int, dst: int, piece: Piece, times: int) -> float | None:
+    def _send(self, src: int, dst: int, piece: Piece[C], times: int) -> float | None:
         if self.ended(src, dst):
             return None
         try:
@@ -127,7 +136,7 @@ class Connections:
         except ConnectionError:
             return None  # its receiver has left, which this one is about to learn
 
-    def _send_again(self, src: int, dst: int, piece: Piece, times: int) -> None:
+    def _send_again(self, src: int, dst: int, piece: Piece[C], times: int) -> None:
         if times == _TIMES:
             self._lost(src, self._places[dst], "")
             return
