@@ -7,7 +7,7 @@ import errno
 import os
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from squall.sim.scripts.waits import Coordinator, Waits
 
@@ -29,6 +29,13 @@ class _End:
         return bool(self.on_the_way) or any(holder.alive for holder in self.holders)
 
 
+class _Listener(NamedTuple):
+    """Who listens, and ends of who calls."""
+
+    worker: Any
+    called: deque[int]
+
+
 class Exchange:
     """Answers what sim/scripts/multiprocess.py asks; semaphores, ends of pipes and addresses are known by
     numbers. ``waits``: also those of who waits for processes, since ``multiprocessing.connection.wait`` waits
@@ -38,8 +45,7 @@ class Exchange:
         self._coordinator, self._waits = coordinator, waits
         self._semaphores: list[int] = []
         self._ends: dict[int, _End] = {}
-        #: by address: ends of who calls there
-        self._called: dict[str, deque[int]] = {}
+        self._listeners: dict[str, _Listener] = {}
         self._listened = 0
         for word in ("acquire", "release", "value"):
             coordinator.answers[f"semaphore {word}"] = getattr(self, f"_{word}")
@@ -136,41 +142,49 @@ class Exchange:
 
     # -- addresses ------------------------------------------------------------------------
 
+    def _listener(self, address: str) -> _Listener | None:
+        """None once the process has ended."""
+        found = self._listeners.get(address)
+        return found if found is not None and found.worker.alive else None
+
     def _listen(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
         """Answered with the address; None if somebody listens there."""
         self._listened += 1
         address = rest[0] or f"listener-{self._listened}"
-        if address in self._called:
+        if self._listener(address) is not None:
             self._coordinator.answer(worker, question, None)
             return
-        self._called[address] = deque()
+        self._listeners[address] = _Listener(worker, deque())
         self._coordinator.answer(worker, question, address)
 
     def _leave(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
-        self._called.pop(rest[0], None)
+        left = self._listeners.pop(rest[0], None)
+        for number in () if left is None else left.called:
+            self._ends[number].holders.clear()
         self._coordinator.answer(worker, question, None)
+        self._waits.look()
 
     def _accept(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
-        called = self._called[rest[0]]
+        called = self._listeners[rest[0]].called
 
         def take() -> tuple[int] | None:
             if not called:
                 return None
-            self._ends[called[0]].holders.add(worker)
+            self._ends[called[0]].holders = {worker}
             return (called.popleft(),)
 
         self._waits.until(worker, question, take)
 
     def _connect(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
         """Answered with an end; None if nobody listens there."""
-        called = self._called.get(rest[0])
-        if called is None:
+        listener = self._listener(rest[0])
+        if listener is None:
             self._coordinator.answer(worker, question, None)
             return
         mine, theirs = self._new_pipe()
         self._ends[mine].holders.add(worker)
-        self._ends[theirs].on_the_way = 1
-        called.append(theirs)
+        self._ends[theirs].holders.add(listener.worker)
+        listener.called.append(theirs)
         self._coordinator.answer(worker, question, mine)
         self._waits.look()
 

@@ -12,7 +12,7 @@ import io
 import os
 import threading
 from collections.abc import Callable, Iterable
-from multiprocessing import connection
+from multiprocessing import connection, context
 from typing import Any
 
 _connection: Any = connection
@@ -126,7 +126,7 @@ class Connection(_connection._ConnectionBase):  # type: ignore[misc]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Who is forked has it anyway.
-        passed = not getattr(_connection.context.get_spawning_popen(), "is_fork", False)
+        passed = not getattr(context.get_spawning_popen(), "is_fork", False)
         number = self.fileno()
         if passed:
             _ask("exchange passed", number)

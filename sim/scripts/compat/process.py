@@ -208,6 +208,11 @@ class SimProcess:
     def has_ended(self) -> bool:
         return self.exit_code is not None
 
+    @property
+    def alive(self) -> bool:
+        """False once nothing of it runs any more."""
+        return not self.ended.is_set()
+
     def is_ready(self) -> bool:
         """Whether it has ended, for :func:`~.waiting.wait_for_any`."""
         return self.ended.is_set()
@@ -297,11 +302,9 @@ class SimProcess:
                 threading._shutdown()
             if self.runs_exit_handlers:
                 self.run_exit_handlers()
-            for child in children:
-                if child.daemon:
-                    child.terminate()
-            for child in children:
-                child.ended.wait()
+            util: Any = self.space.loaded.get("multiprocessing.util")
+            if util is not None:
+                util._exit_function()
         except GreenletExit:
             raise
         except BaseException as error:
@@ -442,8 +445,8 @@ class ProcessTable:
     processes: list[SimProcess] = field(default_factory=list)
     #: those that ended with an uncaught exception, in that order
     failed: list[SimProcess] = field(default_factory=list)
-    #: objects that several processes hold (queues, stores), by key
-    shared: dict[Any, Any] = field(default_factory=dict)
+    #: answers what ``multiprocessing`` in processes asks, once one does
+    coordinator: Any = None
     #: told of each process that has ended
     on_end: Callable[[SimProcess], object] | None = None
     #: told when a process wants to join a group of processes: (process, rank, world size)
@@ -488,13 +491,5 @@ class ProcessTable:
         return self.processes[index] if 0 <= index < len(self.processes) else None
 
     def process_ended(self, process: SimProcess) -> None:
-        for thing in self.shared.values():
-            thing.left(process)
         if self.on_end is not None:
             self.on_end(process)
-
-    def share(self, thing: Any) -> int:
-        """Make ``thing`` known to all processes; the key to find it by."""
-        key = len(self.shared)
-        self.shared[key] = thing
-        return key
