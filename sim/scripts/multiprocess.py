@@ -33,6 +33,7 @@ def settle(ask: Callable[..., Any], look: Callable[[], object]) -> None:
 class SemLock:
     """``_multiprocessing.SemLock``: a semaphore, or a lock that its thread may take again."""
 
+    __slots__ = ("_held", "_thread", "handle", "kind", "maxvalue")
     SEM_VALUE_MAX = _MOST
     #: known to no operating system
     name = None
@@ -176,7 +177,11 @@ class Listener:
         self._place: str | None = _ask("exchange listen", asked)
         if self._place is None:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        self.address = self._place if asked is None else address
+        self._address = self._place if asked is None else address
+
+    @property
+    def address(self) -> Any:
+        return self._address
 
     def accept(self) -> Connection:
         if self._place is None:

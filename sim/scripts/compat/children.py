@@ -76,8 +76,11 @@ class Coordinator:
 class Children(exchange.Children):
     def __init__(self, coordinator: Coordinator, group: ProcessTable) -> None:
         super().__init__(coordinator)
-        self.process = group.by_pid
+        self._group = group
         coordinator.answers["child"] = self._child
+
+    def process(self, pid: int) -> SimProcess | None:
+        return self._group.by_pid(pid)
 
     def code(self, child: SimProcess) -> int:
         assert child.exit_code is not None
@@ -123,7 +126,7 @@ def _run(child: SimProcess, parcel: Parcel, memory: Memory | None, own: tuple[st
         child.exit_handlers.clear()  # those were the parent's
         child.space.load("multiprocessing.util")
     obj = parcel.open()
-    process.begin(obj)
+    process._begin(obj)
     obj.run()
 
 

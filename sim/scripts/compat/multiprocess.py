@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import mmap
+import pickle
 from collections.abc import Callable
 from functools import partial
 from importlib.machinery import SourceFileLoader
@@ -17,6 +18,7 @@ from squall.sim.scripts import multiprocess
 from squall.sim.scripts.compat.carry import Parcel, opened
 from squall.sim.scripts.compat.children import Coordinator, run_spawned
 from squall.sim.scripts.compat.clock import look
+from squall.sim.scripts.compat.described import describe, describe_as
 from squall.sim.scripts.compat.facades import Facade
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def _into_process(module: Any, space: ModuleSpace) -> None:
             if child._popen is not None and child._popen.wait(0) is not None:
                 module._children.discard(child)
 
-    def begin(obj: Any) -> None:
+    def _begin(obj: Any) -> None:
         """The current process is this one."""
         if obj._start_method is not None:
             space.load("multiprocessing.context")._force_start_method(obj._start_method)
@@ -90,7 +92,7 @@ def _into_process(module: Any, space: ModuleSpace) -> None:
         )
         obj._after_fork()
 
-    vars(module).update(_children=Ordered(), _cleanup=without_looking, begin=begin)
+    vars(module).update(_children=Ordered(), _cleanup=without_looking, _begin=_begin)
 
 
 def _into_context(module: Any, space: ModuleSpace) -> None:
@@ -109,8 +111,15 @@ def _into_context(module: Any, space: ModuleSpace) -> None:
 
 
 def _into_reduction(module: Any, space: ModuleSpace) -> None:
-    module.ForkingPickler.dumps = staticmethod(lambda obj, protocol=None: Parcel(obj, space))
-    module.ForkingPickler.loads = staticmethod(opened)
+    def dumps(cls: type, obj: Any, protocol: int | None = None) -> Parcel:
+        return Parcel(obj, space)
+
+    def loads(data: Any) -> Any:
+        return opened(data)
+
+    describe_as(loads, pickle.loads)
+    module.ForkingPickler.dumps = classmethod(dumps)
+    module.ForkingPickler.loads = staticmethod(loads)
 
 
 def _into_util(module: Any, space: ModuleSpace) -> None:
@@ -162,7 +171,10 @@ SPAWN = (
 def _changed(name: str) -> Substitute:
     def make(space: ModuleSpace) -> ModuleType:
         module = space.execute_library(name)
+        before = dict(vars(module))
         _CHANGES[name](module, space)
+        new = {key: value for key, value in vars(module).items() if before.get(key) is not value}
+        describe(new, importlib.import_module(name))
         return module
 
     return make
@@ -172,9 +184,12 @@ class _Semaphores(Facade):
     """``_multiprocessing``, whose semaphores are those of the simulation."""
 
     def __getattr__(self, name: str) -> Any:
-        if name == "SemLock":
-            return self.__dict__["_facade_space"].load(_GUEST).SemLock
-        return super().__getattr__(name)
+        if name != "SemLock":
+            return super().__getattr__(name)
+        own = self.__dict__
+        found = own[name] = own["_facade_space"].load(_GUEST).SemLock
+        describe({name: found}, own["_facade_real"])
+        return found
 
 
 def _make_semaphores(space: ModuleSpace) -> ModuleType:

@@ -125,7 +125,11 @@ def _own_lock() -> type[ThreadLock]:
     return found
 
 
-copyreg.pickle(LockKind, lambda _: (_own_lock, ()))
+def _reduce_kind(kind: Any) -> Any:
+    return _own_lock, ()
+
+
+copyreg.pickle(LockKind, _reduce_kind)
 
 
 class ThreadHandle:
