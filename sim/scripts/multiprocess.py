@@ -248,7 +248,8 @@ class Popen:
         self._kept = kept
 
     def poll(self, flag: int = 0) -> int | None:
-        _look()  # whoever polls lets time go on
+        if self.wait(0) is None:
+            _look()  # whoever polls lets time go on
         return self.wait(0)
 
     def wait(self, timeout: float | None = None) -> int | None:

@@ -8,10 +8,10 @@ import itertools
 import mmap
 import pickle
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib.machinery import SourceFileLoader
 from importlib.util import spec_from_loader
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from squall.sim.scripts import multiprocess
@@ -36,14 +36,22 @@ def _coordinator(space: ModuleSpace) -> Coordinator:
     return found
 
 
+def _loader() -> SourceFileLoader:
+    return SourceFileLoader(_GUEST, str(multiprocess.__file__))
+
+
+@cache
+def _code() -> CodeType | None:
+    return _loader().get_code(_GUEST)
+
+
 def _make_guest(space: ModuleSpace) -> ModuleType:
     space.load("multiprocessing.connection")  # which it imports, and which is changed by it
     if _GUEST in space.loaded:
         return space.loaded[_GUEST]
-    loader = SourceFileLoader(_GUEST, str(multiprocess.__file__))
-    spec = spec_from_loader(_GUEST, loader)
+    spec = spec_from_loader(_GUEST, _loader())
     assert spec is not None
-    module: Any = space.execute(_GUEST, spec, loader.get_code(_GUEST))
+    module: Any = space.execute(_GUEST, spec, _code())
     module.settle(partial(_coordinator(space).ask, space.process), look)
     return module  # type: ignore[no-any-return]
 
@@ -131,13 +139,6 @@ def _into_heap(module: Any, space: ModuleSpace) -> None:
     module.Arena = Arena
 
 
-def _into_spawn(module: Any, space: ModuleSpace) -> None:
-    module._wrap = run_spawned
-    # A function of that name is in the place of this module.
-    package = space.load("torch.multiprocessing")
-    vars(package).update({name: vars(module)[name] for name in SPAWN})
-
-
 def _by_guest(word: str) -> Callable[[Any, ModuleSpace], None]:
     def into(module: Any, space: ModuleSpace) -> None:
         getattr(space.load(_GUEST), word)(module)
@@ -155,7 +156,6 @@ _CHANGES: dict[str, Callable[[Any, ModuleSpace], None]] = {
     "multiprocessing.resource_tracker": _by_guest("into_resource_tracker"),
     "multiprocessing.synchronize": _by_guest("into_synchronize"),
     "multiprocessing.util": _into_util,
-    "torch.multiprocessing.spawn": _into_spawn,
 }
 #: what the module ``torch.multiprocessing`` has of its module ``spawn``
 SPAWN = (
@@ -178,6 +178,22 @@ def _changed(name: str) -> Substitute:
         return module
 
     return make
+
+
+def _make_spawn(space: ModuleSpace) -> ModuleType:
+    # It has next to nothing to log, and threads only if its environment says so: those of all processes do.
+    shared = [name for name in ("concurrent.futures", "logging") if name not in space.loaded]
+    space.loaded.update({name: importlib.import_module(name) for name in shared})
+    try:
+        module: Any = space.execute_library("torch.multiprocessing.spawn")
+    finally:
+        for name in shared:
+            del space.loaded[name]
+    module._wrap = run_spawned
+    # A function of that name is in the place of this module.
+    package = space.load("torch.multiprocessing")
+    vars(package).update({name: vars(module)[name] for name in SPAWN})
+    return module  # type: ignore[no-any-return]
 
 
 class _Semaphores(Facade):
@@ -216,6 +232,7 @@ SUBSTITUTES: dict[str, Substitute] = {
     "_multiprocessing": _make_semaphores,
     _GUEST: _make_guest,
     "torch.multiprocessing": _make_torch_multiprocessing,
+    "torch.multiprocessing.spawn": _make_spawn,
     **{name: _changed(name) for name in _CHANGES},
 }
 PRIVATE = ("multiprocessing", "torch.multiprocessing")
