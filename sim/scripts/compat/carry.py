@@ -11,7 +11,13 @@ import copyreg
 import io
 import pickle
 from mmap import mmap
-from types import CellType, CodeType, FunctionType
+from types import (
+    CellType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+)
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,6 +64,11 @@ def find_user_global(module: str, qualname: str) -> Any:
     modules = current_worker().modules
     assert modules is not None
     return modules.find(module, qualname)
+
+
+#: what a class is made with, and what it then has by itself: descriptors of slots and of its dictionary
+_FIRST = ("__slots__", "__module__", "__qualname__", "__doc__")
+_BY_ITSELF = (MemberDescriptorType, GetSetDescriptorType)
 
 
 class _AsItIs:
@@ -112,11 +123,17 @@ class _Pickler(pickle.Pickler):
                 except (AttributeError, pickle.PicklingError):
                     if not self._forked:
                         raise
-                return self._function(obj) if isinstance(obj, FunctionType) else _inherited(obj)
+                if isinstance(obj, FunctionType):
+                    return self._function(obj)
+                return self._class(obj) if type(obj) is type else _inherited(obj)
             if self._forked and "<" in obj.__qualname__:
                 return _inherited(obj)
         elif self._forked and type(obj) not in self.dispatch_table:
             try:
+                if isinstance(obj, staticmethod | classmethod):
+                    return type(obj), (obj.__func__,)
+                if type(obj) is property:
+                    return property, (obj.fget, obj.fset, obj.fdel, obj.__doc__)
                 return obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
             except Exception:
                 return _inherited(obj)
@@ -144,6 +161,12 @@ class _Pickler(pickle.Pickler):
         made = (_AsItIs(function.__code__), function.__module__, function.__name__, len(cells))
         more = (function.__defaults__, function.__kwdefaults__, vars(function), cells)
         return _function, made, more, None, None, _fill
+
+    def _class(self, kind: type) -> Any:
+        """By its members, whose functions may refer to it."""
+        own = {name: each for name, each in vars(kind).items() if type(each) not in _BY_ITSELF}
+        first = {name: own.pop(name) for name in _FIRST if name in own}
+        return type, (kind.__name__, kind.__bases__, first), own, None, None, _fill_class
 
 
 def _inherited(thing: Any) -> Any:
@@ -173,6 +196,11 @@ def _fill(function: FunctionType, more: tuple[Any, ...]) -> None:
     for cell, content in zip(function.__closure__ or (), cells, strict=True):
         if content:
             (cell.cell_contents,) = content
+
+
+def _fill_class(kind: type, members: dict[str, Any]) -> None:
+    for name, each in members.items():
+        setattr(kind, name, each)
 
 
 class _SentTensor:

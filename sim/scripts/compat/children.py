@@ -35,6 +35,10 @@ _WHAT = {
 }
 
 
+class StartsAgainError(BaseException):
+    """What a forked child executes anew has come to where its parent starts a process."""
+
+
 class _Question:
     def __init__(self) -> None:
         self.is_answered = False
@@ -79,7 +83,7 @@ class Children(exchange.Children):
         self._group = group
         coordinator.answers["child"] = self._child
 
-    def process(self, pid: int) -> SimProcess | None:
+    def process(self, pid: int) -> Any:
         return self._group.by_pid(pid)
 
     def code(self, child: SimProcess) -> int:
@@ -119,6 +123,8 @@ def _run(child: SimProcess, parcel: Parcel, memory: Memory | None, own: tuple[st
         child.is_silent, current._inheriting = memory is not None, True
         try:
             child.run_script(CHILD_MAIN)
+        except StartsAgainError:
+            pass  # a real one would go on where it was forked, if not later
         finally:
             child.is_silent, current._inheriting = False, False
     if memory is not None:

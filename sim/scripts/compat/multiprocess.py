@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall.sim.scripts import multiprocess
 from squall.sim.scripts.compat.carry import Parcel, opened
-from squall.sim.scripts.compat.children import Coordinator, run_spawned
+from squall.sim.scripts.compat.children import Coordinator, StartsAgainError, run_spawned
 from squall.sim.scripts.compat.clock import look
 from squall.sim.scripts.compat.described import describe, describe_as
 from squall.sim.scripts.compat.facades import Facade
@@ -105,6 +105,8 @@ def _into_process(module: Any, space: ModuleSpace) -> None:
 
 def _into_context(module: Any, space: ModuleSpace) -> None:
     def start(forked: bool, obj: Any) -> Any:
+        if space.process.is_silent:
+            raise StartsAgainError
         space.load("multiprocessing.spawn")._check_not_importing_main()
         guest: Any = space.load(_GUEST)
         before = module.get_spawning_popen()
@@ -132,7 +134,6 @@ def _into_reduction(module: Any, space: ModuleSpace) -> None:
 
 def _into_util(module: Any, space: ModuleSpace) -> None:
     module._close_stdin = lambda: None
-    space.process.at_end.append(module._finalizer_registry.clear)
 
 
 def _into_heap(module: Any, space: ModuleSpace) -> None:

@@ -367,6 +367,7 @@ class SimProcess:
         self.is_silent = True
         if self._at_once:  # what its tasks have on their stacks says no more
             self._disconnect()
+        self.forget_finalizers()
         for task in [task for task in runtime.tasks if task.worker is self.worker]:
             runtime.kill(task)
         agent = self.worker.agent
@@ -374,6 +375,12 @@ class SimProcess:
             runtime.spawn(self._disconnect, name="exit", worker=self.worker)
         self._tell()
         self.group.process_ended(self)
+
+    def forget_finalizers(self) -> None:
+        """Nothing is done any more where objects of ``multiprocessing`` go."""
+        util: Any = self.space.loaded.get("multiprocessing.util")
+        if util is not None:
+            util._finalizer_registry.clear()
 
     def _tell(self) -> None:
         """Whoever waits for the process, or for something of it, hears that it has ended."""
