@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from squall.sim.scripts.pipes import Pipes
 from squall.sim.scripts.waits import Coordinator, Waits
 
 #: no file that a process has open has such a number
@@ -196,6 +197,7 @@ class Children:
         self._coordinator = coordinator
         self._waits = Waits(coordinator)
         self._exchange = Exchange(coordinator, self._waits)
+        self.pipes = Pipes(coordinator, self._waits)
         for word in ("child wait", "child kill", "wait any"):
             coordinator.answers[word] = getattr(self, "_" + word.replace(" ", "_"))
 

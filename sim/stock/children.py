@@ -12,7 +12,6 @@ from squall.sim.scripts import exchange
 from squall.sim.scripts.compat.process import FIRST_PID
 from squall.sim.scripts.subprocesses import StreamKind
 from squall.sim.stock.cluster import NativeCluster
-from squall.sim.stock.pipes import Pipes
 from squall.sim.stock.worker import NativeWorker
 
 
@@ -36,7 +35,6 @@ class Children(exchange.Children):
         self._cluster = cluster
         self._start = start
         self._start_program = start_program
-        self._pipes = Pipes(cluster)
         #: by process: what its streams are, if not its own; see :meth:`_program`
         self._streams: dict[NativeWorker, dict[int, int | str]] = {}
         #: files that processes write to or read from, as the coordinator has them open
@@ -80,7 +78,7 @@ class Children(exchange.Children):
             pipes = {}
             for number, kind in enumerate(kinds):
                 if kind == "pipe":
-                    streams[number] = pipes[number] = self._pipes.add()
+                    streams[number] = pipes[number] = self.pipes.add()
                 elif kind == "stdout":
                     if 1 in streams:
                         streams[2] = streams[1]
@@ -92,7 +90,7 @@ class Children(exchange.Children):
             self._streams[child] = streams
             for number, pipe in pipes.items():
                 ends = (worker, child) if number == 0 else (child, worker)
-                self._pipes.connect(pipe, *ends)
+                self.pipes.connect(pipe, *ends)
             self._cluster.answer(worker, question, (pid, pipes))
 
         self._cluster.runtime.call_later(0.0, start)
@@ -118,10 +116,6 @@ class Children(exchange.Children):
     def signal(self, child: NativeWorker, number: int) -> None:
         self.codes[child] = -number
         self._cluster.end(child)
-
-    def gone(self, child: NativeWorker) -> None:
-        self._pipes.gone(child)
-        super().gone(child)
 
     def _file_taken(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         """Who has been sent a file has it open."""

@@ -28,6 +28,7 @@ from squall.sim.scripts.ranks import inherited
 
 #: what a process waits for that asks so
 _WHAT = {
+    "pipe read": "a pipe between processes",
     "semaphore acquire": "a lock or a semaphore of multiprocessing",
     "exchange receive": "a pipe between processes",
     "exchange accept": "a connection of another process",
@@ -67,6 +68,10 @@ class Coordinator:
             question.event.wait()
         return question.answer
 
+    def ask_here(self, word: str, *rest: Any) -> Any:
+        """For the process that runs."""
+        return self.ask(current_process(), word, *rest)
+
     def _ends(self, pids: list[int]) -> str:
         names = [self.children.process(pid).name for pid in pids]
         return f"the end of process {' or '.join(names)}"
@@ -75,6 +80,13 @@ class Coordinator:
         question.is_answered, question.answer = True, value
         if question.event is not None:
             question.event.set()
+
+
+def coordinator(group: ProcessTable) -> Coordinator:
+    if group.coordinator is None:
+        group.coordinator = Coordinator(group)
+    found: Coordinator = group.coordinator
+    return found
 
 
 class Children(exchange.Children):
@@ -108,7 +120,6 @@ class Children(exchange.Children):
             daemon=obj.daemon,
         )
         child.runs_exit_handlers = not forked or FORKS_RUN_EXIT_HANDLERS
-        child.at_end.append(lambda: self.gone(child))
         if forked:
             self._exchange.forked(parent, child)
         child.start(lambda: _run(child, parcel, memory, (obj.name, obj.authkey)))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall.sim.scripts import multiprocess
 from squall.sim.scripts.compat.carry import Parcel, opened
-from squall.sim.scripts.compat.children import Coordinator, StartsAgainError, run_spawned
+from squall.sim.scripts.compat.children import StartsAgainError, coordinator, run_spawned
 from squall.sim.scripts.compat.clock import look
 from squall.sim.scripts.compat.described import describe, describe_as
 from squall.sim.scripts.compat.facades import Facade
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
 
 #: under which name a process executes sim/scripts/multiprocess.py
 _GUEST = "multiprocessing._squall"
-
-
-def _coordinator(space: ModuleSpace) -> Coordinator:
-    group = space.process.group
-    if group.coordinator is None:
-        group.coordinator = Coordinator(group)
-    found: Coordinator = group.coordinator
-    return found
 
 
 def _loader() -> SourceFileLoader:
@@ -52,7 +44,7 @@ def _make_guest(space: ModuleSpace) -> ModuleType:
     spec = spec_from_loader(_GUEST, _loader())
     assert spec is not None
     module: Any = space.execute(_GUEST, spec, _code())
-    module.settle(partial(_coordinator(space).ask, space.process), look)
+    module.settle(partial(coordinator(space.process.group).ask, space.process), look)
     return module  # type: ignore[no-any-return]
 
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from squall.real.runtime import Event
     from squall.real.worker import Worker
     from squall.sim.scripts.compat.modules import Substitute
     from squall.sim.scripts.compat.program import Program
@@ -175,8 +174,6 @@ class SimProcess:
         self.counts: dict[str, int] = {}
         #: anything else that a substitute keeps for the process
         self.locals: dict[Any, Any] = {}
-        #: set, besides ``ended``, when the process has ended
-        self.watchers: list[Event] = []
         #: called when it has ended
         self.at_end: list[Callable[[], object]] = []
         self.ended = group.runtime.event(f"the end of process {name}")
@@ -212,10 +209,6 @@ class SimProcess:
     def alive(self) -> bool:
         """False once nothing of it runs any more."""
         return not self.ended.is_set()
-
-    def is_ready(self) -> bool:
-        """Whether it has ended, for :func:`~.waiting.wait_for_any`."""
-        return self.ended.is_set()
 
     def start(self, body: Callable[[], object]) -> None:
         """Run ``body`` on the main task; the process ends after it."""
@@ -387,8 +380,8 @@ class SimProcess:
         self.worker.world.leave(self.worker)
         self.exit_handlers.clear()
         self.ended.set()
-        for watcher in self.watchers:
-            watcher.set()
+        if self.group.coordinator is not None:
+            self.group.coordinator.children.gone(self)
         for tell in self.at_end:
             tell()
 

@@ -15,7 +15,6 @@ from squall.sim.names import EngineName
 
 EVERYTHING = """
     import multiprocessing as mp
-    import os
     import signal
     import sys
     import threading
@@ -115,7 +114,7 @@ EVERYTHING = """
 
     def parent_of(queue):
         parent = mp.parent_process()
-        queue.put((parent.name, parent.pid == os.getppid(), mp.current_process().name))
+        queue.put((parent.name, mp.current_process().name))
 
 
     def main(method, handled):
