@@ -7,6 +7,7 @@ pickled, so that ``args = parse_args()`` under ``if __name__ == "__main__"`` is 
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,6 @@ class Children(exchange.Children):
             argv=parent.argv,
             environ=inherited(parent.environ, parent.locals.get(OWN_RANK, {})),
             path=parent.space.path,
-            daemon=obj.daemon,
         )
         child.runs_exit_handlers = not forked or FORKS_RUN_EXIT_HANDLERS
         if forked:
@@ -141,7 +141,6 @@ def _run(child: SimProcess, parcel: Parcel, memory: Memory | None, own: tuple[st
     if memory is not None:
         memory.restore(child)
         child.exit_handlers.clear()  # those were the parent's
-        child.space.load("multiprocessing.util")
     obj = parcel.open()
     process._begin(obj)
     obj.run()
@@ -150,8 +149,6 @@ def _run(child: SimProcess, parcel: Parcel, memory: Memory | None, own: tuple[st
 def run_spawned(fn: Callable[..., object], index: int, args: tuple[Any, ...], file: str) -> None:
     """What a process does that ``torch.multiprocessing.spawn`` has started: its error is written for the
     parent."""
-    import pickle
-
     try:
         fn(index, *args)
     except Exception as error:

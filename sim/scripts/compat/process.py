@@ -128,7 +128,6 @@ class SimProcess:
         environ: Mapping[str, str],
         script: Path | None = None,
         path: Sequence[str] | None = None,
-        daemon: bool = False,
     ) -> None:
         self.group = group
         self.pid = FIRST_PID + number
@@ -142,7 +141,6 @@ class SimProcess:
         self.is_program = False
         #: its working directory, while it does not run; None: that of all processes
         self.folder: str | None = group.folder()
-        self.daemon = daemon
         self.argv = list(argv)
         self.environ = Environ(environ)
         self.stdin: Any = sys.stdin
