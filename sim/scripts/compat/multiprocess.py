@@ -20,6 +20,7 @@ from squall.sim.scripts.compat.children import StartsAgainError, coordinator, ru
 from squall.sim.scripts.compat.clock import look
 from squall.sim.scripts.compat.described import describe, describe_as
 from squall.sim.scripts.compat.facades import Facade
+from squall.sim.scripts.compat.substitutes import front
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace, Substitute
@@ -146,7 +147,6 @@ _CHANGES: dict[str, Callable[[Any, ModuleSpace], None]] = {
     "multiprocessing.managers": _by_guest("into_managers"),
     "multiprocessing.process": _into_process,
     "multiprocessing.reduction": _into_reduction,
-    "multiprocessing.resource_tracker": _by_guest("into_resource_tracker"),
     "multiprocessing.synchronize": _by_guest("into_synchronize"),
     "multiprocessing.util": _into_util,
 }
@@ -224,6 +224,8 @@ def _make_torch_multiprocessing(space: ModuleSpace) -> ModuleType:
 SUBSTITUTES: dict[str, Substitute] = {
     "_multiprocessing": _make_semaphores,
     _GUEST: _make_guest,
+    # That of the process in which all of them are: what they leave behind goes when it ends.
+    "multiprocessing.resource_tracker": front("multiprocessing.resource_tracker"),
     "torch.multiprocessing": _make_torch_multiprocessing,
     "torch.multiprocessing.spawn": _make_spawn,
     **{name: _changed(name) for name in _CHANGES},
