@@ -1,7 +1,7 @@
 """``subprocess`` in a script: a command that starts Python on a script, a text or a module starts a
 simulated process, any other command a real one.
 
-Either engine says how a simulated process is started and asked (:class:`Started`). Imports no torch.
+Either engine says how a simulated process is started, and answers about it. Imports no torch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from squall.sim.scripts.outside import by_library
 from squall.sim.scripts.python_command import CannotRun, PythonCommand, read
@@ -37,29 +37,50 @@ class Request:
     streams: tuple[StreamKind, StreamKind, StreamKind]
 
 
-class Started(Protocol):
-    """A simulated process as the one knows it that has started it."""
+class Started:
+    """A simulated process as the one knows it that has started it. ``ask``: the coordinator; ``look``: called
+    by who asks whether it has ended; ``pipes``: numbers of those to it, by stream."""
 
-    pid: int
+    def __init__(
+        self,
+        ask: Callable[..., Any],
+        look: Callable[[], object],
+        pid: int,
+        pipes: Mapping[int, int],
+    ) -> None:
+        self._ask = ask
+        self._look = look
+        self.pid = pid
+        self._pipes = pipes
 
     def poll(self) -> int | None:
         """Its exit code, negative for a signal; None while it runs."""
+        self._look()  # whoever polls lets time go on
+        return self.wait(0)
 
     def wait(self, timeout_s: float | None) -> int | None:
         """The same once it has ended, or after so many seconds of virtual time."""
+        code: int | None = self._ask("child wait", [self.pid], timeout_s).get(self.pid)
+        return code
 
     def signal(self, number: int) -> None:
         """Send it a signal. No effect once it has ended."""
+        self._ask("child kill", self.pid, number)
 
     def feed(self, data: bytes) -> None:
         """Write to its standard input. Raises BrokenPipeError once it has ended."""
+        if not self._ask("pipe write", self._pipes[0], data):
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def end_feed(self) -> None:
         """It will read no more than what it was fed."""
+        self._ask("pipe end", self._pipes[0])
 
     def read(self, stream: int, most: int) -> bytes:
         """What it has written to 1, standard output, or 2, standard error: at least a byte, b"" once
         it has ended."""
+        data: bytes = self._ask("pipe read", self._pipes[stream], most)
+        return data
 
 
 Start = Callable[[Request], Started]

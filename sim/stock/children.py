@@ -8,16 +8,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from squall.sim.scripts import exchange
 from squall.sim.scripts.compat.process import FIRST_PID
 from squall.sim.scripts.subprocesses import StreamKind
 from squall.sim.stock.cluster import NativeCluster
-from squall.sim.stock.exchange import Exchange
-from squall.sim.stock.pipes import Pipes
-from squall.sim.stock.waits import Waits
 from squall.sim.stock.worker import NativeWorker
 
 
-class Children:
+class Children(exchange.Children):
     """Answers what sim/stock/script_children.py and script_programs.py ask: a child is known by its
     number as a process.
 
@@ -33,21 +31,19 @@ class Children:
         start: Callable[[NativeWorker, bytes, dict[str, str], bool, int | None], NativeWorker],
         start_program: Callable[[NativeWorker, dict[str, str], dict[str, Any]], NativeWorker],
     ) -> None:
+        super().__init__(cluster)
         self._cluster = cluster
         self._start = start
         self._start_program = start_program
-        self._pipes = Pipes(cluster)
         #: by process: what its streams are, if not its own; see :meth:`_program`
         self._streams: dict[NativeWorker, dict[int, int | str]] = {}
         #: files that processes write to or read from, as the coordinator has them open
         self._files: list[int] = []
         self.codes: dict[NativeWorker, int] = {}
         self._by_pid: dict[int, NativeWorker] = {}
-        self._waits = Waits(cluster)
-        self._exchange = Exchange(cluster, self._waits)
-        for word in ("child", "child wait", "child kill", "file taken", "program", "wait any"):
+        for word in ("child", "file taken", "program"):
             cluster.answers[word] = getattr(self, "_" + word.replace(" ", "_"))
-        cluster.on_gone.append(self._gone)
+        cluster.on_gone.append(self.gone)
 
     def _child(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         call, environ, forked, number = rest
@@ -82,7 +78,7 @@ class Children:
             pipes = {}
             for number, kind in enumerate(kinds):
                 if kind == "pipe":
-                    streams[number] = pipes[number] = self._pipes.add()
+                    streams[number] = pipes[number] = self.pipes.add()
                 elif kind == "stdout":
                     if 1 in streams:
                         streams[2] = streams[1]
@@ -94,7 +90,7 @@ class Children:
             self._streams[child] = streams
             for number, pipe in pipes.items():
                 ends = (worker, child) if number == 0 else (child, worker)
-                self._pipes.connect(pipe, *ends)
+                self.pipes.connect(pipe, *ends)
             self._cluster.answer(worker, question, (pid, pipes))
 
         self._cluster.runtime.call_later(0.0, start)
@@ -110,39 +106,16 @@ class Children:
         self._files.append(os.open(path, flags))
         return f"/proc/{os.getpid()}/fd/{self._files[-1]}"
 
-    def _codes(self, children: dict[int, NativeWorker]) -> dict[int, int]:
-        """The exit codes of those that have ended."""
-        ended = {pid: child for pid, child in children.items() if not child.alive}
-        codes = {
-            pid: self.codes.get(child, child.process.exit_code) for pid, child in ended.items()
-        }
-        return {pid: -9 if code is None else code for pid, code in codes.items()}
+    def process(self, pid: int) -> NativeWorker | None:
+        return self._by_pid.get(pid)
 
-    def _child_wait(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        """For one of some children at least, so many seconds at most: exit codes, by number."""
-        pids, timeout_s = rest
-        children = {pid: self._by_pid[pid] for pid in pids}
+    def code(self, child: NativeWorker) -> int:
+        code = self.codes.get(child, child.process.exit_code)
+        return -9 if code is None else code
 
-        def ended() -> tuple[dict[int, int]] | None:
-            codes = self._codes(children)
-            return (codes,) if codes else None
-
-        self._waits.until(worker, question, ended, timeout_s, dict)
-
-    def _wait_any(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        """For one of some children, by the negative number, and ends of pipes: those that are ready."""
-        keys, timeout_s = rest
-
-        def is_ready(kind: str, number: int) -> bool:
-            if kind == "child":
-                return not self._by_pid[-number].alive
-            return self._exchange.is_ready(number)
-
-        def ready() -> tuple[list[tuple[str, int]]] | None:
-            found = [key for key in keys if is_ready(*key)]
-            return (found,) if found or not keys else None
-
-        self._waits.until(worker, question, ready, timeout_s, list)
+    def signal(self, child: NativeWorker, number: int) -> None:
+        self.codes[child] = -number
+        self._cluster.end(child)
 
     def _file_taken(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         """Who has been sent a file has it open."""
@@ -155,23 +128,8 @@ class Children:
         self._cluster.answer(worker, question, None)
 
     def _child_kill(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        pid, signal = rest
-        child = self._by_pid.get(pid)
-        if child is None:
-            self._cluster.answer(worker, question, ProcessLookupError(3, "No such process"))
-            return
-
-        def end() -> None:
-            if child.alive and signal:
-                self.codes[child] = -signal
-                self._cluster.end(child)
-            self._cluster.answer(worker, question, None)
-
-        self._cluster.runtime.call_later(0.0, end)
-
-    def _gone(self, child: NativeWorker) -> None:
-        self._pipes.gone(child)
-        self._waits.look()
+        kill = partial(super()._child_kill, worker, question, rest)
+        self._cluster.runtime.call_later(0.0, kill)
 
 
 def _is_read_only(pid: int, fd: int) -> bool:

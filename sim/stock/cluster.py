@@ -26,6 +26,7 @@ from squall.real.worker import Worker
 from squall.sim.faults.plan import NO_FAULTS, Order, Plan
 from squall.sim.stock import message as wire
 from squall.sim.stock.ahead import Ahead, When
+from squall.sim.stock.barriers import Barriers
 from squall.sim.stock.host import NativeHost
 from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.stock.message import Batch, NativeMessage, Sent
@@ -104,17 +105,14 @@ class NativeCluster:
         self.on_heard: Callable[[NativeWorker], object] | None = None
         #: called when a process has ended
         self.on_gone: list[Callable[[NativeWorker], object]] = []
-        #: called when all leave the group together, before they do
-        self.on_leave: Callable[[], object] | None = None
+        self.barriers = Barriers(self)
         self.answers: dict[str, Answer] = {
             "sleep": self._sleep,
             "compute": self._compute,
             "look": self._look,
             "start": lambda worker, question, _: self.answer(worker, question, None),
-            "barrier": self._barrier,
+            "barrier": self.barriers.barrier,
         }
-        self._barriers: dict[Any, list[tuple[NativeWorker, int]]] = {}
-        self._joining: dict[NativeWorker, int] = {}
         #: waits with a time limit, by question; and questions whose wait ended before the
         #: coordinator read of it
         self._sleeps: dict[tuple[NativeWorker, int], SimTimer] = {}
@@ -189,7 +187,7 @@ class NativeCluster:
         Raises RuntimeError with its traceback if it raised.
         """
         self._received.pop(b"C", None)
-        self._command_now(worker, b"C", wire.in_bytes(pickle.dumps(question)))
+        self._command(worker, b"C", wire.in_bytes(pickle.dumps(question)), at_once=True)
         said = self._received.pop(b"C", None)
         if said is None:
             return None
@@ -203,7 +201,7 @@ class NativeCluster:
     ) -> None:
         """Answer what a worker asked, as the next thing that happens at this instant; ``keep``: what it
         reads then."""
-        self._answer_later(worker, question, pickle.dumps(value), keep)
+        self.answer_in_bytes(worker, question, pickle.dumps(value), keep)
 
     def foresee(
         self, worker: NativeWorker, question: int, when: When, value: Any, *, keep: object
@@ -214,11 +212,12 @@ class NativeCluster:
     def answer_as_foreseen(self, worker: NativeWorker, question: int) -> None:
         """As :meth:`answer`."""
         foreseen = self.ahead.take(worker, question)
-        self._answer_later(worker, question, foreseen.data, foreseen.keep)
+        self.answer_in_bytes(worker, question, foreseen.data, foreseen.keep)
 
-    def _answer_later(
+    def answer_in_bytes(
         self, worker: NativeWorker, question: int, data: bytes, keep: object = None
     ) -> None:
+        """As :meth:`answer`, for what is not pickled."""
         said = partial(self._answer_now, worker, question, data, keep)
         self.runtime.call_later(0.0, said).worker = cast(Worker, worker)
 
@@ -239,25 +238,16 @@ class NativeCluster:
         *,
         at_s: float = 0.0,
         keep: object = None,
+        at_once: bool = False,
     ) -> None:
-        """``at_s``: what its clock shows at least; ``keep``: what has to be there when it is told."""
+        """``at_s``: what its clock shows at least; ``keep``: what has to be there when it is told;
+        ``at_once``: whether it is told now, however slow its processor is."""
         owner, processes = cast(Worker, worker), self.runtime.processes
-        step_s = 0.0 if processes is None else processes.step_s(owner)
+        step_s = 0.0 if at_once or processes is None else processes.step_s(owner)
         if step_s:
-            go_on = partial(self._command_now, worker, kind, what, at_s=at_s, keep=keep)
-            self.runtime.call_later(step_s, go_on).worker = owner
-        else:
-            self._command_now(worker, kind, what, at_s=at_s)
-
-    def _command_now(
-        self,
-        worker: NativeWorker,
-        kind: bytes,
-        what: bytes = b"",
-        *,
-        at_s: float = 0.0,
-        keep: object = None,
-    ) -> None:
+            later = partial(self._command, worker, kind, what, at_s=at_s, keep=keep, at_once=True)
+            self.runtime.call_later(step_s, later).worker = owner
+            return
         with self.on_behalf_of(worker):
             shows_s = self.runtime.now()
         self._tell(worker, wire.command(kind, max(shows_s, at_s), what))
@@ -293,8 +283,7 @@ class NativeCluster:
     def _hear(self, worker: NativeWorker, batch: Batch) -> None:
         with self.on_behalf_of(worker):
             self._hear_items(worker, batch)
-        if self._joining:
-            self._try_join()
+        self.barriers.try_leave()
         if self.on_heard is not None:
             self.on_heard(worker)
         self.ahead.look()
@@ -451,9 +440,9 @@ class NativeCluster:
         if question >= 0:
             worker.open.add(question)
         if kind == b"J":
-            self._joining[worker] = question
+            self.barriers.leave(worker, question)
         elif kind == b"B":
-            self._barrier(worker, question, ("sync",))
+            self.barriers.barrier(worker, question, ("sync",))
         else:
             word, *rest = pickle.loads(what)
             self.answers[word](worker, question, tuple(rest))
@@ -500,30 +489,6 @@ class NativeCluster:
             sleep.cancel()
         else:  # by a thread whose number comes first in the batch
             self._woken_before.add((worker, question))
-
-    def _barrier(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        waiting = self._barriers.setdefault(rest, [])
-        waiting.append((worker, question))
-        if len(waiting) == self.size:
-            del self._barriers[rest]
-            if rest == ("init",):
-                self.host.begin()
-            for each, number in waiting:
-                self.answer(each, number, None)
-
-    def _try_join(self) -> None:
-        """Let all leave together once no call of any of them is under way.
-
-        As ``TensorPipeAgent::join`` (tensorpipe_agent.cpp) does: it counts the calls that a worker
-        made. A request that nobody waits for any more, its caller having given up, keeps nobody.
-        """
-        attached = [worker for worker in self.workers if worker.attached]
-        if all(w in self._joining and not w.calls for w in attached):
-            joining, self._joining = self._joining, {}
-            if self.on_leave is not None:
-                self.runtime.call_later(0.0, self.on_leave)
-            for worker, question in joining.items():
-                self._answer_later(worker, question, b"")
 
     def waits(self, besides: NativeWorker | None = None) -> list[str]:
         """A line for each call that nothing came of, and for each thread that waits, ``besides`` those of

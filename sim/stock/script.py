@@ -113,7 +113,7 @@ class ScriptProcesses:
         self.results = Results(cluster, self.findings)
         self.replicas = Replicas(cluster, self.groups, self.findings)
         self.one_process = OneProcess(cluster)
-        cluster.on_leave = self._count
+        cluster.barriers.on_leave = self._count
         is_ordered = cluster.runtime.env.order_stream is None
         cluster.ahead.is_on = is_ordered and cluster.host.faults is None
 

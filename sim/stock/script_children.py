@@ -15,13 +15,23 @@ import sys
 import weakref
 from collections.abc import Callable
 from functools import partial
-from multiprocessing import context, process, reduction, spawn
+from multiprocessing import (
+    connection,
+    context,
+    managers,
+    pool,
+    process,
+    reduction,
+    resource_tracker,
+    spawn,
+    synchronize,
+)
 from typing import Any
 
 from squall.real.native.here import Here
+from squall.sim.scripts import multiprocess
 from squall.sim.scripts.compat.errors import report
 from squall.sim.scripts.ranks import inherited
-from squall.sim.stock import exchange_guest
 
 _context: Any = context
 _reduction: Any = reduction
@@ -99,56 +109,33 @@ def _close(fds: list[int]) -> None:
         os.close(fds.pop())
 
 
-class Popen:
-    """What ``multiprocessing`` has of a process that it has started."""
-
-    def __init__(
-        self, here: Here, look: Callable[[], object], own: dict[str, str], forked: bool, obj: Any
-    ) -> None:
-        self._here = here
-        self._look = look
-        self.returncode: int | None = None
-        _spawn._check_not_importing_main()
-        self._parcel = Parcel()
-        call = self._parcel.pack(obj)
-        number = obj._args[1] if obj._target is _spawned else None
-        self.pid: int = here.ask("child", call, inherited(os.environ, own), forked, number)
-        #: what stands for it where it is waited for with others (multiprocessing.connection.wait)
-        self.sentinel = -self.pid
-
-    def poll(self, flag: int = 0) -> int | None:
-        self._look()  # whoever polls lets time go on
-        return self.wait(0)
-
-    def wait(self, timeout: float | None = None) -> int | None:
-        if self.returncode is None:
-            self.returncode = self._here.ask("child wait", [self.pid], timeout).get(self.pid)
-        return self.returncode
-
-    def terminate(self) -> None:
-        self._end(15)
-
-    def kill(self) -> None:
-        self._end(9)
-
-    def _end(self, signal: int) -> None:
-        if self.returncode is None:
-            self._here.ask("child kill", self.pid, signal)
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None:
     """Let the processes that the script makes from now on be the coordinator's. ``look``: called by
     who asks whether one has ended; ``own``: what this process alone was given of its environment."""
-
-    exchange_guest.install(here, look)
+    multiprocess.settle(here.ask, look)
+    multiprocess.into_connection(connection)
+    multiprocess.into_synchronize(synchronize)
+    multiprocess.into_resource_tracker(resource_tracker)
+    multiprocess.into_managers(managers)
+    vars(synchronize)["_multiprocessing"].SemLock = multiprocess.SemLock
+    # These have it by its name.
+    vars(pool)["wait"] = connection.wait
+    vars(managers)["listener_client"].update(pickle=(connection.Listener, connection.Client))
     _reduction.DupFd = _sent_file
     for kind in (_context.ForkProcess, _context.SpawnProcess, _context.ForkServerProcess):
         forked = kind is _context.ForkProcess  # it ends without the handlers of atexit
-        kind._Popen = staticmethod(partial(Popen, here, look, own, forked))
+        kind._Popen = staticmethod(partial(_start, here, own, forked))
     vars(os).update(_signals(here))
+
+
+def _start(here: Here, own: dict[str, str], forked: bool, obj: Any) -> multiprocess.Popen:
+    _spawn._check_not_importing_main()
+    parcel = Parcel()
+    call = parcel.pack(obj)
+    number = obj._args[1] if obj._target is _spawned else None
+    return multiprocess.Popen(
+        here.ask("child", call, inherited(os.environ, own), forked, number), parcel
+    )
 
 
 def _signals(here: Here) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from squall.sim.scripts.rounds import compiled
 from squall.sim.scripts.subprocesses import (
     ReadEnd,
     Request,
+    Started,
     WriteEnd,
     file_not_there,
     popen,
@@ -29,47 +30,11 @@ from squall.sim.scripts.subprocesses import (
 _subprocess: Any = subprocess
 
 
-class Program:
-    """A :class:`~squall.sim.scripts.subprocesses.Started` on this engine. ``pipes``: their numbers, by
-    stream."""
-
-    def __init__(
-        self, here: Here, look: Callable[[], object], pid: int, pipes: dict[int, int]
-    ) -> None:
-        self._here = here
-        self._look = look
-        self.pid = pid
-        self._pipes = pipes
-
-    def poll(self) -> int | None:
-        self._look()  # whoever polls lets time go on
-        code: int | None = self._here.ask("child wait", [self.pid], 0).get(self.pid)
-        return code
-
-    def wait(self, timeout_s: float | None) -> int | None:
-        code: int | None = self._here.ask("child wait", [self.pid], timeout_s).get(self.pid)
-        return code
-
-    def signal(self, number: int) -> None:
-        self._here.ask("child kill", self.pid, number)
-
-    def feed(self, data: bytes) -> None:
-        if not self._here.ask("pipe write", self._pipes[0], data):
-            raise BrokenPipeError(32, "Broken pipe")
-
-    def end_feed(self) -> None:
-        self._here.ask("pipe end", self._pipes[0])
-
-    def read(self, stream: int, most: int) -> bytes:
-        data: bytes = self._here.ask("pipe read", self._pipes[stream], most)
-        return data
-
-
 def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None:
     """Let ``subprocess`` and ``os.system`` start Python in the simulation from now on. ``look`` and
     ``own``: see :func:`squall.sim.stock.script_children.install`."""
 
-    def start(request: Request) -> Program:
+    def start(request: Request) -> Started:
         sys.stdout.flush()
         environ = request.environ
         if environ is None:
@@ -77,7 +42,7 @@ def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None
         folder = request.cwd or os.getcwd()
         command = located(request.command, folder, environ)
         pid, pipes = here.ask("program", command, dict(environ), folder, request.streams)
-        return Program(here, look, pid, pipes)
+        return Started(here.ask, look, pid, pipes)
 
     real, _subprocess.Popen = _subprocess.Popen, popen(start)
     for module in list(sys.modules.values()):  # those that have it by its name

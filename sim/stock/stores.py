@@ -8,8 +8,8 @@ from typing import Any
 
 from torch.distributed import DistStoreError, QueueEmptyError
 
+from squall.sim.scripts.waits import Waits
 from squall.sim.stock.cluster import NativeCluster
-from squall.sim.stock.waits import Waits
 from squall.sim.stock.worker import NativeWorker
 
 _FIRST_FREE_PORT = 20001

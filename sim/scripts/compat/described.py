@@ -15,6 +15,8 @@ from weakref import WeakKeyDictionary
 
 _HEAP_TYPE = 1 << 9
 _ENGINE = "squall.real."
+#: modules of squall, and the one that processes have under another name
+_OWN = ("squall.", "multiprocessing._squall")
 _SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
 _BY_CLASS = (staticmethod, classmethod)
 
@@ -160,7 +162,7 @@ def _member(of: type, name: str) -> Any:
 def _is_own(function: Any) -> bool:
     """Whether it is written in Python, here."""
     if isinstance(function, FunctionType):
-        return str(function.__globals__.get("__name__")).startswith("squall.")
+        return str(function.__globals__.get("__name__")).startswith(_OWN)
     return isinstance(function, builtin)
 
 

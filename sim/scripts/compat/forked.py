@@ -1,17 +1,15 @@
-"""What a forked child inherits of its parent's memory: data of its modules, functions, random
-state."""
+"""What a forked child inherits of its parent's memory: data of its modules, and random state."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from types import FunctionType, ModuleType
-from typing import Any
 
 import torch
 
 from squall.sim.scripts.compat.carry import Parcel
 from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN
-from squall.sim.scripts.compat.process import SimProcess, current_process
+from squall.sim.scripts.compat.process import SimProcess
 
 
 class Memory:
@@ -37,33 +35,14 @@ class Memory:
         self.numpy = numpy_random.get_state() if numpy_random is not None else None
 
     def restore(self, process: SimProcess) -> None:
-        for thing in process.group.shared.values():
-            thing.inherited(process.parent, process)
         for name, values in self.modules.items():
             module = process.space.load(name)
             for key, parcel in values.items():
-                vars(module)[key] = parcel.open()
+                with suppress(Exception):  # what stands for something that is there no more
+                    vars(module)[key] = parcel.open()
         process.space.load(MAIN).__name__ = MAIN
         torch.default_generator.set_state(self.torch)
         if self.random is not None:
             process.space.load("random").setstate(self.random)
         if self.numpy is not None:
             process.space.load("numpy.random").set_state(self.numpy)
-
-
-def rebound(function: Any) -> Any:
-    """A function of the parent, over the current process's own globals."""
-    if not isinstance(function, FunctionType):
-        return function
-    space = current_process().space
-    if not space.owns(function.__module__):
-        return function
-    copy = FunctionType(
-        function.__code__,
-        vars(space.load(function.__module__)),
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return copy

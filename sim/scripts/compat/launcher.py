@@ -174,6 +174,8 @@ class Launcher:
         exc: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        for process in self.table.processes:
+            process.forget_finalizers()
         self.runtime.close()
         self._undo.close()
         self.table.at_the_end.close()

@@ -6,7 +6,6 @@ they do in virtual time what they always do. Imports no torch.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -111,25 +110,3 @@ def find_logger(name: str) -> Any:
     """The logger of that name in the current process."""
     logging: Any = current_owner().modules
     return logging.load("logging").getLogger(None if name == "root" else name)
-
-
-def make_process_pool(space: ModuleSpace) -> ModuleType:
-    """``concurrent.futures.process``, whose executor is not available, and says so."""
-    base: Any = space.load("concurrent.futures._base")
-    names = {"__init__": _no_process_pool, "__module__": "concurrent.futures.process"}
-    replaced = {
-        "BrokenProcessPool": type(
-            "BrokenProcessPool",
-            (base.BrokenExecutor,),
-            {"__module__": "concurrent.futures.process"},
-        ),
-        "ProcessPoolExecutor": type("ProcessPoolExecutor", (base.Executor,), names),
-    }
-    return Facade(space, importlib.import_module("concurrent.futures.process"), replaced)
-
-
-def _no_process_pool(self: object, *_: Any, **__: Any) -> None:
-    raise NotImplementedError(
-        "concurrent.futures.ProcessPoolExecutor is not available in a simulated process; "
-        "use torch.multiprocessing.spawn or multiprocessing.Process"
-    )

@@ -1,226 +1,233 @@
-"""``multiprocessing`` as a simulated process sees it."""
+"""``multiprocessing`` and ``torch.multiprocessing`` as a simulated process sees them: the standard library's,
+and PyTorch's, executed for it, over what :class:`~.children.Coordinator` answers."""
 
 from __future__ import annotations
 
-import functools
 import importlib
-import multiprocessing as real_multiprocessing
-import multiprocessing.connection as real_connection
-from collections.abc import Callable, Iterable
-from types import ModuleType
+import itertools
+import mmap
+import pickle
+from collections.abc import Callable
+from functools import cache, partial
+from importlib.machinery import SourceFileLoader
+from importlib.util import spec_from_loader
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from squall.sim.scripts.compat import children, managers, pipes, shared
-from squall.sim.scripts.compat.children import process_object
+from squall.sim.scripts import multiprocess
+from squall.sim.scripts.compat.carry import Parcel, opened
+from squall.sim.scripts.compat.children import StartsAgainError, coordinator, run_spawned
+from squall.sim.scripts.compat.clock import look
+from squall.sim.scripts.compat.described import describe, describe_as
 from squall.sim.scripts.compat.facades import Facade
-from squall.sim.scripts.compat.process import current_process
-from squall.sim.scripts.compat.waiting import wait_for_any
+from squall.sim.scripts.compat.substitutes import front
 
 if TYPE_CHECKING:
-    from squall.sim.scripts.compat.modules import ModuleSpace
-    from squall.sim.scripts.compat.process import SimProcess
+    from squall.sim.scripts.compat.modules import ModuleSpace, Substitute
+
+#: under which name a process executes sim/scripts/multiprocess.py
+_GUEST = "multiprocessing._squall"
 
 
-class Context:
-    """What ``multiprocessing.get_context`` gives; ``method`` None: the process's default."""
-
-    def __init__(self, method: str | None = None) -> None:
-        self._method = method
-        self.Process: type[children.BaseProcess] = {
-            None: children.Process,
-            "spawn": children.SpawnProcess,
-            "fork": children.ForkProcess,
-            "forkserver": children.ForkServerProcess,
-        }[method]
-        self.__dict__.update(_SHARED)
-        self.Pool = functools.partial(make_pool, context=self)
-
-    def get_start_method(self, allow_none: bool = False) -> str | None:
-        if self._method is not None:
-            return self._method
-        process = current_process()
-        if allow_none:
-            return children.chosen_start_method(process)
-        return children.start_method(process)
-
-    def set_start_method(self, method: str | None, force: bool = False) -> None:
-        if self._method is not None:
-            raise ValueError("cannot set start method of concrete context")
-        children.set_start_method(current_process(), method, force)
-
-    def get_context(self, method: str | None = None) -> Context:
-        if method is None:
-            return self
-        children.check_start_method(method)
-        return Context(method)
-
-    def get_all_start_methods(self) -> list[str]:
-        return list(children.START_METHODS)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Context, (self._method,)
+def _loader() -> SourceFileLoader:
+    return SourceFileLoader(_GUEST, str(multiprocess.__file__))
 
 
-def _synchronizer(kind: str) -> Callable[..., Any]:
-    def make(*args: Any, **kwargs: Any) -> shared.Synchronizer:
-        return shared.Synchronizer(kind, *args, **kwargs)
+@cache
+def _code() -> CodeType | None:
+    return _loader().get_code(_GUEST)
 
-    make.__name__ = make.__qualname__ = kind
+
+def _make_guest(space: ModuleSpace) -> ModuleType:
+    space.load("multiprocessing.connection")  # which it imports, and which is changed by it
+    if _GUEST in space.loaded:
+        return space.loaded[_GUEST]
+    spec = spec_from_loader(_GUEST, _loader())
+    assert spec is not None
+    module: Any = space.execute(_GUEST, spec, _code())
+    module.settle(partial(coordinator(space.process.group).ask, space.process), look)
+    return module  # type: ignore[no-any-return]
+
+
+class Ordered(dict[Any, None]):
+    """A set of what has no order of its own, in the order in which it came."""
+
+    def add(self, each: Any) -> None:
+        self[each] = None
+
+    def discard(self, each: Any) -> None:
+        self.pop(each, None)
+
+
+class Arena:
+    """``multiprocessing.heap.Arena``: memory that processes share."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.buffer = mmap.mmap(-1, size)
+
+
+class _Spawning:
+    """For those who ask whether a process is being started, and which way."""
+
+    def __init__(self, is_fork: bool) -> None:
+        self.is_fork = is_fork
+
+
+def _into_process(module: Any, space: ModuleSpace) -> None:
+    def without_looking() -> None:
+        for child in list(module._children):
+            if child._popen is not None and child._popen.wait(0) is not None:
+                module._children.discard(child)
+
+    def _begin(obj: Any) -> None:
+        """The current process is this one."""
+        if obj._start_method is not None:
+            space.load("multiprocessing.context")._force_start_method(obj._start_method)
+        parent = module._ParentProcess(obj._parent_name, obj._parent_pid, -obj._parent_pid)
+        vars(module).update(
+            _current_process=obj,
+            _parent_process=parent,
+            _process_counter=itertools.count(1),
+            _children=Ordered(),
+        )
+        obj._after_fork()
+
+    vars(module).update(_children=Ordered(), _cleanup=without_looking, _begin=_begin)
+
+
+def _into_context(module: Any, space: ModuleSpace) -> None:
+    def start(forked: bool, obj: Any) -> Any:
+        if space.process.is_silent:
+            raise StartsAgainError
+        space.load("multiprocessing.spawn")._check_not_importing_main()
+        guest: Any = space.load(_GUEST)
+        before = module.get_spawning_popen()
+        module.set_spawning_popen(_Spawning(forked))
+        try:
+            return guest.Popen(guest._ask("child", obj, forked))
+        finally:
+            module.set_spawning_popen(before)
+
+    for kind in (module.ForkProcess, module.SpawnProcess, module.ForkServerProcess):
+        kind._Popen = staticmethod(partial(start, kind is module.ForkProcess))
+
+
+def _into_reduction(module: Any, space: ModuleSpace) -> None:
+    def dumps(cls: type, obj: Any, protocol: int | None = None) -> Parcel:
+        return Parcel(obj, space)
+
+    def loads(data: Any) -> Any:
+        return opened(data)
+
+    describe_as(loads, pickle.loads)
+    module.ForkingPickler.dumps = classmethod(dumps)
+    module.ForkingPickler.loads = staticmethod(loads)
+
+
+def _into_util(module: Any, space: ModuleSpace) -> None:
+    module._close_stdin = lambda: None
+
+
+def _into_heap(module: Any, space: ModuleSpace) -> None:
+    module.Arena = Arena
+
+
+def _by_guest(word: str) -> Callable[[Any, ModuleSpace], None]:
+    def into(module: Any, space: ModuleSpace) -> None:
+        getattr(space.load(_GUEST), word)(module)
+
+    return into
+
+
+_CHANGES: dict[str, Callable[[Any, ModuleSpace], None]] = {
+    "multiprocessing.connection": _by_guest("into_connection"),
+    "multiprocessing.context": _into_context,
+    "multiprocessing.heap": _into_heap,
+    "multiprocessing.managers": _by_guest("into_managers"),
+    "multiprocessing.process": _into_process,
+    "multiprocessing.reduction": _into_reduction,
+    "multiprocessing.synchronize": _by_guest("into_synchronize"),
+    "multiprocessing.util": _into_util,
+}
+#: what the module ``torch.multiprocessing`` has of its module ``spawn``
+SPAWN = (
+    "ProcessContext",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "SpawnContext",
+    "spawn",
+    "start_processes",
+)
+
+
+def _changed(name: str) -> Substitute:
+    def make(space: ModuleSpace) -> ModuleType:
+        module = space.execute_library(name)
+        before = dict(vars(module))
+        _CHANGES[name](module, space)
+        new = {key: value for key, value in vars(module).items() if before.get(key) is not value}
+        describe(new, importlib.import_module(name))
+        return module
+
     return make
 
 
-def make_pool(
-    processes: int | None = None,
-    initializer: Callable[..., object] | None = None,
-    initargs: Iterable[Any] = (),
-    maxtasksperchild: int | None = None,
-    *,
-    context: Context | None = None,
-) -> Any:
-    """``multiprocessing.Pool``: the standard library's, over simulated processes."""
-    pool: Any = current_process().space.load("multiprocessing.pool")
-    own = context or Context()
-    return pool.Pool(processes, initializer, initargs, maxtasksperchild, context=own)
+def _make_spawn(space: ModuleSpace) -> ModuleType:
+    # It has next to nothing to log, and threads only if its environment says so: those of all processes do.
+    shared = [name for name in ("concurrent.futures", "logging") if name not in space.loaded]
+    space.loaded.update({name: importlib.import_module(name) for name in shared})
+    try:
+        module: Any = space.execute_library("torch.multiprocessing.spawn")
+    finally:
+        for name in shared:
+            del space.loaded[name]
+    module._wrap = run_spawned
+    # A function of that name is in the place of this module.
+    package = space.load("torch.multiprocessing")
+    vars(package).update({name: vars(module)[name] for name in SPAWN})
+    return module  # type: ignore[no-any-return]
 
 
-def Manager() -> managers.SyncManager:  # noqa: N802 - the library's name
-    return managers.SyncManager()
+class _Semaphores(Facade):
+    """``_multiprocessing``, whose semaphores are those of the simulation."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "SemLock":
+            return super().__getattr__(name)
+        own = self.__dict__
+        found = own[name] = own["_facade_space"].load(_GUEST).SemLock
+        describe({name: found}, own["_facade_real"])
+        return found
 
 
-def Queue(maxsize: int = 0) -> shared.Queue:  # noqa: N802
-    return shared.Queue(maxsize)
+def _make_semaphores(space: ModuleSpace) -> ModuleType:
+    return _Semaphores(space, importlib.import_module("_multiprocessing"))
 
 
-def JoinableQueue(maxsize: int = 0) -> shared.JoinableQueue:  # noqa: N802
-    return shared.JoinableQueue(maxsize)
+class _TorchMultiprocessing(Facade):
+    """``torch.multiprocessing``, whose module ``spawn`` is executed when it is needed."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in SPAWN:
+            space: ModuleSpace = self.__dict__["_facade_space"]
+            return getattr(space.load("torch.multiprocessing.spawn"), name)
+        return super().__getattr__(name)
 
 
-def SimpleQueue() -> shared.SimpleQueue:  # noqa: N802
-    return shared.SimpleQueue()
+def _make_torch_multiprocessing(space: ModuleSpace) -> ModuleType:
+    library: Any = space.load("multiprocessing")
+    names = {name: getattr(library, name) for name in library.__all__}
+    return _TorchMultiprocessing(space, importlib.import_module("torch.multiprocessing"), names)
 
 
-def RawValue(typecode_or_type: Any, *args: Any) -> Any:  # noqa: N802
-    return shared.make_value(typecode_or_type, *args)
-
-
-def RawArray(typecode_or_type: Any, size_or_initializer: Any) -> Any:  # noqa: N802
-    return shared.make_array(typecode_or_type, size_or_initializer)
-
-
-def current_process_object() -> children.BaseProcess:
-    return process_object(current_process())
-
-
-class _ParentProcess:
-    """``multiprocessing.parent_process()``."""
-
-    def __init__(self, process: SimProcess, name: str) -> None:
-        self._process = process
-        self.name = name
-        self.pid = self.ident = process.pid
-
-    def is_alive(self) -> bool:
-        return not self._process.has_ended
-
-    def join(self, timeout: float | None = None) -> None:
-        self._process.ended.wait(timeout)
-
-
-def parent_process() -> _ParentProcess | None:
-    process = current_process()
-    if process.parent is None:
-        return None
-    return _ParentProcess(process.parent, process_object(process.parent).name)
-
-
-def freeze_support() -> None:
-    """Nothing to do."""
-
-
-_SHARED: dict[str, Any] = {
-    "Array": shared.make_array,
-    "Barrier": _synchronizer("Barrier"),
-    "BoundedSemaphore": _synchronizer("BoundedSemaphore"),
-    "Condition": _synchronizer("Condition"),
-    "Event": _synchronizer("Event"),
-    "JoinableQueue": JoinableQueue,
-    "Lock": _synchronizer("Lock"),
-    "Manager": Manager,
-    "Pipe": pipes.pipe,
-    "Pool": make_pool,
-    "Queue": Queue,
-    "RLock": _synchronizer("RLock"),
-    "RawArray": RawArray,
-    "RawValue": RawValue,
-    "Semaphore": _synchronizer("Semaphore"),
-    "SimpleQueue": SimpleQueue,
-    "Value": shared.make_value,
-    "active_children": children.active_children,
-    "cpu_count": real_multiprocessing.cpu_count,
-    "current_process": current_process_object,
-    "freeze_support": freeze_support,
-    "parent_process": parent_process,
+SUBSTITUTES: dict[str, Substitute] = {
+    "_multiprocessing": _make_semaphores,
+    _GUEST: _make_guest,
+    # That of the process in which all of them are: what they leave behind goes when it ends.
+    "multiprocessing.resource_tracker": front("multiprocessing.resource_tracker"),
+    "torch.multiprocessing": _make_torch_multiprocessing,
+    "torch.multiprocessing.spawn": _make_spawn,
+    **{name: _changed(name) for name in _CHANGES},
 }
-
-
-def default_names() -> dict[str, Any]:
-    context = Context()
-    return {
-        **_SHARED,
-        "Process": children.Process,
-        "get_all_start_methods": context.get_all_start_methods,
-        "get_context": context.get_context,
-        "get_start_method": context.get_start_method,
-        "set_start_method": context.set_start_method,
-    }
-
-
-def make_multiprocessing(space: ModuleSpace) -> ModuleType:
-    return Facade(space, real_multiprocessing, default_names())
-
-
-def make_connection(space: ModuleSpace) -> ModuleType:
-    return Facade(
-        space,
-        real_connection,
-        {"Connection": pipes.Connection, "Pipe": pipes.pipe, "wait": wait},
-    )
-
-
-def make_process_module(space: ModuleSpace) -> ModuleType:
-    names = {
-        "BaseProcess": children.BaseProcess,
-        "active_children": children.active_children,
-        "current_process": current_process_object,
-        "parent_process": parent_process,
-    }
-    return Facade(space, importlib.import_module("multiprocessing.process"), names)
-
-
-def make_queues(space: ModuleSpace) -> ModuleType:
-    names = {
-        "JoinableQueue": shared.JoinableQueue,
-        "Queue": shared.Queue,
-        "SimpleQueue": shared.SimpleQueue,
-    }
-    return Facade(space, importlib.import_module("multiprocessing.queues"), names)
-
-
-def make_managers(space: ModuleSpace) -> ModuleType:
-    names = {"BaseManager": managers.BaseManager, "SyncManager": managers.SyncManager}
-    return Facade(space, importlib.import_module("multiprocessing.managers"), names)
-
-
-def make_context_module(space: ModuleSpace) -> ModuleType:
-    names = {
-        "ForkProcess": children.ForkProcess,
-        "ForkServerProcess": children.ForkServerProcess,
-        "Process": children.Process,
-        "SpawnProcess": children.SpawnProcess,
-    }
-    return Facade(space, importlib.import_module("multiprocessing.context"), names)
-
-
-def wait(object_list: Iterable[Any], timeout: float | None = None) -> list[Any]:
-    """``multiprocessing.connection.wait``, for sentinels, connections and readers of queues."""
-    return wait_for_any(list(object_list), timeout)
+PRIVATE = ("multiprocessing", "torch.multiprocessing")

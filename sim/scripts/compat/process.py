@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from squall.real.runtime import Event
     from squall.real.worker import Worker
     from squall.sim.scripts.compat.modules import Substitute
     from squall.sim.scripts.compat.program import Program
@@ -129,7 +128,6 @@ class SimProcess:
         environ: Mapping[str, str],
         script: Path | None = None,
         path: Sequence[str] | None = None,
-        daemon: bool = False,
     ) -> None:
         self.group = group
         self.pid = FIRST_PID + number
@@ -143,7 +141,6 @@ class SimProcess:
         self.is_program = False
         #: its working directory, while it does not run; None: that of all processes
         self.folder: str | None = group.folder()
-        self.daemon = daemon
         self.argv = list(argv)
         self.environ = Environ(environ)
         self.stdin: Any = sys.stdin
@@ -175,8 +172,6 @@ class SimProcess:
         self.counts: dict[str, int] = {}
         #: anything else that a substitute keeps for the process
         self.locals: dict[Any, Any] = {}
-        #: set, besides ``ended``, when the process has ended
-        self.watchers: list[Event] = []
         #: called when it has ended
         self.at_end: list[Callable[[], object]] = []
         self.ended = group.runtime.event(f"the end of process {name}")
@@ -208,9 +203,10 @@ class SimProcess:
     def has_ended(self) -> bool:
         return self.exit_code is not None
 
-    def is_ready(self) -> bool:
-        """Whether it has ended, for :func:`~.waiting.wait_for_any`."""
-        return self.ended.is_set()
+    @property
+    def alive(self) -> bool:
+        """False once nothing of it runs any more."""
+        return not self.ended.is_set()
 
     def start(self, body: Callable[[], object]) -> None:
         """Run ``body`` on the main task; the process ends after it."""
@@ -297,11 +293,9 @@ class SimProcess:
                 threading._shutdown()
             if self.runs_exit_handlers:
                 self.run_exit_handlers()
-            for child in children:
-                if child.daemon:
-                    child.terminate()
-            for child in children:
-                child.ended.wait()
+            util: Any = self.space.loaded.get("multiprocessing.util")
+            if util is not None:
+                util._exit_function()
         except GreenletExit:
             raise
         except BaseException as error:
@@ -364,6 +358,7 @@ class SimProcess:
         self.is_silent = True
         if self._at_once:  # what its tasks have on their stacks says no more
             self._disconnect()
+        self.forget_finalizers()
         for task in [task for task in runtime.tasks if task.worker is self.worker]:
             runtime.kill(task)
         agent = self.worker.agent
@@ -372,13 +367,19 @@ class SimProcess:
         self._tell()
         self.group.process_ended(self)
 
+    def forget_finalizers(self) -> None:
+        """Nothing is done any more where objects of ``multiprocessing`` go."""
+        util: Any = self.space.loaded.get("multiprocessing.util")
+        if util is not None:
+            util._finalizer_registry.clear()
+
     def _tell(self) -> None:
         """Whoever waits for the process, or for something of it, hears that it has ended."""
         self.worker.world.leave(self.worker)
         self.exit_handlers.clear()
         self.ended.set()
-        for watcher in self.watchers:
-            watcher.set()
+        if self.group.coordinator is not None:
+            self.group.coordinator.children.gone(self)
         for tell in self.at_end:
             tell()
 
@@ -442,8 +443,8 @@ class ProcessTable:
     processes: list[SimProcess] = field(default_factory=list)
     #: those that ended with an uncaught exception, in that order
     failed: list[SimProcess] = field(default_factory=list)
-    #: objects that several processes hold (queues, stores), by key
-    shared: dict[Any, Any] = field(default_factory=dict)
+    #: answers what ``multiprocessing`` in processes asks, once one does
+    coordinator: Any = None
     #: told of each process that has ended
     on_end: Callable[[SimProcess], object] | None = None
     #: told when a process wants to join a group of processes: (process, rank, world size)
@@ -490,13 +491,5 @@ class ProcessTable:
         return self.processes[index] if 0 <= index < len(self.processes) else None
 
     def process_ended(self, process: SimProcess) -> None:
-        for thing in self.shared.values():
-            thing.left(process)
         if self.on_end is not None:
             self.on_end(process)
-
-    def share(self, thing: Any) -> int:
-        """Make ``thing`` known to all processes; the key to find it by."""
-        key = len(self.shared)
-        self.shared[key] = thing
-        return key

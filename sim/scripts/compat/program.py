@@ -99,8 +99,11 @@ class Program:
         """The code of an installed module, by its full name. Raises ImportError."""
         code = self._codes.get(f"<{name}>")
         if code is None:
-            spec = self.library_spec(name)
-            code = _loader_code(spec) if self._rewrite is None else self._rewritten(spec)
+            code = (
+                _library_code(name)
+                if self._rewrite is None
+                else self._rewritten(self.library_spec(name))
+            )
             self._codes[f"<{name}>"] = code
         return code
 
@@ -113,10 +116,7 @@ class Program:
         return compile(self._rewrite(source), spec.origin, "exec", dont_inherit=True)
 
     def library_spec(self, name: str) -> ModuleSpec:
-        spec = find_spec(name)
-        if spec is None:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return spec
+        return _library_spec(name)
 
     def find(self, name: str, path: Iterable[str]) -> ModuleSpec | None:
         """Where a module lies that each process executes for itself: the user's, or an installed one.
@@ -195,6 +195,20 @@ def _installed_code(loader: SourceFileLoader, stamp: int) -> CodeType:
 
 def _folder(script: Path) -> str:
     return str(script.resolve().parent)
+
+
+@lru_cache(maxsize=4096)
+def _library_spec(name: str) -> ModuleSpec:
+    spec = find_spec(name)
+    if spec is None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    return spec
+
+
+@lru_cache(maxsize=4096)
+def _library_code(name: str) -> CodeType:
+    """For all runs of this interpreter."""
+    return _loader_code(_library_spec(name))
 
 
 def _loader_code(spec: ModuleSpec) -> CodeType:

@@ -6,106 +6,36 @@ import io
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from squall.sim.scripts.compat.children import coordinator
 from squall.sim.scripts.compat.clock import look
-from squall.sim.scripts.compat.process import OWN_RANK, SIGKILL, SimProcess
-from squall.sim.scripts.compat.signals import deliver
-from squall.sim.scripts.compat.waiting import Waitable, wait_for_any
+from squall.sim.scripts.compat.process import OWN_RANK, SimProcess
 from squall.sim.scripts.python_command import CannotRun, PythonCommand
 from squall.sim.scripts.ranks import inherited
-from squall.sim.scripts.subprocesses import ReadEnd, Request, Start, WriteEnd, file_not_there
-
-if TYPE_CHECKING:
-    from squall.real.runtime import Event
-
-
-class Pipe:
-    """Bytes from one process to another. It takes whatever is written."""
-
-    def __init__(self, what: str, writer: SimProcess) -> None:
-        self._what = what
-        self._data = bytearray()
-        self._writer = writer
-        self._ended = False
-        self.watchers: list[Event] = []
-
-    def write(self, data: bytes) -> None:
-        self._data += data
-        self._changed()
-
-    def end(self) -> None:
-        self._ended = True
-        self._changed()
-
-    def read(self, most: int) -> bytes:
-        """At least a byte; b"" once no more can come."""
-        ends: list[Waitable] = [self, self._writer]
-        while not (self._data or self._ended or self._writer.has_ended):
-            wait_for_any(ends)
-        data = bytes(self._data[:most])
-        del self._data[:most]
-        return data
-
-    def is_ready(self) -> bool:
-        return bool(self._data) or self._ended
-
-    def _changed(self) -> None:
-        for watcher in self.watchers:
-            watcher.set()
-
-    def __str__(self) -> str:
-        return self._what
-
-
-class Program:
-    """A :class:`~squall.sim.scripts.subprocesses.Started` on this engine."""
-
-    def __init__(self, process: SimProcess, pipes: Mapping[int, Pipe]) -> None:
-        self._process = process
-        self._pipes = pipes
-        self.pid = process.pid
-
-    def poll(self) -> int | None:
-        look()
-        return self._process.exit_code if self._process.ended.is_set() else None
-
-    def wait(self, timeout_s: float | None) -> int | None:
-        self._process.ended.wait(timeout_s)
-        return self._process.exit_code if self._process.ended.is_set() else None
-
-    def signal(self, number: int) -> None:
-        if self._process.has_ended:
-            return
-        if number == SIGKILL:
-            self._process.terminate(-SIGKILL)
-        else:
-            deliver(self._process, number)
-
-    def feed(self, data: bytes) -> None:
-        if self._process.has_ended:
-            raise BrokenPipeError(32, "Broken pipe")
-        self._pipes[0].write(data)
-
-    def end_feed(self) -> None:
-        self._pipes[0].end()
-
-    def read(self, stream: int, most: int) -> bytes:
-        return self._pipes[stream].read(most)
+from squall.sim.scripts.subprocesses import (
+    ReadEnd,
+    Request,
+    Start,
+    Started,
+    WriteEnd,
+    file_not_there,
+)
 
 
 def start_in(parent: SimProcess) -> Start:
     """What starts processes for ``parent``."""
 
-    def start(request: Request) -> Program:
+    def start(request: Request) -> Started:
         return _start(parent, request)
 
     return start
 
 
-def _start(parent: SimProcess, request: Request) -> Program:
+def _start(parent: SimProcess, request: Request) -> Started:
     group, command = parent.group, request.command
     folder = request.cwd or os.getcwd()
     if request.cwd is not None and not os.path.samefile(request.cwd, os.getcwd()):
@@ -150,7 +80,7 @@ def _start(parent: SimProcess, request: Request) -> Program:
             process.run_script()
 
     process.start(body)
-    return Program(process, pipes)
+    return Started(partial(coordinator(parent.group).ask, parent), look, process.pid, pipes)
 
 
 def _search_path(
@@ -181,20 +111,24 @@ def _module(parent: SimProcess, command: PythonCommand, path: list[str]) -> Modu
     return spec
 
 
-def _connect(process: SimProcess, parent: SimProcess, request: Request) -> dict[int, Pipe]:
+def _connect(process: SimProcess, parent: SimProcess, request: Request) -> dict[int, int]:
     """Give a new process its streams; the pipes between it and its parent, by their number."""
-    pipes: dict[int, Pipe] = {}
+    answering = coordinator(parent.group)
+    pipes: dict[int, int] = {}
     kind = request.streams[0]
     if kind == "pipe":
-        pipes[0] = Pipe(f"what {process} reads", parent)
-        process.stdin = _reading(ReadEnd(pipes[0].read))
+        pipes[0] = answering.children.pipes.add()
+        answering.children.pipes.connect(pipes[0], parent, process)
+        process.stdin = _reading(ReadEnd(partial(answering.ask_here, "pipe read", pipes[0])))
     elif kind != "inherit":
         process.stdin = _reading(_file(process, os.devnull if kind == "null" else kind, "rb"))
     for number in (1, 2):
         kind = request.streams[number]
         if kind == "pipe":
-            pipes[number] = pipe = Pipe(f"what {process} writes", process)
-            process.files[number] = _writing(WriteEnd(pipe.write))
+            pipes[number] = pipe = answering.children.pipes.add()
+            answering.children.pipes.connect(pipe, process, parent)
+            write = partial(answering.ask_here, "pipe write", pipe)
+            process.files[number] = _writing(WriteEnd(write))
         elif kind == "stdout":
             process.files[2] = process.files[1]
         elif kind in (1, 2):

@@ -33,7 +33,6 @@ STANDARD: dict[str, Substitute] = {
     "asyncio": library.make_asyncio,
     "atexit": systems.make_atexit,
     "concurrent": front("concurrent"),
-    "concurrent.futures.process": library.make_process_pool,
     "importlib": systems.make_importlib,
     "importlib.util": systems.make_importlib_util,
     "logging": library.make_logging,

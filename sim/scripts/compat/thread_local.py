@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 class local:  # noqa: N801 - the name that users see
     """``threading.local``: attributes of its own for each task."""
 
+    __slots__ = ("__dict__", "__weakref__", "_squall_local")
+    _squall_local: _LocalImpl
+
     def __new__(cls, /, *args: Any, **kwargs: Any) -> local:
         if (args or kwargs) and cls.__init__ is object.__init__:
             raise TypeError("Initialization arguments are not supported")
@@ -60,7 +63,7 @@ class _LocalImpl:
         self.dicts: WeakKeyDictionary[SimTask, dict[str, Any]] = WeakKeyDictionary()
 
     def first_use(self, owner: local) -> dict[str, Any]:
-        attributes: dict[str, Any] = {"_squall_local": self}
+        attributes: dict[str, Any] = {}
         self.dicts[self.runtime.running] = attributes
         object.__setattr__(owner, "__dict__", attributes)
         return attributes

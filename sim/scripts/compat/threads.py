@@ -9,6 +9,7 @@ implements in C is given here, over the scheduler's tasks. Written for Python 3.
 from __future__ import annotations
 
 import _thread as real_thread
+import copyreg
 import itertools
 import sys
 import traceback
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from greenlet import GreenletExit
 
 from squall.sim.scripts.compat.described import describe
+from squall.sim.scripts.compat.owner import current_owner
 from squall.sim.scripts.compat.thread_local import local
 from squall.sim.world.spinning import SpinningError
 
@@ -113,6 +115,23 @@ class ThreadLock:
         return f"<thread lock {self._number} {held}>"
 
 
+class LockKind(type):
+    """Of the classes of locks: a process that is sent one has its own."""
+
+
+def _own_lock() -> type[ThreadLock]:
+    """That of the current process."""
+    found: type[ThreadLock] = current_owner().modules.load("_thread").allocate_lock
+    return found
+
+
+def _reduce_kind(kind: Any) -> Any:
+    return _own_lock, ()
+
+
+copyreg.pickle(LockKind, _reduce_kind)
+
+
 class ThreadHandle:
     """``_thread._ThreadHandle`` of Python 3.13: what one joins."""
 
@@ -160,7 +179,7 @@ class ThreadTable:
         #: True while threading.py runs for the first time: its main thread is the process's
         self.as_main = False
         names: dict[str, Any] = {"_runtime": runtime, "__module__": "_thread"}
-        self.lock_type = type(
+        self.lock_type = LockKind(
             "lock", (ThreadLock,), {**names, "_numbers": itertools.count(1), "__slots__": ()}
         )
         self.handle_type = type("_ThreadHandle", (ThreadHandle,), dict(names))

@@ -12,7 +12,7 @@ import torch
 from squall.real import future
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import optimizer, public
-from squall.sim.scripts.compat import collectives, faulty, multiprocess, profilers, spawn, stores
+from squall.sim.scripts.compat import collectives, faulty, multiprocess, profilers, stores
 from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade
 from squall.sim.scripts.compat.process import current_process, meeting
 from squall.sim.scripts.compat.rpc_api import make_rpc_api
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 #: library modules that build on torch.distributed.rpc and are executed per process
 PRIVATE = (
     *STANDARD_PRIVATE,
-    "multiprocessing.dummy",
-    "multiprocessing.pool",
-    "multiprocessing.util",
+    *multiprocess.PRIVATE,
     "torch.distributed.nn",
     "torch.distributed.rpc.server_process_global_profiler",
     "torch.testing._internal.dist_utils",
@@ -210,12 +208,7 @@ def _rpc_submodule(name: str) -> Substitute:
 #: every replacement, by full module name
 SUBSTITUTES: dict[str, Substitute] = {
     **STANDARD,
-    "multiprocessing": multiprocess.make_multiprocessing,
-    "multiprocessing.connection": multiprocess.make_connection,
-    "multiprocessing.context": multiprocess.make_context_module,
-    "multiprocessing.managers": multiprocess.make_managers,
-    "multiprocessing.process": multiprocess.make_process_module,
-    "multiprocessing.queues": multiprocess.make_queues,
+    **multiprocess.SUBSTITUTES,
     "torch": front("torch"),
     "torch._C": make_core,
     "torch._C._distributed_rpc": make_rpc_core,
@@ -231,8 +224,6 @@ SUBSTITUTES: dict[str, Substitute] = {
     "torch.distributed.rpc._testing": faulty.make_testing,
     "torch.futures": make_futures,
     "torch.jit": make_jit,
-    "torch.multiprocessing": spawn.make_torch_multiprocessing,
-    "torch.multiprocessing.spawn": spawn.make_torch_spawn,
     "torch.nn": front("torch.nn"),
     "torch.nn.parallel": _with_no_ddp("torch.nn.parallel"),
     "torch.nn.parallel.distributed": _with_no_ddp("torch.nn.parallel.distributed"),

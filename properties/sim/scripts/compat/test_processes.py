@@ -248,21 +248,22 @@ def test_what_processes_share_and_what_they_copy(tmp_path: Path) -> None:
             except Exception as error:
                 print(type(error).__name__, error)
             try:
-                inbox.put(net.weight * 2)
+                here.send(net.weight * 2)
             except RuntimeError as error:
                 print(str(error)[:43])
         """,
     )
     played = play(script)
     assert played.results[0].error is None, played.err
-    assert played.lines == [
+    *lines, refused, cowardly = played.lines
+    assert lines == [
         "nothing yet",
         "[1.0, 2.0, 3.0] 3 [(0, [0.0, 0.0]), (1, [1.0, 1.0]), (2, [2.0, 2.0])]",
         "[(0, {'net': True, 'kind': True}), (1, {'net': True, 'kind': True}), "
         "(2, {'net': True, 'kind': True})] [] True",
-        "AttributeError Can't pickle local object '<lambda>'",
-        "Cowardly refusing to serialize non-leaf ten",
-    ] or played.lines[3].startswith("PicklingError")
+    ]
+    assert refused.startswith(("AttributeError Can't pickle", "PicklingError Can't pickle"))
+    assert cowardly == "Cowardly refusing to serialize non-leaf ten"
 
 
 def test_a_forked_child_finds_its_parents_globals(tmp_path: Path) -> None:

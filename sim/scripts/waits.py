@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from squall.sim.stock.cluster import NativeCluster
-from squall.sim.stock.worker import NativeWorker
 from squall.sim.world.primitives import SimTimer
+from squall.sim.world.scheduler import SimRuntime
 
 #: what an answer would be; None as long as there is none
 Find = Callable[[], tuple[Any] | None]
 
 
+class Coordinator(Protocol):
+    """Who answers what processes ask. A process is ``alive`` until it has ended; what a question is, the
+    coordinator knows."""
+
+    runtime: SimRuntime
+    #: by the first word of a question: given the process, the question, and the rest of its words
+    answers: dict[str, Callable[[Any, Any, tuple[Any, ...]], None]]
+
+    def answer(self, worker: Any, question: Any, value: Any) -> None: ...
+
+
 @dataclass(eq=False)
 class _Wait:
-    worker: NativeWorker
-    question: int
+    worker: Any
+    question: Any
     find: Find
     timer: SimTimer | None = None
 
@@ -25,14 +35,14 @@ class _Wait:
 class Waits:
     """Of one kind; first come, first served."""
 
-    def __init__(self, cluster: NativeCluster) -> None:
-        self._cluster = cluster
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
         self._waits: list[_Wait] = []
 
     def until(
         self,
-        worker: NativeWorker,
-        question: int,
+        worker: Any,
+        question: Any,
         find: Find,
         timeout_s: float | None = None,
         late: Callable[[], object] = lambda: None,
@@ -41,10 +51,10 @@ class Waits:
         gives; 0: at once."""
         found = find()
         if found is not None:
-            self._cluster.answer(worker, question, found[0])
+            self._coordinator.answer(worker, question, found[0])
             self.look()  # what was found may be gone for others, and there is room for more
         elif timeout_s is not None and timeout_s <= 0:
-            self._cluster.answer(worker, question, late())
+            self._coordinator.answer(worker, question, late())
         else:
             wait = _Wait(worker, question, find)
             self._waits.append(wait)
@@ -52,9 +62,9 @@ class Waits:
 
                 def over() -> None:
                     self._waits.remove(wait)
-                    self._cluster.answer(worker, question, late())
+                    self._coordinator.answer(worker, question, late())
 
-                wait.timer = self._cluster.runtime.call_later(timeout_s, over)
+                wait.timer = self._coordinator.runtime.call_later(timeout_s, over)
 
     def look(self) -> None:
         """Something has changed."""
@@ -65,7 +75,7 @@ class Waits:
                 found = wait.find()
                 if found is not None:
                     self._end(wait)
-                    self._cluster.answer(wait.worker, wait.question, found[0])
+                    self._coordinator.answer(wait.worker, wait.question, found[0])
                     break
             else:
                 return
