@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ ONE_AT_A_TIME = Plan(workers=(Pause(worker=0, at_s=1e6, for_s=1.0),))
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def given(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the processes that were told something before their turn."""
     names: list[str] = []
     look = Ahead.look
@@ -32,7 +31,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         names.extend(worker.name for worker in self._given if worker not in before)
 
     monkeypatch.setattr(Ahead, "look", looked)
-    yield names
+    return names
 
 
 @pytest.mark.parametrize("latency", ["0", "uniform:0.0001:0.01"])
