@@ -50,8 +50,9 @@ class World(ABC):
         """Which process of its rank is behind an id (Worker.incarnation); None: there is none."""
 
     @abstractmethod
-    def send(self, store: Store, message: Message) -> None:
-        """Carry a copy of ``message`` from ``message.src`` to ``message.dst``.
+    def send(self, store: Store, message: Message) -> float | None:
+        """Carry a copy of ``message`` from ``message.src`` to ``message.dst``. Returns when it arrives, None if that
+        is not known.
 
         Raises ConnectionError if nothing can be sent there.
         """

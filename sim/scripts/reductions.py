@@ -21,7 +21,7 @@ _OPERATORS: dict[str, Callable[..., Tensor]] = {
     "BXOR": torch.bitwise_xor,
 }
 #: the names of PyTorch's numbers for them: to ask one of them for its name takes longer than a sum
-_NAMES = {int(value): name for name, value in ReduceOp.RedOpType.__members__.items()}
+_NAMES = {int(getattr(ReduceOp.RedOpType, name)): name for name in ReduceOp.RedOpType.__members__}
 _BITWISE = ("BAND", "BOR", "BXOR")
 #: bytes that gloo sends at once in its ring, at most
 _SEGMENT = 1 << 20

@@ -3,8 +3,8 @@
 Each worker is a process with the stock engine in it (real/native/); what its agent sends comes
 here, and goes over the same :class:`~squall.sim.world.network.Network` as the port's messages. One thing
 happens at a time: a command goes to one worker only when all are quiet, and the simulation goes on
-when that worker is quiet again. What it sent meanwhile left at that one instant of virtual time,
-in the order of its threads' numbers.
+when that worker is quiet again (sim/stock/ahead.py lets some begin before). What it sent meanwhile left at
+that one instant of virtual time, in the order of its threads' numbers.
 """
 
 from __future__ import annotations

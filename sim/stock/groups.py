@@ -6,8 +6,7 @@ the link between the two has carried it; what nobody waits for yet is kept until
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from dataclasses import dataclass, field
+from collections import deque
 from typing import Any
 
 from squall.model.events.run import Stall
@@ -16,87 +15,12 @@ from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.sim.stock.ahead import When
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.findings import Findings
-from squall.sim.stock.ledger import Call, Ledger, MismatchError
+from squall.sim.stock.group import ANY, NOT_NOTED, Group, Piece, Wait, described, named
+from squall.sim.stock.ledger import Call, MismatchError
 from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.stock.stalls import Waiting, ended, stall
 from squall.sim.stock.worker import NativeWorker
-from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece, Tag
-from squall.sim.world.primitives import SimTimer
-
-#: what has no number that all members count, or is asked for several times by one of them
-_NOT_NOTED = (POINT_TO_POINT, "monitored_barrier")
-#: for "whoever sends first"
-ANY = -1
-
-
-@dataclass(eq=False)
-class _Wait:
-    """An operation that is not over: what is still to come, and what has."""
-
-    worker: NativeWorker
-    question: int
-    rank: int
-    tag: Tag
-    #: members whose piece is to come
-    wants: list[int]
-    #: members that have to say that they wait for ours
-    readers: list[int]
-    timeout_s: float
-    since_s: float
-    got: dict[int, Piece[MemoryFile]] = field(default_factory=dict)
-    timer: SimTimer | None = None
-
-
-class _Group:
-    """Told by its connections what has come, and tells ``groups``."""
-
-    #: made when all members have come
-    connections: Connections[MemoryFile]
-
-    def __init__(self, groups: Groups, number: int, size: int) -> None:
-        self._groups = groups
-        self.number = number
-        self.size = size
-        self.ledger = Ledger(number, size)
-        self.members: dict[int, NativeWorker] = {}
-        #: who has come, before all have
-        self.joining: dict[int, tuple[NativeWorker, int, SimTimer]] = {}
-        self.waits: list[_Wait] = []
-        #: by receiver, sender and tag; and the senders of those, by receiver and tag
-        self.pieces: dict[tuple[int, int, Tag], deque[Piece[MemoryFile]]] = {}
-        self.senders: dict[tuple[int, Tag], list[int]] = {}
-        #: of collectives, by receiver, sender and tag: when a piece, or a notice, comes, the how manieth
-        #: it is of all that were sent, and what it is
-        self.under_way: dict[tuple[int, int, Tag], tuple[float, int, Piece[MemoryFile]]] = {}
-        #: how many members have called a collective that not all have called
-        self.called: Counter[Tag] = Counter()
-        #: how many wait for a piece that is not sent yet, by sender, receiver and tag
-        self.notices: Counter[tuple[int, int, Tag]] = Counter()
-
-    def send(self, src: int, dst: int, type: MessageType, tag: Tag, *content: Any) -> None:
-        about = (self.number, *_named(tag))
-        arrives_s, piece = self.connections.send(src, dst, type, tag, about, *content)
-        self._groups.sent += 1
-        if arrives_s is not None and tag[0] not in _NOT_NOTED:
-            self.under_way[dst, src, tag] = arrives_s, self._groups.sent, piece
-
-    def come(self, src: int, dst: int, piece: Piece[MemoryFile]) -> None:
-        if piece.type is MessageType.NOTICE:
-            self._groups.notice(self, piece.tag, src, dst)
-        else:
-            self._groups.piece(self, src, dst, piece)
-
-    def lost(self, member: int, peer: int, timed_out: bool) -> None:
-        self._groups.lost(self, member, peer, timed_out)
-
-    def gone(self, wait: _Wait) -> int | None:
-        """A member for which an operation waits in vain; None if there is none."""
-        ended = self.connections.ended
-        if ANY in wait.wants:
-            others = [member for member in range(self.size) if member != wait.rank]
-            return others[0] if all(ended(wait.rank, other) for other in others) else None
-        wanted = (*wait.wants, *wait.readers)
-        return next((member for member in wanted if ended(wait.rank, member)), None)
+from squall.sim.world.pieces import POINT_TO_POINT, Connections, Tag
 
 
 class Groups:
@@ -108,7 +32,7 @@ class Groups:
         #: as Run.stall
         self.stall: Stall | None = None
         self._stalled_s = -1.0
-        self._groups: list[_Group] = []
+        self._groups: list[Group] = []
         #: as Run.operations
         self.operations = 0
         #: how many pieces and notices were sent
@@ -132,7 +56,7 @@ class Groups:
                         who = "any rank" if ANY in members else f"ranks {members}"
                         lines.append(
                             f"{wait.worker.name}: rank {wait.rank} of process group {group.number} "
-                            f"waits in {_described(wait)} for {why} {who} since t={wait.since_s:.6f} s"
+                            f"waits in {described(wait)} for {why} {who} since t={wait.since_s:.6f} s"
                         )
         return lines
 
@@ -154,7 +78,7 @@ class Groups:
     # -- questions ------------------------------------------------------------------------
 
     def _new(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        group = _Group(self, len(self._groups), rest[0])
+        group = Group(self, len(self._groups), rest[0])
         self._groups.append(group)
         self._cluster.answer(worker, question, group.number)
 
@@ -189,7 +113,7 @@ class Groups:
                 limit.cancel()
                 self._cluster.answer(each, asked, None)
 
-    def _connect(self, group: _Group) -> None:
+    def _connect(self, group: Group) -> None:
         """All members have come."""
         cluster, members = self._cluster, group.members
         for member, worker in members.items():
@@ -220,8 +144,8 @@ class Groups:
             len(data) + (0 if (file := files[fd]) is None else file.size_bytes)
             for data, fd in pieces.values()
         )
-        worker.tracer.emit(OPERATION_STARTED, number, rank, *_named(tag), size_bytes)
-        if tag[0] not in _NOT_NOTED:
+        worker.tracer.emit(OPERATION_STARTED, number, rank, *named(tag), size_bytes)
+        if tag[0] not in NOT_NOTED:
             gives, takes = parts or ((), ())
             self._note(
                 group, Call(rank, tag[0], agreed, place, runtime.now(), gives, takes, names, tag[1])
@@ -231,7 +155,7 @@ class Groups:
             group.send(rank, dst, type, tag, data, files[fd])
         for src in tells:
             group.send(rank, src, MessageType.NOTICE, tag)
-        wait = _Wait(
+        wait = Wait(
             worker, question, rank, tag, list(wants), list(readers), timeout_s, runtime.now()
         )
         for src in wants:
@@ -242,13 +166,13 @@ class Groups:
                 group.under_way.pop((rank, dst, tag), None)
                 wait.readers.remove(dst)
         group.waits.append(wait)
-        if tag[0] not in _NOT_NOTED:
+        if tag[0] not in NOT_NOTED:
             group.called[tag] += 1
             if group.called[tag] == group.size:
                 del group.called[tag]
                 for each in group.waits:
-                    if each.tag == tag:
-                        self._foresee(group, each)
+                    if each.tag == tag and (end := group.certain_end(each)) is not None:
+                        self._foresee(each, *end)
         if self._over(group, wait):
             return
         if (gone := group.gone(wait)) is not None:
@@ -256,7 +180,7 @@ class Groups:
             return
         wait.timer = runtime.call_later(timeout_s, lambda: self._late(group, wait))
 
-    def _note(self, group: _Group, call: Call) -> None:
+    def _note(self, group: Group, call: Call) -> None:
         """Raises FoundError for what does not go together, unless the run is to go on."""
         try:
             group.ledger.note(call)
@@ -271,7 +195,7 @@ class Groups:
 
     # -- what has come ---------------------------------------------------------------------
 
-    def piece(self, group: _Group, src: int, dst: int, piece: Piece[MemoryFile]) -> None:
+    def piece(self, group: Group, src: int, dst: int, piece: Piece) -> None:
         """It has come."""
         tag = piece.tag
         group.pieces.setdefault((dst, src, tag), deque()).append(piece)
@@ -282,7 +206,7 @@ class Groups:
                 self._over(group, wait)
                 return
 
-    def _fetch(self, group: _Group, wait: _Wait, wanted: int) -> None:
+    def _fetch(self, group: Group, wait: Wait, wanted: int) -> None:
         """Take what has come from ``wanted``, if anything has."""
         senders = group.senders.get((wait.rank, wait.tag), [])
         if not senders or (wanted != ANY and wanted not in senders):
@@ -300,7 +224,7 @@ class Groups:
         if wanted == ANY:
             group.send(wait.rank, src, MessageType.NOTICE, wait.tag)
 
-    def notice(self, group: _Group, tag: Tag, src: int, dst: int) -> None:
+    def notice(self, group: Group, tag: Tag, src: int, dst: int) -> None:
         """A member learns that another one waits for what it sends."""
         for wait in group.waits:
             if (wait.rank, wait.tag) == (dst, tag) and src in wait.readers:
@@ -312,51 +236,42 @@ class Groups:
 
     # -- ends -----------------------------------------------------------------------------
 
-    def _over(self, group: _Group, wait: _Wait) -> bool:
+    def _over(self, group: Group, wait: Wait) -> bool:
         if wait.wants or wait.readers:
             return False
         self._close(group, wait, None)
         self.operations += 1
         when = self._cluster.runtime.now(), False, self.operations
-        self._foresee_end(wait, when, wait.got)
+        self._foresee(wait, when, wait.got)
         self._cluster.answer_as_foreseen(wait.worker, wait.question)
         return True
 
-    def _foresee(self, group: _Group, wait: _Wait) -> None:
-        """If all that an operation waits for is under way its end is certain: what is sent arrives, even
-        when its sender ends."""
-        keys = [(wait.rank, src, wait.tag) for src in (*wait.wants, *wait.readers)]
-        coming = [group.under_way.get(key) for key in keys]
-        last = max((each[:2] for each in coming if each is not None), default=(0.0, 0))
-        if None not in coming and coming and last[0] < wait.since_s + wait.timeout_s:
-            pieces = {src: each[2] for src, each in zip(wait.wants, coming, strict=False) if each}
-            self._foresee_end(wait, (last[0], True, last[1]), wait.got | pieces)
-
-    def _foresee_end(self, wait: _Wait, when: When, pieces: dict[int, Piece[MemoryFile]]) -> None:
+    def _foresee(self, wait: Wait, when: When, pieces: dict[int, Piece]) -> None:
+        """With what an operation will end, and when."""
         got = {
             src: (piece.payload, None if piece.content is None else piece.content.path)
             for src, piece in pieces.items()
         }
         self._cluster.foresee(wait.worker, wait.question, when, (None, got), keep=pieces)
 
-    def _fail(self, group: _Group, wait: _Wait, text: str) -> None:
+    def _fail(self, group: Group, wait: Wait, text: str) -> None:
         self._close(group, wait, text)
         self._cluster.ahead.forget(wait.worker, wait.question)
         self._cluster.answer(wait.worker, wait.question, (text, {}))
 
-    def _close(self, group: _Group, wait: _Wait, error: str | None) -> None:
+    def _close(self, group: Group, wait: Wait, error: str | None) -> None:
         group.waits.remove(wait)
         tracer = wait.worker.tracer
-        tracer.emit(OPERATION_ENDED, group.number, wait.rank, *_named(wait.tag), error)
+        tracer.emit(OPERATION_ENDED, group.number, wait.rank, *named(wait.tag), error)
         if wait.timer is not None:
             wait.timer.cancel()
 
-    def _cut_off(self, group: _Group, wait: _Wait, peer: int, timed_out: bool = False) -> None:
+    def _cut_off(self, group: Group, wait: Wait, peer: int, timed_out: bool = False) -> None:
         if self.stall is None and group.members[peer].ending:
             self.stall = Stall("error", [ended(group.members[peer])])
         self._fail(group, wait, _timed_out(peer) if timed_out else _closed(peer))
 
-    def _late(self, group: _Group, wait: _Wait) -> None:
+    def _late(self, group: Group, wait: Wait) -> None:
         now_s = self._cluster.runtime.now()
         if self._stalled_s != now_s:  # what others wait for that are late, too, is told with it
             self._stalled_s = now_s
@@ -383,7 +298,7 @@ class Groups:
                 wanted = [*wait.wants, *wait.readers]
                 if ANY in wanted:
                     wanted = [member for member in group.members if member != wait.rank]
-                what = f"{_described(wait)} of process group {group.number}"
+                what = f"{described(wait)} of process group {group.number}"
                 members = [(member, group.members[member]) for member in wanted]
                 found.setdefault(wait.worker, []).append(Waiting(what, wait.since_s, members))
         return found
@@ -403,34 +318,22 @@ class Groups:
                 if each is worker:
                     self._miss(group, rank)
 
-    def _miss(self, group: _Group, rank: int) -> None:
+    def _miss(self, group: Group, rank: int) -> None:
         if missed := group.ledger.missed(rank):
             self.stall = Stall("mismatch", [missed])
 
-    def _left(self, group: _Group, rank: int) -> None:
+    def _left(self, group: Group, rank: int) -> None:
         """What it has sent still arrives, before its end is seen."""
         for wait in [each for each in group.waits if each.rank == rank]:
             self._fail(group, wait, "the process group was destroyed on this rank")
         if not group.members[rank].vanished:
             group.connections.close(rank)
 
-    def lost(self, group: _Group, member: int, peer: int, timed_out: bool) -> None:
+    def lost(self, group: Group, member: int, peer: int, timed_out: bool) -> None:
         """A member has learned that its connection to another one has ended."""
         for wait in [each for each in group.waits if each.rank == member]:
             if group.gone(wait) is not None:
                 self._cut_off(group, wait, peer, timed_out)
-
-
-def _described(wait: _Wait) -> str:
-    kind, number = _named(wait.tag)
-    if kind != POINT_TO_POINT:
-        return f"{kind} {number}"
-    return f"{'recv' if wait.wants else 'send'} with tag {number}"
-
-
-def _named(tag: Tag) -> tuple[str, int]:
-    """As events have it."""
-    return str(tag[0]), int(tag[1])
 
 
 def _timed_out(rank: int) -> str:

@@ -15,7 +15,7 @@ from squall.real.rpc.store import Store, StoreClosedError, StoreTimeoutError
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat import stores
-from squall.sim.scripts.compat.exchange import Exchange
+from squall.sim.scripts.compat.group_messages import GroupMessages
 from squall.sim.scripts.compat.process import current_process_or_none, meeting
 from squall.sim.world.network import Network
 
@@ -50,12 +50,12 @@ class Group:
         self.received: dict[tuple[int, int], int] = {}
         worker = current_worker()
         assert isinstance(worker.world, Network), "scripts run on a simulated one"
-        exchange = Exchange(worker.world, store, name, ranks)
-        self.exchange: Exchange = store.first("exchange", exchange)
+        messages = GroupMessages(worker.world, store, name, ranks)
+        self.messages: GroupMessages = store.first("messages", messages)
         process = current_process_or_none()
         if process is not None:
             process.at_end.append(self.leave)
-        self.exchange.open(rank)
+        self.messages.open(rank)
         store.set(f"here/{rank}", True)
         for member in range(self.size()):
             self.from_member(member, f"here/{member}")
@@ -104,11 +104,11 @@ class Group:
 
     def leave(self) -> None:
         """Members that wait for this one learn that it has gone."""
-        self.exchange.close(self._rank)
+        self.messages.close(self._rank)
 
     def put(self, kind: str, number: int, value: Any) -> int:
         """Give all members ``value``: how many bytes are sent."""
-        return self.exchange.give(self._rank, kind, number, value)
+        return self.messages.give(self._rank, kind, number, value)
 
     def take(self, number: int) -> list[Any]:
         """What all members have put under ``number``, by rank. Raises RuntimeError on a timeout."""

@@ -70,7 +70,7 @@ def recv(
 
 def _post(own: Group, to: int, tag: int, value: Any) -> None:
     own.check_there(to)
-    with own.operation("send", tag, own.exchange.post(own.rank(), to, tag, value)):
+    with own.operation("send", tag, own.messages.post(own.rank(), to, tag, value)):
         pass
 
 

@@ -24,7 +24,7 @@ class _Value(NamedTuple):
     size_bytes: int
 
 
-class Exchange:
+class GroupMessages:
     """Of one group, for all of its members. What has come to a member is in the store, by its receiver."""
 
     def __init__(self, network: Network, store: Store, name: str, ranks: Sequence[int]) -> None:
@@ -83,7 +83,7 @@ def _size_bytes(value: Any) -> int:
     if isinstance(value, Tensor):
         return value.numel() * value.element_size()
     if isinstance(value, Parcel):
-        return len(value.payload) + _size_bytes(value.tensors)
+        return len(value) + _size_bytes(value.beside)
     if isinstance(value, list | tuple):
         return sum(map(_size_bytes, value))
     return _SIZE_BYTES

@@ -1,0 +1,130 @@
+"""The state of one process group on the engine ``torch``, as the coordinator keeps it."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from squall.real.rpc.message_type import MessageType
+from squall.sim.stock.ahead import When
+from squall.sim.stock.ledger import Ledger
+from squall.sim.stock.memory_file import MemoryFile
+from squall.sim.stock.worker import NativeWorker
+from squall.sim.world import pieces
+from squall.sim.world.pieces import POINT_TO_POINT, Connections, Tag
+from squall.sim.world.primitives import SimTimer
+
+#: large tensors of one lie in a file in memory
+Piece = pieces.Piece[MemoryFile]
+
+#: what has no number that all members count, or is asked for several times by one of them
+NOT_NOTED = (POINT_TO_POINT, "monitored_barrier")
+#: for "whoever sends first"
+ANY = -1
+
+
+@dataclass(eq=False)
+class Wait:
+    """An operation that is not over: what is still to come, and what has."""
+
+    worker: NativeWorker
+    question: int
+    rank: int
+    tag: Tag
+    #: members whose piece is to come
+    wants: list[int]
+    #: members that have to say that they wait for ours
+    readers: list[int]
+    timeout_s: float
+    since_s: float
+    got: dict[int, Piece] = field(default_factory=dict)
+    timer: SimTimer | None = None
+
+
+class Listener(Protocol):
+    """Told what has come to members of groups. ``sent``: how many pieces and notices were sent in all of them."""
+
+    sent: int
+
+    def piece(self, group: Group, src: int, dst: int, piece: Piece) -> None: ...
+
+    def notice(self, group: Group, tag: Tag, src: int, dst: int) -> None: ...
+
+    def lost(self, group: Group, member: int, peer: int, timed_out: bool) -> None: ...
+
+
+class Group:
+    """Told by its connections what has come, and tells ``groups``."""
+
+    #: made when all members have come
+    connections: Connections[MemoryFile]
+
+    def __init__(self, groups: Listener, number: int, size: int) -> None:
+        self._groups = groups
+        self.number = number
+        self.size = size
+        self.ledger = Ledger(number, size)
+        self.members: dict[int, NativeWorker] = {}
+        #: who has come, before all have
+        self.joining: dict[int, tuple[NativeWorker, int, SimTimer]] = {}
+        self.waits: list[Wait] = []
+        #: by receiver, sender and tag; and the senders of those, by receiver and tag
+        self.pieces: dict[tuple[int, int, Tag], deque[Piece]] = {}
+        self.senders: dict[tuple[int, Tag], list[int]] = {}
+        #: of collectives, by receiver, sender and tag: when a piece, or a notice, comes, the how manieth
+        #: it is of all that were sent, and what it is
+        self.under_way: dict[tuple[int, int, Tag], tuple[float, int, Piece]] = {}
+        #: how many members have called a collective that not all have called
+        self.called: Counter[Tag] = Counter()
+        #: how many wait for a piece that is not sent yet, by sender, receiver and tag
+        self.notices: Counter[tuple[int, int, Tag]] = Counter()
+
+    def send(self, src: int, dst: int, type: MessageType, tag: Tag, *content: Any) -> None:
+        about = (self.number, *named(tag))
+        arrives_s, piece = self.connections.send(src, dst, type, tag, about, *content)
+        self._groups.sent += 1
+        if arrives_s is not None and tag[0] not in NOT_NOTED:
+            self.under_way[dst, src, tag] = arrives_s, self._groups.sent, piece
+
+    def come(self, src: int, dst: int, piece: Piece) -> None:
+        if piece.type is MessageType.NOTICE:
+            self._groups.notice(self, piece.tag, src, dst)
+        else:
+            self._groups.piece(self, src, dst, piece)
+
+    def lost(self, member: int, peer: int, timed_out: bool) -> None:
+        self._groups.lost(self, member, peer, timed_out)
+
+    def gone(self, wait: Wait) -> int | None:
+        """A member for which an operation waits in vain; None if there is none."""
+        ended = self.connections.ended
+        if ANY in wait.wants:
+            others = [member for member in range(self.size) if member != wait.rank]
+            return others[0] if all(ended(wait.rank, other) for other in others) else None
+        wanted = (*wait.wants, *wait.readers)
+        return next((member for member in wanted if ended(wait.rank, member)), None)
+
+    def certain_end(self, wait: Wait) -> tuple[When, dict[int, Piece]] | None:
+        """When an operation ends, and with what: once all that it waits for is under way that is certain, as what
+        was sent arrives even when its sender ends. None if it is not."""
+        keys = [(wait.rank, member, wait.tag) for member in (*wait.wants, *wait.readers)]
+        coming = [self.under_way[key] for key in keys if key in self.under_way]
+        if not coming or len(coming) < len(keys):
+            return None
+        at_s, number = max(each[:2] for each in coming)
+        pieces = {member: each[2] for member, each in zip(wait.wants, coming, strict=False)}
+        limit_s = wait.since_s + wait.timeout_s
+        return ((at_s, True, number), wait.got | pieces) if at_s < limit_s else None
+
+
+def described(wait: Wait) -> str:
+    kind, number = named(wait.tag)
+    if kind != POINT_TO_POINT:
+        return f"{kind} {number}"
+    return f"{'recv' if wait.wants else 'send'} with tag {number}"
+
+
+def named(tag: Tag) -> tuple[str, int]:
+    """As events have it."""
+    return str(tag[0]), int(tag[1])
