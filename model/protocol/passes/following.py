@@ -67,11 +67,12 @@ class Followed:
         """The pair of a function in a graph of a context. One that a tensor of another context
         brought there has none: no gradients of this context leave by it, and a pass that meets it
         fails."""
-        return None if self._is_of_another(id, message) else self._pair(id, message)
+        number = self._pairs[id].get(message)
+        if number is None and not self._is_of_another(id, message):
+            return self._pair(id, message)
+        return number
 
     def _is_of_another(self, id: int, message: int) -> bool:
-        if message in self._pairs[id]:
-            return False
         # One that is lost may have sent it since.
         return any(
             message in pairs or other in self.lost

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from squall.model.protocol.passes.number_set import Numbers
+from squall.model.protocol.passes.number_set import NONE, Numbers
 
 #: the number of a node, and which of its inputs; None: to no node
 Edge = tuple[int, int] | None
@@ -35,16 +35,18 @@ class Leads:
                 pairs[number] = pair
             if number == _ROOT or (message >= 0 and out):
                 starts.append(number)
-        order = _postorder(starts, edges)
         #: by pair of a send function, and by ROOT: the pairs that gradients go on to from there
-        self.of: dict[int, Numbers] = {}
+        self.of: dict[int, Numbers] = {ROOT: NONE}
         #: by pair of a recv function: those of the send functions that lead to it
         self.to: dict[int, Numbers] = {}
+        if not pairs:
+            return
+        order = _postorder(starts, edges)
         after: dict[int, int] = {}
         for number in order:
             bits = 1 << pairs[number] if number in pairs and not edges[number] else 0
             for each in edges[number]:
-                bits = _joined(bits, after.get(each, 0))
+                bits = _joined(bits, after.get(each, 0)) if bits else after.get(each, 0)
             after[number] = bits
         for number in starts:
             if number == _ROOT:
@@ -59,27 +61,22 @@ class Leads:
             elif number in pairs:
                 bits |= 1 << pairs[number]
             for each in edges[number]:
-                before[each] = _joined(before.get(each, 0), bits)
+                before[each] = _joined(before[each], bits) if each in before else bits
 
 
 def _postorder(starts: Iterable[int], edges: dict[int, list[int]]) -> list[int]:
     """All nodes that these lead to, each after those that it leads to itself."""
     order = []
     opened: set[int] = set()
-    closed: set[int] = set()
-    for start in starts:
-        stack = [start]
-        while stack:
-            number = stack[-1]
-            if number not in opened:
-                # An engine that is wrong may tell of a circle: nothing is opened twice.
-                opened.add(number)
-                stack += [each for each in edges[number] if each not in opened]
-                continue
-            stack.pop()
-            if number not in closed:
-                closed.add(number)
-                order.append(number)
+    stack = list(starts)
+    while stack:
+        number = stack.pop()
+        if number < 0:  # the complement of a node: all that it leads to is there
+            order.append(~number)
+        elif number not in opened:  # an engine that is wrong may tell of a circle
+            opened.add(number)
+            stack.append(~number)
+            stack += edges[number]
     return order
 
 
