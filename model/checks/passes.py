@@ -53,6 +53,8 @@ def _pieces(nodes: tuple[int, ...], pairs: Pairs) -> list[list[int]]:
     for number, to in pairs:
         piece, other = joined[number], joined[to]
         if piece is not other:
+            if len(piece) < len(other):  # so that no node is moved often
+                piece, other = other, piece
             piece += other
             for moved in other:
                 joined[moved] = piece

@@ -10,6 +10,9 @@ What a field takes is said once, by its annotation, to pydantic.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import Any, TypeVar, get_type_hints
@@ -23,6 +26,22 @@ T = TypeVar("T")
 
 #: by class: gives the values of its fields, their names, and what takes them
 _CHECKS: dict[type, tuple[attrgetter[Any], tuple[str, ...], Any]] = {}
+_trusted: ContextVar[bool] = ContextVar("trusted", default=False)
+
+
+@contextmanager
+def trusted() -> Iterator[None]:
+    """What is made inside is right: nobody looks at it. For what tests look at."""
+    token = _trusted.set(True)
+    try:
+        yield
+    finally:
+        _trusted.reset(token)
+
+
+def is_trusted() -> bool:
+    """Whether what is made now is right."""
+    return _trusted.get()
 
 
 class Checked:
@@ -37,6 +56,8 @@ class Checked:
 
 def check_fields(made: Any) -> None:
     """Raises ValueError for the first field of a dataclass that its annotation does not allow."""
+    if _trusted.get():
+        return
     known = _CHECKS.get(type(made))
     if known is None:
         known = _CHECKS[type(made)] = _check_of(type(made))

@@ -22,7 +22,7 @@ them (:func:`declared_by`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, overload
 
@@ -156,6 +156,14 @@ class _Names(Sequence[str]):
 
     def __len__(self) -> int:
         return len(self._found())
+
+    # What Sequence has for these asks for each element by itself.
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found()
 
 
 KINDS: Sequence[str] = _Names(lambda kind: kind.name != ACTS)

@@ -28,6 +28,7 @@ from squall.model.generate.failing import with_failing_calls
 from squall.model.generate.generator import generate
 from squall.model.generate.keyed import NO_CHANGES, Changes, KeyedChoices
 from squall.model.generate.profiles import Limits
+from squall.model.program.made import trusted
 from squall.model.program.program import Program, beside, source
 from squall.model.program.stories import ALONE, port_only
 from squall.model.program.variants import in_one_group, under_faults
@@ -140,15 +141,16 @@ def draw(
         note, changes = str(seed), {**seed.changes, **changes}
         seed = seed.seed
     choices = KeyedChoices((settings.profile, seed), changes)
-    if settings.profile is not None:
-        program, world = _draw_faulty(choices, settings.profile)
-    else:
-        limits = _DEVICE_LIMITS if settings.device == STAND_IN_NAME else None
-        program, world = _draw_plain(choices, settings.plan, limits)
-    if settings.engine != "port":
-        program = for_compiled(_told_there(in_one_group(program)))
-    elif not _raises(world.faults):
-        program = choices.group("failing calls", partial(_may_fail, choices, program))
+    with trusted():
+        if settings.profile is not None:
+            program, world = _draw_faulty(choices, settings.profile)
+        else:
+            limits = _DEVICE_LIMITS if settings.device == STAND_IN_NAME else None
+            program, world = _draw_plain(choices, settings.plan, limits)
+        if settings.engine != "port":
+            program = for_compiled(_told_there(in_one_group(program)))
+        elif not _raises(world.faults):
+            program = choices.group("failing calls", partial(_may_fail, choices, program))
     run = changes.get(RUN)
     return Scenario(
         work=program,

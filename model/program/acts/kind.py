@@ -79,6 +79,8 @@ class ActKind:
 
 
 _REGISTERED: dict[str, ActKind] = {}
+#: the same in the order of :func:`kinds`, made anew where there are more
+_in_order: dict[str, ActKind] = {}
 
 
 def kinds_of(module: str) -> Callable[..., Callable[[Do], Do]]:
@@ -117,8 +119,11 @@ def kinds_of(module: str) -> Callable[..., Callable[[Do], Do]]:
 
 def kinds() -> dict[str, ActKind]:
     """All kinds by name, in the order of their modules and, in a module, as declared there."""
+    global _in_order
     _discover()
-    return dict(sorted(_REGISTERED.items(), key=lambda each: each[1].module))
+    if len(_in_order) != len(_REGISTERED):
+        _in_order = dict(sorted(_REGISTERED.items(), key=lambda each: each[1].module))
+    return _in_order
 
 
 def kind_of(act: Act) -> ActKind:

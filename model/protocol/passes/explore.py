@@ -10,11 +10,11 @@ from typing import NamedTuple
 from squall.model.protocol import breadth
 from squall.model.protocol.breadth import Exploration, System
 from squall.model.protocol.passes.invariants import breaches, left, measure
+from squall.model.protocol.passes.number_set import Numbers
 from squall.model.protocol.passes.state import (
     UNMADE,
     Context,
     Gradients,
-    Numbers,
     Part,
     Pass,
     Progress,
@@ -40,7 +40,7 @@ class Step(NamedTuple):
         names = _NAMES[RULES[self.rule].shape] if self.rule in RULES else ()
         about = [f"context {self.context}"] if self.context else []
         for name, value in zip(names, self.arguments, strict=False):
-            shown = sorted(value) if isinstance(value, frozenset) else value
+            shown = list(value) if isinstance(value, Numbers) else value
             if name and shown != []:
                 about.append(f"{name} {shown}")
         return f"worker {self.worker}: {self.rule}" + (f" ({', '.join(about)})" if about else "")
@@ -117,7 +117,7 @@ def may(world: World, context: Context, rule: str, arguments: tuple[int | Number
         if context.stage(context.maker) is not Stage.LIVE:
             return False
         roots = arguments[1]
-        assert isinstance(roots, frozenset)
+        assert isinstance(roots, Numbers)
         used = context.reached(roots)
         return all(n in used for n, pair in enumerate(context.pairs) if pair.attached)
     return True
@@ -134,9 +134,9 @@ def _called(context: Context, at: object, to: object) -> bool:
 
 def _received(context: Context, worker: int) -> list[Numbers]:
     """All sets of pairs with a recv function on a worker."""
-    there = [n for n, pair in enumerate(context.pairs) if pair.received and pair.to == worker]
+    there = context.received(worker)
     return [
-        frozenset(chosen) for size in range(len(there) + 1) for chosen in combinations(there, size)
+        Numbers(chosen) for size in range(len(there) + 1) for chosen in combinations(there, size)
     ]
 
 
@@ -216,7 +216,7 @@ def _order(state: State) -> str:
 
 def _sorted(key: object) -> object:
     """A key in which sets have an order."""
-    if isinstance(key, frozenset):
+    if isinstance(key, (frozenset, Numbers)):
         return sorted(key)
     if isinstance(key, tuple):
         return [_sorted(each) for each in key]

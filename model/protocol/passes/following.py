@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 from squall.model.protocol.passes.explore import Situation, situation
-from squall.model.protocol.passes.state import Context, Numbers, Stage
+from squall.model.protocol.passes.number_set import Numbers
+from squall.model.protocol.passes.state import Context, Stage
 from squall.model.protocol.passes.table import RULES, Rules
 from squall.model.protocol.refusal import NotAllowedError
 
@@ -48,7 +48,7 @@ class Followed:
     def _step(self, name: str, context: Context, *arguments: int | Numbers) -> None:
         """Raises NotAllowedError if the model does not allow it."""
         if not self._try(name, context, *arguments):
-            about = [sorted(each) if isinstance(each, frozenset) else each for each in arguments]
+            about = [list(each) if isinstance(each, Numbers) else each for each in arguments]
             raise NotAllowedError(f"a state in which {name} {about} is a step", shown(context))
 
     def _context(self, id: int) -> Context:
@@ -63,17 +63,16 @@ class Followed:
             raise NotAllowedError(f"message {message} sent before", "no such message")
         return number
 
-    def _numbers(self, id: int, messages: Iterable[int]) -> Numbers:
-        """The pairs of recv functions in a graph of a context. One that a tensor of another context
+    def _pair_in_graph(self, id: int, message: int) -> int | None:
+        """The pair of a function in a graph of a context. One that a tensor of another context
         brought there has none: no gradients of this context leave by it, and a pass that meets it
         fails."""
-        return frozenset(
-            [self._pair(id, each) for each in messages if not self._is_of_another(id, each)]
-        )
+        number = self._pairs[id].get(message)
+        if number is None and not self._is_of_another(id, message):
+            return self._pair(id, message)
+        return number
 
     def _is_of_another(self, id: int, message: int) -> bool:
-        if message in self._pairs[id]:
-            return False
         # One that is lost may have sent it since.
         return any(
             message in pairs or other in self.lost
@@ -96,8 +95,8 @@ def shown(context: Context) -> str:
     """A context in words."""
     stages = ", ".join(f"{stage.name} on {worker}" for worker, stage in context.stages.items())
     parts = [
-        f"pass {number} {part.progress.name} on {worker}, fed {sorted(part.fed)} of "
-        f"{sorted(part.counted)}"
+        f"pass {number} {part.progress.name} on {worker}, fed {list(part.fed)} of "
+        f"{list(part.counted)}"
         for number, each in enumerate(context.passes)
         for worker, part in each.parts.items()
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from squall.model.protocol.passes.number_set import Numbers
 from squall.model.protocol.passes.state import (
     UNMADE,
     Context,
@@ -41,7 +42,7 @@ def breaches(world: World, state: State) -> Iterator[str]:
 
 def _of(context: Context, each: Pass) -> Iterator[str]:
     for part in each.parts.values():
-        if not part.fed <= set(each.gradients):
+        if not part.fed <= Numbers(each.gradients):
             yield "a pass is given gradients that it has not sent"
         if part.progress in _DONE and part.fed != part.counted:
             yield "a part ends before its gradients have come"
@@ -55,7 +56,7 @@ def _of(context: Context, each: Pass) -> Iterator[str]:
         yield "a pass ends while a worker is at it"
     if any(gradients is not Gradients.HEARD for gradients in each.gradients.values()):
         yield "a pass ends while its gradients are on their way"
-    fed = {number for part in each.parts.values() for number in part.fed}
+    fed = Numbers(number for part in each.parts.values() for number in part.fed)
     if fed != context.reached(each.roots):
         yield "a pass ends that has not been where its roots lead"
 

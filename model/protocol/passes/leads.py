@@ -2,68 +2,87 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from squall.model.protocol.passes.number_set import NONE, Numbers
 
 #: the number of a node, and which of its inputs; None: to no node
 Edge = tuple[int, int] | None
+#: a node: its number, edges, shapes of its inputs, and message (-1: it has none)
+Node = tuple[int, tuple[Edge, ...], Any, int]
 
 #: the root's number in each graph
 _ROOT = 0
-
-Messages = frozenset[int]
-
-
-def leads_of(described: tuple[tuple[int, tuple[Edge, ...], Any, int], ...]) -> dict[int, Messages]:
-    """By message of a send function, and by -1 for the root: the messages of the recv functions that
-    gradients go on to from there. ``described``: as in ``DEPENDENCIES_COMPUTED``."""
-    messages = {number: message for number, _, _, message in described if message >= 0}
-    names = {number: at for at, number in enumerate(messages)}
-    shape = tuple([(number, edges, names.get(number, -1)) for number, edges, _, _ in described])
-    known = list(messages.values())
-    return {
-        (known[at] if at >= 0 else -1): frozenset([known[each] for each in reached])
-        for at, reached in _leads(shape)
-    }
+#: stands for the root among pairs
+ROOT = -1
 
 
-# One scenario's graphs are like those of another, but for the numbers of messages.
-@lru_cache(maxsize=4096)
-def _leads(
-    shape: tuple[tuple[int, tuple[Edge, ...], int], ...],
-) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    edges = {number: [edge[0] for edge in out if edge is not None] for number, out, _ in shape}
-    recvs = {number: name for number, out, name in shape if name >= 0 and not out}
-    reached: dict[int, int] = {}
-    found = []
-    for number, out, name in shape:
-        if number == _ROOT or (name >= 0 and out):
-            found.append((name, _names(_reached(number, edges, recvs, reached))))
-    return tuple(found)
+class Leads:
+    """To which recv functions the send functions of a graph lead, all by the numbers of their pairs.
 
+    ``described``: as in ``DEPENDENCIES_COMPUTED``. ``pair_of`` gives the pair of a message, None if
+    it is of none.
+    """
 
-def _reached(
-    start: int, edges: dict[int, list[int]], recvs: dict[int, int], known: dict[int, int]
-) -> int:
-    """The names of the recv functions that a node leads to, as the bits of a number. ``known``: those of
-    the nodes that have been asked for."""
-    stack = [start]
-    opened: set[int] = set()
-    while stack:
-        number = stack[-1]
-        if number not in known and number not in opened:
-            # An engine that is wrong may tell of a circle: nothing is opened twice.
-            opened.add(number)
-            stack += [each for each in edges[number] if each not in known and each not in opened]
-            continue
-        stack.pop()
-        if number not in known:
-            bits = 1 << recvs[number] if number in recvs else 0
+    def __init__(self, described: Iterable[Node], pair_of: Callable[[int], int | None]) -> None:
+        edges: dict[int, list[int]] = {}
+        pairs: dict[int, int] = {}
+        starts = []
+        for number, out, _, message in described:
+            edges[number] = [edge[0] for edge in out if edge is not None]
+            if message >= 0 and (pair := pair_of(message)) is not None:
+                pairs[number] = pair
+            if number == _ROOT or (message >= 0 and out):
+                starts.append(number)
+        #: by pair of a send function, and by ROOT: the pairs that gradients go on to from there
+        self.of: dict[int, Numbers] = {ROOT: NONE}
+        #: by pair of a recv function: those of the send functions that lead to it
+        self.to: dict[int, Numbers] = {}
+        if not pairs:
+            return
+        order = _postorder(starts, edges)
+        after: dict[int, int] = {}
+        for number in order:
+            bits = 1 << pairs[number] if number in pairs and not edges[number] else 0
             for each in edges[number]:
-                bits |= known.get(each, 0)
-            known[number] = bits
-    return known[start]
+                bits = _joined(bits, after.get(each, 0)) if bits else after.get(each, 0)
+            after[number] = bits
+        for number in starts:
+            if number == _ROOT:
+                self.of[ROOT] = Numbers(bits=after[number])
+            elif number in pairs:
+                self.of[pairs[number]] = Numbers(bits=after[number])
+        before: dict[int, int] = {}
+        for number in reversed(order):
+            bits = before.get(number, 0)
+            if number in pairs and not edges[number]:
+                self.to[pairs[number]] = Numbers(bits=bits)
+            elif number in pairs:
+                bits |= 1 << pairs[number]
+            for each in edges[number]:
+                before[each] = _joined(before[each], bits) if each in before else bits
 
 
-def _names(bits: int) -> tuple[int, ...]:
-    return tuple(name for name, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
+def _postorder(starts: Iterable[int], edges: dict[int, list[int]]) -> list[int]:
+    """All nodes that these lead to, each after those that it leads to itself."""
+    order = []
+    opened: set[int] = set()
+    stack = list(starts)
+    while stack:
+        number = stack.pop()
+        if number < 0:  # the complement of a node: all that it leads to is there
+            order.append(~number)
+        elif number not in opened:  # an engine that is wrong may tell of a circle
+            opened.add(number)
+            stack.append(~number)
+            stack += edges[number]
+    return order
+
+
+def _joined(bits: int, more: int) -> int:
+    """The union of two sets; one of them if that is it, so that nodes share what they lead to."""
+    union = bits | more
+    if union == bits:
+        return bits
+    return more if union == more else union

@@ -17,18 +17,18 @@ sends to the task that handles the request, and back.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from squall.model.protocol.passes import carried
 from squall.model.protocol.passes.carried import GRADIENTS, Call, Calls
 from squall.model.protocol.passes.following import Followed, shown
-from squall.model.protocol.passes.leads import leads_of
+from squall.model.protocol.passes.leads import ROOT, Leads
+from squall.model.protocol.passes.number_set import NONE, Numbers
 from squall.model.protocol.passes.state import (
     BY_USER,
-    NONE,
     Context,
     Gradients,
-    Numbers,
     Progress,
     Stage,
     Way,
@@ -137,11 +137,11 @@ class Replay(Followed):
     ) -> None:
         roots, outstanding = self._starting.pop(task)
         context = self._context(id)
-        counted = self._settle(id, context, worker, leads := leads_of(described))
+        leads = Leads(described, partial(self._pair_in_graph, id))
+        counted = self._settle(id, context, worker, leads)
         if roots:
             number = len(context.passes)
-            there = self._numbers(id, leads[-1])
-            self._step("begin", context, worker, there)
+            self._step("begin", context, worker, leads.of[ROOT])
         else:
             sent = self._at(task, id)
             number = sent.number
@@ -152,35 +152,30 @@ class Replay(Followed):
         if part is None or part.first != first or not part.runs:
             raise NotAllowedError("a part of the pass that begins", shown(context))
         if part.counted != counted or outstanding != len(counted):
-            expected = f"a part that waits for pairs {sorted(part.counted)}"
-            raise NotAllowedError(expected, f"pairs {sorted(counted)}, {outstanding} outstanding")
+            expected = f"a part that waits for pairs {list(part.counted)}"
+            raise NotAllowedError(expected, f"pairs {list(counted)}, {outstanding} outstanding")
 
-    def _settle(
-        self, id: int, context: Context, worker: int, leads: dict[int, frozenset[int]]
-    ) -> Numbers:
+    def _settle(self, id: int, context: Context, worker: int, leads: Leads) -> Numbers:
         """The pairs with a send function in a graph. Where they lead is known from here on."""
         settled = self._settled[id]
-        counted = set()
-        for message, following in leads.items():
-            if message < 0:
+        new: dict[int, Numbers] = {}
+        received = context.received(worker)
+        for number, there in leads.of.items():
+            if number == ROOT:
                 continue
-            number = self._pair(id, message)
-            counted.add(number)
-            there = self._numbers(id, following)
-            pair = context.pairs[number]
             if number in settled:
-                if pair.leads != there:
-                    expected = f"pair {number} leads to pairs {sorted(pair.leads)}"
-                    raise NotAllowedError(expected, f"pairs {sorted(there)}")
+                if (known := context.pairs[number].leads) != there:
+                    expected = f"pair {number} leads to pairs {list(known)}"
+                    raise NotAllowedError(expected, f"pairs {list(there)}")
                 continue
-            for each in there:
-                before = context.pairs[each]
-                if each > number or not before.received or before.to != worker:
-                    expected = f"pair {number} computed from what had come to worker {worker}"
-                    raise NotAllowedError(expected, f"pair {each}")
-            context.settle(number, there)
-            settled.add(number)
-        return frozenset(counted)
+            earlier = Numbers(bits=received.bits & (1 << number) - 1)
+            if not there <= earlier:
+                expected = f"pair {number} computed from what had come to worker {worker}"
+                raise NotAllowedError(expected, f"pairs {list(there - earlier)}")
+            new[number] = there
+        context.settle(new, leads.to)
+        settled.update(new)
+        return Numbers(number for number in leads.of if number != ROOT)
 
     def gradients_sent(self, worker: int, task: int, id: int, message: int, to: int) -> None:
         context = self._context(id)

@@ -21,13 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from squall.model.protocol.passes.faults import fail_part, hear_error, lose_send_function
+from squall.model.protocol.passes.number_set import NONE, Numbers
 from squall.model.protocol.passes.state import (
     BY_USER,
-    NONE,
     UNMADE,
     Context,
     Gradients,
-    Numbers,
     Pair,
     Part,
     Pass,
@@ -135,9 +134,9 @@ def gradients_leave(context: Context, number: int, pair: int) -> bool:
         return False
     if context.stage(worker) is not Stage.LIVE:
         return False
-    before = [n for n in context.leading_to(pair) if n in part.counted]
+    before = context.leading_to(pair) & part.counted
     is_of_roots = part.first == BY_USER and pair in each.roots
-    if not (before or is_of_roots) or any(n not in part.fed for n in before):
+    if not (before or is_of_roots) or not before <= part.fed:
         return False
     each.gradients[pair] = Gradients.UNDER_WAY
     return True
@@ -169,7 +168,7 @@ def gradients_join(
         _gradients_begin(context, number, pair, worker, counted)
     elif part is not None and part.runs and pair in part.counted:
         each.gradients[pair] = Gradients.ANSWERED
-        part.fed |= {pair}
+        part.fed |= Numbers((pair,))
     else:
         each.gradients[pair] = Gradients.REFUSED
     return True
@@ -275,9 +274,7 @@ def part_is_cut_off(context: Context, number: int, worker: int) -> bool:
 
 def counted_fast(context: Context, number: int, worker: int) -> Numbers:
     """The send functions that a part waits for: all that there are."""
-    return frozenset(
-        n for n, pair in enumerate(context.pairs) if pair.at == worker and pair.attached
-    )
+    return Numbers(n for n, pair in enumerate(context.pairs) if pair.at == worker and pair.attached)
 
 
 def counted_smart(context: Context, number: int, worker: int) -> Numbers:
@@ -290,20 +287,24 @@ def _begin_part(
     context: Context, number: int, worker: int, first: int, counted: Counted | None
 ) -> None:
     part = Part((counted or counted_fast)(context, number, worker), first)
-    part.fed = NONE if first == BY_USER else frozenset((first,))
+    part.fed = NONE if first == BY_USER else Numbers((first,))
     context.passes[number].parts[worker] = part
     context.latest[worker] = number
 
 
 def _recv_functions(context: Context, each: Pass, part: Part) -> Numbers:
     """The pairs whose recv functions the part runs."""
-    roots = each.roots if part.first == BY_USER else NONE
-    return roots.union(*(context.pairs[n].leads for n in part.counted))
+    recvs = each.roots if part.first == BY_USER else NONE
+    for number in part.counted:
+        recvs |= context.pairs[number].leads
+    return recvs
 
 
 def _is_run(context: Context, each: Pass, part: Part) -> bool:
     """Whether nothing is left to be run, here; answers may be."""
-    return part.fed == part.counted and _recv_functions(context, each, part) <= set(each.gradients)
+    return part.fed == part.counted and _recv_functions(context, each, part) <= Numbers(
+        each.gradients
+    )
 
 
 def _end(context: Context, number: int, worker: int, progress: Progress) -> None:

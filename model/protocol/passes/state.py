@@ -12,18 +12,18 @@ which recv functions the gradients go on that come to a send function.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from operator import attrgetter
 from typing import NamedTuple
 
+from squall.model.protocol.passes.number_set import NONE, Numbers
+
 #: the maker of a context that nobody has made yet
 UNMADE = -1
 #: what began the part of the worker that the user called ``backward`` on
 BY_USER = -1
-
-Numbers = frozenset[int]
-NONE: Numbers = frozenset()
 
 
 class Stage(IntEnum):
@@ -176,7 +176,7 @@ class Context:
     #: those of them that have arrived once
     told: frozenset[tuple[int, int]] = frozenset()
     #: by pair: those that lead to it, among the first so many pairs; found as they are asked for
-    _leading: dict[int, list[int]] = field(default_factory=dict, init=False)
+    _leading: dict[int, Numbers] = field(default_factory=dict, init=False)
     _indexed: int = field(default=0, init=False)
 
     def stage(self, worker: int) -> Stage:
@@ -184,7 +184,7 @@ class Context:
 
     def known_to(self, worker: int) -> Numbers:
         """The workers that it has sent something to: they have to hear of the release."""
-        return frozenset(
+        return Numbers(
             pair.to for pair in self.pairs if pair.at == worker and pair.way is not Way.BACK
         )
 
@@ -201,20 +201,27 @@ class Context:
         pair = self.pairs[number]
         return pair.received and pair.to == worker
 
-    def settle(self, number: int, leads: Numbers) -> None:
-        """Say what a pair leads to, of which nothing has been known."""
-        self.pairs[number].leads = leads
-        if number < self._indexed:
-            for each in leads:
-                self._leading.setdefault(each, []).append(number)
+    def received(self, worker: int) -> Numbers:
+        """The pairs with a recv function on a worker."""
+        return Numbers(
+            n for n, pair in enumerate(self.pairs) if pair.received and pair.to == worker
+        )
 
-    def leading_to(self, number: int) -> list[int]:
+    def settle(self, leads: Mapping[int, Numbers], leading: Mapping[int, Numbers]) -> None:
+        """Say what pairs lead to, of which nothing has been known; and what leads to pairs."""
+        self.leading_to(0)  # of those before
+        for number, there in leads.items():
+            self.pairs[number].leads = there
+        for number, there in leading.items():
+            self._leading[number] = self._leading.get(number, NONE) | there
+
+    def leading_to(self, number: int) -> Numbers:
         """The pairs whose gradients go on to this one."""
         for later in range(self._indexed, len(self.pairs)):
             for each in self.pairs[later].leads:
-                self._leading.setdefault(each, []).append(later)
+                self._leading[each] = self._leading.get(each, NONE) | Numbers((later,))
         self._indexed = len(self.pairs)
-        return self._leading.get(number, [])
+        return self._leading.get(number, NONE)
 
     def running(self, worker: int) -> int | None:
         """The pass whose part runs on a worker."""
@@ -226,13 +233,13 @@ class Context:
 
     def reached(self, roots: Numbers) -> Numbers:
         """The pairs that gradients come to which begin at these."""
-        found = set(roots)
+        found = roots
         queue = list(roots)
         for number in queue:  # grows while it is walked
             more = self.pairs[number].leads - found
             found |= more
             queue += more
-        return frozenset(found)
+        return found
 
     def copy(self) -> Context:
         return Context(

@@ -41,7 +41,8 @@ class Stories(Part):
     def rows(self, numbers: range, alive: Alive, *, again: bool = False) -> Iterator[Row]:
         with campaign_settings():
             for number in numbers:
-                yield row_of(number, verdict(self.source(number), self.settings))
+                settings = self.settings._replace(stats=True)
+                yield row_of(number, verdict(self.source(number), settings))
 
     def scenario(self, row: Row) -> Scenario:
         return self.source(row.seed)

@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from squall.model.protocol.passes import rules as right
+from squall.model.protocol.passes.number_set import NONE, Numbers
 from squall.model.protocol.passes.rules import counted_fast
 from squall.model.protocol.passes.state import (
     BY_USER,
-    NONE,
     UNMADE,
     Context,
     Gradients,
-    Numbers,
     Pair,
     Part,
     Pass,
@@ -136,7 +135,7 @@ def begin_counting_none(context: Context, worker: int, roots: Numbers) -> bool:
 
 def first_is_all(context: Context, number: int, pair: int) -> bool:
     """A part waits for nothing but the gradients that began it."""
-    return right.gradients_join(context, number, pair, lambda *_: frozenset((pair,)))
+    return right.gradients_join(context, number, pair, lambda *_: Numbers((pair,)))
 
 
 def of_any_pass(context: Context, number: int, pair: int) -> bool:
@@ -148,7 +147,7 @@ def of_any_pass(context: Context, number: int, pair: int) -> bool:
         assert running is not None
         part = context.passes[running].parts[worker]
         if pair in part.counted:
-            part.fed |= {pair}
+            part.fed |= Numbers((pair,))
             each.gradients[pair] = Gradients.ANSWERED
             return True
     return right.gradients_join(context, number, pair)
@@ -171,7 +170,7 @@ def beside_another(context: Context, number: int, pair: int) -> bool:
     worker = context.pairs[pair].at
     if each.gradients.get(pair) is not Gradients.TAKEN_UP or worker in each.parts:
         return right.gradients_join(context, number, pair)
-    each.parts[worker] = Part(counted_fast(context, number, worker), pair, frozenset((pair,)))
+    each.parts[worker] = Part(counted_fast(context, number, worker), pair, Numbers((pair,)))
     each.gradients[pair] = Gradients.WORKED_ON
     return True
 

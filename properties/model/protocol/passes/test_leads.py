@@ -6,7 +6,7 @@ import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.model.protocol.passes.leads import leads_of
+from squall.model.protocol.passes.leads import ROOT, Leads
 
 NODES = 8
 
@@ -21,11 +21,13 @@ def test_they_are_those_that_networkx_reaches(pairs: set[tuple[int, int]]) -> No
         (n, tuple((to, 0) for to in sorted(graph[n])), None, n + 100 if n else -1)
         for n in range(NODES)
     )
-    found = leads_of(described)
+    leads = Leads(described, lambda message: message - 100)
     ends = {n for n in range(1, NODES) if not graph[n]}
     is_circular = not nx.is_directed_acyclic_graph(graph)
-    assert found.keys() == {n + 100 if n else -1 for n in range(NODES) if n == 0 or graph[n]}
-    for n in range(NODES):
-        reached = {each + 100 for each in nx.descendants(graph, n) & ends}
-        told = found.get(n + 100 if n else -1, reached)
-        assert told <= reached if is_circular else told == reached
+    assert leads.of.keys() == {n or ROOT for n in range(NODES) if n == 0 or graph[n]}
+    for n, told in leads.of.items():
+        reached = nx.descendants(graph, max(n, 0)) & ends
+        assert set(told) <= reached if is_circular else set(told) == reached
+    for n, told in leads.to.items():
+        leading = nx.ancestors(graph, n) - ends - {0}
+        assert set(told) <= leading if is_circular else set(told) == leading

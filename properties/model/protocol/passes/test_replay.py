@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from squall.model.protocol.passes.number_set import Numbers
 from squall.model.protocol.passes.replay import READERS, Replay
 from squall.model.protocol.refusal import NotAllowedError
 from squall.real import tracing
@@ -122,8 +123,8 @@ def test_the_tables_follow_the_events() -> None:
 
 def test_where_tensors_come_from_is_known_once_a_pass_has_looked() -> None:
     context = told(BEGUN).contexts[CONTEXT]
-    assert context.passes[0].roots == {3}
-    assert context.pairs[3].leads == {1}
+    assert context.passes[0].roots == Numbers([3])
+    assert context.pairs[3].leads == Numbers([1])
 
 
 def test_a_part_does_not_end_before_its_gradients_are_answered() -> None:
@@ -214,7 +215,7 @@ def _with_kept() -> list[Told]:
 
 def test_a_tensor_of_another_context_leads_nowhere() -> None:
     context = told([*FURTHER_CALL, *_with_kept()]).contexts[CONTEXT]
-    assert context.pairs[3].leads == {1}
+    assert context.pairs[3].leads == Numbers([1])
 
 
 def test_no_gradients_leave_for_another_context() -> None:
@@ -234,4 +235,4 @@ def test_a_context_that_is_not_followed_any_more_may_have_sent_it() -> None:
     replay.lost.add(FURTHER)
     for worker, task, type, values in _with_kept():
         READERS[type](replay, worker, task, *values)
-    assert replay.contexts[CONTEXT].pairs[3].leads == {1}
+    assert replay.contexts[CONTEXT].pairs[3].leads == Numbers([1])
