@@ -21,10 +21,11 @@ def crash(network: Network, worker: Worker, *, silent: bool) -> bool:
     if processes.is_dead(worker):
         return False
     agent = worker.agent
+    if silent:
+        network.vanish(worker)
     if agent is not None:
         if silent:
             agent.is_running = False
-            network.vanish(worker)
         else:
             agent.abandon()
     processes.kill(worker)

@@ -146,6 +146,9 @@ class Network(World):
             if home is worker and key in self._receivers:
                 self._receivers[key] = NOBODY
 
+    def has_vanished(self, store: Store, worker_id: int) -> bool:
+        return self._receivers.get((store, worker_id)) is NOBODY
+
     def announce(self, worker: Worker) -> None:
         """Those who had a connection to a process that vanished learn that it is gone."""
         for key, home in list(self._homes.items()):

@@ -96,11 +96,12 @@ class Connections(Generic[C]):
         self._network.connect(self._store, self._members)
 
     def close(self, member: int) -> None:
-        """At its end, once what it has sent is under way."""
+        """At its end, once what it has sent is under way; of one that has vanished nobody is told."""
+        place = self._places[member]
         if self._again[member]:
             self._leaving.add(member)
-        else:
-            self._network.detach(self._store, self._places[member])
+        elif not self._network.has_vanished(self._store, place):
+            self._network.detach(self._store, place)
 
     def ended(self, member: int, peer: int) -> bool:
         """Whether ``member`` has learned that its connection to ``peer`` has ended."""

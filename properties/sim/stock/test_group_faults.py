@@ -32,30 +32,36 @@ from squall.sim.scripts.read import read_script
 pytestmark = pytest.mark.usefixtures("compiled_engine")
 
 SCRIPT = Path(__file__).parent / "groups" / "faults.py"
+ON_BOTH = pytest.mark.parametrize("engine", ["port", "torch"])
 GONE = "Connection closed by peer (rank {} of the process group)"
 
 
-def told(plan: Plan, seed: int = 0) -> tuple[Run, dict[int, tuple[str, int]]]:
+def told(
+    plan: Plan, seed: int = 0, engine: EngineName = "torch"
+) -> tuple[Run, dict[int, tuple[str, int]]]:
     """The run, and what each rank said: what ended it, and after how many seconds."""
     out = io.StringIO()
-    run = run_file(SCRIPT, workers=3, engine="torch", seed=seed, faults=plan, stdout=out)
+    run = run_file(SCRIPT, workers=3, engine=engine, seed=seed, faults=plan, stdout=out)
     assert run.left_out == []
     lines = [line.split(" ", 1) for line in out.getvalue().splitlines()]
     said = {int(rank): rest.rpartition(" ") for rank, rest in lines}
     return run, {rank: (text, int(seconds)) for rank, (text, _, seconds) in said.items()}
 
 
-def test_what_is_lost_is_sent_again_later() -> None:
+@ON_BOTH
+def test_what_is_lost_is_sent_again_later(engine: EngineName) -> None:
     plan = Plan(links=(Loss(probability=0.1, id=1),))
-    run, said = told(plan)
+    run, said = told(plan, engine=engine)
     assert run.ok and {text for text, _ in said.values()} == {"all"}
     assert run.faults["loss"] > 3 and min(seconds for _, seconds in said.values()) > 2
     assert run.messages["SEND"] >= 40 and run.messages["COLLECTIVE"] > 120
-    assert told(plan)[0].digest == run.digest != told(plan, seed=1)[0].digest
+    assert told(plan, 0, engine)[0].digest == run.digest != told(plan, 1, engine)[0].digest
 
 
-def test_a_partition_is_silence_until_it_ends() -> None:
-    run, said = told(Plan(partitions=(Partition(groups=((0,), (1, 2)), from_s=1, until_s=5),)))
+@ON_BOTH
+def test_a_partition_is_silence_until_it_ends(engine: EngineName) -> None:
+    plan = Plan(partitions=(Partition(groups=((0,), (1, 2)), from_s=1, until_s=5),))
+    run, said = told(plan, engine=engine)
     assert run.ok and {text for text, _ in said.values()} == {"all"}
     assert all(6 <= seconds <= 10 for _, seconds in said.values())
 
@@ -63,6 +69,15 @@ def test_a_partition_is_silence_until_it_ends() -> None:
 def test_a_partition_that_does_not_end_is_silence_until_the_limit_of_the_group() -> None:
     _, said = told(Plan(partitions=(Partition(groups=((0,), (1, 2)), from_s=1),)))
     assert "Timed out waiting 60000ms" in said[0][0] and 60 <= said[0][1] <= 62
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_members_of_the_port_learn_of_a_crash(silent: bool) -> None:
+    plan = Plan(workers=(Crash(worker=1, at_s=1.0, silent=silent),))
+    run, said = told(plan, engine="port")
+    assert run.ok and {*said} == {0, 2}
+    expected = ("timed out after 60 s", 61) if silent else ("Connection closed by peer (rank 1)", 1)
+    assert all(expected[0] in text and seconds == expected[1] for text, seconds in said.values())
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -76,14 +91,15 @@ def test_the_survivors_of_a_crash_learn_of_it(silent: bool) -> None:
     assert "process 1 has ended: the fault plan ended it at t=1.0" in str(run.stall.lines)
 
 
-def test_a_loop_of_the_scripts_own_goes_on_without_who_is_lost() -> None:
+@ON_BOTH
+def test_a_loop_of_the_scripts_own_goes_on_without_who_is_lost(engine: EngineName) -> None:
     plan, out = Plan(workers=(Crash(worker=2, at_s=3.2),)), io.StringIO()
     script = SCRIPT.with_name("own_restart.py")
-    run = run_file(script, workers=3, engine="torch", faults=plan, stdout=out)
-    assert run.ok and run.faults == {"crash": 1}, out.getvalue()
+    run = run_file(script, workers=3, engine=engine, faults=plan, stdout=out)
+    assert run.ok and run.workers == 3 and run.faults == {"crash": 1}, out.getvalue()
     # Seven steps with the mean of 1, 2 and 3, three with that of 1 and 2
     for rank in (0, 1):
-        assert f"rank {rank}: at step 7: Connection closed by peer (rank 2" in out.getvalue()
+        assert f"rank {rank}: rank 2 has gone at step 7" in out.getvalue()
         assert f"rank {rank}: generation 2 with [0, 1] from step 7" in out.getvalue()
         assert f"rank {rank}: done [-1.85" in out.getvalue()
 

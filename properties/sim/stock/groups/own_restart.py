@@ -36,6 +36,7 @@ while step < 10:
         dist.barrier()
         dist.destroy_process_group()
     except RuntimeError as error:
-        print(f"rank {rank}: at step {step}: {str(error)[:33]}", flush=True)
+        gone = "rank 2" if "Connection closed by peer (rank 2" in str(error) else "nobody"
+        print(f"rank {rank}: {gone} has gone at step {step}", flush=True)
         dist.destroy_process_group()
 print(f"rank {rank}: done {weights.tolist()}", flush=True)
