@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
-from itertools import count, islice
+from itertools import islice
 from multiprocessing import active_children, get_context
 from typing import NamedTuple
 
@@ -36,7 +36,6 @@ from squall.sim.search.draw import Settings, draw
 from squall.sim.search.schedules import Rescheduled, names_a_seed
 from squall.sim.world import interrupts
 from squall.sim.world.garbage import keep_still, settle
-from squall.sim.world.huge_pages import use_huge_pages
 from squall.sim.world.real_time import TooLongError, time_limit
 from squall.sim.world.watch import Comparer, Diverged, Divergence, Recorder, watching
 
@@ -48,9 +47,6 @@ _DEPTH = 6
 TIMEOUT_S = 60.0
 #: scenarios that a process is given at a time
 _CHUNK = 8
-#: scenarios of a process that are over before huge pages have saved what they cost
-_FEW = 100
-_judged = count()
 
 #: what scenarios that were interpreted ahead must come to, by the scenario's id; each is taken once
 _ahead: dict[int, tuple[Scenario, Outcome]] = {}
@@ -166,8 +162,6 @@ def drawn_ahead(sources: Iterable[Source], settings: Settings) -> Iterator[Sourc
 def judge(source: Source, settings: Settings = Settings()) -> Verdict:  # noqa: B008
     """Play a scenario and check everything."""
     settle()
-    if ENGINES[settings.engine].in_this_process and next(_judged) == _FEW:
-        use_huge_pages()
     scenario = source if isinstance(source, Scenario) else draw(source, settings)
     twice = settings.twice or scenario.seed % REPEAT_EVERY == 0
     run = play(scenario, times=2 if twice else 1)
