@@ -13,6 +13,10 @@ _FRAME = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _NUMBERED = re.compile(r"(?:process|rank) (\d+)$")
 #: where somebody waits who leaves a group, by the end of a line of ``Run.waits``
 _LEAVING = re.compile(r"\(in (?:[\w.]*\.)?shutdown\)$")
+#: where a process waits for those that it has started, whose own waits are told beside it
+_FOR_CHILDREN = re.compile(
+    r"\(in (?:[\w.]*\.)?(?:spawn|start_processes|Process\.join|ProcessContext\.join|Popen\.wait)\)$"
+)
 _CHAINED = re.compile(
     r"\n\nThe above exception was the direct cause of the following exception:\n\n"
     r"|\n\nDuring handling of the above exception, another exception occurred:\n\n"
@@ -126,7 +130,8 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
     if not errors:
         codes = run.exit_codes
         found += [f"{name} ended with exit code {codes[name]}" for name in run.failed_processes]
-    if run.waits and not (excused and all(map(_LEAVING.search, run.waits))):
+    waits = [each for each in run.waits if not _FOR_CHILDREN.search(each)] or run.waits
+    if run.waits and not (excused and all(map(_LEAVING.search, waits))):
         found.append("nothing can happen any more, and ranks still wait")
         found += [f"  {line}" for line in [*run.waits, *run.why()]]
     if run.gradients is not None and not run.gradients.equal:

@@ -29,6 +29,7 @@ from squall.sim.scripts.faults import ScriptHost
 from squall.sim.scripts.leaks import ScriptWorker
 from squall.sim.scripts.livelock import livelock
 from squall.sim.scripts.reference import Comparisons, told_to
+from squall.sim.scripts.repeated import leave_out_repeated
 from squall.sim.scripts.returned import give_to
 from squall.sim.world import spinning
 from squall.sim.world.choosing import Chooser, ChosenTime
@@ -322,6 +323,7 @@ class _ScriptRun:
         run.failed_processes = [
             r.name for r in results if r.parent is None and not r.crashed and r.exit_code
         ]
+        leave_out_repeated(run)
 
 
 def _latency(world: World) -> str:

@@ -27,6 +27,7 @@ from squall.sim.scenario import CommandLine, Scenario, Script
 from squall.sim.scripts import ranks
 from squall.sim.scripts.compat.process import FIRST_PID
 from squall.sim.scripts.hints import hint, hint_for_size, hint_for_usage
+from squall.sim.scripts.repeated import leave_out_repeated
 from squall.sim.stock.children import Children
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.findings import Findings, FoundError
@@ -476,6 +477,7 @@ def run_script(
         run.errors += processes.agents_errors
     else:  # it has started them again
         run.caught += [(error.rank or 0, str(error.message)) for error in processes.agents_errors]
+    leave_out_repeated(run)
     run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts
     run.workers = len(cluster.ranks) or len(cluster.host.members)
     run.names = {rank: worker.name for rank, worker in cluster.ranks.items()}

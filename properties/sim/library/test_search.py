@@ -228,3 +228,55 @@ def test_campaigns_may_run_in_another_thread() -> None:
     thread.start()
     thread.join(100)
     assert found == [False]
+
+
+_RETRIES = """
+import os
+import torch.distributed.rpc as rpc
+import torch.multiprocessing as mp
+
+applied = set()
+
+
+def apply(step):
+    applied.add(step)
+    return len(applied)
+
+
+def work(rank, size):
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29516")
+    rpc.init_rpc("server" if rank == 0 else f"client{{rank}}", rank=rank, world_size=size)
+    for step in range(4 if rank else 0):
+        for _ in range(8):
+            try:
+                rpc.rpc_sync("server", apply, args=(step,), timeout=1)
+                break
+            except RuntimeError:
+                continue
+    assert {holds}, "the last update was lost"
+    rpc.shutdown()
+
+
+if __name__ == "__main__":
+    {start}
+"""
+_STARTS = {
+    "spawn": "mp.spawn(work, args=(2,), nprocs=2)",
+    "ranks": 'work(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))',
+}
+
+
+def test_whoever_starts_the_ranks_the_verdict_is_the_same(tmp_path: Path) -> None:
+    said = set()
+    for start, how in _STARTS.items():
+        script = tmp_path / f"{start}.py"
+        for holds in ("True", "rank != 1"):
+            script.write_text(_RETRIES.format(start=how, holds=holds))
+            found = squall.fuzz(script, workers=2, seeds=40, faults="rough", shrink_s=0)
+            assert found.ok == (holds == "True"), str(found.finding)
+        assert found.finding is not None
+        with pytest.raises(squall.Failed) as failed:
+            found.raise_if_failed()
+        said.add(str(failed.value).partition(" at ")[0])
+    assert said == {"rank 1: AssertionError: the last update was lost"}
