@@ -159,10 +159,10 @@ def compute(text: str) -> str:
 
 
 def seeds(text: str) -> range:
-    """The seeds of ``A:B``, B not among them."""
-    problem = f"expected two integers A:B with 0 <= A < B <= {MAX_SEED}, got {text!r}"
+    """The seeds of ``A:B``, B not among them; ``B`` is ``0:B``."""
+    problem = f"expected two integers A:B with 0 <= A < B <= {MAX_SEED}, or B, got {text!r}"
     try:
-        first, last = (int(part) for part in text.split(":"))
+        first, last = (int(part) for part in (text if ":" in text else f"0:{text}").split(":"))
     except ValueError:
         raise BadInput("--seeds", text, problem) from None
     if not 0 <= first < last <= MAX_SEED:
@@ -277,7 +277,11 @@ def script(text: str) -> Path:
     """A file that Python can compile."""
     field = "SCRIPT"
     if text.startswith("-"):
-        problem = f"no such option {text!r}, expected the path of a Python script here"
+        from squall.sim.cli.options import names
+
+        near = difflib.get_close_matches(text.partition("=")[0], names(), n=1)
+        meant = f"did you mean {near[0]}? Otherwise " if near else ""
+        problem = f"no such option {text!r}, {meant}expected the path of a Python script here"
         raise BadInput(field, text, f"{problem} (its own options come after it)")
     path = Path(text)
     if path.is_dir():

@@ -66,7 +66,7 @@ def write(path: Path, text: str, body: str = "pass") -> str:
         (["LICENSE"], "SCRIPT: 'LICENSE' is no Python script, line 1: invalid syntax"),
         (
             ["--sede", "3", "examples/pipeline.py"],
-            "SCRIPT: no such option '--sede', expected the path of a Python script here "
+            "SCRIPT: no such option '--sede', did you mean --seed? Otherwise expected the path of a Python script here "
             "(its own options come after it)",
         ),
         (
