@@ -1,8 +1,9 @@
-"""``squall fuzz``: a campaign of random programs."""
+"""``squall fuzz``: a campaign of random programs, or of one script."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,9 +22,11 @@ from squall.sim.cli.options import (
     Jobs,
     Json,
     OnDevice,
+    Workers,
     seeds_option,
 )
 from squall.sim.cli.scenario import named_seed
+from squall.sim.cli.script import ScriptRun
 from squall.sim.names import MAX_SEED
 
 if TYPE_CHECKING:
@@ -32,11 +35,13 @@ if TYPE_CHECKING:
     from squall.sim.search.campaign import Campaign
 
 DEFAULT_SEEDS = "0:1000"
+SEEDS_OF_SCRIPT = 100
 MAX_MINUTES = 60 * 24 * 365
 #: seeds that a cover is distilled from: what each has shown is kept in memory
 MAX_DISTILLED = 100_000
 
 RANK = 30
+CONTEXT_SETTINGS = {"ignore_unknown_options": True}
 EPILOG = """\
 [bold]Examples[/bold]
 
@@ -50,6 +55,8 @@ squall fuzz --seeds 0:5000 --faults storm --stats
 
 squall fuzz --faults plan.json       (the same faults for every program)
 
+squall fuzz train.py --workers 3 --faults rough --seeds 500     (one script, to its first failure)
+
 squall fuzz --distil 3000            (what campaigns here play first)
 
 squall fuzz --until-proven 712       (until it is believed that what seed 712 showed is mended)
@@ -57,6 +64,20 @@ squall fuzz --until-proven 712       (until it is believed that what seed 712 sh
 
 
 def fuzz(
+    script: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="SCRIPT",
+            help="Instead of random programs: a script, or a .toml file that says what each rank runs.",
+            show_default=False,
+            parser=parsers.script_or_ranks,
+        ),
+    ] = None,
+    args: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARGS", help="What the script gets in sys.argv."),
+    ] = None,
+    workers: Workers = None,
     seeds: Annotated[range | None, seeds_option(DEFAULT_SEEDS)] = None,
     minutes: Annotated[
         float | None,
@@ -120,8 +141,30 @@ def fuzz(
     """Run random distributed autograd programs and check that all properties hold.
 
     The same seeds give the same verdicts in the same order, whatever --jobs says. Without
-    --check-determinism one scenario in 100 is run twice.
+    --check-determinism one scenario in 100 is run twice. A script is run for seeds 0 to 99, up to the
+    first failure, which is made small; beside --seeds, --workers, --faults, --engine and --json it takes no option.
     """
+    if script is not None:
+        _check_script(
+            minutes=minutes,
+            distil=distil,
+            until_proven=until_proven,
+            found=found,
+            jobs=jobs,
+            stats=stats,
+            cover=cover,
+            check_determinism=check_determinism,
+        )
+        asked_for = ScriptRun(
+            script=script, args=tuple(args or ()), workers=workers, engine=engine, faults=faults
+        )
+        from squall.sim.cli.reports.fuzzed_script import fuzz_script
+
+        ready(engine)
+        held = fuzz_script(asked_for, seeds or range(SEEDS_OF_SCRIPT), as_json=json)
+        raise typer.Exit(exit_code(good=held))
+    if workers is not None:
+        raise BadInput("--workers", str(workers), "expected a script with it")
     if seeds is not None and minutes is not None:
         raise BadInput(
             "--minutes", f"{minutes:g}", "expected either --seeds or --minutes, got both"
@@ -185,6 +228,14 @@ def fuzz(
         raise typer.Exit(FAILED)
     unchecked = campaign.unchecked
     raise typer.Exit(exit_code(good=campaign.ok, unchecked=unchecked, allowed=allow_unchecked))
+
+
+def _check_script(**given: object) -> None:
+    """What is for random programs alone is not given. Raises :class:`BadInput`."""
+    for name, value in given.items():
+        if value not in (None, False) and (name, value) != ("jobs", 1):
+            option = f"--{name.replace('_', '-')}"
+            raise BadInput(option, str(value), "is for random programs, expected none with SCRIPT")
 
 
 def never_reached(campaign: Campaign) -> list[str]:

@@ -1,0 +1,55 @@
+"""``squall fuzz SCRIPT``: one script under many seeds, up to the first that fails."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from squall.sim.cli.script import ScriptRun
+from squall.sim.library.campaign import Around, Finding, search
+
+
+def fuzz_script(asked: ScriptRun, seeds: range, *, as_json: bool) -> bool:
+    """Say what came of it: whether all runs held. Raises :class:`BadInput`."""
+    scenario = asked.scenario()
+    script, faults = scenario.script, asked.faults
+    assert script is not None, "that is what was asked for"
+    around = Around(
+        engine=asked.engine,
+        profile=None if faults is None else faults.profile,
+        plan=scenario.world.faults
+        if faults is not None and faults.profile is None
+        else Around.plan,
+    )
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(asked.script.name, total=len(seeds))
+        tried, finding = search(
+            (around.scenario(script, seed) for seed in seeds),
+            on_run=lambda count: bar.update(task, completed=count),
+        )
+    if as_json:
+        print(json.dumps(_json(tried, finding), indent=1))
+    elif finding is None:
+        print(f"{asked.script}: {tried:,} runs, nothing is wrong in any of them")
+    else:
+        print("\n".join(finding.lines()))
+    return finding is None
+
+
+def _json(tried: int, finding: Finding | None) -> dict[str, Any]:
+    return {
+        "runs": tried,
+        "failure": None
+        if finding is None
+        else {
+            "seed": finding.run.scenario.seed,
+            "problems": finding.problems,
+            "shrink_runs": finding.shrink_runs,
+            "file": finding.file,
+            "replay": finding.replay,
+        },
+    }
