@@ -11,12 +11,14 @@ import sys
 import weakref
 from dataclasses import dataclass, field
 from functools import partial
+from types import FrameType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.graph import _engine_run_backward
 from torch.nn import Module
 
 from squall.real.native.here import Here
@@ -28,6 +30,8 @@ from squall.sim.world.places import line_of
 _MOST = 256
 #: a callback of a pass that adds itself so often comes behind those of DistributedDataParallel
 _CALLBACKS = 3
+#: what all backward passes go through
+_BACKWARD = _engine_run_backward.__code__
 _engine: Any = torch.autograd.Variable._execution_engine
 
 
@@ -57,7 +61,7 @@ def install(here: Here, modules: DdpModules) -> None:
 
     def goes_forward(module: Any) -> None:
         if torch.is_grad_enabled() and module in watched:
-            watched[module].exchanges = module.require_backward_grad_sync
+            watched[module].begins(module.require_backward_grad_sync)
 
     modules.on_made.append(made)
     modules.on_forward.append(goes_forward)
@@ -71,10 +75,10 @@ class _LocalGradients:
         self._module = weakref.ref(module)
         self._what = what
         self._ranks = ranks_of(module)
-        self._number = 0
+        self._count = 0
         self._pass = _Pass()
         #: whether the backward pass of the last forward pass exchanges gradients
-        self.exchanges = False
+        self._exchanges = False
         self._parameters: dict[str, weakref.ref[Tensor]] = {}
         ignored = module.parameters_to_ignore
         for name, parameter in module.module.named_parameters():
@@ -85,12 +89,18 @@ class _LocalGradients:
                 accumulates = view.grad_fn.next_functions[0][0]
                 accumulates.register_prehook(partial(self._comes, name))
 
+    def begins(self, exchanges: bool) -> None:
+        """A forward pass, whose backward pass ``exchanges`` gradients or does not."""
+        self._exchanges, self._pass = exchanges, _Pass()
+
     def _comes(self, name: str, gradients: tuple[Tensor | None, ...]) -> None:
         """``AccumulateGrad`` is about to add something to the gradient of a parameter."""
         parameter = self._parameters[name]()
         if parameter is None or gradients[0] is None or torch.compiler.is_compiling():
             return
         if not self._pass.come:
+            if _is_within_another():
+                return  # its end is not that of the pass
             self._pass.place = line_of(sys._getframe())
             _engine.queue_callback(partial(self._over, _CALLBACKS, self._pass))
         with without_modes(), torch.no_grad():
@@ -107,13 +117,12 @@ class _LocalGradients:
         module = self._module()
         if module is None or about is not self._pass:
             return
-        whole = len(about.come) == len(self._parameters)
-        if not whole and not module.find_unused_parameters and not module.static_graph:
-            return  # one of several passes, each within another: the rest is to come
         self._pass = _Pass()
-        if not self.exchanges:
+        if not self._exchanges:
             return
-        self._number += 1
+        self._count += 1
+        # Of a rank whose loss depends on no parameter nobody hears: passes are matched by the collectives before.
+        number = module.process_group._get_sequence_number_for_group()
         parts = {}
         with without_modes(), torch.no_grad():
             for name, come in about.come.items():
@@ -123,9 +132,18 @@ class _LocalGradients:
                     parts[name] = Part(parameter.dtype, about.before[name] + come, got)
         hook = _hook(module)
         rank = self._ranks.index(torch.distributed.get_rank())
-        self._here.tell(
-            "local gradients", self._what, self._ranks, rank, self._number, about.place, hook, parts
-        )
+        told = about.place, self._count, hook, parts
+        self._here.tell("local gradients", self._what, self._ranks, rank, number, told)
+
+
+def _is_within_another() -> bool:
+    """Whether this backward pass is called by another one, as checkpoints do that are reentrant."""
+    frame: FrameType | None = sys._getframe()
+    passes = 0
+    while frame is not None:
+        passes += frame.f_code is _BACKWARD
+        frame = frame.f_back
+    return passes > 1
 
 
 def _hook(module: Any) -> str:

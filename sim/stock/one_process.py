@@ -21,7 +21,8 @@ _MEANS = ("", "allreduce_hook")
 #: a factor that all gradients have in common, from one, which no rounding makes
 _FACTOR = 0.02
 
-Told = tuple[str, str, dict[str, Part]]
+#: the line, the how manieth pass it is, what is done instead of a mean, and by parameter
+Told = tuple[str, int, str, dict[str, Part]]
 
 
 class OneProcess:
@@ -34,17 +35,17 @@ class OneProcess:
         cluster.answers["compared"] = lambda _, __, told: self.comparisons.add(*told)
 
     def _hear(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        what, ranks, rank, number, place, hook, parts = rest
+        what, ranks, rank, number, told = rest
         rounds = self._rounds.setdefault((what, ranks), Rounds(len(ranks)))
-        rounds.add(number, rank, worker, (place, hook, parts))
+        rounds.add(number, rank, worker, told)
         for each in rounds.complete():
-            self._compare(what, each, rounds.take(each))
+            self._compare(what, rounds.take(each))
 
-    def _compare(self, what: str, number: int, told: dict[int, Told]) -> None:
+    def _compare(self, what: str, told: dict[int, Told]) -> None:
         """Of one backward pass."""
-        where = f"{what}, backward pass {number}"
-        hooks = dict.fromkeys(hook for _, hook, _ in told.values())
-        parts = {rank: parts for rank, (_, _, parts) in told.items()}
+        where = f"{what}, backward pass {told[0][1]}"
+        hooks = dict.fromkeys(hook for _, _, hook, _ in told.values())
+        parts = {rank: parts for rank, (_, _, _, parts) in told.items()}
         names = [name for name in parts[0] if all(name in each for each in parts.values())]
         if [*hooks] == [""] or all(hook in _MEANS for hook in hooks):
             deviation, differs = 0.0, []
