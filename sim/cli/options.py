@@ -28,13 +28,6 @@ MAX_JOBS = 256
 MAX_SECONDS = 24 * 3600.0
 
 
-def names() -> list[str]:
-    """Of all options that are declared here."""
-    declared = [each for alias in globals().values() for each in getattr(alias, "__metadata__", ())]
-    given = [(each.default, *(each.param_decls or ())) for each in declared]
-    return [name for each in given for name in each if str(name).startswith("--")]
-
-
 def seeds_option(default: str) -> Any:
     """``default``: what runs without it."""
     about = f"Scenarios A to B-1, one for each seed (default: {default})."
@@ -268,3 +261,13 @@ DeviceOfScenario = Annotated[
 # None: not given, for commands that take them for scripts alone
 SeedOfScript = Annotated[int | None, _SEED]
 LatencyOfScript = Annotated[str | None, _LATENCY]
+
+
+def _names() -> list[str]:
+    """Of all options that are declared here."""
+    declared = [each for alias in globals().values() for each in getattr(alias, "__metadata__", ())]
+    given = [(each.default, *(each.param_decls or ())) for each in declared]
+    return [name for each in given for name in each if str(name).startswith("--")]
+
+
+parsers.OPTIONS += _names()

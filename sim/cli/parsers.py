@@ -273,13 +273,15 @@ def script_or_ranks(text: str) -> Path:
     return Path(text) if text.endswith(".toml") and Path(text).is_file() else script(text)
 
 
+#: names of options, for who mistypes one; declared where the options are
+OPTIONS: list[str] = []
+
+
 def script(text: str) -> Path:
     """A file that Python can compile."""
     field = "SCRIPT"
     if text.startswith("-"):
-        from squall.sim.cli.options import names
-
-        near = difflib.get_close_matches(text.partition("=")[0], names(), n=1)
+        near = difflib.get_close_matches(text.partition("=")[0], OPTIONS, n=1)
         meant = f"did you mean {near[0]}? Otherwise " if near else ""
         problem = f"no such option {text!r}, {meant}expected the path of a Python script here"
         raise BadInput(field, text, f"{problem} (its own options come after it)")

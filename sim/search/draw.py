@@ -180,8 +180,8 @@ def _draw_plain(
     while limits is not None and not _for_stand_in(program):
         program = choices.group("program", partial(generate, choices, limits))
     world = choices.group("world", partial(_draw_world, choices, _LATENCIES))
-    if any(story.kind in ALONE for _, _, step in program.steps for story in step.stories):
-        world = replace(world, shut_down_early=False)  # the others have no steps, and would leave
+    if not may_leave_early(program):
+        world = replace(world, shut_down_early=False)
     if not plan:
         return program, world
     plan = fitting(plan, program.workers)
@@ -189,6 +189,13 @@ def _draw_plain(
         plan = replace(plan, schedule=world.faults.schedule)
     # Exchanges of objects between workers are not run under faults (sim/programs/faults.py).
     return under_faults(program), World(latency=world.latency, faults=plan)
+
+
+def may_leave_early(program: Program) -> bool:
+    """Whether workers may shut down while others are at work: not beside a story that is alone, since those
+    without it have no steps, and would leave at once."""
+    stories = [story for _, _, step in program.steps for story in step.stories]
+    return not any(story.kind in ALONE for story in stories)
 
 
 def _for_stand_in(program: Program) -> bool:

@@ -4,15 +4,30 @@ together, and to leave the RPC group together."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from squall.sim.stock.cluster import NativeCluster
-    from squall.sim.stock.worker import NativeWorker
+from squall.sim.stock.host import NativeHost
+from squall.sim.stock.worker import NativeWorker
+from squall.sim.world.scheduler import SimRuntime
+
+
+class Cluster(Protocol):
+    """The processes, and how they are answered."""
+
+    size: int
+    host: NativeHost
+    runtime: SimRuntime
+    workers: list[NativeWorker]
+
+    def answer(self, worker: NativeWorker, question: int, value: Any) -> None: ...
+
+    def answer_in_bytes(self, worker: NativeWorker, question: int, data: bytes) -> None: ...
 
 
 class Barriers:
-    def __init__(self, cluster: NativeCluster) -> None:
+    """Of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         #: called when all leave the group together, before they do
         self.on_leave: Callable[[], object] | None = None

@@ -59,9 +59,7 @@ def test_operations_of_process_groups_are_checked_to_end(
     script = write(tmp_path / "groups.py", GROUP_ONLY)
     ended = squall("run", script, "--workers", "2", "--engine", engine, "--json")
     told = json.loads(ended.stdout)
-    # Members of groups are workers of the engine torch; on the port only those of RPC are.
-    workers = 2 if engine == "torch" else 0
-    assert (ended.returncode, told["outcome"], told["workers"]) == (0, "ok", workers)
+    assert (ended.returncode, told["outcome"], told["workers"]) == (0, "ok", 2)
     assert told["operations"] == 4
 
 

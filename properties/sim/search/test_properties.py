@@ -29,6 +29,7 @@ from squall.sim.faults.plan import Order, Plan, Schedule
 from squall.sim.scenario import Expected, Scenario, World
 from squall.sim.scenarios.file import dump_scenario, load_scenario, name_of
 from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.draw import may_leave_early
 from squall.sim.search.judge import play
 from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.mutants.mutant import Mutant
@@ -41,13 +42,14 @@ assert set(ORDERS) <= set(get_args(Order))
 @st.composite
 def scenarios(draw: Callable[[SearchStrategy[Any]], Any], limits: Limits | None = None) -> Scenario:
     """A program and the world it runs in; the simplest is fifo without latency."""
+    program = draw(programs(limits))
     return Scenario(
         seed=draw(st.integers(0, 99)),
-        work=draw(programs(limits)),
+        work=program,
         world=World(
             latency=draw(st.sampled_from(LATENCIES)),
             faults=Plan(schedule=Schedule(order=draw(st.sampled_from(ORDERS)))),
-            shut_down_early=draw(st.booleans()),
+            shut_down_early=draw(st.booleans()) and may_leave_early(program),
         ),
     )
 

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from squall.real.worker import current_worker
+from squall.sim.scripts.compat.threads import ThreadLock
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
@@ -132,6 +133,8 @@ class _Pickler(pickle.Pickler):
             try:
                 if isinstance(obj, staticmethod | classmethod):
                     return type(obj), (obj.__func__,)
+                if isinstance(obj, ThreadLock):
+                    return obj.inherited()
                 if type(obj) is property:
                     return property, (obj.fget, obj.fset, obj.fdel, obj.__doc__)
                 return obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)

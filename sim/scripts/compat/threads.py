@@ -16,7 +16,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from greenlet import GreenletExit
 
@@ -46,6 +46,15 @@ class ThreadLock:
         self._owner: SimTask | None = None
         self._waiters: deque[SimTask] = deque()
         self._number = next(self._numbers)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("cannot pickle '_thread.lock' object")
+
+    def inherited(self) -> Any:
+        """How a forked child gets one of its own. Raises TypeError if somebody holds it."""
+        if self._owner is not None:
+            raise TypeError("a lock that is held stays so")
+        return type(self), ()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         if timeout != -1:
