@@ -281,7 +281,7 @@ def script(text: str) -> Path:
     """A file that Python can compile."""
     field = "SCRIPT"
     if text.startswith("-"):
-        near = difflib.get_close_matches(text.partition("=")[0], OPTIONS, n=1)
+        near = difflib.get_close_matches(text.partition("=")[0], OPTIONS, n=1, cutoff=0.75)
         meant = f"did you mean {near[0]}? Otherwise " if near else ""
         problem = f"no such option {text!r}, {meant}expected the path of a Python script here"
         raise BadInput(field, text, f"{problem} (its own options come after it)")

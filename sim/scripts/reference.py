@@ -166,8 +166,12 @@ class _Alone:
         return self._gradients.get(id(parameter), parameter.grad)
 
     def __enter__(self) -> _Alone:
-        for module in {id(each): _unwrapped(each) for each in self.module.modules()}.values():
-            self._change(module)
+        try:
+            for module in {id(each): _unwrapped(each) for each in self.module.modules()}.values():
+                self._change(module)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -186,7 +190,7 @@ class _Alone:
             own[hooks] = OrderedDict(
                 (key, hook)
                 for key, hook in own[hooks].items()
-                if not hook.__module__.startswith("torch.distributed.")
+                if not str(getattr(hook, "__module__", "")).startswith("torch.distributed.")
             )
         own["_buffers"] = {
             n: e if e is None else _whole_of(e).clone() for n, e in own["_buffers"].items()

@@ -21,17 +21,19 @@ from squall.sim.stock.call_names import Frame
 #: what becomes of equal calls in another order: other things are put together. Of what is gathered each member
 #: gives what it likes.
 _MIXES = ("all_reduce", "broadcast", "reduce", "reduce_scatter")
-#: of calls in a row that are told so many, at most
-_TOLD = 4
+#: of calls in a row that are told so many, at most, and that are kept
+_TOLD, _KEPT = 4, 64
 
 
 @dataclass
 class _Row:
-    """Calls of a member and of the first one, since both had made the same ones."""
+    """Calls of a member and of the first one, since both had made the same ones: how many, and the first
+    of those that differ."""
 
     balance: Counter[Hashable] = field(default_factory=Counter)
-    pairs: list[tuple[Any, Any]] = field(default_factory=list)
-    apart: int = 0
+    calls: int = 0
+    differ: int = 0
+    apart: list[tuple[Any, Any]] = field(default_factory=list)
 
 
 class CallOrder:
@@ -51,19 +53,19 @@ class CallOrder:
                 if row is None and (one == two or None in (one, two)):
                     continue
                 row = row or self._rows.setdefault((what, other.rank), _Row())
-                row.pairs.append((first, other))
-                row.apart += one != two
-                row.balance[one] += 1
-                row.balance[two] -= 1
+                row.calls += 1
+                if one != two:
+                    row.differ += 1
+                    row.apart += [(first, other)] if len(row.apart) < _KEPT else []
+                    row.balance[one] += 1
+                    row.balance[two] -= 1
                 if any(row.balance.values()):
                     continue
                 del self._rows[what, other.rank]
-                apart = [pair for pair in row.pairs if facet(pair[0]) != facet(pair[1])]
-                one, two = (
-                    apart[0][0],
-                    next(p[0] for p in apart if facet(p[0]) != facet(apart[0][0])),
-                )
-                if 2 * row.apart >= len(row.pairs) and not _alternatives(one, two):
+                apart = row.apart
+                ours = [*{facet(own): own for own, _ in apart}.values()]
+                is_dense = 2 * row.differ >= row.calls
+                if is_dense and len(ours) > 1 and not _alternatives(*ours[:2]):
                     return [own for own, _ in apart], [theirs for _, theirs in apart]
         return None
 

@@ -75,7 +75,7 @@ WRONG = [
     ("frobnicate", "No such command"),
     ("--frob", "No such option"),
     # campaigns of random programs
-    ("fuzz --frob", "No such option"),
+    ("fuzz --frob", "no such option"),
     ("fuzz --faults x", "--faults: expected mild, rough, storm or a file"),
     ("fuzz --faults text.json", "is not JSON"),
     ("fuzz --faults list.json", "--faults: list.json: faults"),

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from squall.real.worker import current_worker
-from squall.sim.scripts.compat.threads import ThreadLock
+from squall.sim.scripts.compat.threads import ThreadLock, inherited
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
@@ -134,7 +134,7 @@ class _Pickler(pickle.Pickler):
                 if isinstance(obj, staticmethod | classmethod):
                     return type(obj), (obj.__func__,)
                 if isinstance(obj, ThreadLock):
-                    return obj.inherited()
+                    return inherited(obj)
                 if type(obj) is property:
                     return property, (obj.fget, obj.fset, obj.fdel, obj.__doc__)
                 return obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)

@@ -50,12 +50,6 @@ class ThreadLock:
     def __reduce__(self) -> NoReturn:
         raise TypeError("cannot pickle '_thread.lock' object")
 
-    def inherited(self) -> Any:
-        """How a forked child gets one of its own. Raises TypeError if somebody holds it."""
-        if self._owner is not None:
-            raise TypeError("a lock that is held stays so")
-        return type(self), ()
-
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         if timeout != -1:
             if not blocking:
@@ -122,6 +116,13 @@ class ThreadLock:
     def __repr__(self) -> str:
         held = f"held by {self._owner}" if self._owner is not None else "unlocked"
         return f"<thread lock {self._number} {held}>"
+
+
+def inherited(lock: ThreadLock) -> Any:
+    """How a forked child gets one of its own. Raises TypeError if somebody holds it."""
+    if lock.locked():
+        raise TypeError("a lock that is held stays so")
+    return type(lock), ()
 
 
 class LockKind(type):
