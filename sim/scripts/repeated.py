@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from squall.model.events.run import ProcessError, Run
 
-_RAISED = ("ProcessRaisedException", "CalledProcessError")
-_EXITED = "ProcessExitedException"
+_RAISED, _EXITED = "ProcessRaisedException", "ProcessExitedException"
 
 
 def leave_out_repeated(run: Run) -> None:
     """Forget errors of that kind, and that their processes have failed."""
-    others = [each for each in run.errors if each.type not in (*_RAISED, _EXITED)]
+    others = [each for each in run.errors if each.type not in (_RAISED, _EXITED)]
     repeated = [each for each in run.errors if _is_repeated(run, each, others)]
     run.errors = [each for each in run.errors if each not in repeated]
     names = [each.worker for each in repeated]
@@ -24,4 +23,4 @@ def leave_out_repeated(run: Run) -> None:
 def _is_repeated(run: Run, error: ProcessError, others: list[ProcessError]) -> bool:
     if error.type == _EXITED:  # by the signal with which a fault ends a process
         return error.message.endswith("SIGKILL") and bool({"crash", "restart"} & run.faults.keys())
-    return error.type in _RAISED and any(each.message.strip() in error.message for each in others)
+    return error.type == _RAISED and any(each.message.strip() in error.message for each in others)

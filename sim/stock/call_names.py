@@ -13,30 +13,13 @@ from collections import Counter
 from functools import cache
 from itertools import islice
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 from torch.nn.modules import module as modules
 
+from squall.sim.stock.call import Frame, Names
 from squall.sim.world.places import is_library
-
-
-class Frame(NamedTuple):
-    """A call in a file of the user's: ``text`` is its source."""
-
-    function: str
-    text: str
-    file: str
-    line: int
-
-
-class Names(NamedTuple):
-    """``stack``: the outermost first; ``variables``: those in which the tensor is; ``parameter``: which of the
-    parameters and buffers of modules it is, or is the gradient of; "" if it is none."""
-
-    stack: tuple[Frame, ...] = ()
-    variables: tuple[str, ...] = ()
-    parameter: str = ""
 
 
 class Registered:

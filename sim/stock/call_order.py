@@ -14,9 +14,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from squall.sim.stock.call_names import Frame
+from squall.sim.stock.call import Call, Frame
 
 #: what becomes of equal calls in another order: other things are put together. Of what is gathered each member
 #: gives what it likes.
@@ -33,7 +32,7 @@ class _Row:
     balance: Counter[Hashable] = field(default_factory=Counter)
     calls: int = 0
     differ: int = 0
-    apart: list[tuple[Any, Any]] = field(default_factory=list)
+    apart: list[tuple[Call, Call]] = field(default_factory=list)
 
 
 class CallOrder:
@@ -42,11 +41,13 @@ class CallOrder:
     def __init__(self) -> None:
         self._rows: dict[tuple[str, int], _Row] = {}
 
-    def note(self, calls: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
-        """All calls of one number (``Call`` of sim/stock/ledger.py), which go together but perhaps for their order: two
+    def note(self, calls: Sequence[Call]) -> tuple[list[Call], list[Call]] | None:
+        """All calls of one number, which go together but perhaps for their order: two
         members' calls in a row that are in another order."""
         first, *others = sorted(calls, key=lambda call: call.rank)
         for other in others:
+            if first.names == other.names and not self._rows:
+                continue
             for what, facet in _FACETS.items():
                 row = self._rows.get((what, other.rank))
                 one, two = facet(first), facet(other)
@@ -70,7 +71,7 @@ class CallOrder:
         return None
 
 
-def told(calls: Sequence[Any]) -> str:
+def told(calls: Sequence[Call]) -> str:
     """One member's calls in a row."""
     said = [_about(call) for call in calls[:_TOLD]]
     places = dict.fromkeys(call.place for call in calls[:_TOLD] if call.place)
@@ -79,38 +80,38 @@ def told(calls: Sequence[Any]) -> str:
     return f"rank {calls[0].rank} calls {', then '.join(said)}{more}{where}"
 
 
-def _about(call: Any) -> str:
+def _about(call: Call) -> str:
     names = [*call.names.variables, *([call.names.parameter] if call.names.parameter else [])]
     of = f" of {' = '.join(names)}" if names else ""
     return f"{call.kind} {call.sequence}{of} at t={call.at_s:.6f} s"
 
 
-def _source(call: Any) -> Hashable:
+def _source(call: Call) -> Hashable:
     texts = tuple((frame.function, frame.text) for frame in call.names.stack)
     return (call.kind, *call.agreed.items(), texts) if texts else None
 
 
-def _variables(call: Any) -> Hashable:
+def _variables(call: Call) -> Hashable:
     return _mixed(call, call.names.variables)
 
 
-def _parameter(call: Any) -> Hashable:
+def _parameter(call: Call) -> Hashable:
     return _mixed(call, call.names.parameter)
 
 
-def _mixed(call: Any, names: Hashable) -> Hashable:
+def _mixed(call: Call, names: Hashable) -> Hashable:
     return (call.kind, *call.agreed.items(), names) if names and call.kind in _MIXES else None
 
 
 #: what a call is known by, None if it is not
-_FACETS: dict[str, Callable[[Any], Hashable]] = {
+_FACETS: dict[str, Callable[[Call], Hashable]] = {
     "source": _source,
     "variables": _variables,
     "parameter": _parameter,
 }
 
 
-def _alternatives(one: Any, two: Any) -> bool:
+def _alternatives(one: Call, two: Call) -> bool:
     """Whether of two calls of one member only one is made each time that the code around them runs: a condition
     decides which, and may decide otherwise elsewhere."""
     for here, there in zip(one.names.stack, two.names.stack, strict=False):

@@ -24,11 +24,13 @@ from torch import Tensor
 from squall.real.native.here import Here
 from squall.sim.scripts.moved import assign, check_alike, put
 from squall.sim.scripts.reductions import operator_name, reduced
-from squall.sim.stock.call_names import Names, Registered, names
+from squall.sim.stock.call import Names
+from squall.sim.stock.call_names import Registered, names
 from squall.sim.stock.group_events import Event, events
 from squall.sim.stock.packed import Packed, unpacked
 from squall.sim.stock.results_guest import Taken, Told
 from squall.sim.stock.store_guest import meet
+from squall.sim.world.pieces import POINT_TO_POINT
 from squall.sim.world.places import line_of
 
 _ID = "squall group"
@@ -109,7 +111,8 @@ class Member:
         operation: _Operation = getattr(self, f"_{what}")(*args)
         frame = sys._getframe()
         operation.place = line_of(frame)
-        operation.names = names(frame, _subject(args), self._registered)
+        if operation.tag[0] != POINT_TO_POINT:  # whose calls are not compared
+            operation.names = names(frame, _subject(args), self._registered)
         taken = Taken(what, args, self._size)
         under_way = self._under_way
         under_way.append(taken)

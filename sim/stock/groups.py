@@ -13,10 +13,11 @@ from squall.model.events.run import Stall
 from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.sim.stock.ahead import When
+from squall.sim.stock.call import Call
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.findings import Findings
 from squall.sim.stock.group import ANY, NOT_NOTED, Group, Piece, Wait, described, named
-from squall.sim.stock.ledger import Call, MismatchError
+from squall.sim.stock.ledger import MismatchError
 from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.stock.stalls import Waiting, ended, stall
 from squall.sim.stock.worker import NativeWorker
@@ -68,10 +69,8 @@ class Groups:
             members = [self._cluster.host.rank(each) for each in group.members.values()]
             if members == [*ranks]:
                 last, member = group.ledger.last, members.index(rank)
-                for sequence, call in (
-                    last[member, each] for each in kinds if (member, each) in last
-                ):
-                    about = f"collective {sequence} of process group {group.number}, {call}"
+                for call in (last[member, kind] for kind in kinds if (member, kind) in last):
+                    about = f"collective {call.sequence} of process group {group.number}, {call}"
                     calls.append((call.at_s, about))
         return max(calls)[1]
 
@@ -147,9 +146,8 @@ class Groups:
         worker.tracer.emit(OPERATION_STARTED, number, rank, *named(tag), size_bytes)
         if tag[0] not in NOT_NOTED:
             gives, takes = parts or ((), ())
-            self._note(
-                group, Call(rank, tag[0], agreed, place, runtime.now(), gives, takes, names, tag[1])
-            )
+            now_s = runtime.now()
+            self._note(group, Call(rank, tag[0], tag[1], agreed, place, now_s, gives, takes, names))
         type = MessageType.SEND if tag[0] == POINT_TO_POINT else MessageType.COLLECTIVE
         for dst, (data, fd) in pieces.items():
             group.send(rank, dst, type, tag, data, files[fd])

@@ -92,6 +92,14 @@ class _LocalGradients:
     def begins(self, exchanges: bool) -> None:
         """A forward pass, whose backward pass ``exchanges`` gradients or does not."""
         self._exchanges, self._pass = exchanges, _Pass()
+        module = self._module()
+        if module is None or not module.find_unused_parameters:
+            return
+        with without_modes(), torch.no_grad():  # what it does not use is exchanged as it is
+            for name, each in self._parameters.items():
+                parameter = each()
+                if parameter is not None and parameter.grad is not None:
+                    self._pass.before[name] = _sample(parameter.grad, parameter)
 
     def _comes(self, name: str, gradients: tuple[Tensor | None, ...]) -> None:
         """``AccumulateGrad`` is about to add something to the gradient of a parameter."""
@@ -125,11 +133,12 @@ class _LocalGradients:
         number = module.process_group._get_sequence_number_for_group()
         parts = {}
         with without_modes(), torch.no_grad():
-            for name, come in about.come.items():
+            for name, before in about.before.items():
                 parameter = self._parameters[name]()
                 if parameter is not None:
                     got = None if parameter.grad is None else _sample(parameter.grad, parameter)
-                    parts[name] = Part(parameter.dtype, about.before[name] + come, got)
+                    own = before + about.come.get(name, 0)
+                    parts[name] = Part(parameter.dtype, own, got)
         hook = _hook(module)
         rank = self._ranks.index(torch.distributed.get_rank())
         told = about.place, self._count, hook, parts

@@ -47,7 +47,7 @@ class OneProcess:
         hooks = dict.fromkeys(hook for _, _, hook, _ in told.values())
         parts = {rank: parts for rank, (_, _, _, parts) in told.items()}
         names = [name for name in parts[0] if all(name in each for each in parts.values())]
-        if [*hooks] == [""] or all(hook in _MEANS for hook in hooks):
+        if all(hook in _MEANS for hook in hooks):
             deviation, differs = 0.0, []
             for name in dict.fromkeys(name for each in parts.values() for name in each):
                 far, text = _apart([each.get(name) for each in parts.values()])

@@ -185,7 +185,7 @@ def _scattered(
         at, of = (own.rank() * size, own.size() * size) if as_one else (0, size)
         output.detach().copy_(reduced([each[own.rank()] for each in lists], op, at=at, of=of))
 
-    return _collective("_scattered", group, _copies(parts), finish, async_op)
+    return _collective("reduce_scatter", group, _copies(parts), finish, async_op)
 
 
 def reduce_scatter_tensor(

@@ -13,6 +13,8 @@ from squall.sim.scripts.compat.carry import Parcel
 from squall.sim.world.network import Network
 from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece, Tag
 
+#: collectives in which members give each other parts
+_IN_PARTS = ("scatter", "reduce_scatter", "all_to_all", "scatter_object_list")
 #: bytes of what is no tensor
 _SIZE_BYTES = 8
 
@@ -49,9 +51,12 @@ class GroupMessages:
     def give(self, src: int, kind: str, number: int, value: Any) -> int:
         """To all members, in the collective of that number: how many bytes are sent."""
         self._store.set(f"{src}/{number}/{src}", value)
-        others = [dst for dst in range(self._size) if dst != src]
-        type, tag = MessageType.COLLECTIVE, (kind, number)
-        return sum(self._send(src, dst, type, tag, value) for dst in others)
+        type, tag, sent = MessageType.COLLECTIVE, (kind, number), 0
+        for dst in range(self._size):
+            if dst != src:
+                own = _only(value, dst) if kind in _IN_PARTS else value
+                sent += self._send(src, dst, type, tag, own)
+        return sent
 
     def post(self, src: int, dst: int, tag: int, value: Any) -> int:
         """From point to point: how many bytes are sent."""
@@ -79,9 +84,16 @@ class GroupMessages:
         self._store.set(f"{member}/gone/{peer}", True)
 
 
+def _only(parts: list[Any], member: int) -> list[Any]:
+    """Of some that are each for another member, that of this one."""
+    return [part if at == member else None for at, part in enumerate(parts)]
+
+
 def _size_bytes(value: Any) -> int:
     if isinstance(value, Tensor):
         return value.numel() * value.element_size()
+    if value is None:
+        return 0
     if isinstance(value, Parcel):
         return len(value) + _size_bytes(value.beside)
     if isinstance(value, list | tuple):

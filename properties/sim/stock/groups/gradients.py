@@ -37,6 +37,15 @@ class Model(nn.Module):
         return self.last(torch.tanh(self.norm(self.first(inputs))))
 
 
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ways = nn.ModuleList(nn.Linear(6, 1) for _ in range(size))
+
+    def forward(self, inputs, way):
+        return self.ways[way](inputs)
+
+
 def model():
     made = Model()
     made.norm.eval()  # the statistics of a part of the batch are not those of the whole
@@ -70,6 +79,10 @@ def all_right():
     (mse_loss(module(INPUTS[OWN][2:]), TARGETS[OWN][2:]) / 2).backward()
     compare(module)
     nn.utils.clip_grad_norm_(module.parameters(), 0.1)  # which is nobody's but the script's
+    module = DistributedDataParallel(Branches(), find_unused_parameters=True)
+    with module.no_sync():  # of what the next pass uses on other ranks alone
+        module(INPUTS[OWN], (rank + 1) % size).sum().backward()
+    module(INPUTS[OWN], rank).sum().backward()
     module = replicas()
     module.register_comm_hook(None, fp16_compress_hook)
     passes(module)
