@@ -23,6 +23,7 @@ from squall.real.tracing import FAULT_INJECTED, MESSAGE_SENT, EventType
 if TYPE_CHECKING:
     import networkx as nx
 
+    from squall.model.events.hang import Hang
     from squall.model.events.stream_order import StreamEvent
     from squall.model.events.waiting import Waiting
     from squall.model.one_process.flow import Forecast
@@ -312,16 +313,21 @@ class Run:
             return None
         from squall.model.events.waiting import wait_graph
 
-        return wait_graph(self.records, self.waiting)
+        return wait_graph(self.records, self.waiting, names=self.names)
 
-    def why(self) -> list[str]:
-        """The wait-for graph in words, if anybody waited."""
+    def hang(self) -> Hang | None:
+        """Why nothing could happen any more; None if nobody waited."""
         graph = self.wait_graph()
         if graph is None:
-            return []
-        from squall.model.events.waiting import explain
+            return None
+        from squall.model.events.hang import hang_of
 
-        return explain(graph)
+        return hang_of(graph)
+
+    def why(self) -> list[str]:
+        """The same in lines, the cause first."""
+        hang = self.hang()
+        return list(self.waits) if hang is None else hang.lines
 
     @cached_property
     def _numbers(self) -> dict[EventType, list[int]]:

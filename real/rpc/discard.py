@@ -106,7 +106,7 @@ def _forks_in(payload: bytes) -> list[tuple[Any, ...]]:
 
 def discard_message(worker: Process, message: Message) -> None:
     """Let go of the RRefs in a reply whose call is over, inside wrappers too."""
-    discard_references(worker, _pickled_part(message))
+    discard_references(worker, pickled_part(message))
 
 
 def take_back(worker: Process, to: WorkerId, message: Message) -> None:
@@ -118,7 +118,7 @@ def take_back(worker: Process, to: WorkerId, message: Message) -> None:
             container.take_back(*RpcWithAutograd.metadata_of(message), to)
         message = _unwrapped(message)
     if rrefs is not None and carries_references(message.payload):
-        for data in _forks_in(_pickled_part(message)):
+        for data in _forks_in(pickled_part(message)):
             rrefs.undo_fork(data)
 
 
@@ -137,7 +137,7 @@ def _unwrapped(message: Message) -> Message:
     return commands.RunWithProfilingResp.from_message(message).wrapped
 
 
-def _pickled_part(message: Message) -> bytes:
+def pickled_part(message: Message) -> bytes:
     """The object that a call or a result carries, as it was pickled; empty if there is none."""
     while message.type in _WRAPPERS:
         message = _unwrapped(message)

@@ -140,7 +140,7 @@ def _of_run(run: Run, more: dict[str, Any]) -> Recording:
         "outcome": _outcome(run, violations),
         "violations": violations,
         "digest": run.digest,
-        "waits": tuple(run.waits),
+        "waits": tuple(run.why()),
         "names": run.names,
         "ended_s": run.ended_s,
         **more,

@@ -11,6 +11,9 @@ from squall.real.rpc.transport import World
 from squall.real.runtime import Runtime
 from squall.real.worker import Worker
 
+#: key in ``Worker.locals`` of what its process runs, where it has no name of its own: ``main(0)``
+LABEL = "label"
+
 
 class ScriptWorker(Worker):
     """A worker that counts what is left after each graceful shutdown, which waits for all."""
@@ -26,6 +29,12 @@ class ScriptWorker(Worker):
         self.left_well = 0
         #: told when it joins one
         self.on_join: Callable[[ScriptWorker], object] | None = None
+
+    @property
+    def known_as(self) -> str:
+        if self.joined:
+            return self.name
+        return f"rank {self.id}" if self.id >= 0 else self.locals.get(LABEL, "") or self.name
 
     def set_agent(self, agent: RpcAgent) -> None:
         if self.rref_context is None:

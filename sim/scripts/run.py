@@ -110,6 +110,8 @@ class _ScriptRun:
         self._comparisons = Comparisons()
         self._overlapping = False
         self._spun: ProcessError | None = None
+        #: all processes, and those with an error, as they were when nothing could happen any more
+        self._ended: tuple[list[ProcessResult], list[ProcessResult]] | None = None
         self._steps = 0
         world, schedule = scenario.world, scenario.world.faults.schedule
         if chooser is None and schedule.grain is not None:
@@ -225,6 +227,8 @@ class _ScriptRun:
                     run.waits = [*explain(runtime), *explain_passes(Run(trace.records))]
                     run.waiting = waiting(runtime)
                     run.held = list(self._held(launcher))
+                    # What comes of ending those who wait is none of the script's.
+                    self._ended = launcher.results(), launcher.errors()
                 run.ended_s = runtime.now()
                 run.digests = (trace.digest(),)
         self._look(run, launcher)
@@ -288,11 +292,11 @@ class _ScriptRun:
     def _look(self, run: Run, launcher: Launcher) -> None:
         """What the processes and workers came to."""
         workers = self.workers
-        results = launcher.results()
+        results, failed = self._ended or (launcher.results(), launcher.errors())
         run.workers = sum(worker.id >= 0 for worker in workers)
         if self.choice is not None:
             run.chosen_from = self.choice.events_before
-        run.names = {worker.id: worker.name for worker in workers if worker.id >= 0}
+        run.names = {worker.id: worker.known_as for worker in workers if worker.id >= 0}
         if self.reference is not None:
             run.gradients = self._comparisons.with_those_of(self.reference.summary())
         # A process that a fault restarts joins the group in which its rank was before.
@@ -301,7 +305,7 @@ class _ScriptRun:
         run.left_well = all(worker.joined == worker.left_well for worker in workers)
         run.leaked_rrefs = sum(worker.leaked_rrefs for worker in workers)
         run.leaked_contexts = sum(worker.leaked_contexts() for worker in workers)
-        run.errors = [_error(result) for result in launcher.errors()]
+        run.errors = [_error(result) for result in failed]
         run.returned = {
             process.rank: value
             for process in launcher.table.processes

@@ -73,7 +73,7 @@ def _ranks_json(script: Script) -> list[dict[str, Any]] | None:
 
 def script_json(run: Run, seed: int) -> dict[str, Any]:
     """What came of a script's run, plain values only."""
-    gradients, graph = run.gradients, run.wait_graph()
+    gradients, graph, hang = run.gradients, run.wait_graph(), run.hang()
     return {
         "engine": run.engine,
         "seed": seed,
@@ -104,6 +104,8 @@ def script_json(run: Run, seed: int) -> dict[str, Any]:
             for name, simulated, reason in run.packages
         ],
         "waits": run.waits,
+        "cause": None if hang is None else hang.cause,
+        "cycle": [] if hang is None else [step._asdict() for step in hang.cycle],
         "held": run.held,
         "wait_graph": None if graph is None else graph_json(graph),
         "exit_codes": run.exit_codes,
@@ -223,12 +225,8 @@ def _failures(run: Run) -> list[RenderableType]:
         parts.append(Text("why an operation of a process group failed:", style="bold red"))
         parts.append(_indented(run.stall.lines))
     if run.waits:
-        parts.append(Text("nothing can happen any more, and these wait:", style="bold red"))
-        parts.append(_indented(run.waits))
-        why = run.why()
-        if why:
-            parts.append(Text("who holds what they wait for:", style="bold red"))
-            parts.append(_indented(why))
+        parts.append(Text("nothing can happen any more:", style="bold red"))
+        parts.append(_indented(run.why()))
     if run.held:
         parts.append(Text("references that are held:", style="bold red"))
         parts.append(_indented(_first(run.held)))
