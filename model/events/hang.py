@@ -211,7 +211,7 @@ def _joined(before: Step, step: Step) -> str:
     """How a wait goes on with that of who is to end it."""
     if before.kind == "lock":
         return f", which {step.who} holds{_at(before.held)} while it"
-    if before.kind == "reply" and step.who == before.what:
+    if step.who == before.what:
         return "; that"
     return f"; {step.who}"
 

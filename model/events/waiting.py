@@ -27,14 +27,14 @@ _RESPONSES = ("RET", "RESP", "ACK", "EXCEPTION")
 
 
 class Waiting(NamedTuple):
-    """A task that waits: ``name`` says who it is, then the worker (-1: none), since when (virtual seconds), and
-    what for.
+    """A task that waits: ``name`` says who it is, then the worker (-1: none), since when (virtual seconds,
+    negative: not known), and what for.
 
     ``kind`` says how it could end: "call", with (source, id) of the request in ``call``; "pass", with the
     autograd context in ``context``; "lock", "thread", "collective" and the like
     (:mod:`squall.sim.world.stack_reading`), with the tasks in ``ends`` any of which could end it. ``took``: where
     the holder of a lock has taken it; ``made``: where the lock, or what else it is, was made. ``lack``: why it does
-    not come, where nobody could end the wait.
+    not come, where nobody could end the wait; ``full``: whose threads are all taken, if it is one of them.
     ``place`` and ``line`` say where it waits, in short and in whole. ``noted`` is how many events there
     were when this was noted: what comes later (the end of the simulation, which ends all tasks) has
     nothing to do with it.
@@ -52,6 +52,7 @@ class Waiting(NamedTuple):
     took: str = ""
     made: str = ""
     lack: str = ""
+    full: str = ""
     role: Role = "main"
     place: str = ""
     line: str = ""
@@ -61,7 +62,8 @@ class Waiting(NamedTuple):
 def line_of(waiting: Waiting) -> str:
     """All of it in one line."""
     made = f" (made at {waiting.made})" if waiting.made and waiting.made != waiting.place else ""
-    text = f"{waiting.name} waits for {waiting.what}{made} since t={waiting.since_s:.6f} s"
+    since = f" since t={waiting.since_s:.6f} s" if waiting.since_s >= 0 else ""
+    text = f"{waiting.name} waits for {waiting.what}{made}{since}"
     return f"{text}, at {waiting.line}" if waiting.line else text
 
 
@@ -207,8 +209,8 @@ class _Builder:
         else:
             thing = (waiting.kind, waiting.what, waiting.worker, *waiting.ends)
             label = waiting.what
-            full = "the pool" if waiting.kind == "pool" else ""
-            self._node(thing, waiting.kind, label, waiting.worker, took=waiting.took, full=full)
+            about = {"took": waiting.took, "full": waiting.full}
+            self._node(thing, waiting.kind, label, waiting.worker, **about)
             if waiting.lack:
                 self._graph.nodes[thing]["lack"] = waiting.lack
             for end in waiting.ends:

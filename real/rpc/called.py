@@ -6,40 +6,36 @@ import io
 import pickle
 from typing import Any
 
-from squall.real.rpc.discard import pickled_part
+from squall.real.rpc.discard import Anything, AnyType, pickled_part
 from squall.real.rpc.message import Message
 
 
-class _Stub:
-    """Stands for an object of the message, and for whatever is made by calling it."""
+class _Named(AnyType):
+    """So that a call gives what is of interest of it: a function by its name, or a call with its arguments."""
 
-    def __init__(self, name: str = "") -> None:
-        self.name = name
+    def __call__(cls, *args: object, **kwargs: object) -> Any:  # noqa: N805 - of a class of classes
+        if cls.__name__ in ("getattr", "user_global") and len(args) == 2:
+            return _named(str(args[1]))
+        return args if cls.__name__ == "PythonUDF" else cls
 
-    def __call__(self, *args: Any, **_: Any) -> Any:
-        if self.name == "getattr" and len(args) == 2:
-            return _Stub(str(args[1]))  # a method
-        if self.name == "user_global" and len(args) == 2:
-            return _Stub(str(args[1]))
-        if self.name == "PythonUDF":
-            return args
-        return _Stub()
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        pass
+class _Something(Anything, metaclass=_Named):
+    """Stands for an object of the message, whose name is its own."""
 
-    def __setstate__(self, state: Any) -> None:
-        pass
+    def __new__(cls, *args: object, **kwargs: object) -> Any:
+        return cls(*args, **kwargs)
 
-    append = extend = add = __setstate__
+
+def _named(name: str) -> Any:
+    return _Named(name, (_Something,), {})
 
 
 class _Names(pickle.Unpickler):
     def persistent_load(self, name: str) -> Any:
-        return _Stub(name.rpartition(".")[2])
+        return _named(name.rpartition(".")[2])
 
     def find_class(self, module: str, name: str) -> Any:
-        return _Stub(name)
+        return _named(name)
 
 
 def function_of(message: Message) -> str:
@@ -57,4 +53,4 @@ def function_in(payload: bytes) -> str:
     except Exception:  # of a pickler of the user's own, or of another format
         return ""
     first = found[0] if isinstance(found, tuple) and found else None
-    return first.name if isinstance(first, _Stub) else ""
+    return first.__name__ if isinstance(first, _Named) else ""

@@ -27,8 +27,8 @@ _NAME = "rpc.received_rref"
 _MARK = _NAME.encode()
 
 
-class _AnyType(type):
-    """So that whatever is made by a call, a class for instance, is ``_Anything`` again."""
+class AnyType(type):
+    """So that whatever is made by a call, a class for instance, is ``Anything`` again."""
 
     def __call__(cls, *args: object, **kwargs: object) -> Any:
         return cls
@@ -37,7 +37,7 @@ class _AnyType(type):
         pass
 
 
-class _Anything(metaclass=_AnyType):
+class Anything(metaclass=AnyType):
     """Stands for every object in the message that is no RRef, and for its class."""
 
     def __new__(cls, *args: object, **kwargs: object) -> Any:
@@ -68,10 +68,10 @@ class _Finder(pickle.Unpickler):
         self.forks: list[tuple[Any, ...]] = []
 
     def persistent_load(self, name: str) -> Any:
-        return self.forks.append if name == _NAME else _Anything
+        return self.forks.append if name == _NAME else Anything
 
     def find_class(self, module: str, name: str) -> Any:
-        return _Anything
+        return Anything
 
 
 def carries_references(payload: bytes) -> bool:

@@ -320,6 +320,7 @@ class _ScriptRun:
             dict.fromkeys(filter(None, [*launcher.hints, *(each.hint for each in results), told]))
         )
         run.operations = launcher.table.operations
+        run.stall = launcher.table.stall
         run.packages = list(launcher.installed.verdicts.values())
         run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}
         # The exit code of a child is for its parent to judge: a pool, for instance, terminates its

@@ -56,7 +56,7 @@ def tell_as(module: str, public: str) -> None:
 _OF_LIBRARIES: dict[int, CodeType] = {}
 _FOUND: dict[tuple[int, ...], tuple[str, list[CodeType]]] = {}
 #: frames that are nobody's function: wrappers that decorators leave
-_WRAPPERS = ("wrapper", "<lambda>", "wrapped", "inner")
+WRAPPERS = ("wrapper", "<lambda>", "wrapped", "inner")
 _RREF = re.compile(r"(?:_?Py|User|Owner)RRef(?=\.)")
 #: functions in which a thread can wait, by the last part of their names
 _WAIT = frozenset(
@@ -144,7 +144,7 @@ def called_function(inner: list[FrameType]) -> str:
     """What PyTorch or Python call the function whose frame is the outermost of these."""
     for frame in reversed(inner):
         code, module = frame.f_code, str(frame.f_globals.get("__name__", ""))
-        if code.co_name in _WRAPPERS:
+        if code.co_name in WRAPPERS:
             continue
         name = _RREF.sub("RRef", code.co_qualname.replace(".<locals>", ""))
         for own, public in _PUBLIC:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from squall.model.events.names import code
 from squall.sim.world.expressions import expression_of, held_by, made_at, value_of
-from squall.sim.world.places import is_library, place_of
+from squall.sim.world.places import WRAPPERS, is_library, place_of
 
 
 class Rank(NamedTuple):
@@ -27,12 +27,13 @@ class Rank(NamedTuple):
 class Reading(NamedTuple):
     """What a thread waits for. ``lack``: why that does not come, if nobody is known who could end the wait;
     ``ends``: who could: threads of the same process by their ids, and workers: themselves, by their names, or by
-    their numbers (:class:`Rank`)."""
+    their numbers (:class:`Rank`). ``call``: the function of a call that it waits for, and to whom that goes."""
 
     kind: str
     what: str
     lack: str = ""
     ends: tuple[Any, ...] = ()
+    call: tuple[str, str] | None = None
 
 
 @dataclass(eq=False)
@@ -107,7 +108,8 @@ class Thread:
 
     def called(self) -> str:
         """The function of a library that the user called there; "" if there is no user's code."""
-        return code(self.frames[self.user - 1].f_code.co_name) if self.user else ""
+        names = [frame.f_code.co_name for frame in self.frames[: self.user or 0]]
+        return next((code(name) for name in reversed(names) if name not in WRAPPERS), "")
 
     def reading(self) -> Reading | None:
         """None where nothing is known of what it waits for."""
@@ -117,16 +119,20 @@ class Thread:
                 return found
         return self._without_frame()
 
-    def _without_frame(self) -> Reading | None:
-        """Where the innermost frame is the user's: it waits in what is not written in Python."""
+    def awaited(self) -> Any:
+        """The object that the user's code waits on, where it names it; None where that is not known."""
         if self.user is None or self.expression is None:
             return None
         frame, expression = self.frames[self.user], self.expression
         if isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute):
-            if expression.func.attr not in ("acquire", "wait", "to_here"):
+            if expression.func.attr not in ("acquire", "wait"):
                 return None
             expression = expression.func.value
-        thing = value_of(frame, expression)
+        return value_of(frame, expression)
+
+    def _without_frame(self) -> Reading | None:
+        """Where the innermost frame is the user's: it waits in what is not written in Python."""
+        thing = self.awaited()
         if type(thing).__module__ == "_thread":
             return self.lock(thing)
         if type(thing).__name__ == "Future":
@@ -293,6 +299,49 @@ def _results(thread: Thread, frame: FrameType) -> Reading:
 def _pool_ends(thread: Thread, frame: FrameType) -> Reading:
     busy = tuple(id for id, each in thread.others.items() if each.computes is not None)
     return Reading("threads", "the end of its pool of threads", "", busy)
+
+
+# -- PyTorch's, where it is not squall's --------------------------------------------------------------------------------
+
+
+@reads("torch.futures", "Future.wait")
+def _torch_future(thread: Thread, frame: FrameType) -> Reading | None:
+    return _future(thread, frame)
+
+
+@reads("squall.real.native.waits", "Waiter.acquire", "Waiter.__enter__")
+def _lock(thread: Thread, frame: FrameType) -> Reading:
+    return thread.lock(frame.f_locals.get("self"))
+
+
+@reads("torch.distributed.rpc.api", "rpc_sync")
+def _rpc_sync(thread: Thread, frame: FrameType) -> Reading:
+    function = getattr(frame.f_locals.get("func"), "__qualname__", "")
+    to = frame.f_locals.get("to")
+    name = str(getattr(to, "name", to))
+    return Reading("call", f"{code(function)} on {name}", call=(function, name))
+
+
+@reads("torch.distributed.rpc.api", "_all_gather")
+def _torch_meeting(thread: Thread, frame: FrameType) -> Reading | None:
+    local, called = frame.f_locals, thread.called() or code("shutdown")
+    if local.get("leader_name") != local.get("self_name"):
+        return Reading("meeting", f"all workers to call {called}", ends=(local.get("leader_name"),))
+    states = local.get("states")
+    come = getattr(states, "gathered_objects", {})
+    missing = [name for name in sorted(local.get("worker_names") or ()) if name not in come]
+    return Reading("meeting", f"{' and '.join(missing)} to call {called}", ends=tuple(missing))
+
+
+@reads("squall.sim.scripts.multiprocess", "Popen.wait")
+def _child(thread: Thread, frame: FrameType) -> Reading:
+    return Reading("processes", "its processes")
+
+
+@reads("squall.sim.scripts.multiprocess", "_wait")
+def _children(thread: Thread, frame: FrameType) -> Reading | None:
+    is_child = any(isinstance(each, int) and each < 0 for each in frame.f_locals["objects"])
+    return Reading("processes", "its processes") if is_child else None
 
 
 # -- squall's own ------------------------------------------------------------------------------------------------------

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
+from squall.model.events.hang import hang_of
 from squall.model.events.names import Role, request_named, task_named
-from squall.model.events.waiting import Waiting, line_of
+from squall.model.events.run import Stall
+from squall.model.events.waiting import Waiting, line_of, wait_graph
 from squall.real.future import Future
 from squall.real.rpc.called import function_of
 from squall.real.rpc.message import Message
@@ -52,6 +56,17 @@ def waiting(runtime: SimRuntime, tasks: Iterable[SimTask] | None = None) -> list
     return [each._replace(noted=noted) for each in _Stacks(runtime).waits(chosen)]
 
 
+def stalled(runtime: SimRuntime) -> Stall:
+    """Why what the running task has waited for has not come in time."""
+    others = [task for task in runtime.tasks if task.waiting_on is not None]
+    waits = list(_Stacks(runtime).waits([runtime.running, *others]))
+    tracer = runtime.tracer
+    records = tracer.trace.records if isinstance(tracer, TraceWriter) else []
+    hang = hang_of(wait_graph(records, waits))
+    assert hang is not None, "the running task has waited"
+    return Stall("deadlock" if hang.cycle else "error", hang.lines)
+
+
 class _Stacks:
     """The stacks of all tasks, by the worker that they belong to."""
 
@@ -65,7 +80,7 @@ class _Stacks:
         for task in self._tasks:
             by_worker.setdefault(task.worker, []).append(task)
         for worker, tasks in by_worker.items():
-            threads = threads_of({t.id: None if t.glet is None else t.glet.gr_frame for t in tasks})
+            threads = threads_of({task.id: _frame_of(task) for task in tasks})
             self._threads |= {task: threads[task.id] for task in tasks}
             if worker is not None:
                 self._workers[worker.id] = worker
@@ -160,11 +175,21 @@ class _Stacks:
                 lacks.append(f"{told if worker is None else worker.known_as} has ended")
                 kind = "gone"
         lack = "" if ends else " and ".join(lacks)
-        return plain._replace(what=reading.what, kind=kind, ends=tuple(ends), lack=lack)
+        full = "the pool" if kind == "pool" else ""
+        return plain._replace(what=reading.what, kind=kind, ends=tuple(ends), lack=lack, full=full)
+
+
+def _frame_of(task: SimTask) -> FrameType | None:
+    """The innermost of its stack."""
+    if task.runtime.running is task:
+        return sys._getframe()
+    return None if task.glet is None else task.glet.gr_frame
 
 
 def _told(on: object, thing: object) -> str:
     """What is waited for that only says itself what it is."""
+    if on == "sleep":
+        return "the end of its sleep"
     if str(thing):
         return str(thing)
     return "a future that nobody completes" if isinstance(on, SimEvent) else "an event"

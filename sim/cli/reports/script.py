@@ -263,7 +263,8 @@ def _error(error: ProcessError) -> RenderableType:
     first_line = error.message.strip().partition("\n")[0]
     text = Text()
     if error.type != DIED:  # it says itself who
-        text.append(f"worker {error.worker}{rank} raised {error.type}: ", style="bold red")
+        who = error.worker if rank.strip(" ()") in error.worker else f"{error.worker}{rank}"
+        text.append(f"{who} raised {error.type}: ", style="bold red")
     places = _PLACE.findall(error.traceback)
     places = [each for each in places if not is_library(each[0])] or places
     where = f" ({Path(places[-1][0]).name}, line {places[-1][1]})" if places else ""

@@ -159,7 +159,8 @@ def label_of(obj: Any) -> str:
     if target is run_spawned:
         target, args = args[0], args[1:]
     name = getattr(target, "__name__", None) or type(obj).__name__
-    return f"{name}({args[0]})" if args and isinstance(args[0], int | str) else str(name)
+    first = args[0] if args and isinstance(args[0], int | str) else obj.name.rpartition("-")[2]
+    return f"{name}({first})"
 
 
 def _run(child: SimProcess, parcel: Parcel, memory: Memory | None, own: tuple[str, bytes]) -> None:

@@ -20,6 +20,7 @@ from squall.sim.scripts.compat.group_messages import GroupMessages
 from squall.sim.scripts.compat.process import current_process_or_none, meeting
 from squall.sim.world.network import Network
 from squall.sim.world.stack_reading import Rank, Reading, Thread, reads
+from squall.sim.world.stuck import stalled
 
 _GROUPS = "process groups"
 DEFAULT_TIMEOUT_S = 1800.0
@@ -90,6 +91,9 @@ class Group:
         except StoreClosedError:
             raise self._error(_CLOSED, member) from None
         except StoreTimeoutError:
+            process = current_process_or_none()
+            if process is not None:
+                process.group.stall = process.group.stall or stalled(process.group.runtime)
             waited = (
                 f"a collective of group {self.group_name!r} timed out after {self.timeout_s:g} s"
             )
@@ -147,7 +151,9 @@ class Group:
 def _waits(thread: Thread, frame: FrameType) -> Reading:
     """A member waits for another one."""
     rank = frame.f_locals["self"].ranks[frame.f_locals["member"]]
-    return Reading("collective", f"rank {rank} to call {thread.called()}", "", (Rank(rank),))
+    return Reading(
+        "collective", f"rank {rank} to call {thread.called() or 'the same'}", "", (Rank(rank),)
+    )
 
 
 class _Groups:
