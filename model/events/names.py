@@ -59,6 +59,17 @@ def task_named(role: Role, worker: str, name: str = "", function: str = "") -> s
     return f"thread {code(name)}{where}"
 
 
+#: requests that run a function, and what answers them
+_CALLS = (
+    *("PYTHON_CALL", "PYTHON_REMOTE_CALL", "SCRIPT_CALL", "SCRIPT_REMOTE_CALL"),
+    *("FORWARD_AUTOGRAD_REQ", "RUN_WITH_PROFILING_REQ"),
+)
+_REPLIES = (
+    *("PYTHON_RET", "REMOTE_RET", "SCRIPT_RET", "EXCEPTION"),
+    *("FORWARD_AUTOGRAD_RESP", "RUN_WITH_PROFILING_RESP"),
+)
+
+
 class Names:
     """Those of a run, from its events. ``workers``: what workers are called."""
 
@@ -88,10 +99,24 @@ class Names:
 
     def call(self, worker: int, id: int) -> str:
         """What a worker has called."""
-        key = worker, id
-        return request_named(
-            self._types.get(key, "a call"), self.functions.get(self._served.get(key, -1), "")
-        )
+        return request_named(self._types.get((worker, id), "a call"), self.function(worker, id))
+
+    def function(self, worker: int, id: int) -> str:
+        """The function that a worker has called; "" where it is none, or nobody has begun it."""
+        return self.functions.get(self._served.get((worker, id), -1), "")
+
+    def function_of(self, type: str, src: int, dst: int, id: int) -> str:
+        """The function that a message calls, or whose result it brings; "" for others."""
+        if type in _REPLIES:
+            return self.function(dst, id)
+        return self.function(src, id) if type in _CALLS else ""
+
+    def message(self, type: str, src: int, dst: int, id: int) -> str:
+        """A message in a picture."""
+        function = self.function_of(type, src, dst, id)
+        if not function:
+            return type.lower().replace("_", " ")
+        return f"reply of {function}" if type in _REPLIES else function
 
     def task(self, task: int, worker: int = -1) -> str:
         """``worker``: the one that it worked for, if that is known better than by the event of its start."""
