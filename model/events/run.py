@@ -130,6 +130,23 @@ class Stall(NamedTuple):
     lines: list[str]
 
 
+class Kept(NamedTuple):
+    """References that a worker's code has kept until it shut down, those that one line makes: how many, whether one
+    more with each step, and what holds them then (not looked for unless they grow)."""
+
+    worker: str
+    place: str
+    number: int
+    grows: bool
+    holders: list[str]
+
+    def __str__(self) -> str:
+        by = f": held by {' and '.join(self.holders)}" if self.holders else ""
+        more = ", one more with each step" if self.grows else ""
+        made = f"{self.number} references that {self.worker} made at {self.place}"
+        return f"only shutdown released {made}{more}{by}"
+
+
 @dataclass
 class Run:
     """A finished run, of a program or of a script, on either engine.
@@ -161,6 +178,8 @@ class Run:
     #: left behind after a graceful shutdown, on all workers
     leaked_rrefs: int = 0
     leaked_contexts: int = 0
+    #: references that were there until a graceful shutdown
+    kept: list[Kept] = field(default_factory=list)
     #: whether every worker left its groups by a graceful shutdown, which waits for all
     left_well: bool = True
     #: (event, worker, group): who joined which group, before that event; and whether two groups

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import TextIO
 
@@ -23,7 +24,7 @@ from squall.real.rpc.store import Store
 from squall.sim.scenario import Scenario, Script, World
 from squall.sim.scripts.choice import GroupChoice
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
-from squall.sim.scripts.compat.process import current_process
+from squall.sim.scripts.compat.process import SimProcess, current_process, process_of
 from squall.sim.scripts.computing import Computing
 from squall.sim.scripts.faults import ScriptHost
 from squall.sim.scripts.leaks import ScriptWorker
@@ -37,7 +38,7 @@ from squall.sim.world.chosen_network import ChosenNetwork
 from squall.sim.world.compute import hint_for_names
 from squall.sim.world.device import kernel_watch, quiet_torch
 from squall.sim.world.garbage import deterministic_garbage
-from squall.sim.world.holders import held, of_frames, of_module
+from squall.sim.world.holders import Root, container_of, held, of_frames, of_module
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import parse_latency
 from squall.sim.world.listed_order import ListedOrder
@@ -50,11 +51,13 @@ from squall.sim.world.stand_in import STAND_IN_NAME
 from squall.sim.world.stand_in.backend import begin_run
 from squall.sim.world.stand_in.streams import STAND_IN
 from squall.sim.world.stand_in.tensors import DEVICE_TYPE
-from squall.sim.world.stuck import explain, waiting
+from squall.sim.world.stuck import explain, frame_of, waiting
 from squall.sim.world.trace import Trace
 
 #: key in ``SimProcess.locals`` of what it gave back
 _RETURNED = "returned"
+#: names of what holds references that are told
+_HOLDERS_MOST = 3
 _NOT_COMPARED = (
     "gradients were not compared: PyTorch's own engine does not run on the stand-in device; the order "
     "of streams was checked"
@@ -170,6 +173,7 @@ class _ScriptRun:
         worker = ScriptWorker(self.runtime, self.network, name=name)
         worker.tracer = self.trace.tracer(self.runtime, worker)
         worker.on_join = self._joined
+        worker.holders = lambda rrefs: self._holders(worker, rrefs)
         self.workers.append(worker)
         return worker
 
@@ -275,19 +279,31 @@ class _ScriptRun:
         for process in launcher.table.processes:
             if process.has_ended:
                 continue
-            frames = [
-                task.glet.gr_frame
-                for task in self.runtime.tasks
-                if task.worker is process.worker and task.glet is not None
-            ]
-            roots = [root for frame in frames for root in of_frames(frame)]
-            for name, module in process.space.own.items():
-                if not process.space.is_library(name):
-                    roots += of_module(module)
+            roots = self._roots(process)
             for way, reference in held(roots, lambda each: isinstance(each, RRef)):
                 assert isinstance(reference, RRef), "that is what is asked for"
                 owner = reference.owner_name()
                 yield f"{process.worker.name} holds {reference} of a value of {owner}, in {way}"
+
+    def _roots(self, process: SimProcess) -> list[Root]:
+        """What the code of a process can reach: its globals, and variables of functions that run."""
+        roots: list[Root] = []
+        for name, module in process.space.own.items():
+            if not process.space.is_library(name):
+                roots += of_module(module)
+        for task in self.runtime.tasks:
+            if task.worker is process.worker:
+                roots += of_frames(frame_of(task))
+        return roots
+
+    def _holders(self, worker: ScriptWorker, rrefs: Sequence[object]) -> list[str]:
+        """What holds these references, the containers that several are in once."""
+        process = process_of(worker)
+        assert process is not None, "each worker is a process"
+        wanted = set(map(id, rrefs))
+        ways = held(self._roots(process), lambda each: id(getattr(each, "_rref", None)) in wanted)
+        found = Counter(container_of(way) for way, _ in ways)
+        return [name for name, count in found.most_common(_HOLDERS_MOST) if count > 1]
 
     def _look(self, run: Run, launcher: Launcher) -> None:
         """What the processes and workers came to."""
@@ -303,6 +319,8 @@ class _ScriptRun:
         run.joined = [] if run.faulty else self._all_joined
         run.overlapping = self._overlapping and not run.faulty
         run.left_well = all(worker.joined == worker.left_well for worker in workers)
+        run.kept = [each for worker in workers for each in worker.kept]
+        run.hints += [str(each) for each in run.kept if each.grows]
         run.leaked_rrefs = sum(worker.leaked_rrefs for worker in workers)
         run.leaked_contexts = sum(worker.leaked_contexts() for worker in workers)
         run.errors = [_error(result) for result in failed]
@@ -317,7 +335,9 @@ class _ScriptRun:
             run.computed = self.computing.computed
         told = hint_for_names(self.script.compute, run.computed)
         run.hints = list(
-            dict.fromkeys(filter(None, [*launcher.hints, *(each.hint for each in results), told]))
+            dict.fromkeys(
+                filter(None, [*run.hints, *launcher.hints, *(each.hint for each in results), told])
+            )
         )
         run.operations = launcher.table.operations
         run.stall = launcher.table.stall

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import threading
+from types import FrameType
 from typing import Any, NamedTuple
 
 from squall.sim.world.places import function_of
-from squall.sim.world.stack_reading import Reading, Thread, threads_of
+from squall.sim.world.stack_reading import Reading, Thread, reads, threads_of
 
 
 class Standing(NamedTuple):
@@ -62,3 +63,14 @@ def _standing(thread: Thread, name: str, is_main: bool) -> Standing:
         thread.place,
         thread.line or (f"in {called}" if called else ""),
     )
+
+
+@reads("squall.sim.scripts.multiprocess", "Popen.wait")
+def _child(thread: Thread, frame: FrameType) -> Reading:
+    return Reading("processes", "its processes")
+
+
+@reads("squall.sim.scripts.multiprocess", "_wait")
+def _children(thread: Thread, frame: FrameType) -> Reading | None:
+    is_child = any(isinstance(each, int) and each < 0 for each in frame.f_locals["objects"])
+    return Reading("processes", "its processes") if is_child else None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 from squall.real.rpc import calls
 from squall.real.tracing import CALL_STARTED
-from squall.sim.world.places import is_library
-from squall.sim.world.stack_reading import place_in
+from squall.sim.world.places import user_line
 from squall.sim.world.watch import Watcher
 
 #: functions that make a call of a function, which they have in a variable ``func``
@@ -25,7 +24,6 @@ class CallLines(Watcher):
         self.functions: dict[int, str] = {}
         self.places: dict[int, str] = {}
         self._events = 0
-        self._is_library: dict[CodeType, bool] = {}
 
     @property
     def found(self) -> dict[str, dict[int, str]]:
@@ -33,19 +31,12 @@ class CallLines(Watcher):
 
     def event(self, record: tuple[Any, ...]) -> None:
         if record[3] is CALL_STARTED:
-            self._note(sys._getframe(1))
-        self._events += 1
-
-    def _note(self, frame: FrameType | None) -> None:
-        while frame is not None:
-            code = frame.f_code
-            if code in _MAKERS:
+            frame: FrameType | None = sys._getframe(1)
+            self.places[self._events] = user_line(frame)
+            while frame is not None and frame.f_code not in _MAKERS:
+                frame = frame.f_back
+            if frame is not None:
                 function = frame.f_locals.get("func")
                 name = getattr(function, "__qualname__", None)
                 self.functions[self._events] = str(name or type(function).__name__)
-            if code not in self._is_library:
-                self._is_library[code] = is_library(code.co_filename)
-            if not self._is_library[code]:
-                self.places[self._events] = place_in(frame)
-                return
-            frame = frame.f_back
+        self._events += 1

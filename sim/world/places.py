@@ -55,6 +55,8 @@ def tell_as(module: str, public: str) -> None:
 #: kept so that nothing else has them
 _OF_LIBRARIES: dict[int, CodeType] = {}
 _FOUND: dict[tuple[int, ...], tuple[str, list[CodeType]]] = {}
+#: of code: whether it is a library's
+_LIBRARY: dict[CodeType, bool] = {}
 #: frames that are nobody's function: wrappers that decorators leave
 WRAPPERS = ("wrapper", "<lambda>", "wrapped", "inner")
 _RREF = re.compile(r"(?:_?Py|User|Owner)RRef(?=\.)")
@@ -90,6 +92,19 @@ def tells(teller: Teller) -> Teller:
 def is_library(file: str) -> bool:
     """Whether code of that file is squall's own, or somebody else's who was installed."""
     return file.startswith((*OWN_FILES, *_LIBRARIES, "<")) or _INSTALLED in file
+
+
+def user_line(frame: FrameType | None) -> str:
+    """The innermost line of the user's in a stack, as ``train.py:12``; "" if there is none."""
+    while frame is not None:
+        code = frame.f_code
+        known = _LIBRARY.get(code)
+        if known is None:
+            known = _LIBRARY[code] = is_library(code.co_filename)
+        if not known:
+            return f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def line_of(frame: FrameType | None) -> str:

@@ -333,17 +333,6 @@ def _torch_meeting(thread: Thread, frame: FrameType) -> Reading | None:
     return Reading("meeting", f"{' and '.join(missing)} to call {called}", ends=tuple(missing))
 
 
-@reads("squall.sim.scripts.multiprocess", "Popen.wait")
-def _child(thread: Thread, frame: FrameType) -> Reading:
-    return Reading("processes", "its processes")
-
-
-@reads("squall.sim.scripts.multiprocess", "_wait")
-def _children(thread: Thread, frame: FrameType) -> Reading | None:
-    is_child = any(isinstance(each, int) and each < 0 for each in frame.f_locals["objects"])
-    return Reading("processes", "its processes") if is_child else None
-
-
 # -- squall's own ------------------------------------------------------------------------------------------------------
 
 

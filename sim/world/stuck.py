@@ -80,7 +80,7 @@ class _Stacks:
         for task in self._tasks:
             by_worker.setdefault(task.worker, []).append(task)
         for worker, tasks in by_worker.items():
-            threads = threads_of({task.id: _frame_of(task) for task in tasks})
+            threads = threads_of({task.id: frame_of(task) for task in tasks})
             self._threads |= {task: threads[task.id] for task in tasks}
             if worker is not None:
                 self._workers[worker.id] = worker
@@ -179,7 +179,7 @@ class _Stacks:
         return plain._replace(what=reading.what, kind=kind, ends=tuple(ends), lack=lack, full=full)
 
 
-def _frame_of(task: SimTask) -> FrameType | None:
+def frame_of(task: SimTask) -> FrameType | None:
     """The innermost of its stack."""
     if task.runtime.running is task:
         return sys._getframe()

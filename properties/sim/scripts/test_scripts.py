@@ -83,6 +83,7 @@ def test_a_script_prints_the_same_whatever_runs_next(name: str) -> None:
     for seed in range(5 if often else 1):
         report, printed = play(name, seed=seed, latency="0", order="random")
         assert (seed, report.outcome, report.waits) == (seed, "ok", [])
+        assert not any(each.grows for each in report.kept)
         assert alike(printed, (SCRIPTS / f"{name}.expected").read_text())
 
 

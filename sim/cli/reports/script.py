@@ -84,6 +84,7 @@ def script_json(run: Run, seed: int) -> dict[str, Any]:
         "violations": [violation.to_json() for violation in run.violations],
         "gradients_equal": None if gradients is None else gradients.verdict,
         "leaked": {"rrefs": run.leaked_rrefs, "contexts": run.leaked_contexts},
+        "kept": [each._asdict() for each in run.kept],
         "virtual_time_s": run.ended_s,
         "wall_time_s": run.wall_time_s,
         "messages": run.messages,
@@ -165,6 +166,8 @@ def _summary(run: Run, asked: ScriptRun) -> RenderableType:
     table.add_row("wall time", f"{run.wall_time_s:.3f} s")
     left = f"{_count(run.leaked_rrefs, 'RRef')}, {_count(run.leaked_contexts, 'context')}"
     leaked = run.leaked_rrefs or run.leaked_contexts
+    released = sum(each.number for each in run.kept if each.grows)
+    left += f"; shutdown released {released:,} more" if released else ""
     table.add_row("left behind", Text(left, style="bold red" if leaked else ""))
     table.add_row("messages", _messages(run.messages))
     if run.operations:
