@@ -5,6 +5,7 @@ from __future__ import annotations
 from squall.real import tracing
 from squall.real.autograd.container import DistAutogradContainer
 from squall.real.autograd.dist_engine import DistEngine
+from squall.real.ids import WorkerId
 from squall.real.process import ModuleSpace, Process
 from squall.real.rpc.agent import RpcAgent
 from squall.real.rpc.rref_context import RRefContext
@@ -45,6 +46,10 @@ class Worker(Process):
         self.id = agent.info.id
         if self.rref_context is None:
             self.rref_context = RRefContext(self)
+
+    def new_container(self, worker_id: WorkerId) -> DistAutogradContainer:
+        """What keeps its autograd contexts."""
+        return DistAutogradContainer(self, worker_id=worker_id)
 
     def reset_agent(self) -> None:
         """Forget the agent and what belongs to it."""

@@ -110,7 +110,7 @@ def _init(worker_id: WorkerId) -> None:
     """Give the worker contexts and an engine. Raises RuntimeError if it has another id."""
     worker = current_worker()
     if worker.container is None:
-        worker.container = DistAutogradContainer(worker, worker_id=worker_id)
+        worker.container = worker.new_container(worker_id)
         worker.engine = DistEngine(worker, worker.container)
     elif worker.container.worker_id != worker_id:
         raise RuntimeError(

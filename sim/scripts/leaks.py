@@ -10,6 +10,8 @@ from weakref import WeakKeyDictionary
 
 from squall.model.events.run import Kept
 from squall.real import tracing
+from squall.real.autograd.container import DistAutogradContainer
+from squall.real.autograd.context import DistAutogradContext
 from squall.real.ids import WorkerId
 from squall.real.rpc.agent import RpcAgent
 from squall.real.rpc.rref import PY_OBJECT, OwnerRRef, UserRRef
@@ -59,11 +61,33 @@ class ScriptWorker(Worker):
         if self.on_join is not None:
             self.on_join(self)
 
+    def new_container(self, worker_id: WorkerId) -> DistAutogradContainer:
+        return _NotedContexts(self, worker_id=worker_id)
+
+    def contexts_left(self) -> list[str]:
+        """The lines that made contexts that are still there, once for each."""
+        if not isinstance(self.container, _NotedContexts) or not self.shut_down:
+            return []
+        return list(self.container.made.values())
+
     def leaked_contexts(self) -> int:
         """Autograd contexts that are still there; 0 unless its last group was left gracefully."""
         if self.container is None or not self.shut_down:
             return 0
         return self.container.num_autograd_contexts()
+
+
+class _NotedContexts(DistAutogradContainer):
+    """``made``: of contexts that are there, the lines that made them on this worker."""
+
+    def __init__(self, worker: Worker, *, worker_id: WorkerId) -> None:
+        super().__init__(worker, worker_id=worker_id)
+        self.made: WeakKeyDictionary[DistAutogradContext, str] = WeakKeyDictionary()
+
+    def new_context(self) -> DistAutogradContext:
+        context = super().new_context()
+        self.made[context] = user_line(sys._getframe(1))
+        return context
 
 
 class _CountedRRefs(RRefContext):

@@ -321,6 +321,10 @@ class _ScriptRun:
         run.left_well = all(worker.joined == worker.left_well for worker in workers)
         run.kept = [each for worker in workers for each in worker.kept]
         run.hints += [str(each) for each in run.kept if each.grows]
+        for worker in workers:
+            for place, number in Counter(filter(None, worker.contexts_left())).items():
+                contexts = "1 context" if number == 1 else f"{number} contexts"
+                run.hints.append(f"{worker.known_as} never left {contexts} that it made at {place}")
         run.leaked_rrefs = sum(worker.leaked_rrefs for worker in workers)
         run.leaked_contexts = sum(worker.leaked_contexts() for worker in workers)
         run.errors = [_error(result) for result in failed]

@@ -128,3 +128,22 @@ def test_references_that_grow_with_each_step_are_told_by_line_and_holder(tmp_pat
         run = run_file(write(tmp_path, KEEPING.replace("KEEP", keep)), workers=2)
         assert (run.outcome, run.leaked_rrefs, run.hints) == ("ok", 0, hints)
         assert ("script.py:21", 5) in [(each.place, each.number) for each in run.kept]
+
+
+def test_a_context_that_is_not_left_is_told_by_its_line(tmp_path: Path) -> None:
+    source = """
+        import os
+        import torch.distributed.autograd as dist_autograd
+        import torch.distributed.rpc as rpc
+
+        rank = int(os.environ["RANK"])
+        rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
+        with dist_autograd.context():
+            pass
+        if rank:
+            dist_autograd.context().__enter__()
+        rpc.shutdown()
+    """
+    run = run_file(write(tmp_path, source), workers=2)
+    assert (run.outcome, run.leaked_contexts) == ("leak", 2)  # it is on both workers
+    assert run.hints == ["w1 never left 1 context that it made at script.py:11"]
