@@ -147,11 +147,15 @@ class Waits:
     def _in_group(self, plain: Waiting, operation: Operation) -> Waiting:
         """Its main thread waits in an operation of a process group."""
         ends = [self._main(other) for _, other in operation.members]
-        gone = [other.known_as for _, other in operation.members if not other.alive]
+        gone = [
+            f"{other.known_as} has ended: {other.ending}"
+            for _, other in operation.members
+            if not other.alive
+        ]
         return plain._replace(
             what=operation.what,
             since_s=operation.since_s,
             kind="gone" if gone else "collective",
             ends=tuple(end for end in ends if end is not None),
-            lack=f"{' and '.join(gone)} has ended" if gone else "",
+            lack=" and ".join(gone),
         )

@@ -88,7 +88,7 @@ def test_the_survivors_of_a_crash_learn_of_it(silent: bool) -> None:
     for text, seconds in said.values():
         assert text.startswith(expected[0]) and seconds == expected[1]
     assert run.stall is not None
-    assert "process 1 has ended: the fault plan ended it at t=1.0" in str(run.stall.lines)
+    assert "rank 1 has ended: the fault plan ended it at t=1.0" in str(run.stall.lines)
 
 
 @ON_BOTH
