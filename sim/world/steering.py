@@ -1,0 +1,250 @@
+"""A run that goes another way from some step on.
+
+    path = (Turn(240, Tail("workers", order=(2, 0, 1))),)
+    with watching(Steering(path)):
+        run = engine.run(scenario)      # 240 steps as they were, then trainer 2 is the quickest
+
+A step is what a simulation does at once: a message arrives, a task goes on, a timer fires. The steps up
+to a turn are those that the run would have without one. From there on every message takes as long as
+the tail says, no fault happens any more, and of what is due at one instant the first goes first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from random import Random
+from typing import Any, Literal, NamedTuple
+
+from squall.real.rpc.message_type import RESPONSE_FLAG
+from squall.real.tracing import MESSAGE_SENT
+from squall.sim.world.delivery import Delivery
+from squall.sim.world.primitives import SimTask
+from squall.sim.world.virtual_time import Callbacks, Due, VirtualTime
+from squall.sim.world.watch import Watcher
+
+#: seconds of virtual time that a message takes in a tail, at least and at most: far enough apart that a
+#: worker makes many calls while another waits for one, and less than what people give as time limits
+LEAST_S, MOST_S = 1e-6, 0.2
+#: before everything else that is due at that instant
+_FIRST = -1.0
+#: workers of which every order is tried
+_FEW = 3
+
+#: who asks: a worker, and the task in it
+Asker = tuple[int, int]
+#: what a step was: "message" and its number, "task" and its id, "timer" and its worker
+Entry = tuple[Literal["message", "task", "timer"], int]
+
+
+@dataclass(frozen=True)
+class Tail:
+    """How long messages take from a turn on.
+
+    ``kind``: those of one worker take alike ("workers", in ``order``, the quickest first), those that
+    belong to one task ("tasks") or each as it comes ("messages"), drawn from ``seed``. A reply belongs to
+    whoever asked. ``threads``: what goes on at once takes its time as well, as on a busy processor.
+    """
+
+    kind: Literal["workers", "tasks", "messages"]
+    seed: int = 0
+    order: tuple[int, ...] = ()
+    threads: bool = False
+
+    def level(self, asker: Asker, number: int) -> float:
+        """How slow it is, from 0 to 1."""
+        worker, task = asker
+        if self.kind == "workers":
+            if worker not in self.order:
+                return 0.0
+            return self.order.index(worker) / max(1, len(self.order) - 1)
+        name = (worker, task) if self.kind == "tasks" else (number,)
+        return Random(repr((self.seed, *name))).random()
+
+    def __str__(self) -> str:
+        if self.kind == "workers":
+            return "workers " + " < ".join(map(str, self.order))
+        return f"{self.kind} {self.seed}"
+
+
+class Turn(NamedTuple):
+    """After ``step`` steps the run goes on as ``tail`` has it. ``hold``: what was to happen next waits until the
+    next turn, and goes first then."""
+
+    step: int
+    tail: Tail
+    hold: bool = False
+
+
+Path = tuple[Turn, ...]
+
+
+def tails(workers: int) -> list[Tail]:
+    """Ways to go on that differ much from each other, the most telling first."""
+    ids = range(workers)
+    orders: list[tuple[int, ...]]
+    if workers <= _FEW:
+        orders = list(permutations(ids))
+    else:
+        turned = [(*ids[first:], *ids[:first]) for first in ids]
+        orders = [*turned, *(order[::-1] for order in turned)][: 2 * _FEW + 2]
+    found = [Tail("workers", order=order) for order in orders]
+    found += [Tail("tasks", seed) for seed in range(4)]
+    found += [Tail("tasks", seed, threads=True) for seed in range(4)]
+    found += [Tail("workers", order=order, threads=True) for order in orders[:2]]
+    found += [Tail("messages", seed) for seed in range(2)]
+    return found
+
+
+class Steering(Watcher):
+    """Leads the first run that starts while it is installed along a path. ``entries`` then has what each step
+    was, and ``events_at`` how many events there were before it."""
+
+    def __init__(self, path: Sequence[Turn] = ()) -> None:
+        super().__init__()
+        self._turns = list(path)
+        self._tail: Tail | None = None
+        self._time: SteeredTime | None = None
+        self._held: Any = None
+        self._events = 0
+        self._numbers = 0
+        self._askers: dict[int, Asker] = {}
+        self._requests: dict[tuple[int, int], Asker] = {}
+        self.heal: Callable[[], object] = lambda: None
+        self.entries: list[Entry] = []
+        self.events_at: list[int] = []
+
+    # -- what the run tells ---------------------------------------------------------------------
+
+    def clock(self) -> VirtualTime | None:
+        if self._time is not None:  # a run within the run
+            return None
+        self._time = SteeredTime(self)
+        return self._time
+
+    def faults(self, heal: Callable[[], object]) -> None:
+        self.heal = heal
+
+    def event(self, record: tuple[Any, ...]) -> None:
+        self._events += 1
+        if record[3] is not MESSAGE_SENT:
+            return
+        number, src, dst, _, id, *_ = record[4]
+        asker = self._requests.get((dst, id)) if (dst, id) in self._requests else None
+        if asker is None or asker[0] == src:
+            asker = (src, record[2])
+            if id >= 0:
+                self._requests[src, id] = asker
+        self._askers[number] = asker
+
+    # -- what the clock asks --------------------------------------------------------------------
+
+    def late_s(self, event: Due, delay_s: float) -> float:
+        """In how many seconds that happens which would in ``delay_s``."""
+        tail = self._tail
+        if tail is None:
+            return delay_s
+        if isinstance(event, Delivery):
+            message = event.message
+            if message.src == message.dst:
+                return delay_s
+            asker = self._askers.get(message.number)
+            if asker is None:
+                asker = (message.dst if message.type & RESPONSE_FLAG else message.src, -1)
+        elif tail.threads and delay_s == 0 and isinstance(event, SimTask):
+            asker = (-1 if event.worker is None else event.worker.id, event.id)
+        else:
+            return delay_s
+        self._numbers += 1
+        return LEAST_S * (MOST_S / LEAST_S) ** tail.level(asker, self._numbers)
+
+    def before_step(self, time: SteeredTime) -> None:
+        """The next step is about to be made."""
+        while self._turns and time.steps_made >= self._turns[0].step:
+            self._turn(time, self._turns.pop(0))
+        if self._held is not None and not time.pending:
+            time.put_first(self._held)
+            self._held = None
+        entry = time.coming()
+        if entry is not None:
+            self.entries.append(_entry(entry[3]))
+            self.events_at.append(self._events)
+            self.next(entry[3], len(self.entries) - 1)
+
+    def next(self, event: Any, step: int) -> None:
+        """That is what the next step is."""
+
+    def _turn(self, time: SteeredTime, turn: Turn) -> None:
+        if self._tail is None:
+            self.heal()
+            time.order_stream = time.ordering = None
+            assert self.runtime is not None
+            self.runtime.preemptive = False
+        self._tail = turn.tail
+        held, self._held = self._held, time.take() if turn.hold else None
+        time.again(lambda event: self.late_s(event, 0.0), Delivery)
+        if held is not None:
+            time.put_first(held)
+
+
+class SteeredTime(VirtualTime):
+    """The clock of a run that is led along a path."""
+
+    __slots__ = ("_steering",)
+
+    def __init__(self, steering: Steering) -> None:
+        super().__init__()
+        self._steering = steering
+
+    def put(self, event: Due, callbacks: Callbacks, delay_s: float) -> None:
+        super().put(event, callbacks, self._steering.late_s(event, delay_s))
+
+    def steps(
+        self, *, until_s: float | None = None, max_steps: int | None = None
+    ) -> Iterator[None]:
+        self._steering.before_step(self)
+        for _ in super().steps(until_s=until_s, max_steps=max_steps):
+            yield
+            self._steering.before_step(self)
+
+    def coming(self) -> Any:
+        """What comes next of all that is queued."""
+        queue: list[Any] = self._queue
+        return queue[0] if queue else None
+
+    def take(self) -> Any:
+        """Take out what would happen next; None if nothing would."""
+        queue: list[Any] = self._queue
+        while queue:
+            entry = heapq.heappop(queue)
+            if not entry[3].cancelled:
+                return entry
+            self.cancelled -= 1
+        return None
+
+    def put_first(self, entry: Any) -> None:
+        """Let that which was taken out be the next to happen."""
+        _, _, number, event = entry
+        heapq.heappush(self._queue, (self.now, _FIRST, number, event))  # type: ignore[misc]
+
+    def again(self, late_s: Callable[[Due], float], kind: type[Due]) -> None:
+        """Let everything of a kind that is queued happen in so many seconds."""
+        queue: list[Any] = self._queue
+        queue[:] = [
+            (self.now + late_s(event), priority, number, event)
+            if type(event) is kind
+            else (due_s, priority, number, event)
+            for due_s, priority, number, event in sorted(queue)
+        ]
+        heapq.heapify(queue)
+
+
+def _entry(event: Any) -> Entry:
+    if isinstance(event, Delivery):
+        return ("message", event.message.number)
+    if isinstance(event, SimTask):
+        return ("task", event.id)
+    worker = getattr(event, "worker", None)
+    return ("timer", -1 if worker is None else worker.id)
