@@ -56,6 +56,9 @@ class Watcher:
     def faults(self, heal: Callable[[], object]) -> None:
         """There is a fault plan. Calling ``heal`` ends all of its faults."""
 
+    def raised(self, error: BaseException) -> None:
+        """That has ended a process of a script."""
+
     def stop(self, why: BaseException) -> None:
         """Let the run end with ``why`` before anything else happens."""
         assert self.runtime is not None, "a run has a runtime"

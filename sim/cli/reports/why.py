@@ -1,0 +1,48 @@
+"""What ``squall why`` says, for people and for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from rich.progress import Progress
+
+from squall.sim.scenario import Scenario
+from squall.sim.search.draw import expanded_plan
+from squall.sim.search.why.cause import NotFailingError, Why
+from squall.sim.search.why.text import lines
+
+__all__ = ["NotFailingError", "looking", "print_why", "why_data", "why_json"]
+
+
+def looking(bar: Progress) -> Callable[[int], object]:
+    """Shows how many runs were made, once there is one."""
+    task = bar.add_task("what decided it", total=None, visible=False)
+    return lambda runs: bar.update(
+        task, description=f"what decided it: {runs:,} runs", visible=True
+    )
+
+
+def print_why(why: Why, scenario: Scenario) -> None:
+    """What fails, why, and in which world."""
+    print("\n".join([*why.problems, "", *lines(why), "", *_world(scenario)]))
+
+
+def _world(scenario: Scenario) -> list[str]:
+    rows = [("seed", str(scenario.seed)), ("latency", scenario.world.latency)]
+    rows += expanded_plan(scenario.faults)
+    width = max(len(name) for name, _ in rows)
+    return [f"  {name:<{width}}  {value}" for name, value in rows]
+
+
+def why_data(why: Why) -> dict[str, Any]:
+    """Plain values; the keys are in docs/json.md."""
+    return why.to_json()
+
+
+def why_json(why: Why, scenario: Scenario) -> str:
+    """The object of ``squall why --json``."""
+    faults = [{"item": name, "fault": said} for name, said in expanded_plan(scenario.faults)]
+    world = {"seed": scenario.seed, "latency": scenario.world.latency, "plan": faults}
+    return json.dumps({**why_data(why), "scenario": world}, allow_nan=False)

@@ -1,0 +1,273 @@
+"""What decided a failure: the order of two steps, or a fault, and what both runs did around it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from squall.model.events.run import Run
+from squall.sim.scenario import Scenario
+from squall.sim.search.again import again
+from squall.sim.search.why.doing import Doing, called, doing, name
+from squall.sim.search.why.faults import like
+from squall.sim.search.why.faults import told as fault_told
+from squall.sim.search.why.search import RUN_S, Search
+from squall.sim.search.why.witness import NOWHERE, Call, Place, Witness
+from squall.sim.world.steering import Path, Turn
+
+#: calls that are shown of each run
+_SHOWN = 8
+
+#: what is wrong with a run, a line each
+Problems = Callable[[Run], list[str]]
+Verdict = Literal["order", "fault", "step", "always", "unknown"]
+
+
+class Line(NamedTuple):
+    """Something that happened: on which worker, who had asked for it, what, and what came of it."""
+
+    worker: str
+    by: str
+    what: str
+    result: str
+    place: str
+
+
+@dataclass(kw_only=True)
+class Why:
+    """What decided that a run fails.
+
+    ``verdict``: two steps came in the wrong order ("order"), a fault did it ("fault"), a step is known but not
+    what should have come before it ("step"), it fails whatever the order ("always"), or the time was over
+    before anything was known ("unknown"). ``said``: that in sentences. ``failing`` and ``passing``: what the
+    failing run did around it, and one that passes. ``places``: the lines that are named, the first first.
+    """
+
+    verdict: Verdict
+    said: list[str]
+    failing: list[Line] = field(default_factory=list)
+    passing: list[Line] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    #: where the error was raised, and the values of variables there
+    raised: Place = NOWHERE
+    variables: dict[str, str] = field(default_factory=dict)
+    #: the step after which nothing that was tried passes, the events before it, and how many there are
+    step: int = -1
+    steps: int = 0
+    event: int = -1
+    events: int = 0
+    time_s: float = 0.0
+    #: how many runs were made, how many other orders were tried from the beginning, and of them failed
+    runs: int = 0
+    orders: int = 0
+    failed: int = 0
+    out_of_time: bool = False
+    interrupted: bool = False
+    #: what is wrong with the failing run, a line each
+    problems: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values only."""
+        plain = dict(vars(self))
+        plain["failing"] = [line._asdict() for line in self.failing]
+        plain["passing"] = [line._asdict() for line in self.passing]
+        plain["places"] = [place._asdict() for place in self.places]
+        plain["raised"] = self.raised._asdict() if self.raised.file else None
+        return plain
+
+
+class NotFailingError(ValueError):
+    """The scenario does not fail: there is nothing to look for."""
+
+
+def why(
+    scenario: Scenario,
+    problems: Problems,
+    *,
+    seconds: float,
+    on_run: Callable[[int], object] = lambda _: None,
+) -> Why:
+    """What decided that this scenario fails. ``problems`` says what is wrong with a run, a line each. Raises
+    NotFailingError if nothing is."""
+    with quiet():
+        search = Search(scenario, lambda run: not problems(run), seconds, on_run).run()
+        telling = Telling(search)
+        wrong = problems(telling.run)
+        if not wrong:
+            raise NotFailingError("nothing is wrong with this run")
+        found = telling.why()
+    found.problems = wrong
+    return found
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """PyTorch's launcher does not log what it does to the processes of each run."""
+    logger = logging.getLogger("torch.multiprocessing.spawn")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+class Telling:
+    """Puts what a search has found into words."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        at_steps = () if search.moment is None else (search.moment.step,)
+        self.run, self.witness = self._seen((), at_steps)
+        self.names: Mapping[int, str] = self.run.names or {}
+
+    def _seen(self, path: Path, at_steps: tuple[int, ...] = ()) -> tuple[Run, Witness]:
+        witness = Witness(path, at_steps)
+        return again(self.search.scenario, watcher=witness, seconds=RUN_S), witness
+
+    def why(self) -> Why:
+        search, witness = self.search, self.witness
+        _, raised, variables = witness.errors[0] if witness.errors else ("", NOWHERE, {})
+        found = self._found()
+        found.raised, found.variables = raised, variables
+        found.steps, found.events = search.steps, len(self.run.records)
+        found.runs, found.orders, found.failed = search.runs, search.orders, search.failed
+        found.out_of_time, found.interrupted = search.out_of_time, search.interrupted
+        if search.moment is not None:
+            found.step = search.moment.step
+            found.event = witness.events_at[found.step]
+            found.time_s = float(self.run.records[min(found.event, found.events - 1)][0])
+        return found
+
+    def _found(self) -> Why:
+        search, moment = self.search, self.search.moment
+        if moment is None or not search.settled:
+            return self._unknown() if search.out_of_time or search.interrupted else self._always()
+        faults = self.witness.faults_at(moment.step)
+        if faults:
+            said, calls, places = fault_told(faults, self.witness, self.names)
+            other = self._seen((Turn(moment.step, moment.tail),))[1]
+            same = like(calls[0], other) if calls else []
+            return Why(
+                verdict="fault",
+                said=said,
+                failing=self._lines(calls),
+                passing=self._lines(same),
+                places=places,
+            )
+        first = doing(self.witness, moment.step, self.names)
+        if search.before is None:
+            said = [f"After {first.who} {first.did}, no other order that was tried passes."]
+            return Why(verdict="step", said=said, places=[first.place] if first.place.file else [])
+        return self._order(first, search.before)
+
+    def _unknown(self) -> Why:
+        over = "The search was interrupted" if self.search.interrupted else "The time was over"
+        if self.search.moment is None:
+            return Why(
+                verdict="unknown", said=[f"{over} before another order was found that passes."]
+            )
+        events_at = self.witness.events_at
+        first, last = (
+            events_at[self.search.moment.step],
+            events_at[min(self.search.latest, len(events_at) - 1)],
+        )
+        said = [
+            f"{over}: what is known is that it was decided between events {first:,} and {last:,}."
+        ]
+        return Why(verdict="unknown", said=said)
+
+    def _always(self) -> Why:
+        faults = ", also without the faults" if self.search.scenario.faults.goes_wrong else ""
+        said = [
+            f"It fails in each of {self.search.orders} other orders that were tried{faults}: it does not "
+            "depend on what comes first."
+        ]
+        place = self.witness.errors[0][1] if self.witness.errors else NOWHERE
+        return Why(verdict="always", said=said, places=[place] if place.file else [])
+
+    # -- the order of two steps -----------------------------------------------------------------
+
+    def _order(self, first: Doing, before: Path) -> Why:
+        last = before[-1].step - 1
+        _, other = self._seen(before, (last, last + 1))
+        second = doing(other, last, self.names)
+        between = self._earlier(first, second)
+        if between is not None:
+            assert second.call is not None
+            here = called(between, self.names).split(" of ", 1)[0]
+            where = f" ({between.place})" if between.place.file else ""
+            said = [f"{_upper(first.who)} {first.did} between {here}{where} and {second.who}."]
+        else:
+            said = [f"{_upper(first.who)} {first.did} before {second.who} {second.did}."]
+        said.append(f"In runs that pass it does so after {second.who}.")
+        places = [
+            p for p in (first.place, second.place, between.place if between else NOWHERE) if p.file
+        ]
+        tasks = {each.call.task: each.call.src for each in (first, second) if each.call is not None}
+        return Why(
+            verdict="order",
+            said=said,
+            failing=self._lines(self._around(self.witness, first, second, between, tasks)),
+            passing=self._lines(self._around(other, first, second, between, tasks)),
+            places=list(dict.fromkeys(places)),
+        )
+
+    def _earlier(self, first: Doing, second: Doing) -> Call | None:
+        """What the caller of ``second`` had called there last, before ``first``."""
+        if first.kind != "runs" or second.kind != "runs" or second.call is None:
+            return None
+        if (
+            first.worker != second.worker
+            or first.call is None
+            or first.call.task == second.call.task
+        ):
+            return None
+        mine = [
+            call
+            for call in self.witness.on(first.worker)
+            if (call.src, call.task) == (second.call.src, second.call.task)
+            and call.began < first.call.began
+            and call.function
+        ]
+        return mine[-1] if mine else None
+
+    def _around(
+        self,
+        witness: Witness,
+        first: Doing,
+        second: Doing,
+        between: Call | None,
+        tasks: Mapping[int, int],
+    ) -> list[Call]:
+        """The calls of the same callers on these workers, from the one before to the ones after."""
+        workers = {first.worker, second.worker}
+        found = [
+            call
+            for worker in sorted(workers)
+            for call in witness.on(worker)
+            if call.function and tasks.get(call.task) == call.src
+        ]
+        found.sort(key=lambda call: call.began)
+        start = first.event if between is None else witness.calls[between.src, between.id].began
+        found = [call for call in found if call.began >= start]
+        return found[: _SHOWN // 2]
+
+    def _lines(self, calls: list[Call]) -> list[Line]:
+        return [
+            Line(
+                name(call.dst, self.names),
+                name(call.src, self.names),
+                call.said,
+                call.result,
+                str(call.place),
+            )
+            for call in calls
+        ]
+
+
+def _upper(text: str) -> str:
+    return text if text.startswith("`") else text[:1].upper() + text[1:]
