@@ -45,15 +45,12 @@ def doing(witness: Witness, step: int, names: Mapping[int, str]) -> Doing:
     task = witness.tasks.get(number) if kind == "task" else None
     if task is not None and task.cause in witness.sent and task.parent < 0:
         return _message(witness, task.cause, first, names)
-    place = witness.places.get(step, NOWHERE)
-    worker = -1 if task is None else task.worker
-    if kind == "timer":
-        return Doing("thread", number, "a timer" + on(number, names), "fired", first)
-    where = f" in `{place.function}` ({place})" if place.file else ""
-    thread = task.name if task is not None else "a thread"
-    return Doing(
-        "thread", worker, f"{thread}{on(worker, names)}", f"went on{where}", first, None, place
-    )
+    thread = witness.threads.get(step)
+    if thread is not None:
+        place = thread.to if thread.to.file else thread.at
+        where = f" to `{place.function}` ({place})" if place.file else ""
+        return Doing("thread", witness.worker_of(step), thread.who, f"went on{where}", first, None, place)
+    return Doing("thread", witness.worker_of(step), f"a {kind}{on(witness.worker_of(step), names)}", "went on", first)
 
 
 def _message(witness: Witness, number: int, event: int, names: Mapping[int, str]) -> Doing:

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from squall.real import tracing
+from squall.real.runtime import TaskOwner
 from squall.real.rpc import calls, rref_proxy, serialization
 from squall.sim.search.why.values import arguments, name_of, shown, variables
 from squall.sim.world.places import is_library
@@ -83,6 +84,22 @@ class Task(NamedTuple):
     cause: int
 
 
+@dataclass(eq=False)
+class Thread:
+    """A thread that goes on: of which worker, where it was, and where it waited next (nowhere: it ended)."""
+
+    name: str
+    owner: TaskOwner | None
+    at: Place
+    to: Place = NOWHERE
+
+    @property
+    def who(self) -> str:
+        """The process where it is its main thread, as it is called in the end."""
+        owner = "a process" if self.owner is None else self.owner.name
+        return f"thread {self.name} of {owner}" if self.name.startswith("Thread") else owner
+
+
 class Fault(NamedTuple):
     """A fault that happened, and the event that says so."""
 
@@ -105,7 +122,9 @@ class Witness(Steering):
         self.calls: dict[tuple[int, int], Call] = {}
         self.sent: dict[int, Sent] = {}
         self.tasks: dict[int, Task] = {}
-        self.places: dict[int, Place] = {}
+        #: of tasks at the steps that were asked for: the worker, where it went on, and where it waited next
+        self.threads: dict[int, Thread] = {}
+        self._going: tuple[int, Any] | None = None
         #: by message: the event of its arrival
         self.arrived: dict[int, int] = {}
         self.faults_seen: list[Fault] = []
@@ -117,8 +136,15 @@ class Witness(Steering):
     # -- what the run tells ---------------------------------------------------------------------
 
     def next(self, event: Any, step: int) -> None:
-        if step in self._at_steps and isinstance(event, SimTask) and event.glet is not None:
-            self.places[step] = _user_place(event.glet.gr_frame)
+        if self._going is not None:
+            before, task = self._going
+            self._going = None
+            if task.glet is not None:
+                self.threads[before].to = _user_place(task.glet.gr_frame)
+        if step in self._at_steps and isinstance(event, SimTask):
+            place = NOWHERE if event.glet is None else _user_place(event.glet.gr_frame)
+            self.threads[step] = Thread(event.name, event.worker, place)
+            self._going = step, event
 
     def raised(self, error: BaseException) -> None:
         if isinstance(error, SystemExit) and error.__context__ is not None:
