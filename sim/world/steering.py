@@ -18,7 +18,7 @@ from itertools import permutations
 from random import Random
 from typing import Any, Literal, NamedTuple
 
-from squall.real.rpc.message_type import RESPONSE_FLAG
+from squall.real.rpc.message_type import RESPONSE_FLAG, MessageType
 from squall.real.tracing import MESSAGE_SENT
 from squall.sim.world.delivery import Delivery
 from squall.sim.world.primitives import SimTask
@@ -131,12 +131,10 @@ class Steering(Watcher):
         self._events += 1
         if record[3] is not MESSAGE_SENT:
             return
-        number, src, dst, _, id, *_ = record[4]
-        asker = self._requests.get((dst, id)) if (dst, id) in self._requests else None
-        if asker is None or asker[0] == src:
-            asker = (src, record[2])
-            if id >= 0:
-                self._requests[src, id] = asker
+        number, src, dst, type, id, *_ = record[4]
+        asker = self._requests.get((dst, id)) if is_reply(type) else None
+        if asker is None:
+            asker = self._requests[src, id] = (src, record[2])
         self._askers[number] = asker
 
     # -- what the clock asks --------------------------------------------------------------------
@@ -152,7 +150,7 @@ class Steering(Watcher):
                 return delay_s
             asker = self._askers.get(message.number)
             if asker is None:
-                asker = (message.dst if message.type & RESPONSE_FLAG else message.src, -1)
+                asker = (message.src, -1)
         elif tail.threads and delay_s == 0 and isinstance(event, SimTask):
             asker = (-1 if event.worker is None else event.worker.id, event.id)
         else:
@@ -239,6 +237,12 @@ class SteeredTime(VirtualTime):
             for due_s, priority, number, event in sorted(queue)
         ]
         heapq.heapify(queue)
+
+
+def is_reply(type: str) -> bool:
+    """Whether messages of that type answer others."""
+    known = MessageType.__members__.get(type)
+    return known is not None and bool(known & RESPONSE_FLAG)
 
 
 def _entry(event: Any) -> Entry:

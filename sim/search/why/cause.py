@@ -15,6 +15,7 @@ from squall.sim.search.why.doing import Doing, called, doing, name
 from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
 from squall.sim.search.why.search import RUN_S, Search
+from squall.sim.search.why.touched import Shared, both, touches
 from squall.sim.search.why.witness import NOWHERE, Call, Place, Witness
 from squall.sim.world.steering import Path, Turn
 
@@ -126,7 +127,8 @@ class Telling:
 
     def _seen(self, path: Path, at_steps: tuple[int, ...] = ()) -> tuple[Run, Witness]:
         witness = Witness(path, at_steps)
-        return again(self.search.scenario, watcher=witness, seconds=RUN_S), witness
+        with witness.lines.noted():
+            return again(self.search.scenario, watcher=witness, seconds=RUN_S), witness
 
     def why(self) -> Why:
         search, witness = self.search, self.witness
@@ -192,28 +194,58 @@ class Telling:
     # -- the order of two steps -----------------------------------------------------------------
 
     def _order(self, first: Doing, before: Path) -> Why:
-        last = before[-1].step - 1
+        assert self.search.moment is not None, "something passes"
+        step, last = self.search.moment.step, before[-1].step - 1
         _, other = self._seen(before, (last, last + 1))
-        second = doing(other, last, self.names)
+        second = self._caused(doing(other, last, self.names), other, first)
         between = self._earlier(first, second)
         if between is not None:
-            assert second.call is not None
             here = called(between, self.names).split(" of ", 1)[0]
             where = f" ({between.place})" if between.place.file else ""
             said = [f"{_upper(first.who)} {first.did} between {here}{where} and {second.who}."]
         else:
             said = [f"{_upper(first.who)} {first.did} before {second.who} {second.did}."]
         said.append(f"In runs that pass it does so after {second.who}.")
-        places = [
-            p for p in (first.place, second.place, between.place if between else NOWHERE) if p.file
-        ]
+        places = [first.place, second.place, between.place if between else NOWHERE]
+        shared = self._shared(first, step, second, other, last)
+        if shared is not None:
+            said.append(_touching(shared))
+            places += [shared.first, shared.second]
         tasks = {each.call.task: each.call.src for each in (first, second) if each.call is not None}
         return Why(
             verdict="order",
             said=said,
             failing=self._lines(self._around(self.witness, first, second, between, tasks)),
             passing=self._lines(self._around(other, first, second, between, tasks)),
-            places=list(dict.fromkeys(places)),
+            places=list(dict.fromkeys(place for place in places if place.file)),
+        )
+
+    def _caused(self, second: Doing, other: Witness, first: Doing) -> Doing:
+        """What a message of squall's own protocol sets off, where that is a function of the user's."""
+        if second.kind in ("thread", "timeout") or (
+            second.call is not None and second.call.function
+        ):
+            return second
+        mine = None if first.call is None else other.calls.get((first.call.src, first.call.id))
+        for call in other.on(second.worker):
+            if call.began < second.event or not call.function or call is mine:
+                continue
+            if mine is None or mine.began < 0 or call.began < mine.began:
+                did = f"ran on {name(call.dst, self.names)}"
+                return Doing(
+                    "runs", call.dst, called(call, self.names), did, call.began, call, call.place
+                )
+        return second
+
+    def _shared(
+        self, first: Doing, step: int, second: Doing, other: Witness, last: int
+    ) -> Shared | None:
+        """What both touch: of the first in the failing run, of the second in the one that passes."""
+        one, two = self.witness.lines.globals, other.lines.globals
+        return both(
+            touches(self.witness.acts(step), one),
+            touches(other.acts(last), two),
+            stores=first.worker != second.worker,
         )
 
     def _earlier(self, first: Doing, second: Doing) -> Call | None:
@@ -271,3 +303,15 @@ class Telling:
 
 def _upper(text: str) -> str:
     return text if text.startswith("`") else text[:1].upper() + text[1:]
+
+
+def _touching(shared: Shared) -> str:
+    """Which lines touch the same."""
+    one, two = (
+        f"{'changed' if writes else 'used'} in `{place.function}` ({place})"
+        for place, writes in (
+            (shared.first, shared.first_writes),
+            (shared.second, shared.second_writes),
+        )
+    )
+    return f"Both touch `{shared.name}`: it is {one} and {two}."

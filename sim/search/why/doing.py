@@ -49,8 +49,16 @@ def doing(witness: Witness, step: int, names: Mapping[int, str]) -> Doing:
     if thread is not None:
         place = thread.to if thread.to.file else thread.at
         where = f" to `{place.function}` ({place})" if place.file else ""
-        return Doing("thread", witness.worker_of(step), thread.who, f"went on{where}", first, None, place)
-    return Doing("thread", witness.worker_of(step), f"a {kind}{on(witness.worker_of(step), names)}", "went on", first)
+        return Doing(
+            "thread", witness.worker_of(step), thread.who, f"went on{where}", first, None, place
+        )
+    return Doing(
+        "thread",
+        witness.worker_of(step),
+        f"a {kind}{on(witness.worker_of(step), names)}",
+        "went on",
+        first,
+    )
 
 
 def _message(witness: Witness, number: int, event: int, names: Mapping[int, str]) -> Doing:

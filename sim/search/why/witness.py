@@ -9,12 +9,13 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from squall.real import tracing
-from squall.real.runtime import TaskOwner
 from squall.real.rpc import calls, rref_proxy, serialization
+from squall.real.runtime import TaskOwner
+from squall.sim.search.why.executed import Executed, Lines
 from squall.sim.search.why.values import arguments, name_of, shown, variables
 from squall.sim.world.places import is_library
 from squall.sim.world.primitives import SimTask
-from squall.sim.world.steering import Path, Steering
+from squall.sim.world.steering import Path, Steering, is_reply
 
 #: the functions in whose frames a call and what it calls can be seen
 _CALLS = (calls._invoke_rpc.__code__, calls.begin_remote.__code__)
@@ -113,11 +114,13 @@ class Fault(NamedTuple):
 
 
 class Witness(Steering):
-    """Sees a run that goes along a path. ``at_steps``: steps before which it looks where the next task is."""
+    """Sees a run that goes along a path. ``at_steps``: steps before which it looks where the next task is.
+    ``lines`` has which lines are executed, for whoever asks for that."""
 
     def __init__(self, path: Path = (), at_steps: tuple[int, ...] = ()) -> None:
         super().__init__(path)
         self._at_steps = at_steps
+        self.lines = Lines(self._where)
         self._count = -1
         self.calls: dict[tuple[int, int], Call] = {}
         self.sent: dict[int, Sent] = {}
@@ -182,11 +185,8 @@ class Witness(Steering):
 
     def _message_sent(self, worker: int, task: int, values: Any) -> None:
         number, src, dst, type, id, *_ = values
-        own = self.calls.get((src, id))
-        call = own if own is not None and own.dst == dst and _asks(own.type, type) else None
-        reply = call is None and (dst, id) in self.calls
-        if reply:
-            call = self.calls[dst, id]
+        reply = is_reply(type)
+        call = self.calls.get((dst, id) if reply else (src, id))
         place = call.place if call is not None else _user_place(_frame())
         self.sent[number] = Sent(src, dst, type, call, reply, task, place)
 
@@ -238,6 +238,10 @@ class Witness(Steering):
         mine = [call for call in self.calls.values() if call.task == task and call.dst == dst]
         return Sent(src, dst, type, mine[-1], False, task, mine[-1].place) if mine else None
 
+    def _where(self) -> tuple[int, int]:
+        runtime = self.runtime
+        return len(self.entries) - 1, -1 if runtime is None else runtime.running.id
+
     # -- what is asked of it --------------------------------------------------------------------
 
     def call_of(self, task: int) -> Call | None:
@@ -281,6 +285,27 @@ class Witness(Steering):
         task = self.tasks.get(number)
         return -1 if task is None else task.worker
 
+    def acts(self, step: int) -> list[Executed]:
+        """The lines that are executed because of a step, up to the next wait: of the function that it calls, of
+        who waited for its answer, or of the thread that goes on."""
+        kind, number = self.entries[step]
+        if kind == "task" and self.tasks.get(number) is not None:
+            cause = self.tasks[number].cause
+            if cause in self.sent and self.tasks[number].parent < 0:
+                kind, number = "message", cause
+        tasks = {number}
+        if kind == "message":
+            sent = self.sent.get(number)
+            tasks = {
+                id for id, task in self.tasks.items() if task.cause == number and task.parent < 0
+            }
+            if sent is not None and sent.is_reply and sent.call is not None:
+                tasks.add(sent.call.task)
+        first = next((e for e in self.lines.executed if e.step >= step and e.task in tasks), None)
+        if first is None:
+            return []
+        return [e for e in self.lines.executed if e[:2] == first[:2]]
+
     def on(self, worker: int) -> list[Call]:
         """The calls that have run on a worker, in that order."""
         found = [call for call in self.calls.values() if call.dst == worker and call.began >= 0]
@@ -297,11 +322,6 @@ _TAKES = {
     tracing.UDF_ENDED: Witness._udf_ended,
     tracing.FAULT_INJECTED: Witness._fault,
 }
-
-
-def _asks(call: str, message: str) -> bool:
-    """Whether a message of that type carries a call of that type, and no reply to another one."""
-    return call == message or message in ("FORWARD_AUTOGRAD_REQ", "RUN_WITH_PROFILING_REQ")
 
 
 def _told(function: Any, args: Any, kwargs: Any) -> tuple[str, str]:
