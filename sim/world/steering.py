@@ -90,11 +90,11 @@ def tails(workers: int) -> list[Tail]:
     else:
         turned = [(*ids[first:], *ids[:first]) for first in ids]
         orders = [*turned, *(order[::-1] for order in turned)][: 2 * _FEW + 2]
-    found = [Tail("workers", order=order) for order in orders]
-    found += [Tail("tasks", seed) for seed in range(4)]
-    found += [Tail("tasks", seed, threads=True) for seed in range(4)]
+    found = [Tail("workers", order=order) for order in orders[:4]]
+    for seed in (-1, -2, -3, -4):
+        found += [Tail("tasks", seed), Tail("messages", seed), Tail("tasks", seed, threads=True)]
+    found += [Tail("workers", order=order) for order in orders[4:]]
     found += [Tail("workers", order=order, threads=True) for order in orders[:2]]
-    found += [Tail("messages", seed) for seed in range(2)]
     return found
 
 
@@ -108,6 +108,8 @@ class Steering(Watcher):
         self._tail: Tail | None = None
         self._time: SteeredTime | None = None
         self._held: Any = None
+        #: the messages that were held: what they set off is not late either
+        self._let_go: set[int] = set()
         self._events = 0
         self._numbers = 0
         self._askers: dict[int, Asker] = {}
@@ -152,6 +154,8 @@ class Steering(Watcher):
             if asker is None:
                 asker = (message.src, -1)
         elif tail.threads and delay_s == 0 and isinstance(event, SimTask):
+            if event.cause in self._let_go:
+                return delay_s
             asker = (-1 if event.worker is None else event.worker.id, event.id)
         else:
             return delay_s
@@ -185,6 +189,8 @@ class Steering(Watcher):
         time.again(lambda event: self.late_s(event, 0.0), Delivery)
         if held is not None:
             time.put_first(held)
+            if isinstance(held[3], Delivery):
+                self._let_go.add(held[3].message.number)
 
 
 class SteeredTime(VirtualTime):

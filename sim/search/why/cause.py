@@ -123,7 +123,10 @@ class Telling:
         self.search = search
         at_steps = () if search.moment is None else (search.moment.step,)
         self.run, self.witness = self._seen((), at_steps)
-        self.names: Mapping[int, str] = self.run.names or {}
+        self.names: Mapping[int, str] = {
+            number: name if self.run.messages.get("PYTHON_CALL") else f"rank {number}"
+            for number, name in self.run.names.items()
+        }
 
     def _seen(self, path: Path, at_steps: tuple[int, ...] = ()) -> tuple[Run, Witness]:
         witness = Witness(path, at_steps)
@@ -211,6 +214,12 @@ class Telling:
         if shared is not None:
             said.append(_touching(shared))
             places += [shared.first, shared.second]
+            earlier = self._looked(step, shared)
+            if earlier is not None:
+                said.append(
+                    f"What was seen of it before, in `{earlier.function}` ({earlier}), is old then."
+                )
+                places.append(earlier)
         tasks = {each.call.task: each.call.src for each in (first, second) if each.call is not None}
         return Why(
             verdict="order",
@@ -247,6 +256,17 @@ class Telling:
             touches(other.acts(last), two),
             stores=first.worker != second.worker,
         )
+
+    def _looked(self, step: int, shared: Shared) -> Place | None:
+        """Where the task that goes on with the first step had read what both touch, before it waited."""
+        witness = self.witness
+        seen = touches(witness.before(witness.acts(step)), witness.lines.globals)
+        found = [
+            each.place
+            for each in seen
+            if (each.kind, each.name) == (shared.kind, shared.name) and not each.writes
+        ]
+        return found[-1] if found else None
 
     def _earlier(self, first: Doing, second: Doing) -> Call | None:
         """What the caller of ``second`` had called there last, before ``first``."""

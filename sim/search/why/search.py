@@ -22,8 +22,12 @@ from squall.sim.world.steering import Path, Steering, Tail, Turn, tails
 
 #: real seconds that one run may take
 RUN_S = 60.0
-#: tails that are tried at each step, of those that have passed before
-_TRIED = 4
+#: tails that are tried at each step, and that are drawn for that step alone
+_TRIED, _FRESH = 5, 2
+#: how many times as many are tried where nothing passes any more, at most, and for how many events of the run
+_TIMES, _EVENTS = 4, 2_000
+#: seeds between those that are drawn for one step and for the next
+_DRAWN = 100
 #: tails that pass from the beginning which are enough
 _GOOD = 3
 #: how often a later step is looked for, when one from which a run passes turns up
@@ -73,6 +77,7 @@ class Search:
     latest: int = 0
     #: the failing run
     base: Witness = field(default_factory=Witness)
+    _times: int = 1
     _tails: list[Tail] = field(default_factory=list)
     _known: dict[Path, bool] = field(default_factory=dict)
     _until: float = 0.0
@@ -87,6 +92,8 @@ class Search:
                 self._leave_out_what_holds(first)
                 self.steps = self.latest = len(self.base.entries)
                 self._tails = tails(first.workers or 1)
+                # Short runs take little time: more of them are tried.
+                self._times = max(1, min(_TIMES, _EVENTS // max(1, len(first.records))))
                 self._find_moment()
                 if self.moment is not None and not self.base.faults_at(self.moment.step):
                     self._find_order(self.moment)
@@ -152,7 +159,7 @@ class Search:
         low, high = -1, len(points)
         while high - low > 1:
             middle = (low + high) // 2
-            tail = self._passing((), points[middle], self._tails[:_TRIED])
+            tail = self._passing((), points[middle])
             if tail is None:
                 high, self.latest = middle, points[middle]
             else:
@@ -161,17 +168,20 @@ class Search:
     def _later(self, step: int) -> Moment | None:
         """A later moment, if one is found: there is none if a run that passes soon cannot any more."""
         left = self.steps - step
-        for at, tried in ((step, 2 * _TRIED), (step + left // 50, 2), (step + left // 10, 2)):
-            tail = self._passing((), at, self._tails[:tried])
+        for at, times in ((step, self._times), (step + left // 50, 1), (step + left // 10, 1)):
+            tail = self._passing((), at, times)
             if tail is not None:
                 return Moment(at, tail)
         return None
 
-    def _passing(self, before: Path, step: int, tried: Sequence[Tail]) -> Tail | None:
-        """A tail with which it passes after so many steps; the one that has passed last is tried first."""
-        for tail in tried:
+    def _passing(self, before: Path, step: int, times: int = 1) -> Tail | None:
+        """A tail with which it passes after so many steps, among those that have passed and some that are drawn for
+        that step; the one that has passed last is tried first. ``times``: as many as else."""
+        drawn = [Tail("messages", step * _DRAWN + n) for n in range(_FRESH * times)]
+        for tail in [*self._tails[: _TRIED * times], *drawn]:
             if self.passes((*before, Turn(step, tail))):
-                self._tails.remove(tail)
+                if tail in self._tails:
+                    self._tails.remove(tail)
                 self._tails.insert(0, tail)
                 return tail
         return None
@@ -201,7 +211,7 @@ class Search:
             self.before = (*holding, Turn(found, tail))
 
     def _let_go(self, holding: Path, step: int) -> Tail | None:
-        return self._passing(holding, step, self._tails[:_TRIED])
+        return self._passing(holding, step)
 
     def _first(self, holding: Path, points: Sequence[int]) -> int | None:
         """The first step at which what is held can be let go: it is looked for nearby first."""

@@ -76,6 +76,7 @@ class Touch(NamedTuple):
 class Shared(NamedTuple):
     """Something that two pieces of code touch, at least one of which changes it."""
 
+    kind: Kind
     name: str
     first: Place
     second: Place
@@ -104,7 +105,7 @@ def both(first: list[Touch], second: list[Touch], *, stores: bool) -> Shared | N
     """What both touch and one of them changes, best what only one does. ``stores``: they are of different
     processes, which share stores and nothing else."""
     found = [
-        Shared(one.name, one.place, other.place, one.writes, other.writes)
+        Shared(one.kind, one.name, one.place, other.place, one.writes, other.writes)
         for other in second
         for one in first
         if (one.kind, one.name) == (other.kind, other.name) and (one.writes or other.writes)
@@ -121,7 +122,10 @@ def _is_local(name: str, code: CodeType) -> bool:
 
 @lru_cache(maxsize=4096)
 def _of_line(file: str, line: int) -> tuple[tuple[Kind, str, bool], ...]:
-    return tuple(dict.fromkeys(_by_line(file).get(line, ())))
+    found: dict[tuple[Kind, str], bool] = {}
+    for kind, name, writes in _by_line(file).get(line, ()):
+        found[kind, name] = found.get((kind, name), False) or writes
+    return tuple((kind, name, writes) for (kind, name), writes in found.items())
 
 
 @lru_cache(maxsize=64)

@@ -122,6 +122,8 @@ class Witness(Steering):
         self._at_steps = at_steps
         self.lines = Lines(self._where)
         self._count = -1
+        #: by task: where it was last
+        self._workers: dict[int, int] = {}
         self.calls: dict[tuple[int, int], Call] = {}
         self.sent: dict[int, Sent] = {}
         self.tasks: dict[int, Task] = {}
@@ -166,6 +168,8 @@ class Witness(Steering):
         super().event(record)
         self._count += 1
         _, worker, task, type, values = record
+        if worker >= 0:
+            self._workers[task] = worker
         take = _TAKES.get(type)
         if take is not None:
             take(self, worker, task, values)
@@ -282,29 +286,44 @@ class Witness(Steering):
             return -1 if sent is None else sent.dst
         if kind == "timer":
             return number
-        task = self.tasks.get(number)
-        return -1 if task is None else task.worker
+        return self._workers.get(number, -1)
 
     def acts(self, step: int) -> list[Executed]:
         """The lines that are executed because of a step, up to the next wait: of the function that it calls, of
         who waited for its answer, or of the thread that goes on."""
-        kind, number = self.entries[step]
-        if kind == "task" and self.tasks.get(number) is not None:
-            cause = self.tasks[number].cause
-            if cause in self.sent and self.tasks[number].parent < 0:
-                kind, number = "message", cause
-        tasks = {number}
-        if kind == "message":
-            sent = self.sent.get(number)
-            tasks = {
-                id for id, task in self.tasks.items() if task.cause == number and task.parent < 0
-            }
-            if sent is not None and sent.is_reply and sent.call is not None:
-                tasks.add(sent.call.task)
-        first = next((e for e in self.lines.executed if e.step >= step and e.task in tasks), None)
-        if first is None:
+        tasks, where = self._tasks_of(step), self.worker_of(step)
+        executed = self.lines.executed
+        later = (each for each in executed if each.step >= step)
+        first = next(
+            (
+                each
+                for each in later
+                if (each.task in tasks if tasks else self._workers.get(each.task) == where)
+            ),
+            None,
+        )
+        return [] if first is None else [each for each in executed if each[:2] == first[:2]]
+
+    def before(self, lines: list[Executed]) -> list[Executed]:
+        """What the same task had executed before, up to these lines."""
+        if not lines:
             return []
-        return [e for e in self.lines.executed if e[:2] == first[:2]]
+        first = lines[0]
+        return [e for e in self.lines.executed if e.task == first.task and e.step < first.step]
+
+    def _tasks_of(self, step: int) -> set[int]:
+        """The tasks in which something happens because of a step; none: any of that worker."""
+        kind, number = self.entries[step]
+        task = self.tasks.get(number) if kind == "task" else None
+        if task is not None and task.cause in self.sent and task.parent < 0:
+            kind, number = "message", task.cause
+        if kind != "message":
+            return {number}
+        found = {id for id, task in self.tasks.items() if task.cause == number and task.parent < 0}
+        sent = self.sent.get(number)
+        if sent is not None and sent.is_reply and sent.call is not None:
+            found.add(sent.call.task)
+        return found
 
     def on(self, worker: int) -> list[Call]:
         """The calls that have run on a worker, in that order."""
