@@ -63,7 +63,9 @@ class Program:
     def options(self) -> dict[str, str]:
         """What ``squall fuzz`` is told: "workers", "faults"."""
         words = shlex.split(" ".join(self._said("run")))
-        return {name.removeprefix("--"): word for name, word in zip(*[iter(words)] * 2, strict=True)}
+        return {
+            name.removeprefix("--"): word for name, word in zip(*[iter(words)] * 2, strict=True)
+        }
 
     @property
     def engines(self) -> list[str]:
@@ -96,7 +98,9 @@ class Program:
             old, new = (part.replace("\\n", "\n") for part in change.split(" => "))
             head, body = text[: text.index('"""')], text[text.index('"""') :]
             if body.count(old) != 1:
-                raise ValueError(f"{self.name}: {old!r} is there {body.count(old)} times, expected once")
+                raise ValueError(
+                    f"{self.name}: {old!r} is there {body.count(old)} times, expected once"
+                )
             text = head + body.replace(old, new)
         return text
 
@@ -142,7 +146,9 @@ def main(names: list[str]) -> None:
             for engine in program.engines:
                 seeds = [program.search(engine, seeds=range(n, n + 1)) for n in range(SEEDS)]
                 failed = [wrong for wrong in seeds if wrong]
-                texts = {line for lines in failed for line in lines if re.search(program.shows, line)}
+                texts = {
+                    line for lines in failed for line in lines if re.search(program.shows, line)
+                }
                 fixed = program.search(engine, fixed=True) or ["holds"]
                 print(f"{program.name} {engine}: {len(failed)} of {SEEDS} fail; fixed: {fixed[0]}")
                 print("".join(f"    {text}\n" for text in sorted(texts)), end="", flush=True)

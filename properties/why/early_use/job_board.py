@@ -1,7 +1,7 @@
 # run: --workers 3
 # engines: port torch
 # shows: KeyError: 'job-\d'
-# fix: rpc.rpc_async("board", post, args=(job, payload)).then(lambda done: accepted.append(done.value())) => rpc.rpc_async("board", post, args=(job, payload)).then(lambda done: accepted.append(done.value())).wait()
+# fix: posted.then(lambda done: accepted.append(done.value())) => posted.then(lambda done: accepted.append(done.value())).wait()
 """A board of jobs: a client posts them there, and tells a runner their names."""
 
 import os
@@ -44,7 +44,8 @@ def main():
         accepted = []
         for number in range(3):
             job, payload = f"job-{number}", torch.full((2,), float(number))
-            rpc.rpc_async("board", post, args=(job, payload)).then(lambda done: accepted.append(done.value()))
+            posted = rpc.rpc_async("board", post, args=(job, payload))
+            posted.then(lambda done: accepted.append(done.value()))
         results = rpc.rpc_sync("runner", work_on, args=([f"job-{n}" for n in range(3)],))
         assert results == [0.0, 2.0, 8.0], results
     rpc.shutdown()

@@ -46,7 +46,9 @@ def main(rank, world_size):
         trainers = [rpc.rpc_async(f"trainer{n}", train) for n in range(1, world_size)]
         torch.futures.wait_all(trainers)
         trained = (world_size - 1) * STEPS * BATCH
-        assert progress["seen"] == trained, f"{progress['seen']} samples counted, {trained} were trained"
+        assert progress["seen"] == trained, (
+            f"{progress['seen']} samples counted, {trained} were trained"
+        )
     rpc.shutdown()
 
 
