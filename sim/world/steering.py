@@ -22,7 +22,7 @@ from squall.real.rpc.message_type import RESPONSE_FLAG, MessageType
 from squall.real.tracing import MESSAGE_SENT
 from squall.sim.world.delivery import Delivery
 from squall.sim.world.primitives import SimTask
-from squall.sim.world.virtual_time import Callbacks, Due, VirtualTime
+from squall.sim.world.virtual_time import NORMAL, Callbacks, Due, VirtualTime
 from squall.sim.world.watch import Watcher
 
 #: seconds of virtual time that a message takes in a tail, at least and at most: far enough apart that a
@@ -30,6 +30,8 @@ from squall.sim.world.watch import Watcher
 LEAST_S, MOST_S = 1e-6, 0.2
 #: before everything else that is due at that instant
 _FIRST = -1.0
+#: tasks make way that are slower than that, from 0 to 1
+_SLOW = 0.5
 #: workers of which every order is tried
 _FEW = 3
 
@@ -44,29 +46,27 @@ class Tail:
     """How long messages take from a turn on.
 
     ``kind``: those of one worker take alike ("workers", in ``order``, the quickest first), those that
-    belong to one task ("tasks") or each as it comes ("messages"), drawn from ``seed``. A reply belongs to
-    whoever asked. ``threads``: what goes on at once takes its time as well, as on a busy processor.
+    belong to one task ("tasks"), those from one worker to another ("links"), or each as it comes ("messages"),
+    drawn from ``seed``. A reply belongs to whoever asked. ``threads``: what goes on at once takes its time as
+    well, and slow tasks make way wherever they can, as on a busy processor. ``late``: what is next at
+    the turn comes after all that.
     """
 
-    kind: Literal["workers", "tasks", "messages"]
+    kind: Literal["workers", "tasks", "links", "messages"]
     seed: int = 0
     order: tuple[int, ...] = ()
     threads: bool = False
+    late: bool = False
 
-    def level(self, asker: Asker, number: int) -> float:
+    def level(self, asker: Asker, asked: int, number: int) -> float:
         """How slow it is, from 0 to 1."""
-        worker, task = asker
+        worker = asker[0]
         if self.kind == "workers":
             if worker not in self.order:
                 return 0.0
             return self.order.index(worker) / max(1, len(self.order) - 1)
-        name = (worker, task) if self.kind == "tasks" else (number,)
-        return Random(repr((self.seed, *name))).random()
-
-    def __str__(self) -> str:
-        if self.kind == "workers":
-            return "workers " + " < ".join(map(str, self.order))
-        return f"{self.kind} {self.seed}"
+        names: dict[str, tuple[int, ...]] = {"tasks": asker, "links": (worker, asked)}
+        return Random(repr((self.seed, *names.get(self.kind, (number,))))).random()
 
 
 class Turn(NamedTuple):
@@ -91,8 +91,10 @@ def tails(workers: int) -> list[Tail]:
         turned = [(*ids[first:], *ids[:first]) for first in ids]
         orders = [*turned, *(order[::-1] for order in turned)][: 2 * _FEW + 2]
     found = [Tail("workers", order=order) for order in orders[:4]]
+    found.append(Tail("workers", late=True))
     for seed in (-1, -2, -3, -4):
-        found += [Tail("tasks", seed), Tail("messages", seed), Tail("tasks", seed, threads=True)]
+        found += [Tail("links", seed), Tail("tasks", seed), Tail("tasks", seed, threads=True)]
+        found.append(Tail("messages", seed))
     found += [Tail("workers", order=order) for order in orders[4:]]
     found += [Tail("workers", order=order, threads=True) for order in orders[:2]]
     return found
@@ -150,17 +152,23 @@ class Steering(Watcher):
             message = event.message
             if message.src == message.dst:
                 return delay_s
-            asker = self._askers.get(message.number)
-            if asker is None:
-                asker = (message.src, -1)
+            asker = self._askers.get(message.number, (message.src, -1))
+            asked = message.src if asker[0] == message.dst else message.dst
         elif tail.threads and delay_s == 0 and isinstance(event, SimTask):
             if event.cause in self._let_go:
                 return delay_s
-            asker = (-1 if event.worker is None else event.worker.id, event.id)
+            asker, asked = _asker(event), -1
         else:
             return delay_s
         self._numbers += 1
-        return LEAST_S * (MOST_S / LEAST_S) ** tail.level(asker, self._numbers)
+        return LEAST_S * (MOST_S / LEAST_S) ** tail.level(asker, asked, self._numbers)
+
+    def yields(self) -> bool:
+        """Whether the running task makes way."""
+        runtime, tail = self.runtime, self._tail
+        if runtime is None or tail is None or not tail.threads:
+            return False
+        return tail.level(_asker(runtime.running), -1, self._numbers) > _SLOW
 
     def before_step(self, time: SteeredTime) -> None:
         """The next step is about to be made."""
@@ -181,16 +189,34 @@ class Steering(Watcher):
     def _turn(self, time: SteeredTime, turn: Turn) -> None:
         if self._tail is None:
             self.heal()
-            time.order_stream = time.ordering = None
-            assert self.runtime is not None
-            self.runtime.preemptive = False
+            time.order_stream, time.ordering = None, _MakingWay(self)
+        assert self.runtime is not None
+        self.runtime.preemptive = turn.tail.threads
         self._tail = turn.tail
         held, self._held = self._held, time.take() if turn.hold else None
+        late = time.take() if turn.tail.late and held is None else None
         time.again(lambda event: self.late_s(event, 0.0), Delivery)
         if held is not None:
             time.put_first(held)
             if isinstance(held[3], Delivery):
                 self._let_go.add(held[3].message.number)
+        if late is not None:
+            time.put_again(late, 2 * MOST_S)
+
+
+class _MakingWay:
+    """First come, first served, but for tasks that make way."""
+
+    preemptive = True
+
+    def __init__(self, steering: Steering) -> None:
+        self._steering = steering
+
+    def priority(self, event: Any, due_s: float) -> float:
+        return NORMAL
+
+    def yields(self) -> bool:
+        return self._steering.yields()
 
 
 class SteeredTime(VirtualTime):
@@ -233,6 +259,10 @@ class SteeredTime(VirtualTime):
         _, _, number, event = entry
         heapq.heappush(self._queue, (self.now, _FIRST, number, event))  # type: ignore[misc]
 
+    def put_again(self, entry: Any, delay_s: float) -> None:
+        """Let that which was taken out happen in so many seconds."""
+        heapq.heappush(self._queue, (self.now + delay_s, *entry[1:]))
+
     def again(self, late_s: Callable[[Due], float], kind: type[Due]) -> None:
         """Let everything of a kind that is queued happen in so many seconds."""
         queue: list[Any] = self._queue
@@ -243,6 +273,10 @@ class SteeredTime(VirtualTime):
             for due_s, priority, number, event in sorted(queue)
         ]
         heapq.heapify(queue)
+
+
+def _asker(task: Any) -> Asker:
+    return (-1 if task.worker is None else task.worker.id), task.id
 
 
 def is_reply(type: str) -> bool:

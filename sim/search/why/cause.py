@@ -15,7 +15,7 @@ from squall.sim.search.why.doing import Doing, called, doing, name
 from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
 from squall.sim.search.why.search import RUN_S, Search
-from squall.sim.search.why.touched import Shared, both, touches
+from squall.sim.search.why.touched import Shared, Touch, both, touches
 from squall.sim.search.why.witness import NOWHERE, Call, Place, Witness
 from squall.sim.world.steering import Path, Turn
 
@@ -156,6 +156,13 @@ class Telling:
             said, calls, places = fault_told(faults, self.witness, self.names)
             other = self._seen((Turn(moment.step, moment.tail),))[1]
             same = like(calls[0], other) if calls else []
+            changed = self._changed_twice(calls)
+            if changed:
+                where = ", ".join(
+                    dict.fromkeys(f"`{each.name}` ({each.place})" for each in changed)
+                )
+                said.append(f"Each time it changes {where}.")
+                places += [each.place for each in changed]
             return Why(
                 verdict="fault",
                 said=said,
@@ -168,6 +175,16 @@ class Telling:
             said = [f"After {first.who} {first.did}, no other order that was tried passes."]
             return Why(verdict="step", said=said, places=[first.place] if first.place.file else [])
         return self._order(first, search.before)
+
+    def _changed_twice(self, calls: list[Call]) -> list[Touch]:
+        """What a function changes that has run more than once."""
+        witness = self.witness
+        ran = [call for call in calls if call.began >= 0]
+        if len(ran) < 2:
+            return []
+        tasks = {id for id in witness.tasks if witness.call_of(id) is ran[1]}
+        lines = [each for each in witness.lines.executed if each.task in tasks]
+        return [each for each in touches(lines, witness.lines.globals) if each.writes]
 
     def _unknown(self) -> Why:
         over = "The search was interrupted" if self.search.interrupted else "The time was over"

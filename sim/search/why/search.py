@@ -23,7 +23,7 @@ from squall.sim.world.steering import Path, Steering, Tail, Turn, tails
 #: real seconds that one run may take
 RUN_S = 60.0
 #: tails that are tried at each step, and that are drawn for that step alone
-_TRIED, _FRESH = 5, 2
+_TRIED, _FRESH = 5, 1
 #: how many times as many are tried where nothing passes any more, at most, and for how many events of the run
 _TIMES, _EVENTS = 4, 2_000
 #: seeds between those that are drawn for one step and for the next
@@ -177,7 +177,12 @@ class Search:
     def _passing(self, before: Path, step: int, times: int = 1) -> Tail | None:
         """A tail with which it passes after so many steps, among those that have passed and some that are drawn for
         that step; the one that has passed last is tried first. ``times``: as many as else."""
-        drawn = [Tail("messages", step * _DRAWN + n) for n in range(_FRESH * times)]
+        drawn = [
+            tail
+            for n in range(_FRESH * times)
+            for tail in (Tail("messages", step * _DRAWN + n), Tail("links", step * _DRAWN + n))
+        ]
+        drawn.append(replace(self._tails[0], late=True))
         for tail in [*self._tails[: _TRIED * times], *drawn]:
             if self.passes((*before, Turn(step, tail))):
                 if tail in self._tails:

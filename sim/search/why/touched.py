@@ -159,7 +159,7 @@ def _touched(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
     """What a piece of syntax touches, and whether it changes that."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         method = _method(node)
-        yield node.func.value, method in _CHANGING or method.endswith("_")
+        yield _base(node.func.value), method in _CHANGING or method.endswith("_")
     elif isinstance(node, ast.Subscript):
         yield _base(node), not isinstance(node.ctx, ast.Load)
     elif isinstance(node, ast.AugAssign):
