@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from random import Random
 from typing import Any, Literal, NamedTuple
@@ -98,6 +98,18 @@ def tails(workers: int) -> list[Tail]:
     found += [Tail("workers", order=order) for order in orders[4:]]
     found += [Tail("workers", order=order, threads=True) for order in orders[:2]]
     return found
+
+
+def more_tails(count: int) -> list[Tail]:
+    """Others, drawn."""
+    kinds: tuple[Tail, ...] = (
+        Tail("tasks", threads=True),
+        Tail("links"),
+        Tail("messages", threads=True),
+        Tail("messages"),
+        Tail("links", threads=True),
+    )
+    return [replace(kinds[n % len(kinds)], seed=-100 - n) for n in range(count)]
 
 
 class Steering(Watcher):

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
 from squall.sim.search.again import again
+from squall.sim.search.why.always import hints
 from squall.sim.search.why.doing import Doing, called, doing, name
 from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
@@ -19,6 +20,8 @@ from squall.sim.search.why.touched import Shared, Touch, both, touches
 from squall.sim.search.why.witness import NOWHERE, Call, Place, Witness
 from squall.sim.world.steering import Path, Turn
 
+#: what is told of a failure that no order avoids
+_HINTS = 3
 #: calls that are shown of each run
 _SHOWN = 8
 
@@ -135,9 +138,9 @@ class Telling:
 
     def why(self) -> Why:
         search, witness = self.search, self.witness
-        _, raised, variables = witness.errors[0] if witness.errors else ("", NOWHERE, {})
         found = self._found()
-        found.raised, found.variables = raised, variables
+        for error in witness.errors[:1]:
+            found.raised, found.variables = error.place, error.variables
         found.steps, found.events = search.steps, len(self.run.records)
         found.runs, found.orders, found.failed = search.runs, search.orders, search.failed
         found.out_of_time, found.interrupted = search.out_of_time, search.interrupted
@@ -184,7 +187,9 @@ class Telling:
             return []
         tasks = {id for id in witness.tasks if witness.call_of(id) is ran[1]}
         lines = [each for each in witness.lines.executed if each.task in tasks]
-        return [each for each in touches(lines, witness.lines.globals) if each.writes]
+        found = touches(lines, witness.lines.globals)
+        changed = {(each.kind, each.name) for each in found if each.writes}
+        return [each for each in found if (each.kind, each.name) in changed]
 
     def _unknown(self) -> Why:
         over = "The search was interrupted" if self.search.interrupted else "The time was over"
@@ -208,8 +213,11 @@ class Telling:
             f"It fails in each of {self.search.orders} other orders that were tried{faults}: it does not "
             "depend on what comes first."
         ]
-        place = self.witness.errors[0][1] if self.witness.errors else NOWHERE
-        return Why(verdict="always", said=said, places=[place] if place.file else [])
+        found = hints(self.run, self.witness, self.names)[:_HINTS]
+        said += [hint.text for hint in found]
+        places = [place for hint in found for place in hint.places]
+        places += [error.place for error in self.witness.errors[:1]]
+        return Why(verdict="always", said=said, places=list(dict.fromkeys(places)))
 
     # -- the order of two steps -----------------------------------------------------------------
 

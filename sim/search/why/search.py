@@ -18,7 +18,7 @@ from squall.sim.scenario import Scenario
 from squall.sim.search.again import again
 from squall.sim.search.why.witness import Witness
 from squall.sim.world import interrupts
-from squall.sim.world.steering import Path, Steering, Tail, Turn, tails
+from squall.sim.world.steering import Path, Steering, Tail, Turn, more_tails, tails
 
 #: real seconds that one run may take
 RUN_S = 60.0
@@ -26,6 +26,8 @@ RUN_S = 60.0
 _TRIED, _FRESH = 5, 1
 #: how many times as many are tried where nothing passes any more, at most, and for how many events of the run
 _TIMES, _EVENTS = 4, 2_000
+#: how many more are drawn where none of all passes, times as many as that
+_MORE = 10
 #: seeds between those that are drawn for one step and for the next
 _DRAWN = 100
 #: tails that pass from the beginning which are enough
@@ -126,7 +128,9 @@ class Search:
 
     def _find_moment(self) -> None:
         good: list[Tail] = []
-        for tail in self._tails:
+        for tail in [*self._tails, *more_tails(_MORE * self._times)]:
+            if len(self._tails) <= self.orders and good:
+                break
             self.orders += 1
             if self.passes((Turn(0, tail),)):
                 good.append(tail)

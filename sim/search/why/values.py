@@ -48,6 +48,17 @@ def _tensor(value: torch.Tensor) -> str:
     return f"<tensor {'x'.join(map(str, value.shape))}>"
 
 
+def has_graph(value: Any, depth: int = 0) -> bool:
+    """Whether a tensor in it requires a gradient."""
+    if isinstance(value, torch.Tensor):
+        return value.requires_grad
+    if depth < _DEEP and isinstance(value, dict):
+        value = list(value.values())
+    if depth < _DEEP and isinstance(value, list | tuple):
+        return any(has_graph(each, depth + 1) for each in value)
+    return False
+
+
 def _cut(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _LONG else f"{text[: _LONG - 3]}..."

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from squall.real import tracing
 from squall.real.rpc import calls, rref_proxy, serialization
-from squall.real.runtime import TaskOwner
+from squall.real.runtime import NO_CONTEXT, TaskOwner
 from squall.sim.search.why.executed import Executed, Lines
-from squall.sim.search.why.values import arguments, name_of, shown, variables
+from squall.sim.search.why.values import arguments, has_graph, name_of, shown, variables
 from squall.sim.world.places import is_library
 from squall.sim.world.primitives import SimTask
 from squall.sim.world.steering import Path, Steering, is_reply
@@ -53,6 +53,9 @@ class Call:
     result: str = ""
     began: int = -1
     ended: int = -1
+    #: whether it was made in an autograd context, and whether its arguments or its result have a graph
+    in_context: bool = False
+    graph: bool = False
 
     @property
     def name(self) -> str:
@@ -101,6 +104,28 @@ class Thread:
         return f"thread {self.name} of {owner}" if self.name.startswith("Thread") else owner
 
 
+class Raised(NamedTuple):
+    """An error that ended a process: where in the user's code, the variables there, on which worker, and after how many
+    events."""
+
+    place: Place
+    variables: dict[str, str]
+    worker: int | None
+    event: int
+
+
+@dataclass(eq=False)
+class Operation:
+    """What a member of a process group has begun. ``ended``: the event, -1 if it has not."""
+
+    group: str
+    member: int
+    kind: str
+    place: Place
+    began: int
+    ended: int = -1
+
+
 class Fault(NamedTuple):
     """A fault that happened, and the event that says so."""
 
@@ -135,8 +160,12 @@ class Witness(Steering):
         self.faults_seen: list[Fault] = []
         #: calls whose time was over, with the event
         self.timeouts: list[tuple[int, Call]] = []
-        #: of each error that ended a process: where it was raised, and the variables there
-        self.errors: list[tuple[str, Place, dict[str, str]]] = []
+        #: errors that ended a process
+        self.errors: list[Raised] = []
+        self.operations: list[Operation] = []
+        self._operations: dict[tuple[str, int, str, int], Operation] = {}
+        #: workers that have made autograd contexts
+        self.with_contexts: set[int] = set()
 
     # -- what the run tells ---------------------------------------------------------------------
 
@@ -162,7 +191,9 @@ class Witness(Steering):
         if found is not None:
             frame = found.tb_frame
             place = Place(frame.f_code.co_filename, found.tb_lineno, frame.f_code.co_name)
-            self.errors.append((type(error).__name__, place, variables(frame)))
+            task = None if self.runtime is None else self.runtime.running
+            owner = None if task is None or task.worker is None else task.worker.id
+            self.errors.append(Raised(place, variables(frame), owner, self._count + 1))
 
     def event(self, record: tuple[Any, ...]) -> None:
         super().event(record)
@@ -185,6 +216,9 @@ class Witness(Steering):
         if asked is not None:
             seen = asked.f_locals
             call.function, call.arguments = _told(seen["func"], seen["args"], seen["kwargs"])
+            call.graph = has_graph((seen["args"], seen["kwargs"]))
+        running = None if self.runtime is None else self.runtime.running
+        call.in_context = running is not None and running.autograd_context_id != NO_CONTEXT
         self.calls[worker, id] = call
 
     def _message_sent(self, worker: int, task: int, values: Any) -> None:
@@ -219,12 +253,27 @@ class Witness(Steering):
         if values[1] is not None:
             call.result = f"raised {values[1]}"
         elif run is not None:
-            call.result = shown(run.f_locals.get("result"))
+            result = run.f_locals.get("result")
+            call.result, call.graph = shown(result), call.graph or has_graph(result)
 
     def _call_ended(self, worker: int, task: int, values: Any) -> None:
         call = self.calls.get((worker, values[0]))
         if call is not None and values[2] == "timeout":
             self.timeouts.append((self._count, call))
+
+    def _operation_started(self, worker: int, task: int, values: Any) -> None:
+        group, member, kind, number, _ = values
+        operation = Operation(group, member, kind, _user_place(_frame()), self._count)
+        self._operations[group, member, kind, number] = operation
+        self.operations.append(operation)
+
+    def _operation_ended(self, worker: int, task: int, values: Any) -> None:
+        operation = self._operations.get(values[:4])
+        if operation is not None:
+            operation.ended = self._count
+
+    def _context_created(self, worker: int, task: int, values: Any) -> None:
+        self.with_contexts.add(worker)
 
     def _fault(self, worker: int, task: int, values: Any) -> None:
         kind, _, on, src, dst, type, _, number, _ = values
@@ -339,6 +388,9 @@ _TAKES = {
     tracing.MESSAGE_DELIVERED: Witness._delivered,
     tracing.UDF_STARTED: Witness._udf_started,
     tracing.UDF_ENDED: Witness._udf_ended,
+    tracing.OPERATION_STARTED: Witness._operation_started,
+    tracing.OPERATION_ENDED: Witness._operation_ended,
+    tracing.CONTEXT_CREATED: Witness._context_created,
     tracing.FAULT_INJECTED: Witness._fault,
 }
 
