@@ -49,7 +49,7 @@ class Tail:
     belong to one task ("tasks"), those from one worker to another ("links"), or each as it comes ("messages"),
     drawn from ``seed``. A reply belongs to whoever asked. ``threads``: what goes on at once takes its time as
     well, and slow tasks make way wherever they can, as on a busy processor. ``late``: what is next at
-    the turn comes after all that.
+    the turn comes after all that, and if it is a task, it makes way again and again.
     """
 
     kind: Literal["workers", "tasks", "links", "messages"]
@@ -124,6 +124,8 @@ class Steering(Watcher):
         self._held: Any = None
         #: the messages that were held: what they set off is not late either
         self._let_go: set[int] = set()
+        #: the task that makes way wherever it can
+        self._slow: int | None = None
         self._events = 0
         self._numbers = 0
         self._askers: dict[int, Asker] = {}
@@ -166,6 +168,8 @@ class Steering(Watcher):
                 return delay_s
             asker = self._askers.get(message.number, (message.src, -1))
             asked = message.src if asker[0] == message.dst else message.dst
+        elif delay_s == 0 and isinstance(event, SimTask) and event.id == self._slow:
+            return MOST_S
         elif tail.threads and delay_s == 0 and isinstance(event, SimTask):
             if event.cause in self._let_go:
                 return delay_s
@@ -178,7 +182,11 @@ class Steering(Watcher):
     def yields(self) -> bool:
         """Whether the running task makes way."""
         runtime, tail = self.runtime, self._tail
-        if runtime is None or tail is None or not tail.threads:
+        if runtime is None or tail is None:
+            return False
+        if runtime.running.id == self._slow:
+            return True
+        if not tail.threads:
             return False
         return tail.level(_asker(runtime.running), -1, self._numbers) > _SLOW
 
@@ -203,7 +211,7 @@ class Steering(Watcher):
             self.heal()
             time.order_stream, time.ordering = None, _MakingWay(self)
         assert self.runtime is not None
-        self.runtime.preemptive = turn.tail.threads
+        self.runtime.preemptive = turn.tail.threads or turn.tail.late
         self._tail = turn.tail
         held, self._held = self._held, time.take() if turn.hold else None
         late = time.take() if turn.tail.late and held is None else None
@@ -214,6 +222,7 @@ class Steering(Watcher):
                 self._let_go.add(held[3].message.number)
         if late is not None:
             time.put_again(late, 2 * MOST_S)
+        self._slow = late[3].id if late is not None and isinstance(late[3], SimTask) else None
 
 
 class _MakingWay:

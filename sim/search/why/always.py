@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from squall.model.events.run import Run
 from squall.sim.search.why.doing import called, name
-from squall.sim.search.why.witness import Place, Witness
+from squall.sim.search.why.witness import Operation, Place, Witness
 
 #: the user's line in a line of ``Run.waits``, and where those wait who only wait for others
 _LINE = re.compile(
@@ -29,41 +29,55 @@ def hints(run: Run, witness: Witness, names: Mapping[int, str]) -> list[Hint]:
     """What may be the cause, the most certain first."""
     found = [*_collectives(witness, names), *_not_over(witness, names)]
     found += _without_context(witness, names)
-    if run.waits and not found:
-        found += _waits(run)
     return found
 
 
-def _waits(run: Run) -> Iterator[Hint]:
+def waits(run: Run) -> Iterator[Hint]:
+    """Where those wait who cannot go on."""
     lines = [match for line in run.waits if (match := _LINE.search(line)) and not match["other"]]
     places = dict.fromkeys(Place(match["file"], int(match["line"])) for match in lines)
     if places:
         said = ", ".join(map(str, places))
-        yield Hint(f"Nothing can go on: these wait at {said}.", tuple(places))
+        yield Hint(f"They wait for ever at {said}.", tuple(places))
 
 
 def _collectives(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
     """The first collective of a group for which its members came from different lines, or to which some have not
     come."""
-    groups: dict[str, dict[int, list[tuple[str, Place]]]] = {}
+    groups: dict[str, dict[int, list[Operation]]] = {}
     for each in witness.operations:
+        came = groups.setdefault(each.group, {}).setdefault(each.member, [])
         if each.kind not in ("send", "recv") and each.place.file:
-            groups.setdefault(each.group, {}).setdefault(each.member, []).append(
-                (each.kind, each.place)
-            )
+            came.append(each)
     for members in groups.values():
         for number in range(max(map(len, members.values()))):
-            came = {member: each[number] for member, each in members.items() if number < len(each)}
-            if len(set(came.values())) > 1:
-                (_, often), *_ = Counter(came.values()).most_common(1)[0][0], None
-                others = [(m, each) for m, each in came.items() if each[1] != often]
-                kind = Counter(came.values()).most_common(1)[0][0][0]
-                told = ", ".join(
-                    f"that of {name(m, names)} is `{k}` at {p}" for m, (k, p) in others
-                )
-                text = f"Collective {number + 1} of the group is `{kind}` at {often}, and {told}."
-                yield Hint(text, (*(p for _, (_, p) in others), often))
-                return
+            hint = _collective(number, members, names)
+            if hint is not None:
+                yield hint
+                break
+
+
+def _collective(
+    number: int, members: Mapping[int, list[Operation]], names: Mapping[int, str]
+) -> Hint | None:
+    """What is wrong with a collective of a group, if anything."""
+    came = {member: each[number] for member, each in members.items() if number < len(each)}
+    counts = Counter((each.kind, each.place) for each in came.values())
+    kind, place = counts.most_common(1)[0][0]
+    others = [
+        (member, each) for member, each in came.items() if (each.kind, each.place) != (kind, place)
+    ]
+    if others:
+        told = ", ".join(f"that of {name(m, names)} is `{o.kind}` at {o.place}" for m, o in others)
+        text = f"Collective {number + 1} of the group is `{kind}` at {place}, and {told}."
+        return Hint(text, (*(each.place for _, each in others), place))
+    missing = [name(member, names) for member in members if member not in came]
+    if missing and not any(each.good for each in came.values()):
+        return Hint(
+            f"`{kind}` at {place} waits for {', '.join(missing)}, which does not come to it.",
+            (place,),
+        )
+    return None
 
 
 def _not_over(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:

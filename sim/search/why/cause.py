@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
 from squall.sim.search.again import again
-from squall.sim.search.why.always import hints
+from squall.sim.search.why.always import hints, waits
 from squall.sim.search.why.doing import Doing, called, doing, name
 from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
@@ -139,6 +139,9 @@ class Telling:
     def why(self) -> Why:
         search, witness = self.search, self.witness
         found = self._found()
+        for hint in waits(self.run):
+            found.said.append(hint.text)
+            found.places += hint.places
         for error in witness.errors[:1]:
             found.raised, found.variables = error.place, error.variables
         found.steps, found.events = search.steps, len(self.run.records)

@@ -26,8 +26,10 @@ RUN_S = 60.0
 _TRIED, _FRESH = 5, 1
 #: how many times as many are tried where nothing passes any more, at most, and for how many events of the run
 _TIMES, _EVENTS = 4, 2_000
-#: how many more are drawn where none of all passes, times as many as that
-_MORE = 10
+#: how many steps are tried late where none of all passes, times as many as that
+_MORE = 15
+#: all is quick, but for what comes next
+_LATE = Tail("workers", late=True)
 #: seeds between those that are drawn for one step and for the next
 _DRAWN = 100
 #: tails that pass from the beginning which are enough
@@ -128,9 +130,7 @@ class Search:
 
     def _find_moment(self) -> None:
         good: list[Tail] = []
-        for tail in [*self._tails, *more_tails(_MORE * self._times)]:
-            if len(self._tails) <= self.orders and good:
-                break
+        for tail in self._tails:
             self.orders += 1
             if self.passes((Turn(0, tail),)):
                 good.append(tail)
@@ -138,11 +138,14 @@ class Search:
                     break
             else:
                 self.failed += 1
-        if not good:
-            return
-        self._tails = [*good, *(tail for tail in self._tails if tail not in good)]
-        self.moment = Moment(0, good[0])
         points = self.base.telling_steps()
+        if good:
+            self._tails = [*good, *(tail for tail in self._tails if tail not in good)]
+            self.moment = Moment(0, good[0])
+        else:
+            self.moment = self._one_late(points)
+            if self.moment is None:
+                return
         for _ in range(_ROUNDS):
             self._narrow(points)
             self.settled = True
@@ -150,6 +153,21 @@ class Search:
             if later is None:
                 return
             self.moment, self.settled, self.latest = later, False, self.steps
+
+    def _one_late(self, points: Sequence[int]) -> Moment | None:
+        """A step that makes the run pass if it comes late, while all else is quick, the latest one first; or any
+        other order."""
+        most = _MORE * self._times
+        chosen = [points[-1 - n * len(points) // most] for n in range(min(most, len(points)))]
+        turns = [Turn(step, _LATE) for step in dict.fromkeys(chosen)]
+        turns += [Turn(0, tail) for tail in more_tails(most // 2)]
+        for turn in turns:
+            self.orders += 1
+            if self.passes((turn,)):
+                self._tails.insert(0, turn.tail)
+                return Moment(turn.step, turn.tail)
+            self.failed += 1
+        return None
 
     def _narrow(self, points: Sequence[int]) -> None:
         """Find the last step after which it passes: first among those that a user would name."""
@@ -186,7 +204,7 @@ class Search:
             for n in range(_FRESH * times)
             for tail in (Tail("messages", step * _DRAWN + n), Tail("links", step * _DRAWN + n))
         ]
-        drawn.append(replace(self._tails[0], late=True))
+        drawn += [replace(self._tails[0], late=True), _LATE]
         for tail in [*self._tails[: _TRIED * times], *drawn]:
             if self.passes((*before, Turn(step, tail))):
                 if tail in self._tails:

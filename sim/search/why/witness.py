@@ -124,6 +124,8 @@ class Operation:
     place: Place
     began: int
     ended: int = -1
+    #: whether it has ended without an error
+    good: bool = False
 
 
 class Fault(NamedTuple):
@@ -270,7 +272,7 @@ class Witness(Steering):
     def _operation_ended(self, worker: int, task: int, values: Any) -> None:
         operation = self._operations.get(values[:4])
         if operation is not None:
-            operation.ended = self._count
+            operation.ended, operation.good = self._count, values[4] is None
 
     def _context_created(self, worker: int, task: int, values: Any) -> None:
         self.with_contexts.add(worker)
