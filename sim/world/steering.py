@@ -177,7 +177,8 @@ class Steering(Watcher):
         else:
             return delay_s
         self._numbers += 1
-        return LEAST_S * (MOST_S / LEAST_S) ** tail.level(asker, asked, self._numbers)
+        level = tail.level(asker, asked, self._numbers)
+        return float(LEAST_S * (MOST_S / LEAST_S) ** level)
 
     def yields(self) -> bool:
         """Whether the running task makes way."""

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from squall.sim.cli.reports.why import looking, why_data
+from squall.sim.cli.reports.why import looking
 from squall.sim.cli.script import ScriptRun
 from squall.sim.library.campaign import SHRINK_S, Around, Finding, search
 
@@ -62,6 +62,6 @@ def _json(tried: int, finding: Finding | None) -> dict[str, Any]:
             "shrink_runs": finding.shrink_runs,
             "file": finding.file,
             "replay": finding.replay,
-            "why": None if finding.why is None else why_data(finding.why),
+            "why": None if finding.why is None else finding.why.to_json(),
         },
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 from rich.progress import Progress
 
@@ -13,7 +12,10 @@ from squall.sim.search.draw import expanded_plan
 from squall.sim.search.why.cause import NotFailingError, Why
 from squall.sim.search.why.text import lines
 
-__all__ = ["NotFailingError", "looking", "print_why", "why_data", "why_json"]
+#: lines that say what is wrong
+_PROBLEMS = 12
+
+__all__ = ["NotFailingError", "looking", "print_why", "why_json"]
 
 
 def looking(bar: Progress) -> Callable[[int], object]:
@@ -26,7 +28,10 @@ def looking(bar: Progress) -> Callable[[int], object]:
 
 def print_why(why: Why, scenario: Scenario) -> None:
     """What fails, why, and in which world."""
-    print("\n".join([*why.problems, "", *lines(why), "", *_world(scenario)]))
+    wrong = why.problems[:_PROBLEMS]
+    if len(why.problems) > _PROBLEMS:
+        wrong.append(f"and {len(why.problems) - _PROBLEMS} more (--json has them all)")
+    print("\n".join([*wrong, "", *lines(why), "", *_world(scenario)]))
 
 
 def _world(scenario: Scenario) -> list[str]:
@@ -36,13 +41,8 @@ def _world(scenario: Scenario) -> list[str]:
     return [f"  {name:<{width}}  {value}" for name, value in rows]
 
 
-def why_data(why: Why) -> dict[str, Any]:
-    """Plain values; the keys are in docs/json.md."""
-    return why.to_json()
-
-
 def why_json(why: Why, scenario: Scenario) -> str:
-    """The object of ``squall why --json``."""
+    """The object of ``squall why --json``; its keys are in docs/json.md."""
     faults = [{"item": name, "fault": said} for name, said in expanded_plan(scenario.faults)]
     world = {"seed": scenario.seed, "latency": scenario.world.latency, "plan": faults}
-    return json.dumps({**why_data(why), "scenario": world}, allow_nan=False)
+    return json.dumps({**why.to_json(), "scenario": world}, allow_nan=False)

@@ -236,7 +236,7 @@ class Telling:
             said = [f"{_upper(first.who)} {first.did} between {here}{where} and {second.who}."]
         else:
             said = [f"{_upper(first.who)} {first.did} before {second.who} {second.did}."]
-        said.append(f"In runs that pass it does so after {second.who}.")
+        said.append(f"In runs that pass {second.who} {second.did} first.")
         places = [first.place, second.place, between.place if between else NOWHERE]
         shared = self._shared(first, step, second, other, last)
         if shared is not None:
@@ -265,7 +265,7 @@ class Telling:
             return second
         mine = None if first.call is None else other.calls.get((first.call.src, first.call.id))
         for call in other.on(second.worker):
-            if call.began < second.event or not call.function or call is mine:
+            if call.began < second.event or not call.is_users or call is mine:
                 continue
             if mine is None or mine.began < 0 or call.began < mine.began:
                 did = f"ran on {name(call.dst, self.names)}"
@@ -311,7 +311,7 @@ class Telling:
             for call in self.witness.on(first.worker)
             if (call.src, call.task) == (second.call.src, second.call.task)
             and call.began < first.call.began
-            and call.function
+            and call.is_users
         ]
         return mine[-1] if mine else None
 
@@ -329,7 +329,7 @@ class Telling:
             call
             for worker in sorted(workers)
             for call in witness.on(worker)
-            if call.function and tasks.get(call.task) == call.src
+            if call.is_users and tasks.get(call.task) == call.src
         ]
         found.sort(key=lambda call: call.began)
         start = first.event if between is None else witness.calls[between.src, between.id].began
@@ -350,7 +350,8 @@ class Telling:
 
 
 def _upper(text: str) -> str:
-    return text if text.startswith("`") else text[:1].upper() + text[1:]
+    """A phrase at the beginning of a sentence; names stay as they are."""
+    return text[:1].upper() + text[1:] if text.startswith(("the ", "a ", "thread ")) else text
 
 
 def _touching(shared: Shared) -> str:

@@ -93,6 +93,8 @@ class Search:
             try:
                 self.base = Witness()
                 first = again(self.scenario, watcher=self.base, seconds=RUN_S)
+                if self.holds(first):
+                    return self
                 self._leave_out_what_holds(first)
                 self.steps = self.latest = len(self.base.entries)
                 self._tails = tails(first.workers or 1)
@@ -171,13 +173,15 @@ class Search:
 
     def _narrow(self, points: Sequence[int]) -> None:
         """Find the last step after which it passes: first among those that a user would name."""
-        self._last([each for each in points if self.moment.step < each < self.latest])
-        if self.latest - self.moment.step > 1:
+        self._last(points)
+        if self.moment is not None:
             self._last([self.moment.step + 1])
-        self._last(range(self.moment.step + 1, self.latest))
+            self._last(range(self.moment.step + 1, self.latest))
 
     def _last(self, points: Sequence[int]) -> None:
         """Bring the moment and what comes after it as near to each other as these steps allow."""
+        assert self.moment is not None, "it passes from somewhere"
+        points = [each for each in points if self.moment.step < each < self.latest]
         low, high = -1, len(points)
         while high - low > 1:
             middle = (low + high) // 2

@@ -56,6 +56,8 @@ class Call:
     #: whether it was made in an autograd context, and whether its arguments or its result have a graph
     in_context: bool = False
     graph: bool = False
+    #: whether the function is none of a library's, which calls it on behalf of the user
+    is_users: bool = False
 
     @property
     def name(self) -> str:
@@ -219,6 +221,7 @@ class Witness(Steering):
             seen = asked.f_locals
             call.function, call.arguments = _told(seen["func"], seen["args"], seen["kwargs"])
             call.graph = has_graph((seen["args"], seen["kwargs"]))
+            call.is_users = _is_users(seen["func"])
         running = None if self.runtime is None else self.runtime.running
         call.in_context = running is not None and running.autograd_context_id != NO_CONTEXT
         self.calls[worker, id] = call
@@ -243,6 +246,7 @@ class Witness(Steering):
             udf = None if run is None else run.f_locals.get("udf")
             if isinstance(udf, serialization.PythonUDF):
                 call.function, call.arguments = _told(*udf)
+                call.is_users = _is_users(udf.func)
             else:
                 call.function = values[0]
 
@@ -327,7 +331,7 @@ class Witness(Steering):
         if kind != "message":
             return True
         sent = self.sent.get(number)
-        return sent is not None and (sent.call is None or bool(sent.call.function))
+        return sent is not None and (sent.call is None or sent.call.is_users)
 
     def worker_of(self, step: int) -> int:
         """Where a step takes place, -1 if that is not known."""
@@ -395,6 +399,12 @@ _TAKES = {
     tracing.CONTEXT_CREATED: Witness._context_created,
     tracing.FAULT_INJECTED: Witness._fault,
 }
+
+
+def _is_users(function: Any) -> bool:
+    """Whether it is no function of a library's that calls others for the user. Operators are meant by themselves."""
+    code = getattr(function, "__code__", None)
+    return code is None or function in _METHODS or not is_library(code.co_filename)
 
 
 def _told(function: Any, args: Any, kwargs: Any) -> tuple[str, str]:
