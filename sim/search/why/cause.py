@@ -23,7 +23,7 @@ from squall.sim.world.steering import Path, Turn
 #: what is told of a failure that no order avoids
 _HINTS = 3
 #: calls that are shown of each run
-_SHOWN = 8
+_SHOWN = 4
 
 #: what is wrong with a run, a line each
 Problems = Callable[[Run], list[str]]
@@ -155,6 +155,11 @@ class Telling:
 
     def _found(self) -> Why:
         search, moment = self.search, self.search.moment
+        if search.is_listed:
+            said = [
+                "The order of this run is listed step by step, by squall explore: no other one was tried."
+            ]
+            return Why(verdict="unknown", said=said)
         if moment is None or not search.settled:
             return self._unknown() if search.out_of_time or search.interrupted else self._always()
         faults = self.witness.faults_at(moment.step)
@@ -334,7 +339,10 @@ class Telling:
         found.sort(key=lambda call: call.began)
         start = first.event if between is None else witness.calls[between.src, between.id].began
         found = [call for call in found if call.began >= start]
-        return found[: _SHOWN // 2]
+        shown = found[:_SHOWN]
+        mine = None if first.call is None else (first.call.src, first.call.id)
+        late = [call for call in found[_SHOWN:] if (call.src, call.id) == mine]
+        return [*shown[:-1], late[0]] if late else shown
 
     def _lines(self, calls: list[Call]) -> list[Line]:
         return [

@@ -81,6 +81,8 @@ class Search:
     latest: int = 0
     #: the failing run
     base: Witness = field(default_factory=Witness)
+    #: somebody else leads the run, step by step
+    is_listed: bool = False
     _times: int = 1
     _tails: list[Tail] = field(default_factory=list)
     _known: dict[Path, bool] = field(default_factory=dict)
@@ -94,6 +96,9 @@ class Search:
                 self.base = Witness()
                 first = again(self.scenario, watcher=self.base, seconds=RUN_S)
                 if self.holds(first):
+                    return self
+                if not self.base.entries:
+                    self.is_listed = True
                     return self
                 self._leave_out_what_holds(first)
                 self.steps = self.latest = len(self.base.entries)

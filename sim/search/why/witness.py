@@ -20,6 +20,8 @@ from squall.sim.world.steering import Path, Steering, is_reply
 #: the functions in whose frames a call and what it calls can be seen
 _CALLS = (calls._invoke_rpc.__code__, calls.begin_remote.__code__)
 _RUNS = serialization.run_function.__code__
+#: how the types of messages begin that call functions
+_FUNCTIONS = ("PYTHON_", "SCRIPT_", "FORWARD_AUTOGRAD")
 _METHODS = (rref_proxy.local_invoke, rref_proxy.local_invoke_async_execution)
 
 
@@ -58,6 +60,12 @@ class Call:
     graph: bool = False
     #: whether the function is none of a library's, which calls it on behalf of the user
     is_users: bool = False
+
+    @property
+    def may_be_users(self) -> bool:
+        """Whether it calls a function of the user's, as far as that is known: of other engines' calls only the type
+        is."""
+        return self.is_users or (not self.function and self.type.startswith(_FUNCTIONS))
 
     @property
     def name(self) -> str:
@@ -331,7 +339,7 @@ class Witness(Steering):
         if kind != "message":
             return True
         sent = self.sent.get(number)
-        return sent is not None and (sent.call is None or sent.call.is_users)
+        return sent is not None and (sent.call is None or sent.call.may_be_users)
 
     def worker_of(self, step: int) -> int:
         """Where a step takes place, -1 if that is not known."""
