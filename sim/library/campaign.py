@@ -23,8 +23,8 @@ from squall.sim.scenarios.keeping import Keeper
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw_world_of_script, expanded_plan
 from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
-from squall.sim.search.why.cause import Why
-from squall.sim.search.why.text import lines as why_lines
+from squall.sim.search.why.told import Why
+from squall.sim.search.why.told import lines as why_lines
 
 #: real seconds that shrinking may take, unless somebody says otherwise
 SHRINK_S = 20.0

@@ -1,4 +1,4 @@
-"""``squall.fuzz``, ``replay``, ``shrink``, ``explore`` and ``diff``: what the commands of these names do, as
+"""``squall.fuzz``, ``replay``, ``shrink``, ``why``, ``explore`` and ``diff``: what the commands of these names do, as
 functions, for functions too."""
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from squall.sim.library.run import (
     scenario_of,
     turn,
 )
+from squall.sim.library.why import WHY_S, cause_of
 from squall.sim.names import EngineName
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.failure import Failure
@@ -40,6 +41,7 @@ from squall.sim.search.again import again
 from squall.sim.search.campaign import run_campaign
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.shrink.shrinker import Shrinker
+from squall.sim.search.why.told import Why
 from squall.sim.world.choosing import Grain, GrainError, NotExplorableError
 
 #: what a run can be named by: a seed, a file, the name of a stored failure, or a run itself
@@ -202,6 +204,30 @@ def shrink(
     with turn, outside():
         shrinker.run()
         return Run(shrinker.best, again(shrinker.best))
+
+
+def why(
+    what: Named,
+    *,
+    seconds: float = WHY_S,
+    on_run: Callable[[int], object] = lambda _: None,
+    allow_scripts: bool = False,
+) -> Why:
+    """What decided that it fails: a seed (of a random program), a file, a stored failure, or a run.
+
+    >>> import squall
+    >>> try:
+    ...     squall.why(5)
+    ... except ValueError as error:
+    ...     print(error)
+    nothing is wrong with this run
+
+    ``seconds`` of real time to spend at most. Its text says what ``squall why`` prints. Raises ValueError if nothing
+    is wrong, and as :func:`read` does.
+    """
+    must_be_outside()
+    check_seconds("seconds", seconds)
+    return cause_of(read(what, allow_scripts=allow_scripts), seconds=seconds, on_run=on_run)
 
 
 @dataclass(frozen=True)

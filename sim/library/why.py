@@ -11,8 +11,9 @@ from squall.sim.library.hypotheses import outside
 from squall.sim.library.run import turn
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.search.again import again
-from squall.sim.search.why.cause import Problems, Why, quiet
+from squall.sim.search.why.cause import Problems, quiet
 from squall.sim.search.why.cause import why as find
+from squall.sim.search.why.told import Why
 
 #: real seconds that the search may take, unless somebody says otherwise
 WHY_S = 20.0

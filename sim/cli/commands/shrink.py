@@ -26,7 +26,7 @@ from squall.sim.cli.scenario import Changes, read_scenario
 
 if TYPE_CHECKING:
     from squall.sim.search.shrink.shrinker import Shrinker
-    from squall.sim.search.why.cause import Why
+    from squall.sim.search.why.told import Why
 
 #: real seconds between two refreshes of the display
 _REFRESH_S = 0.25

@@ -12,8 +12,7 @@ from squall.model.program.program import Program, source
 from squall.sim.cli.panels import print_panel, summary_table, verdict
 from squall.sim.search.shrink.cost import deviations, extent
 from squall.sim.search.shrink.shrinker import Shrinker
-from squall.sim.search.why.cause import Why
-from squall.sim.search.why.text import lines
+from squall.sim.search.why.told import Why, lines
 
 
 def shrink_json(shrinker: Shrinker, file: str, why: Why | None = None) -> str:

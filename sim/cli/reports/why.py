@@ -9,8 +9,8 @@ from rich.progress import Progress
 
 from squall.sim.scenario import Scenario
 from squall.sim.search.draw import expanded_plan
-from squall.sim.search.why.cause import NotFailingError, Why
-from squall.sim.search.why.text import lines
+from squall.sim.search.why.cause import NotFailingError
+from squall.sim.search.why.told import Why, lines
 
 #: lines that say what is wrong
 _PROBLEMS = 12

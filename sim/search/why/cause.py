@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
 
 from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
@@ -16,6 +14,7 @@ from squall.sim.search.why.doing import Doing, called, doing, name
 from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
 from squall.sim.search.why.search import RUN_S, Search
+from squall.sim.search.why.told import Line, Why
 from squall.sim.search.why.touched import Shared, Touch, both, touches
 from squall.sim.search.why.witness import NOWHERE, Call, Place, Witness
 from squall.sim.world.steering import Path, Turn
@@ -27,60 +26,6 @@ _SHOWN = 4
 
 #: what is wrong with a run, a line each
 Problems = Callable[[Run], list[str]]
-Verdict = Literal["order", "fault", "step", "always", "unknown"]
-
-
-class Line(NamedTuple):
-    """Something that happened: on which worker, who had asked for it, what, and what came of it."""
-
-    worker: str
-    by: str
-    what: str
-    result: str
-    place: str
-
-
-@dataclass(kw_only=True)
-class Why:
-    """What decided that a run fails.
-
-    ``verdict``: two steps came in the wrong order ("order"), a fault did it ("fault"), a step is known but not
-    what should have come before it ("step"), it fails whatever the order ("always"), or the time was over
-    before anything was known ("unknown"). ``said``: that in sentences. ``failing`` and ``passing``: what the
-    failing run did around it, and one that passes. ``places``: the lines that are named, the first first.
-    """
-
-    verdict: Verdict
-    said: list[str]
-    failing: list[Line] = field(default_factory=list)
-    passing: list[Line] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
-    #: where the error was raised, and the values of variables there
-    raised: Place = NOWHERE
-    variables: dict[str, str] = field(default_factory=dict)
-    #: the step after which nothing that was tried passes, the events before it, and how many there are
-    step: int = -1
-    steps: int = 0
-    event: int = -1
-    events: int = 0
-    time_s: float = 0.0
-    #: how many runs were made, how many other orders were tried from the beginning, and of them failed
-    runs: int = 0
-    orders: int = 0
-    failed: int = 0
-    out_of_time: bool = False
-    interrupted: bool = False
-    #: what is wrong with the failing run, a line each
-    problems: list[str] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values only."""
-        plain = dict(vars(self))
-        plain["failing"] = [line._asdict() for line in self.failing]
-        plain["passing"] = [line._asdict() for line in self.passing]
-        plain["places"] = [place._asdict() for place in self.places]
-        plain["raised"] = self.raised._asdict() if self.raised.file else None
-        return plain
 
 
 class NotFailingError(ValueError):
