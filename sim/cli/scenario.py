@@ -75,6 +75,29 @@ def find_scenario(
     return scenario
 
 
+def of_this_time(scenario: Scenario, text: str, *, now: bool) -> Scenario:
+    """The scenario as it was kept, or with its files as they are ``now``; that they were edited is told.
+
+    Raises :class:`BadInput`.
+    """
+    from squall.sim.scenarios.sources import as_now, edited
+
+    if now and scenario.script is None:
+        raise BadInput("--now", text, f"{text!r} is a program, expected a script or a test")
+    changes = edited(scenario)
+    for line in changes:
+        print(f"edited since it was kept: {line}", file=sys.stderr)
+    if now:
+        try:
+            return as_now(scenario)
+        except OSError as error:
+            problem = f"cannot read {error.filename!r}: {error.strerror}"
+            raise BadInput("--now", text, problem) from None
+    if changes:
+        print("this is the run as it was; --now: with the files as they are", file=sys.stderr)
+    return scenario
+
+
 def _seed(text: str, field: str) -> int | Rescheduled | None:
     if text.isascii() and text.isdigit():
         return parsers.integer(field, 0, MAX_SEED)(text)

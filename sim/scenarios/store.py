@@ -112,7 +112,9 @@ class Store:
         from squall.sim.scenarios.failure import Failure
         from squall.sim.scenarios.file import name_of
         from squall.sim.scenarios.own import text_to_write
+        from squall.sim.scenarios.sources import with_sources
 
+        scenario = with_sources(scenario)
         file = self.place.scenarios / f"{name_of(scenario)}.json"
         record = self.place.failures / file.name
         try:
