@@ -170,6 +170,7 @@ class Run:
         """What is wrong in full, tracebacks included; "" if nothing is."""
         found = self.problems
         lines = [*found, *(f"\n{error.traceback.rstrip()}" for error in self.errors[:1])]
+        lines += [f"\nhint: {line}" for line in self.inner.hints]
         return "\n".join(lines) if found else ""
 
     def __repr__(self) -> str:

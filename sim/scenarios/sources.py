@@ -75,9 +75,10 @@ def as_it_was(scenario: Scenario) -> Iterator[Scenario]:
         return
     with tempfile.TemporaryDirectory(prefix="squall-as-it-was-") as folder:
         moved = _laid_out(script, Path(folder))
-        work = replace(script, **_relocated(script, moved), modules=())
-        others = tuple(replace(line, **_relocated(line, moved)) for line in script.others)
-        yield replace(scenario, work=replace(work, others=others))
+        path, text = _relocated(script, moved)
+        others = tuple(_moved(line, moved) for line in script.others)
+        work = replace(script, path=path, text=text, others=others, modules=())
+        yield replace(scenario, work=work)
 
 
 def _lines(script: Script) -> list[CommandLine]:
@@ -195,9 +196,17 @@ def _write(root: Path, new: Path, relative: Path, text: str) -> None:
     target.write_text(text)
 
 
-def _relocated(line: CommandLine, moved: dict[str, str]) -> dict[str, str]:
+def _moved(line: CommandLine, moved: dict[str, str]) -> CommandLine:
+    path, text = _relocated(line, moved)
+    return replace(line, path=path, text=text)
+
+
+def _relocated(line: CommandLine, moved: dict[str, str]) -> tuple[str, str]:
+    """Path and text of a script whose folders of imports have moved."""
     path, text = Path(line.path).absolute(), line.text
     for root, new in sorted(moved.items(), key=lambda each: -len(each[0])):
         if ":" in path.name:  # the text that squall has written names places of imports
-            text = text.replace(f"'{root}'", f"'{new}'").replace(f"'{root}{os.sep}", f"'{new}{os.sep}")
-    return {"path": str(Path(moved.get(str(path.parent), path.parent), path.name)), "text": text}
+            text = text.replace(f"'{root}'", f"'{new}'").replace(
+                f"'{root}{os.sep}", f"'{new}{os.sep}"
+            )
+    return str(Path(moved.get(str(path.parent), path.parent), path.name)), text

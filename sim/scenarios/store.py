@@ -43,16 +43,17 @@ class _Record(NamedTuple):
     found_at: float
     found_by: str
     text: str
+    count: int = 1
 
     @classmethod
     def read(cls, file: Path) -> _Record | None:
         """What was written down, if it was, and can be read."""
         try:
             said = json.loads(file.read_text(encoding="utf-8"))
-            found_at, found_by, text = (said[name] for name in cls._fields)
-        except (OSError, ValueError, KeyError, TypeError):
+            found_at, found_by, text = (said[name] for name in cls._fields[:3])
+            return cls(float(found_at), str(found_by), str(text), int(said.get("count", 1)))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
-        return cls(float(found_at), str(found_by), str(text))
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Store:
         self.place = place or default_place()
 
     def keep(self, scenario: Scenario, *, found_by: str, text: str = "") -> Failure:
-        """Write a failure down; one that has come out the same before stays as it is.
+        """Write a failure down; of one that has come out the same before it is counted how often.
 
         ``scenario.expected`` says what failed, ``text`` in full. Everything is on disk when this
         returns. Raises StoreError.
@@ -122,6 +123,9 @@ class Store:
             self.place.failures.mkdir(exist_ok=True)
             known = self._failure(file) if record.exists() else None
             if known is not None and known.expected.digest == scenario.expected.digest:
+                known.count += 1
+                said = _Record(known.found_at, known.found_by, known.text, known.count)
+                write_synced(record, json.dumps(said._asdict(), indent=1) + "\n")
                 return known
             said = _Record(time.time(), found_by, text)
             write_synced(file, text_to_write(scenario))

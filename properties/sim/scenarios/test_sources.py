@@ -58,7 +58,10 @@ def test_a_failure_is_replayed_as_it_was(
     (tmp_path / "helper.py").write_text("def expected():\n    return 2\n")
     was = squall("replay", name, "--json")
     assert was.returncode == 1 and json.loads(was.stdout)["digest_matches"]
-    assert f"edited since it was kept: {tmp_path / 'helper.py'} is another one from line 2" in was.stderr
+    assert (
+        f"edited since it was kept: {tmp_path / 'helper.py'} is another one from line 2"
+        in was.stderr
+    )
     assert "--now" in was.stderr
     assert squall("replay", name, "--now").returncode == 0
     assert squall("replay", "7", "--now").returncode == 2
