@@ -161,21 +161,25 @@ def _found(text: str, field: str, changes: Changes, scripts: bool) -> Callable[[
     path = Path(text)
     if not path.exists() and text in names():
         return lambda: _changed(corpus()[text], changes)
-    if not path.exists():
+    if not path.exists() or path.suffix == ".py":
         path = _stored(text, field)
     return lambda: _changed(_of_file(path, text, field, scripts), changes)
 
 
 def _stored(text: str, field: str) -> Path:
-    """The file of a stored failure."""
+    """The file of a stored failure: by its name, or the last one of a script or a test."""
     from squall.sim.scenarios.store import Store, StoreError
 
     try:
-        kept = Store().find(text)
+        kept = Store().find(text) or Store().last_of(text)
     except StoreError as error:
         raise BadInput(field, text, f"cannot look {text!r} up: {error}") from None
     if kept is None:
         problem = f"{text!r} is no seed, no file and no stored failure (see squall failures)"
+        if "::" in text:
+            problem = f"no failure of the test {text!r} is kept: pytest {text} looks for one"
+        elif text.endswith(".py") and Path(text).exists():
+            problem = f"no failure of {text!r} is kept: squall fuzz {text} looks for one"
         raise BadInput(field, text, problem)
     return Path(kept.file)
 

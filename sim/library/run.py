@@ -367,13 +367,15 @@ def run(
         return run_scenario(scenario, stdout=stdout)
 
 
-def run_scenario(scenario: Scenario, *, stdout: TextIO | None = None) -> Run:
-    """Run it and check it. Raises as :func:`run` does."""
+def run_scenario(
+    scenario: Scenario, *, stdout: TextIO | None = None, stderr: TextIO | None = None
+) -> Run:
+    """Run it and check it; ``stderr`` None: as ``stdout``. Raises as :func:`run` does."""
     must_be_outside()
     engine = ENGINES[scenario.engine]
     engine.ready(lambda line: print(line, file=sys.stderr))
     with turn, outside():
-        inner = engine.run(scenario, stdout=stdout, stderr=stdout)
+        inner = engine.run(scenario, stdout=stdout, stderr=stderr or stdout)
     if inner.broken_off == "interrupted":
         raise KeyboardInterrupt  # as of any function: a suite of tests is to end, too
     inner.faulty = inner.faulty or bool(inner.of(FAULT_INJECTED))  # by hand

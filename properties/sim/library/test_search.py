@@ -112,7 +112,7 @@ def test_collectives_that_do_not_go_together_are_a_failure() -> None:
 
 
 def test_a_function_that_calls_without_a_group_is_told_what_to_add() -> None:
-    with pytest.raises(squall.Failed, match='hint: with join="worker{rank}" each rank joins'):
+    with pytest.raises(squall.Failed, match=r'hint: with join="worker\{rank\}" each rank joins'):
         squall.fuzz(one_call, workers=2, seeds=1, shrink_s=0).raise_if_failed()
 
 

@@ -35,7 +35,8 @@ def properties(
     seeds: Annotated[range | None, seeds_option("none")] = None,
     jobs: Jobs = 1,
     page: Annotated[
-        Path | None, file_option("--page", "Write the counts there, as a part of a page in Markdown.")
+        Path | None,
+        file_option("--page", "Write the counts there, as a part of a page in Markdown."),
     ] = None,
     json: Json = False,
 ) -> None:
