@@ -170,6 +170,7 @@ class Run:
         """What is wrong in full, tracebacks included; "" if nothing is."""
         found = self.problems
         lines = [*found, *(f"\n{error.traceback.rstrip()}" for error in self.errors[:1])]
+        lines += [f"\nhint: {line}" for line in self.inner.hints]
         return "\n".join(lines) if found else ""
 
     def __repr__(self) -> str:
@@ -366,13 +367,15 @@ def run(
         return run_scenario(scenario, stdout=stdout)
 
 
-def run_scenario(scenario: Scenario, *, stdout: TextIO | None = None) -> Run:
-    """Run it and check it. Raises as :func:`run` does."""
+def run_scenario(
+    scenario: Scenario, *, stdout: TextIO | None = None, stderr: TextIO | None = None
+) -> Run:
+    """Run it and check it; ``stderr`` None: as ``stdout``. Raises as :func:`run` does."""
     must_be_outside()
     engine = ENGINES[scenario.engine]
     engine.ready(lambda line: print(line, file=sys.stderr))
     with turn, outside():
-        inner = engine.run(scenario, stdout=stdout, stderr=stdout)
+        inner = engine.run(scenario, stdout=stdout, stderr=stderr or stdout)
     if inner.broken_off == "interrupted":
         raise KeyboardInterrupt  # as of any function: a suite of tests is to end, too
     inner.faulty = inner.faulty or bool(inner.of(FAULT_INJECTED))  # by hand

@@ -111,6 +111,11 @@ def test_collectives_that_do_not_go_together_are_a_failure() -> None:
         found.raise_if_failed()
 
 
+def test_a_function_that_calls_without_a_group_is_told_what_to_add() -> None:
+    with pytest.raises(squall.Failed, match=r'hint: with join="worker\{rank\}" each rank joins'):
+        squall.fuzz(one_call, workers=2, seeds=1, shrink_s=0).raise_if_failed()
+
+
 def test_random_programs_stand_for_seeds_where_there_is_no_function() -> None:
     found = squall.fuzz(seeds=range(3, 6))
     assert (found.runs, found.ok) == (3, True)
