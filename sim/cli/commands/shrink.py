@@ -57,8 +57,8 @@ def shrink(
 ) -> None:
     """Make a failing scenario small: program, faults and order together, the same thing breaking.
 
-    Fewest deviations from a plain run without faults first, then size, then values; then what decided that it
-    fails is told, as squall why does. Ctrl-C keeps the best so far.
+    Fewest deviations from a plain run without faults first, then size, then values; then of a script
+    what decided that it fails, as squall why tells. Ctrl-C keeps the best so far.
     """
     saved = read_scenario(scenario, Changes(faults=faults, mutant=mutant), scripts=allow_scripts)
     from squall.sim.scenarios.file import ScenarioError
@@ -80,7 +80,8 @@ def shrink(
     if shrinker.target is None:  # interrupted before it was seen to fail
         raise KeyboardInterrupt
     file = _write(shrinker, output)
-    why = None if shrinker.interrupted else _why(shrinker, seconds)
+    of_script = shrinker.best.script is not None
+    why = _why(shrinker, seconds) if of_script and not shrinker.interrupted else None
     if json:
         typer.echo(shrink_json(shrinker, file, why))
     else:

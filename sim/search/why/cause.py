@@ -111,13 +111,13 @@ class Telling:
         if faults:
             said, calls, places = fault_told(faults, self.witness, self.names)
             other = self._seen((Turn(moment.step, moment.tail),))[1]
-            same = like(calls[0], other) if calls else []
+            same = like(calls[0], other)[:_SHOWN] if calls else []
             changed = self._changed_twice(calls)
             if changed:
                 where = ", ".join(
                     dict.fromkeys(f"`{each.name}` ({each.place})" for each in changed)
                 )
-                said.append(f"Each time it changes {where}.")
+                said.append(f"Each time it uses and changes {where}.")
                 places += [each.place for each in changed]
             return Why(
                 verdict="fault",

@@ -43,14 +43,12 @@ def told(
             continue
         which = "The answer to" if sent.is_reply else "The call of"
         said.append(f"{which} {called(call, names)} {_did(fault)}.")
-        same = [each for each in like(call, witness) if each.id >= call.id]
+        same = [each for each in like(call, witness) if each.id >= call.id][:2]
         if len(same) > 1:
-            ran = [each for each in same if each.began >= 0]
             where = f" ({same[1].place})" if same[1].place.file else ""
-            said.append(
-                f"{name(call.src, names)} called it again{where}: `{call.said}` ran {len(ran)} times on "
-                f"{name(call.dst, names)}."
-            )
+            twice = all(each.began >= 0 for each in same)
+            ran = f": `{call.said}` ran twice on {name(call.dst, names)}" if twice else ""
+            said.append(f"{name(call.src, names)} called it again{where}{ran}.")
         calls += same
     places = [call.place for call in calls if call.place.file]
     return said, calls, list(dict.fromkeys(places))

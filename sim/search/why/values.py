@@ -10,6 +10,8 @@ import torch
 
 #: characters of a value, elements of a container, variables of a function that are shown
 _LONG, _MANY, _VARIABLES = 60, 6, 8
+#: elements of a tensor that are shown, or none is
+_FEW = 4
 #: levels of containers within each other that are shown
 _DEEP = 3
 _PLAIN = (int, float, complex, bool, str, bytes, type(None))
@@ -45,6 +47,12 @@ def _tensor(value: torch.Tensor) -> str:
     if value.numel() == 1 and value.device.type == "cpu" and not value.is_sparse:
         number = value.detach().item()
         return f"tensor({number:.6g})" if isinstance(number, float) else f"tensor({number})"
+    if value.dim() == 1 and value.numel() <= _FEW and value.device.type == "cpu":
+        inner = ", ".join(
+            f"{each:.6g}" if isinstance(each, float) else str(each)
+            for each in value.detach().tolist()
+        )
+        return f"tensor([{inner}])"
     return f"<tensor {'x'.join(map(str, value.shape))}>"
 
 
@@ -85,7 +93,8 @@ def variables(frame: FrameType) -> dict[str, str]:
     found = {
         name: shown(value)
         for name, value in frame.f_locals.items()
-        if not name.startswith("_")
+        if name.isidentifier()
+        and not name.startswith("_")
         and not isinstance(value, (ModuleType, type, *_FUNCTIONS))
         and frame.f_globals.get(name) is not value
     }
