@@ -21,7 +21,7 @@ def rows() -> dict[tuple[str, str], bool]:
     return {(row["name"], row["engine"]): row["right"] == "yes" for row in found if row is not None}
 
 
-def test_nine_of_ten_rows_are_right_where_an_order_or_a_fault_decides() -> None:
+def test_each_program_has_a_row_for_each_engine() -> None:
     measured = rows()
     assert {(program.name, engine) for program, engine in (case.values for case in CASES)} == set(
         measured

@@ -23,6 +23,7 @@ from squall.sim.scenarios.keeping import Keeper
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw_world_of_script, expanded_plan
 from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
+from squall.sim.search.why.cause import NotFailingError as NothingWrongError
 from squall.sim.search.why.told import Why
 from squall.sim.search.why.told import lines as why_lines
 
@@ -74,6 +75,11 @@ class Finding:
     def problems(self) -> list[str]:
         """What is wrong with the small run, a line each."""
         return problems(self.small.inner, self.small.errors, strict=self.strict)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody has ended the search for what decided it."""
+        return self.why is not None and self.why.interrupted
 
     @property
     def replay(self) -> str:
@@ -186,10 +192,20 @@ def finding(
         shrink_runs=runs,
         strict=strict,
         file="" if kept is None else kept.file,
-        why=cause_of(small, seconds=shrink_s, strict=strict, on_run=on_why)
-        if shrink_s > 0
-        else None,
+        why=_why(small, strict=strict, seconds=shrink_s, on_run=on_why),
     )
+
+
+def _why(
+    small: Scenario, *, strict: bool, seconds: float, on_run: Callable[[int], object]
+) -> Why | None:
+    """What decided that it fails; None if there is no time for that, or it does not fail each time."""
+    if seconds <= 0:
+        return None
+    try:
+        return cause_of(small, seconds=seconds, strict=strict, on_run=on_run)
+    except NothingWrongError:
+        return None
 
 
 def shrunk(run: Run, *, strict: bool, seconds: float) -> tuple[Scenario, int]:

@@ -109,7 +109,8 @@ def fuzz(
 
     A seed draws latencies (unless ``latency`` says them), the order of what happens at one instant,
     and what goes wrong under ``faults``: a profile, or a plan for all. The first failure of a function
-    is made small, which takes ``shrink_s`` seconds of real time at most. Where a fault has happened
+    is made small, which takes ``shrink_s`` seconds of real time at most, and as many what decided it
+    (:class:`Why`). Where a fault has happened
     errors of calls do not count, unless ``strict``. Other options are those of :func:`squall.run`.
     """
     must_be_outside()
@@ -131,7 +132,10 @@ def fuzz(
     ).script
     assert script is not None
     scenarios = (around.scenario(script, seed) for seed in each)
-    return Fuzzed(*search(scenarios, strict=strict, shrink_s=shrink_s, on_run=on_run))
+    runs, found = search(scenarios, strict=strict, shrink_s=shrink_s, on_run=on_run)
+    if found is not None and found.interrupted:
+        raise KeyboardInterrupt
+    return Fuzzed(runs, found)
 
 
 def read(what: Named, *, allow_scripts: bool = False) -> Scenario:

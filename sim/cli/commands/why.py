@@ -109,10 +109,18 @@ def why(
 
 def _search(asked: ScriptRun, *, drawn: bool, seconds: float, as_json: bool) -> None:
     """Look for a seed that fails, and say why. Raises :class:`typer.Exit`."""
-    from squall.sim.cli.reports.fuzzed_script import fuzz_script
+    from squall.sim.cli.reports.fuzzed_script import nothing_found, searched
+    from squall.sim.cli.reports.why import no_why_json, why_json
 
-    held = fuzz_script(asked, range(SEEDS), as_json=as_json, shrink_s=seconds, drawn=drawn)
-    raise typer.Exit(0 if held else FAILED)
+    tried, found = searched(asked, range(SEEDS), shrink_s=seconds, drawn=drawn)
+    if found is None or found.why is None:
+        typer.echo(no_why_json(tried) if as_json else nothing_found(asked, tried))
+        raise typer.Exit(0 if found is None else FAILED)
+    if as_json:
+        typer.echo(why_json(found.why, found.small.scenario))
+    else:
+        typer.echo("\n".join(found.lines()))
+    raise typer.Exit(INTERRUPTED if found.interrupted else FAILED)
 
 
 def _explain(scenario: Scenario, what: str, seconds: float, *, as_json: bool) -> None:

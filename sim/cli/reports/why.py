@@ -15,7 +15,7 @@ from squall.sim.search.why.told import Why, lines
 #: lines that say what is wrong
 _PROBLEMS = 12
 
-__all__ = ["NotFailingError", "looking", "print_why", "why_json"]
+__all__ = ["NotFailingError", "looking", "no_why_json", "print_why", "why_json"]
 
 
 def looking(bar: Progress) -> Callable[[int], object]:
@@ -39,6 +39,11 @@ def _world(scenario: Scenario) -> list[str]:
     rows += expanded_plan(scenario.faults)
     width = max(len(name) for name, _ in rows)
     return [f"  {name:<{width}}  {value}" for name, value in rows]
+
+
+def no_why_json(runs: int) -> str:
+    """The same where no run fails."""
+    return json.dumps({"verdict": None, "runs": runs})
 
 
 def why_json(why: Why, scenario: Scenario) -> str:

@@ -282,7 +282,8 @@ class Telling:
             if call.is_users and tasks.get(call.task) == call.src
         ]
         found.sort(key=lambda call: call.began)
-        start = first.event if between is None else witness.calls[between.src, between.id].began
+        before = None if between is None else witness.calls.get((between.src, between.id))
+        start = first.event if before is None else before.began
         found = [call for call in found if call.began >= start]
         shown = found[:_SHOWN]
         mine = None if first.call is None else (first.call.src, first.call.id)

@@ -62,7 +62,9 @@ def doing(witness: Witness, step: int, names: Mapping[int, str]) -> Doing:
 
 
 def _message(witness: Witness, number: int, event: int, names: Mapping[int, str]) -> Doing:
-    sent = witness.sent[number]
+    sent = witness.sent.get(number)
+    if sent is None:
+        return Doing("message", -1, "a message", "arrived", event)
     call, src, dst = sent.call, name(sent.src, names), name(sent.dst, names)
     if call is None:
         what = sent.type.lower().replace("_", " ")

@@ -27,7 +27,7 @@ _TRIED, _FRESH = 5, 1
 #: how many times as many are tried where nothing passes any more, at most, and for how many events of the run
 _TIMES, _EVENTS = 4, 2_000
 #: how many steps are tried late where none of all passes, times as many as that
-_MORE = 15
+_MORE = 10
 #: all is quick, but for what comes next
 _LATE = Tail("workers", late=True)
 #: seeds between those that are drawn for one step and for the next
