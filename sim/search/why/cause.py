@@ -114,10 +114,7 @@ class Telling:
             same = like(calls[0], other)[:_SHOWN] if calls else []
             changed = self._changed_twice(calls)
             if changed:
-                where = ", ".join(
-                    dict.fromkeys(f"`{each.name}` ({each.place})" for each in changed)
-                )
-                said.append(f"Each time it uses and changes {where}.")
+                said.append(f"Each time it uses and changes {_by_name(changed)}.")
                 places += [each.place for each in changed]
             return Why(
                 verdict="fault",
@@ -306,6 +303,14 @@ class Telling:
 def _upper(text: str) -> str:
     """A phrase at the beginning of a sentence; names stay as they are."""
     return text[:1].upper() + text[1:] if text.startswith(("the ", "a ", "thread ")) else text
+
+
+def _by_name(touched: list[Touch]) -> str:
+    """What is touched, each with its lines."""
+    lines: dict[str, dict[str, None]] = {}
+    for each in touched:
+        lines.setdefault(each.name, {})[str(each.place)] = None
+    return ", ".join(f"`{name}` ({', '.join(places)})" for name, places in lines.items())
 
 
 def _touching(shared: Shared) -> str:

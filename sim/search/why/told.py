@@ -105,7 +105,7 @@ def _told(lines: list[Line]) -> list[str]:
 
 def _decided(why: Why) -> str:
     runs = f"{why.runs:,} runs"
-    if why.step < 0:
+    if why.step < 0 or why.verdict == "unknown":
         over = ", until the time was over" if why.out_of_time else ""
         return f"({runs} were tried{over})"
     text = (
