@@ -20,7 +20,7 @@ from squall.sim.search.why.witness import NOWHERE, Call, Place, Witness
 from squall.sim.world.steering import Path, Turn
 
 #: what is told of a failure that no order avoids
-_HINTS = 3
+_HINTS = 4
 #: calls that are shown of each run
 _SHOWN = 4
 

@@ -4,6 +4,7 @@ which worker, with which values."""
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple
@@ -122,6 +123,9 @@ class Raised(NamedTuple):
     variables: dict[str, str]
     worker: int | None
     event: int
+    #: how many values of references were there, and how many threads, by the lines that had made them
+    references: Counter[Place]
+    threads: Counter[Place]
 
 
 @dataclass(eq=False)
@@ -166,6 +170,10 @@ class Witness(Steering):
         self.tasks: dict[int, Task] = {}
         #: of tasks at the steps that were asked for: the worker, where it went on, and where it waited next
         self.threads: dict[int, Thread] = {}
+        #: by task: the line that has begun it
+        self.begun: dict[int, Place] = {}
+        #: by reference: where its value was made, as long as its owner has it
+        self.owned: dict[Any, Place] = {}
         self._going: tuple[int, Any] | None = None
         #: by message: the event of its arrival
         self.arrived: dict[int, int] = {}
@@ -175,6 +183,8 @@ class Witness(Steering):
         #: errors that ended a process
         self.errors: list[Raised] = []
         self.operations: list[Operation] = []
+        #: tasks that have ended
+        self.ended: set[int] = set()
         self._operations: dict[tuple[str, int, str, int], Operation] = {}
         #: workers that have made autograd contexts
         self.with_contexts: set[int] = set()
@@ -192,6 +202,10 @@ class Witness(Steering):
             self.threads[step] = Thread(event.name, event.worker, place)
             self._going = step, event
 
+    def queued(self, event: Any) -> None:
+        if isinstance(event, SimTask) and event.glet is None and event.id not in self.begun:
+            self.begun[event.id] = _user_place(sys._getframe(2))
+
     def raised(self, error: BaseException) -> None:
         if isinstance(error, SystemExit) and error.__context__ is not None:
             error = error.__context__  # whoever starts processes tells their errors to the parent
@@ -203,9 +217,18 @@ class Witness(Steering):
         if found is not None:
             frame = found.tb_frame
             place = Place(frame.f_code.co_filename, found.tb_lineno, frame.f_code.co_name)
-            task = None if self.runtime is None else self.runtime.running
-            owner = None if task is None or task.worker is None else task.worker.id
-            self.errors.append(Raised(place, variables(frame), owner, self._count + 1))
+            assert self.runtime is not None, "a process runs in it"
+            running, task = self.runtime.running, self.runtime.running.id
+            owner = None if running.worker is None else running.worker.id
+            references = Counter(place for place in self.owned.values() if place.file)
+            threads = Counter(
+                place
+                for id, place in self.begun.items()
+                if place.file and id in self.tasks and id not in self.ended and id != task
+            )
+            self.errors.append(
+                Raised(place, variables(frame), owner, self._count + 1, references, threads)
+            )
 
     def event(self, record: tuple[Any, ...]) -> None:
         super().event(record)
@@ -285,6 +308,16 @@ class Witness(Steering):
         operation = self._operations.get(values[:4])
         if operation is not None:
             operation.ended, operation.good = self._count, values[4] is None
+
+    def _owner_created(self, worker: int, task: int, values: Any) -> None:
+        call = self.call_of(task)
+        self.owned[values[0]] = _user_place(_frame()) if call is None else call.place
+
+    def _owner_deleted(self, worker: int, task: int, values: Any) -> None:
+        self.owned.pop(values[0], None)
+
+    def _task_ended(self, worker: int, task: int, values: Any) -> None:
+        self.ended.add(task)
 
     def _context_created(self, worker: int, task: int, values: Any) -> None:
         self.with_contexts.add(worker)
@@ -404,6 +437,9 @@ _TAKES = {
     tracing.UDF_ENDED: Witness._udf_ended,
     tracing.OPERATION_STARTED: Witness._operation_started,
     tracing.OPERATION_ENDED: Witness._operation_ended,
+    tracing.OWNER_CREATED: Witness._owner_created,
+    tracing.OWNER_DELETED: Witness._owner_deleted,
+    tracing.TASK_ENDED: Witness._task_ended,
     tracing.CONTEXT_CREATED: Witness._context_created,
     tracing.FAULT_INJECTED: Witness._fault,
 }
