@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from squall.model.events.run import Run
 from squall.sim.search.why.doing import called, name
+from squall.sim.search.why.seen import Operation, Place
 from squall.sim.search.why.touched import growing
-from squall.sim.search.why.witness import Operation, Place, Witness
+from squall.sim.search.why.witness import Witness
 
 #: values and threads of one line that are many
 _MANY = 3
