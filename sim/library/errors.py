@@ -140,8 +140,8 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
         each for each in run.waits if not (_FOR_CHILDREN.search(each) or _UNHEEDED.search(each))
     ]
     if run.waits and not (excused and all(map(_LEAVING.search, beside or run.waits))):
-        found.append("nothing can happen any more, and ranks still wait")
-        found += [f"  {line}" for line in [*run.waits, *run.why()]]
+        cause, *others = run.why()
+        found += [cause, *(f"  {line}" for line in others)]
     if run.gradients is not None and not run.gradients.equal:
         found.append("gradients differ from those of a single process")
         found += [f"  {line}" for line in run.gradients.mismatches[:5]]

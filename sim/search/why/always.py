@@ -58,13 +58,10 @@ def _growing(witness: Witness) -> Iterator[Hint]:
         yield Hint(text, tuple(places))
 
 
-def waits(run: Run) -> Iterator[Hint]:
-    """Where those wait who cannot go on."""
+def waiting_at(run: Run) -> list[Place]:
+    """Where those wait who cannot go on, but for those who only wait for others to end."""
     lines = [match for line in run.waits if (match := _LINE.search(line)) and not match["other"]]
-    places = dict.fromkeys(Place(match["file"], int(match["line"])) for match in lines)
-    if places:
-        said = ", ".join(map(str, places))
-        yield Hint(f"They wait for ever at {said}.", tuple(places))
+    return list(dict.fromkeys(Place(match["file"], int(match["line"])) for match in lines))
 
 
 def _collectives(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:

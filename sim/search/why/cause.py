@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
 from squall.sim.search.again import again
-from squall.sim.search.why.always import hints, waits
+from squall.sim.search.why.always import hints, waiting_at
 from squall.sim.search.why.doing import Doing, called, doing, name
 from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
@@ -85,9 +85,8 @@ class Telling:
     def why(self) -> Why:
         search, witness = self.search, self.witness
         found = self._found()
-        for hint in waits(self.run):
-            found.said.append(hint.text)
-            found.places += hint.places
+        # The problems of a run that hangs name these lines.
+        found.places += [place for place in waiting_at(self.run) if place not in found.places]
         for error in witness.errors[:1]:
             found.raised, found.variables = error.place, error.variables
         found.steps, found.events = search.steps, len(self.run.records)
