@@ -59,20 +59,19 @@ def cause_of(
 
 def _on_port(scenario: Scenario, told: Problems) -> Scenario | None:
     """The same on the engine port, if it fails there: best in the same way, also under another seed."""
-    here = told(again(scenario))
+    here = again(scenario)
     plain = replace(scenario, engine="port", expected=Expected())
     failing: Scenario | None = None
-    for seed in dict.fromkeys((scenario.seed, *_SEEDS)) if here else ():
+    for seed in dict.fromkeys((scenario.seed, *_SEEDS)) if told(here) else ():
         ported = replace(plain, seed=seed)
-        there = told(again(ported))
-        if _kinds(there) & _kinds(here):
-            return ported
-        failing = failing or (ported if there else None)
+        there = again(ported)
+        if told(there):
+            if _kinds(there) & _kinds(here):
+                return ported
+            failing = failing or ported
     return failing
 
 
-def _kinds(problems: list[str]) -> set[str]:
-    """What is wrong, by kind: the texts up to values."""
-    return {line.split(" at ")[0].split(": ", 2)[1] for line in problems if ": " in line} or {
-        line[:40] for line in problems[:1]
-    }
+def _kinds(run: FinishedRun) -> set[tuple[str, str]]:
+    """What is wrong, by kind."""
+    return {(each.property, each.what) for each in run.violations}
