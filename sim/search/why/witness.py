@@ -262,7 +262,11 @@ class Witness(Steering):
             return -1 if sent is None else sent.dst
         if kind == "timer":
             return number
-        return self._workers.get(number, -1)
+        return self.worker_of_task(number)
+
+    def worker_of_task(self, task: int) -> int:
+        """Where a task was last, -1 if that is not known."""
+        return self._workers.get(task, -1)
 
     def acts(self, step: int) -> list[Executed]:
         """The lines that are executed because of a step, up to the next wait: of the function that it calls, of
