@@ -25,6 +25,13 @@ _CHAINED = re.compile(
     r"\n\nThe above exception was the direct cause of the following exception:\n\n"
     r"|\n\nDuring handling of the above exception, another exception occurred:\n\n"
 )
+#: what RPC tells of an exception of a function on another worker
+_REMOTE = re.compile(
+    r"On WorkerInfo\(id=\d+, name=(?P<worker>[^)]*)\):\n(?P<type>\w+)\(.*?\n"
+    r"Traceback \(most recent call last\):\n"
+    r"(?P<frames>.*?\n)(?P<last>(?:[\w.]+\.)?(?P=type)(?:: [^\n]*)?)(?:\n|$)",
+    re.DOTALL,
+)
 #: types of what a call, a join or a wait raises when a fault has hit it
 OF_FAULTS = frozenset(
     [
@@ -71,8 +78,22 @@ class RankError(NamedTuple):
     def __str__(self) -> str:
         who = self.worker if self.rank is None else f"rank {self.rank}"
         where = f" at {self.where}" if self.file else ""
+        if (remote := _raised_remotely(self.message)) is not None:
+            return f"{who}: {remote}" + (f", called from {self.where}" if self.file else "")
         first = self.message.strip().split("\n", 1)[0]
         return f"{who}: {self.type}: {first}{where}"
+
+
+def _raised_remotely(message: str) -> str | None:
+    """What a function on another worker has raised, on which and where, if an error tells of that: the innermost,
+    where one call has led to the next."""
+    begin = message.rfind("On WorkerInfo(")
+    found = _REMOTE.match(message, begin) if begin >= 0 else None
+    if found is None:
+        return None
+    file, line = _last_place(f"\n{found['frames']}")
+    where = f" at {file}:{line}" if file else ""
+    return f"{found['last']}, raised on {found['worker']}{where}"
 
 
 def rank_error(error: ProcessError, script: str) -> RankError:

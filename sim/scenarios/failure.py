@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 #: a line that tells of an error: who, what, and where
-_TOLD = re.compile(r"(?P<who>[^:]+: )?(?P<message>.*?)(?: at (?P<place>\S+:\d+))?")
+_TOLD = re.compile(
+    r"(?P<who>[^:]+: )?(?P<message>.*?)(?: at (?P<place>\S+:\d+))?(?:, called from \S+)?"
+)
 
 
 @dataclass(kw_only=True)
