@@ -98,6 +98,7 @@ class Finding:
         counted = [e for e in errors if self.strict or not of_a_fault(e.type, e.message)]
         for error in (counted or errors)[:1]:
             lines += ["", error.traceback.rstrip()]
+        lines += [f"hint: {line}" for line in self.small.inner.hints]
         if self.file:
             lines += ["", f"replay:    {self.replay}", f"timeline:  {self.timeline}"]
         return lines
@@ -115,9 +116,11 @@ class _OfFunction(Shrinker):
 
 
 def judged(scenario: Scenario, *, strict: bool) -> tuple[Run, list[str]]:
-    """Run it, showing nothing of what it prints; and what is wrong."""
+    """Run it, and what is wrong; what it prints is in ``Run.printed`` alone. Errors are told otherwise."""
+    out = io.StringIO()
     with campaign_settings(scenario.world.device):
-        run = run_scenario(scenario, stdout=io.StringIO())
+        run = run_scenario(scenario, stdout=out, stderr=io.StringIO())
+    run.inner.printed = out.getvalue()
     return run, problems(run.inner, run.errors, strict=strict)
 
 
@@ -128,16 +131,21 @@ def search(
     shrink_s: float = SHRINK_S,
     found_by: str = "fuzz",
     on_run: Callable[[int], object] = lambda _: None,
+    on_print: Callable[[str], object] = lambda _: None,
 ) -> tuple[int, Finding | None]:
     """Run one scenario after the other up to the first in which something is wrong; how many held,
-    and that failure, shrunk and kept. ``on_run`` is told how many have run."""
-    tried = 0
+    and that failure, shrunk and kept. ``on_run`` is told how many have run, ``on_print`` what the small
+    failure has printed, or, if all held, the last run."""
+    tried, printed = 0, ""
     for scenario in scenarios:
         run, wrong = judged(scenario, strict=strict)
         on_run(tried + 1)
         if wrong:
-            return tried, finding(run, tried, strict=strict, shrink_s=shrink_s, found_by=found_by)
-        tried += 1
+            found = finding(run, tried, strict=strict, shrink_s=shrink_s, found_by=found_by)
+            on_print(found.small.inner.printed)
+            return tried, found
+        tried, printed = tried + 1, run.inner.printed
+    on_print(printed)
     return tried, None
 
 

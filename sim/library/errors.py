@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from squall.model.events.run import ProcessError, Run
+from squall.model.events.run import WRONG_GROUPS, ProcessError, Run
 from squall.real.own_files import OWN_FILES
 from squall.sim.world.places import is_library
 
@@ -16,6 +16,10 @@ _LEAVING = re.compile(r"\(in (?:[\w.]*\.)?shutdown\)$")
 #: where a process waits for those that it has started, whose own waits are told beside it
 _FOR_CHILDREN = re.compile(
     r"\(in (?:[\w.]*\.)?(?:spawn|start_processes|Process\.join|ProcessContext\.join|Popen\.wait)\)$"
+)
+#: a call for whose reply no thread waits; those of ``shutdown`` itself are such
+_UNHEEDED = re.compile(
+    r": waits for the reply to [^()]*\(id \d+\) from worker \d+ since t=[\d.]+ s$"
 )
 _CHAINED = re.compile(
     r"\n\nThe above exception was the direct cause of the following exception:\n\n"
@@ -130,8 +134,12 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
     if not errors:
         codes = run.exit_codes
         found += [f"{name} ended with exit code {codes[name]}" for name in run.failed_processes]
-    waits = [each for each in run.waits if not _FOR_CHILDREN.search(each)] or run.waits
-    if run.waits and not (excused and all(map(_LEAVING.search, waits))):
+    for outcome, lines in run.found.items():
+        found.append(f"{WRONG_GROUPS[outcome]}: {'; '.join(lines[:3])}")
+    beside = [
+        each for each in run.waits if not (_FOR_CHILDREN.search(each) or _UNHEEDED.search(each))
+    ]
+    if run.waits and not (excused and all(map(_LEAVING.search, beside or run.waits))):
         found.append("nothing can happen any more, and ranks still wait")
         found += [f"  {line}" for line in [*run.waits, *run.why()]]
     if run.gradients is not None and not run.gradients.equal:

@@ -4,6 +4,7 @@ functions, for functions too."""
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.own import read_scenario_file
 from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.scenarios.sources import as_now, edited
 from squall.sim.scenarios.store import Store
 from squall.sim.search.again import again
 from squall.sim.search.campaign import run_campaign
@@ -165,17 +167,29 @@ def _path(what: object) -> Path:
     raise TypeError(f"{what!r} is a {type(what).__name__}, expected {expected}")
 
 
-def replay(what: Named, *, engine: EngineName | None = None, allow_scripts: bool = False) -> Run:
+def replay(
+    what: Named,
+    *,
+    engine: EngineName | None = None,
+    now: bool = False,
+    allow_scripts: bool = False,
+) -> Run:
     """Run it again: a seed (of a random program), a file, a stored failure, or a run.
 
     >>> import squall
     >>> squall.replay(5).digest == squall.replay(5).digest
     True
 
-    ``engine``: another than the scenario's. Raises as :func:`read` does.
+    ``engine``: another than the scenario's. ``now``: a script or a test that was kept, with its files as they
+    are now; otherwise they are as they were, and a warning tells what was edited. Raises as
+    :func:`read` does.
     """
     must_be_outside()
     scenario = read(what, allow_scripts=allow_scripts)
+    if now and scenario.script is not None:
+        scenario = as_now(scenario)
+    for line in edited(scenario):
+        warnings.warn(f"edited since it was kept: {line} (now=True runs that)", stacklevel=2)
     if engine is not None:
         scenario = replace(scenario, engine=engine, expected=Expected())
     with turn, outside():

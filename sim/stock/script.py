@@ -302,6 +302,8 @@ class ScriptProcesses:
             self.cluster.runtime.call_later(0.0, lambda: self._start_ranks(rank, world_size))
 
     def _start_ranks(self, rank: int, world_size: int) -> None:
+        if len(self.cluster.workers) > 1:
+            return  # it asked twice before any of them was there
         if told := hint_for_size(self._workers, world_size):
             self.hints.append(told)
         if self._workers is None:

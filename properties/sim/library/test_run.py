@@ -362,3 +362,19 @@ def test_the_compiled_engine_says_what_cannot_come_to_its_processes() -> None:
     run = squall.run(lambda rank: next(drawn), workers=1, engine="torch")
     assert run.errors[0].type == "NotCarriedError"
     assert "uses a builtins.generator of the process" in run.errors[0].message
+
+
+def test_a_run_has_single_pictures_and_a_critical_path() -> None:
+    def step(rank: int) -> None:
+        if rank == 0:
+            with dist_autograd.context() as context_id:
+                x = torch.ones(2, requires_grad=True)
+                y = rpc.rpc_sync("worker1", torch.mul, args=(x, 3))
+                dist_autograd.backward(context_id, [y.sum()])
+
+    run = squall.run(step, workers=2, join="worker{rank}")
+    assert len(run.picture("space_time").data) > len(run.picture("graph").data) > 0
+    path = run.critical_path()
+    assert path is not None and 0 < path.total_s < run.virtual_time_s
+    with pytest.raises(ValueError, match="expected one of 'space_time', 'graph'"):
+        run.picture("space time")  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
 
@@ -96,6 +97,23 @@ def test_ranks_that_a_fault_keeps_in_a_shutdown_without_a_limit_have_done_their_
     assert squall.fuzz(step, workers=3, seeds=5, faults=away).ok
     assert not squall.fuzz(step, workers=3, seeds=5, faults=away, strict=True).ok
     assert not squall.fuzz(stuck, workers=3, seeds=5).ok
+    unanswered = faults.plan(faults.drop(types=("PYTHON_RET",), dst=1))
+    assert squall.fuzz(step, workers=3, seeds=1, faults=unanswered, engine="torch").ok
+
+
+def test_collectives_that_do_not_go_together_are_a_failure() -> None:
+    def step(rank: int) -> None:
+        dist.init_process_group("gloo")
+        dist.all_reduce(torch.ones(1 + rank))
+
+    found = squall.fuzz(step, workers=2, seeds=1, engine="torch", shrink_s=0)
+    with pytest.raises(squall.Failed, match="collectives that do not go together: collective 1 of"):
+        found.raise_if_failed()
+
+
+def test_a_function_that_calls_without_a_group_is_told_what_to_add() -> None:
+    with pytest.raises(squall.Failed, match=r'hint: with join="worker\{rank\}" each rank joins'):
+        squall.fuzz(one_call, workers=2, seeds=1, shrink_s=0).raise_if_failed()
 
 
 def test_random_programs_stand_for_seeds_where_there_is_no_function() -> None:
