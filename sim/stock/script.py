@@ -22,6 +22,7 @@ from torch.distributed import DistStoreError
 
 from squall.model.checks.compiled import TORN
 from squall.model.events.run import DIED, ProcessError, Run
+from squall.model.events.waiting import line_of
 from squall.real.rpc.rendezvous import JOIN_TIMEOUT_S
 from squall.sim.scenario import CommandLine, Scenario, Script
 from squall.sim.scripts import ranks
@@ -431,7 +432,8 @@ def run_script(
             processes.launch()
             cluster.run()
             if any(worker.alive for worker in cluster.workers):
-                run.waits = cluster.waits() + processes.groups.waits()
+                run.waiting = cluster.waiting(processes.groups.operations_open())
+                run.waits = [line_of(each) for each in run.waiting]
                 run.held = [
                     f"{worker.name} holds {what}"
                     for worker in cluster.workers
@@ -484,7 +486,7 @@ def run_script(
     leave_out_repeated(run)
     run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts
     run.workers = len(cluster.ranks) or len(cluster.host.members)
-    run.names = {rank: worker.name for rank, worker in cluster.ranks.items()}
+    run.names = {rank: worker.known_as for rank, worker in cluster.ranks.items()}
     # Faults that were to end later are nobody's any more.
     is_over = not any(worker.alive for worker in cluster.workers)
     run.ended_s = cluster.ended_s if is_over else cluster.runtime.now()

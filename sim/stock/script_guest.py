@@ -105,7 +105,7 @@ class ScriptGuest:
             os.close(self._given)
             self._given = None
 
-    def serve_stacks(self) -> list[str]:
+    def serve_stacks(self) -> list[Any]:
         from squall.sim.stock.stacks import stacks
 
         return stacks()

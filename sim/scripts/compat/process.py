@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+    from squall.model.events.run import Stall
     from squall.real.worker import Worker
     from squall.sim.scripts.compat.modules import Substitute
     from squall.sim.scripts.compat.program import Program
@@ -465,6 +466,8 @@ class ProcessTable:
 
     #: as Run.operations
     operations: int = 0
+    #: as Run.stall
+    stall: Stall | None = None
     #: whether each process has a working directory of its own
     has_folders: bool = False
     #: what is to be done when the run is over
