@@ -156,6 +156,11 @@ class Process:
         self.rref_context: References | None = None
         self.container: Contexts | None = None
 
+    @property
+    def known_as(self) -> str:
+        """What people are told of it by."""
+        return self.name
+
     def __repr__(self) -> str:
         return f"<worker {self.id} {self.name}>"
 

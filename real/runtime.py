@@ -36,6 +36,10 @@ class TaskOwner(Protocol):
     def name(self) -> str: ...
 
     @property
+    def known_as(self) -> str:
+        """What people are told of it by."""
+
+    @property
     def tracer(self) -> Tracer: ...
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from squall.sim.library.search import fuzz as fuzz
     from squall.sim.library.search import replay as replay
     from squall.sim.library.search import shrink as shrink
+    from squall.sim.library.search import why as why
     from squall.sim.library.testing import test as test
     from squall.sim.scripts.reference import reference as reference
 
@@ -41,6 +42,7 @@ __all__ = [
     "run",
     "shrink",
     "test",
+    "why",
 ]
 
 #: in which module of sim/ each name stands; those that are not here are modules of this package
@@ -55,6 +57,7 @@ _PLACES = {
     "run": "library.run",
     "shrink": "library.search",
     "test": "library.testing",
+    "why": "library.search",
 }
 
 

@@ -23,6 +23,7 @@ from squall.real.tracing import FAULT_INJECTED, MESSAGE_SENT, EventType
 if TYPE_CHECKING:
     import networkx as nx
 
+    from squall.model.events.hang import Hang
     from squall.model.events.stream_order import StreamEvent
     from squall.model.events.waiting import Waiting
     from squall.model.one_process.flow import Forecast
@@ -129,6 +130,23 @@ class Stall(NamedTuple):
     lines: list[str]
 
 
+class Kept(NamedTuple):
+    """References that a worker's code has kept until it shut down, those that one line makes: how many, whether one
+    more with each step, and what holds them then (not looked for unless they grow)."""
+
+    worker: str
+    place: str
+    number: int
+    grows: bool
+    holders: list[str]
+
+    def __str__(self) -> str:
+        by = f": held by {' and '.join(self.holders)}" if self.holders else ""
+        more = ", one more with each step" if self.grows else ""
+        made = f"{self.number} references that {self.worker} made at {self.place}"
+        return f"only shutdown released {made}{more}{by}"
+
+
 @dataclass
 class Run:
     """A finished run, of a program or of a script, on either engine.
@@ -160,6 +178,8 @@ class Run:
     #: left behind after a graceful shutdown, on all workers
     leaked_rrefs: int = 0
     leaked_contexts: int = 0
+    #: references that were there until a graceful shutdown
+    kept: list[Kept] = field(default_factory=list)
     #: whether every worker left its groups by a graceful shutdown, which waits for all
     left_well: bool = True
     #: (event, worker, group): who joined which group, before that event; and whether two groups
@@ -312,16 +332,21 @@ class Run:
             return None
         from squall.model.events.waiting import wait_graph
 
-        return wait_graph(self.records, self.waiting)
+        return wait_graph(self.records, self.waiting, names=self.names)
 
-    def why(self) -> list[str]:
-        """The wait-for graph in words, if anybody waited."""
+    def hang(self) -> Hang | None:
+        """Why nothing could happen any more; None if nobody waited."""
         graph = self.wait_graph()
         if graph is None:
-            return []
-        from squall.model.events.waiting import explain
+            return None
+        from squall.model.events.hang import hang_of
 
-        return explain(graph)
+        return hang_of(graph)
+
+    def why(self) -> list[str]:
+        """The same in lines, the cause first."""
+        hang = self.hang()
+        return list(self.waits) if hang is None else hang.lines
 
     @cached_property
     def _numbers(self) -> dict[EventType, list[int]]:

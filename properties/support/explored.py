@@ -105,7 +105,7 @@ class _Owner:
     id = 0
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = self.known_as = name
         self.tracer: Tracer = NULL_TRACER
 
 

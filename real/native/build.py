@@ -61,7 +61,7 @@ def torch_version() -> str:
 def library(on_build: Callable[[str], object] | None = None) -> Path:
     """The path of the built extension module, built now if it is not there.
 
-    ``on_build`` is told, in one line, that something is being built. Raises :class:`Unavailable`
+    ``on_build`` is told, in one line, that something is being built; a terminal if there is none. Raises :class:`Unavailable`
     if there is no compiler or it fails.
     """
     if not os.path.exists("/proc/thread-self/syscall"):
@@ -89,10 +89,14 @@ def library(on_build: Callable[[str], object] | None = None) -> Path:
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # others may be building the same
         if not built.exists():
-            if on_build is not None:
-                on_build(f"building the agent for torch {version} (once, about 30 s)")
+            (on_build or _tell)(f"building the agent for torch {version} (once, about 30 s)")
             _build(cxx, folder, built)
     return built
+
+
+def _tell(text: str) -> None:
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(f"squall: {text}", file=sys.stderr, flush=True)
 
 
 def _has_rpc() -> bool:

@@ -205,6 +205,11 @@ class RpcAgent:
         if shutdown:
             self.store.barrier("join/shutdown", members, timeout or None)
 
+    @property
+    def calls_made(self) -> int:
+        """How many requests it has sent."""
+        return self._in_flight.ever_made
+
     def told_of_users(self) -> None:
         """The owners of users that are gone have been told: :meth:`join` may go on."""
         self._in_flight.told()

@@ -27,8 +27,8 @@ _NAME = "rpc.received_rref"
 _MARK = _NAME.encode()
 
 
-class _AnyType(type):
-    """So that whatever is made by a call, a class for instance, is ``_Anything`` again."""
+class AnyType(type):
+    """So that whatever is made by a call, a class for instance, is ``Anything`` again."""
 
     def __call__(cls, *args: object, **kwargs: object) -> Any:
         return cls
@@ -37,7 +37,7 @@ class _AnyType(type):
         pass
 
 
-class _Anything(metaclass=_AnyType):
+class Anything(metaclass=AnyType):
     """Stands for every object in the message that is no RRef, and for its class."""
 
     def __new__(cls, *args: object, **kwargs: object) -> Any:
@@ -68,10 +68,10 @@ class _Finder(pickle.Unpickler):
         self.forks: list[tuple[Any, ...]] = []
 
     def persistent_load(self, name: str) -> Any:
-        return self.forks.append if name == _NAME else _Anything
+        return self.forks.append if name == _NAME else Anything
 
     def find_class(self, module: str, name: str) -> Any:
-        return _Anything
+        return Anything
 
 
 def carries_references(payload: bytes) -> bool:
@@ -106,7 +106,7 @@ def _forks_in(payload: bytes) -> list[tuple[Any, ...]]:
 
 def discard_message(worker: Process, message: Message) -> None:
     """Let go of the RRefs in a reply whose call is over, inside wrappers too."""
-    discard_references(worker, _pickled_part(message))
+    discard_references(worker, pickled_part(message))
 
 
 def take_back(worker: Process, to: WorkerId, message: Message) -> None:
@@ -118,7 +118,7 @@ def take_back(worker: Process, to: WorkerId, message: Message) -> None:
             container.take_back(*RpcWithAutograd.metadata_of(message), to)
         message = _unwrapped(message)
     if rrefs is not None and carries_references(message.payload):
-        for data in _forks_in(_pickled_part(message)):
+        for data in _forks_in(pickled_part(message)):
             rrefs.undo_fork(data)
 
 
@@ -137,7 +137,7 @@ def _unwrapped(message: Message) -> Message:
     return commands.RunWithProfilingResp.from_message(message).wrapped
 
 
-def _pickled_part(message: Message) -> bytes:
+def pickled_part(message: Message) -> bytes:
     """The object that a call or a result carries, as it was pickled; empty if there is none."""
     while message.type in _WRAPPERS:
         message = _unwrapped(message)

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.commands import command_modules
 from squall.sim.cli.exits import BAD_INPUT, DEFECT, INTERRUPTED, NOT_READ
+from squall.sim.cli.store_place import check_store
 from squall.sim.cli.streams import Outlet
 
 
@@ -24,6 +25,7 @@ class _InterruptedError(Exception):
 
 class _Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
+        check_store()
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

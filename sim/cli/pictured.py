@@ -60,14 +60,17 @@ def picture_script(asked: ScriptRun, bar: Bar) -> Recording:
     """Run a script. Raises :class:`BadInput`."""
     from squall.sim.pictures.recording import recording
     from squall.sim.scenarios.engines import ENGINES
+    from squall.sim.world.call_lines import CallLines
+    from squall.sim.world.watch import watching
 
     bar.say(f"running {asked.script}")
     scenario = asked.scenario()
     ready(asked.engine)
     with stdout_to_stderr(), each_warning_once():
         asked, scenario = asked.measured(scenario)
-        ran = ENGINES[scenario.engine].run(scenario, stdout=sys.stderr)
-    run = recording(ran, title=str(asked.script), replay=asked.command())
+        with watching(noted := CallLines()):
+            ran = ENGINES[scenario.engine].run(scenario, stdout=sys.stderr)
+    run = recording(ran, title=str(asked.script), replay=asked.command(), **noted.found)
     run.facts |= {"latency": asked.latency}
     return run
 
@@ -89,15 +92,17 @@ def picture_scenario(
     from squall.sim.pictures.recording import facts_of, recording
     from squall.sim.scenarios.failure import expecting
     from squall.sim.search.again import again, planted
+    from squall.sim.world.call_lines import CallLines
+    from squall.sim.world.watch import watching
 
     title = f"seed {what}" if what.isdigit() else what
     if scenario.profile:
         title += f", faults {scenario.profile}"
     bar.say(f"running {title}")
-    with redirect_stdout(sys.stderr):
+    with redirect_stdout(sys.stderr), watching(noted := CallLines()):
         ran = again(scenario)
     replay = shlex.join(["squall", "replay", what, *changes.words()])
-    run = recording(ran, title=title, replay=replay, facts=facts_of(scenario))
+    run = recording(ran, title=title, replay=replay, facts=facts_of(scenario), **noted.found)
     if keep:
         _keep(expecting(scenario, ran))
     if spread is None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from squall.real.own_files import OWN_FILES
+from squall.sim.cli.starting import STARTING
 from squall.sim.world import interrupts
 
 
@@ -23,6 +24,8 @@ class Outlet:
         self.problem: OSError | None = None
 
     def write(self, text: str) -> int:
+        if STARTING:
+            STARTING.pop().end()  # they may be one terminal
         if self.problem is None:
             try:
                 return self._stream.write(text)

@@ -17,10 +17,6 @@ _LEAVING = re.compile(r"\(in (?:[\w.]*\.)?shutdown\)$")
 _FOR_CHILDREN = re.compile(
     r"\(in (?:[\w.]*\.)?(?:spawn|start_processes|Process\.join|ProcessContext\.join|Popen\.wait)\)$"
 )
-#: a call for whose reply no thread waits; those of ``shutdown`` itself are such
-_UNHEEDED = re.compile(
-    r": waits for the reply to [^()]*\(id \d+\) from worker \d+ since t=[\d.]+ s$"
-)
 _CHAINED = re.compile(
     r"\n\nThe above exception was the direct cause of the following exception:\n\n"
     r"|\n\nDuring handling of the above exception, another exception occurred:\n\n"
@@ -160,12 +156,10 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
         found += [f"{name} ended with exit code {codes[name]}" for name in run.failed_processes]
     for outcome, lines in run.found.items():
         found.append(f"{WRONG_GROUPS[outcome]}: {'; '.join(lines[:3])}")
-    beside = [
-        each for each in run.waits if not (_FOR_CHILDREN.search(each) or _UNHEEDED.search(each))
-    ]
-    if run.waits and not (excused and all(map(_LEAVING.search, beside or run.waits))):
-        found.append("nothing can happen any more, and ranks still wait")
-        found += [f"  {line}" for line in [*run.waits, *run.why()]]
+    waits = [each for each in run.waits if not _FOR_CHILDREN.search(each)] or run.waits
+    if run.waits and not (excused and all(map(_LEAVING.search, waits))):
+        cause, *others = run.why()
+        found += [cause, *(f"  {line}" for line in others)]
     if run.gradients is not None and not run.gradients.equal:
         found.append("gradients differ from those of a single process")
         found += [f"  {line}" for line in run.gradients.mismatches[:5]]

@@ -100,7 +100,7 @@ def test(
     and under ``faults``, a profile ("mild", "rough", "storm"), what goes wrong as well. The test
     fails if a rank raises, if ranks wait for ever, if a gradient is not that of a single process, or
     if a property of the protocols does not hold; the first failure is made small, which takes
-    ``shrink_s`` seconds at most, and remembered: the next time it is tried first. Where a fault has
+    ``shrink_s`` seconds at most (and as many what decided it), and remembered: the next time it is tried first. Where a fault has
     happened a call may fail, so errors of its kind (RuntimeError, TimeoutError, ConnectionError) and the
     properties do not count, unless ``strict``; failed assertions always do.
 
@@ -207,6 +207,8 @@ def _campaign(function: Callable[..., Any], arguments: Mapping[str, Any], asked:
     )
     if found is not None:
         remember(found.small.scenario)
+        if found.interrupted:
+            raise KeyboardInterrupt  # a suite of tests is to end, too
         raise found.failed()
     forget(script)
     OPTIONS.on_end(f"{tried:,} {'run' if tried == 1 else 'runs'}")

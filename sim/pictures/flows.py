@@ -53,6 +53,19 @@ class Flow:
         return "still under way at the end"
 
 
+def name_of(run: Recording, flow: Flow) -> str:
+    """A message by the function that it calls or whose result it brings, or else by its type."""
+    return run.called.message(flow.type, flow.src, flow.dst, flow.id)
+
+
+def call_name(run: Recording, call: Call) -> str:
+    """A call by its function, and the line that makes it where that is known; or else by its type."""
+    name = run.functions.get(call.started) or run.called.function(call.worker, call.id)
+    place = run.places.get(call.started, "")
+    name = name or call.inner.lower().replace("_", " ")
+    return f"{name} ({place})" if place else name
+
+
 @dataclass(slots=True)
 class Call:
     """One call of an agent, as its caller sees it: numbers of events, -1 where there is none."""

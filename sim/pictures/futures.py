@@ -5,8 +5,8 @@ from __future__ import annotations
 import plotly.graph_objects as go
 
 from squall.sim.pictures.canvas import Clock
-from squall.sim.pictures.flows import Call, calls_of
-from squall.sim.pictures.palette import BLUE, GREEN, PALE, PURPLE, SKY, VERMILION, message_name
+from squall.sim.pictures.flows import Call, call_name, calls_of
+from squall.sim.pictures.palette import BLUE, GREEN, PALE, PURPLE, SKY, VERMILION
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.rows import Row, State, draw_rows
 from squall.sim.pictures.space_time import describe
@@ -40,7 +40,7 @@ def futures(run: object, *, clock: Clock = "auto") -> go.Figure:
 
 
 def _row(run: Recording, call: Call) -> Row:
-    label = f"{run.name(call.worker)} → {run.name(call.dst)} {message_name(call.inner)}"
+    label = f"{run.name(call.worker)} → {run.name(call.dst)} {call_name(run, call)}"
     row = Row(label, call.worker, group=call.started)
     row.enter(call.started, THERE)
     request, reply = call.request, call.reply

@@ -13,6 +13,7 @@ from typing import Any
 from rich.text import Text
 
 from squall.model.events.digest import Record
+from squall.model.events.names import Names
 from squall.real.tracing import MESSAGE_DELIVERED, MESSAGE_DROPPED, MESSAGE_SENT
 
 _COUNTER_BITS = 48
@@ -77,7 +78,8 @@ _PLACE = {"message_sent": 1, "message_dropped": 2, "message_delivered": 2}
 class Narrator:
     """Puts the events of one run into words, one after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._names = Names(records, {})
         #: what each message is about, by its number
         self._about: dict[int, str] = {}
 
@@ -86,7 +88,8 @@ class Narrator:
         type, values = record[3], record[4]
         if type is MESSAGE_SENT:
             number, src, dst, name, id, size, about = values
-            ids = self._about[number] = _about(name, about)
+            function = self._names.function_of(name, src, dst, id)
+            ids = self._about[number] = f" of {function}" * bool(function) + _about(name, about)
             return f"w{src} -> w{dst} {name} id={id}{ids} sent, {size} bytes"
         if type is MESSAGE_DELIVERED:
             number, src, dst, name, id, latency_s = values
@@ -113,7 +116,7 @@ class Narrator:
 
 def narrate(records: Sequence[Record], *, first: int = 0, last: int | None = None) -> Iterator[str]:
     """A line for each event from number ``first`` to the one before ``last``."""
-    narrator = Narrator()
+    narrator = Narrator(records)
     for number, record in enumerate(records[:last]):
         text = narrator.text(record)
         if number >= first:
@@ -130,7 +133,7 @@ def sentence(records: Sequence[Record], number: int) -> str:
 def column_log(records: Sequence[Record], workers: int) -> Iterator[Text]:
     """A line for each event, with a column for each of ``workers`` workers: its mark is in the
     column of the worker where it happened (see :data:`MARKS`). The first line names the columns."""
-    narrator = Narrator()
+    narrator = Narrator(records)
     width = len(str(max(len(records) - 1, 0)))
     columns = Text()
     for worker in range(workers):

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from squall.real import tracing
-from squall.sim.pictures.flows import flows_of, tasks_of
-from squall.sim.pictures.palette import GRADIENT, message_name
+from squall.sim.pictures.flows import Task, flows_of, name_of, tasks_of
+from squall.sim.pictures.palette import GRADIENT
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.spans import CONFIRM, FUNCTION, NODE, OPERATION, PASS, REPLY, spans_of
 
@@ -88,10 +88,12 @@ def _names(run: Recording) -> Iterator[dict[str, Any]]:
             yield _meta("thread_name", worker, ARRIVALS, {"name": "arrivals"})
     for task in tasks.values():
         if task.id:
-            yield _meta(
-                "thread_name", task.worker, task.id, {"name": message_name(task.name) or "task"}
-            )
+            yield _meta("thread_name", task.worker, task.id, {"name": _task_name(run, task)})
             yield _meta("thread_sort_index", task.worker, task.id, {"sort_index": task.id})
+
+
+def _task_name(run: Recording, task: Task) -> str:
+    return run.called.task(task.id, task.worker) if task.name else "task"
 
 
 def _meta(name: str, worker: int, thread: int, args: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +121,7 @@ def _tasks(run: Recording, at: list[float]) -> Iterator[dict[str, Any]]:
             last = task.last if task.ended else run.last
             more = {"error": task.error} if task.error else {}
             yield _slice(
-                message_name(task.name) or "task", "task", task.worker, task.id, at[task.first],
+                _task_name(run, task), "task", task.worker, task.id, at[task.first],
                 at[last], task=task.id, message=task.cause, event=task.first, **more,
             )  # fmt: skip
 
@@ -169,7 +171,7 @@ def _arrivals(run: Recording, at: list[float]) -> Iterator[dict[str, Any]]:
     for flow in flows_of(run):
         if flow.arrived >= 0 and flow.number not in started:
             yield _slice(
-                f"{message_name(flow.type)} arrives", "message", flow.dst, ARRIVALS,
+                f"{name_of(run, flow)} arrives", "message", flow.dst, ARRIVALS,
                 at[flow.arrived], at[flow.arrived], message=flow.number,
                 event=flow.arrived,
             )  # fmt: skip
@@ -184,13 +186,13 @@ def _messages(run: Recording, at: list[float]) -> Iterator[dict[str, Any]]:
             "about": str(list(flow.about)), "event": flow.sent,
         }  # fmt: skip
         common = {
-            "name": message_name(flow.type),
+            "name": name_of(run, flow),
             "cat": "gradient" if flow.kind is GRADIENT else flow.kind.name,
             "id": flow.number,
         }
         if flow.dropped >= 0:
             yield {
-                "ph": "i", "s": "t", "name": f"{message_name(flow.type)} lost: {flow.reason}",
+                "ph": "i", "s": "t", "name": f"{name_of(run, flow)} lost: {flow.reason}",
                 "cat": "lost", "pid": _pid(flow.src), "tid": sender, "ts": at[flow.sent],
                 "args": args,
             }  # fmt: skip

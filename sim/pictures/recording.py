@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from squall.model.checks.registry import check
 from squall.model.events.digest import Record
+from squall.model.events.names import Names
 from squall.model.events.run import Run, Violation
 from squall.real import tracing
 from squall.sim.scenario import Scenario
@@ -40,6 +41,9 @@ class Recording:
     #: names of workers by id, where they are not worker0, worker1, …
     names: dict[int, str] = field(default_factory=dict)
     ended_s: float = 0.0
+    #: by events at which calls begin: the function, and the line that makes it, where they were noted
+    functions: dict[int, str] = field(default_factory=dict)
+    places: dict[int, str] = field(default_factory=dict)
     #: the same as the checks see it
     seen: Run | None = None
 
@@ -93,6 +97,11 @@ class Recording:
         return self.names.get(worker, f"worker{worker}" if worker >= 0 else "-")
 
     @cached_property
+    def called(self) -> Names:
+        """What tasks, calls and messages are called."""
+        return Names(self.records, {worker: self.name(worker) for worker in self.workers})
+
+    @cached_property
     def last(self) -> int:
         """The number of the last event, 0 if there is none."""
         return max(len(self.records) - 1, 0)
@@ -140,7 +149,7 @@ def _of_run(run: Run, more: dict[str, Any]) -> Recording:
         "outcome": _outcome(run, violations),
         "violations": violations,
         "digest": run.digest,
-        "waits": tuple(run.waits),
+        "waits": tuple(run.why()),
         "names": run.names,
         "ended_s": run.ended_s,
         **more,

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from squall.real import tracing
 from squall.sim.pictures.canvas import Clock
-from squall.sim.pictures.flows import flows_of
+from squall.sim.pictures.flows import flows_of, name_of
 from squall.sim.pictures.glossary import about_id
 from squall.sim.pictures.palette import (
     BLUE,
@@ -20,7 +20,6 @@ from squall.sim.pictures.palette import (
     SKY,
     VERMILION,
     YELLOW,
-    message_name,
 )
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.rows import Row, State, draw_rows
@@ -194,7 +193,7 @@ class _Lives:
             if row is None:
                 continue
             text = describe(self._run, flow)
-            name = message_name(flow.type)
+            name = name_of(self._run, flow)
             row.marks.append((flow.sent, "triangle-up", f"{name} leaves<br>{text}"))
             if flow.arrived >= 0:
                 row.marks.append((flow.arrived, "triangle-up", f"{name} arrives<br>{text}"))

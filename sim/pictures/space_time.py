@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 from squall.sim.pictures.canvas import DRAWN_MOST, WEBGL_FROM, Canvas, Clock, bands, faded, sample
 from squall.sim.pictures.causality import cone
 from squall.sim.pictures.faults import draw_faults
-from squall.sim.pictures.flows import Flow, flows_of
-from squall.sim.pictures.palette import BLACK, GRID, INK, KINDS, ORANGE, PALE, SKY, message_name
+from squall.sim.pictures.flows import Flow, flows_of, name_of
+from squall.sim.pictures.palette import BLACK, GRID, INK, KINDS, ORANGE, PALE, SKY
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.words import hover, table
 
@@ -113,7 +113,7 @@ def describe(run: Recording, flow: Flow) -> str:
             ("set off by", cause),
             *more,
         ],
-        head=f"message {flow.number}: {message_name(flow.type)}",
+        head=f"message {flow.number}: {name_of(run, flow)}",
     )
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from squall.model.events.passes import passes_of
 from squall.real import tracing
 from squall.sim.pictures.causality import causes_of
-from squall.sim.pictures.flows import Call, calls_of, tasks_of
+from squall.sim.pictures.flows import Call, call_name, calls_of, tasks_of
 from squall.sim.pictures.palette import (
     BLUE,
     GREEN,
@@ -81,6 +81,7 @@ def _of_task(run: Recording, events: list[int]) -> Iterable[Span]:
     task = run.records[events[0]][2]
     name = tasks_of(run)[task].name
     base = HANDLING if name.isupper() or name == "reply" else OTHER
+    label = run.called.functions.get(task) or message_name(name)
     open_calls: list[int] = []
     functions: list[tuple[int, str]] = []
     in_pass = 0
@@ -107,13 +108,13 @@ def _of_task(run: Recording, events: list[int]) -> Iterable[Span]:
             break
         if following != event + 1 or run.time_s(following) > run.time_s(event):
             if event > burst:
-                yield Span(task, burst, event, base, message_name(name))
+                yield Span(task, burst, event, base, label)
             gap = _gap(run, task, event, following, open_calls, in_pass)
             yield _within(gap, functions)
             burst = following
     last = events[-1]
     if last > burst or len(events) == 1:
-        yield Span(task, burst, last, base, message_name(name))
+        yield Span(task, burst, last, base, label)
     if run.records[last][3] is not tracing.TASK_ENDED and last < run.last and name:
         gap = _gap(run, task, last, run.last, open_calls, in_pass, ended=False)
         yield _within(gap, functions)
@@ -138,7 +139,7 @@ def _gap(
         if (ended and call.ended == ends >= 0) or (not ended and call.ended < 0):
             open_calls.remove(start)
             detail = f"call {call.id} to {run.name(call.dst)}"
-            label = _callee(run, call) or message_name(call.inner)
+            label = call_name(run, call)
             return Span(task, first, last, REPLY, label, detail, not ended)
     if in_pass:
         return Span(task, first, last, PASS, "backward", "", not ended)
@@ -150,18 +151,6 @@ def _within(gap: Span, functions: list[tuple[int, str]]) -> Span:
     if functions and gap.label:
         gap.label = f"{functions[-1][1]}: {gap.label}"
     return gap
-
-
-def _callee(run: Recording, call: Call) -> str:
-    """The user function that a call ran, or "" if it ran none."""
-    known: dict[int, str] | None = run.__dict__.get("_functions")
-    if known is None:
-        known = run.__dict__["_functions"] = {}
-        for number in run.run.of(tracing.UDF_STARTED):
-            known.setdefault(run.records[number][2], run.records[number][4][0])
-    if call.handler_started < 0:
-        return ""
-    return known.get(run.records[call.handler_started][2], "")
 
 
 def _calls_by_start(run: Recording) -> dict[int, Call]:
@@ -197,7 +186,7 @@ def _confirmations(run: Recording) -> Iterable[Span]:
                 call.handler_resumed,
                 CONFIRM,
                 "confirmation",
-                f"{message_name(call.type)}: its RRef arguments are not confirmed yet",
+                f"{call_name(run, call)}: its RRef arguments are not confirmed yet",
             )
 
 

@@ -28,7 +28,7 @@ def waits(run: object, *, at: int | None = None) -> go.Figure:
     (:func:`squall.sim.pictures.wait_graph.moment`)."""
     whole = recording(run)
     run = until(whole, at)
-    graph = wait_for(run, at=len(run))
+    graph = wait_for(whole, at=at)
     if not graph:
         return nothing(_TITLE, "nobody waits when the run is over")
     title = _TITLE

@@ -184,7 +184,7 @@ def _hover(run: Recording, span: Span) -> str:
     how_long = "it never ended" if span.open else duration(run, span.first, span.last)
     return table(
         [
-            ("task", f"{span.task} ({task.name}) of {run.name(task.worker)}"),
+            ("task", f"{span.task}, {run.called.task(span.task, task.worker)}"),
             ("from", hover(run, span.first)),
             ("to", hover(run, span.last)),
             ("for", how_long),

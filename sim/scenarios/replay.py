@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from squall.model.checks.registry import check
 from squall.model.events.digest import Record
+from squall.model.events.hang import explain_timeout, timeouts
 from squall.model.events.run import Run, Violation
-from squall.model.events.waiting import explain_timeout, timeouts
 from squall.model.one_process.interpreter import interpret
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES

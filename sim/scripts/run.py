@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import TextIO
 
@@ -23,7 +24,7 @@ from squall.real.rpc.store import Store
 from squall.sim.scenario import Scenario, Script, World
 from squall.sim.scripts.choice import GroupChoice
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
-from squall.sim.scripts.compat.process import current_process
+from squall.sim.scripts.compat.process import SimProcess, current_process, process_of
 from squall.sim.scripts.computing import Computing
 from squall.sim.scripts.faults import ScriptHost
 from squall.sim.scripts.leaks import ScriptWorker
@@ -37,7 +38,7 @@ from squall.sim.world.chosen_network import ChosenNetwork
 from squall.sim.world.compute import hint_for_names
 from squall.sim.world.device import kernel_watch, quiet_torch
 from squall.sim.world.garbage import deterministic_garbage
-from squall.sim.world.holders import held, of_frames, of_module
+from squall.sim.world.holders import Root, container_of, held, of_frames, of_module
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import parse_latency
 from squall.sim.world.listed_order import ListedOrder
@@ -50,11 +51,13 @@ from squall.sim.world.stand_in import STAND_IN_NAME
 from squall.sim.world.stand_in.backend import begin_run
 from squall.sim.world.stand_in.streams import STAND_IN
 from squall.sim.world.stand_in.tensors import DEVICE_TYPE
-from squall.sim.world.stuck import explain, waiting
+from squall.sim.world.stuck import explain, frame_of, waiting
 from squall.sim.world.trace import Trace
 
 #: key in ``SimProcess.locals`` of what it gave back
 _RETURNED = "returned"
+#: names of what holds references that are told
+_HOLDERS_MOST = 3
 _NOT_COMPARED = (
     "gradients were not compared: PyTorch's own engine does not run on the stand-in device; the order "
     "of streams was checked"
@@ -110,6 +113,8 @@ class _ScriptRun:
         self._comparisons = Comparisons()
         self._overlapping = False
         self._spun: ProcessError | None = None
+        #: all processes, and those with an error, as they were when nothing could happen any more
+        self._ended: tuple[list[ProcessResult], list[ProcessResult]] | None = None
         self._steps = 0
         world, schedule = scenario.world, scenario.world.faults.schedule
         if chooser is None and schedule.grain is not None:
@@ -168,6 +173,7 @@ class _ScriptRun:
         worker = ScriptWorker(self.runtime, self.network, name=name)
         worker.tracer = self.trace.tracer(self.runtime, worker)
         worker.on_join = self._joined
+        worker.holders = lambda rrefs: self._holders(worker, rrefs)
         self.workers.append(worker)
         return worker
 
@@ -225,6 +231,8 @@ class _ScriptRun:
                     run.waits = [*explain(runtime), *explain_passes(Run(trace.records))]
                     run.waiting = waiting(runtime)
                     run.held = list(self._held(launcher))
+                    # What comes of ending those who wait is none of the script's.
+                    self._ended = launcher.results(), launcher.errors()
                 run.ended_s = runtime.now()
                 run.digests = (trace.digest(),)
         self._look(run, launcher)
@@ -271,37 +279,51 @@ class _ScriptRun:
         for process in launcher.table.processes:
             if process.has_ended:
                 continue
-            frames = [
-                task.glet.gr_frame
-                for task in self.runtime.tasks
-                if task.worker is process.worker and task.glet is not None
-            ]
-            roots = [root for frame in frames for root in of_frames(frame)]
-            for name, module in process.space.own.items():
-                if not process.space.is_library(name):
-                    roots += of_module(module)
+            roots = self._roots(process)
             for way, reference in held(roots, lambda each: isinstance(each, RRef)):
                 assert isinstance(reference, RRef), "that is what is asked for"
                 owner = reference.owner_name()
                 yield f"{process.worker.name} holds {reference} of a value of {owner}, in {way}"
 
+    def _roots(self, process: SimProcess) -> list[Root]:
+        """What the code of a process can reach: its globals, and variables of functions that run."""
+        roots: list[Root] = []
+        for name, module in process.space.own.items():
+            if not process.space.is_library(name):
+                roots += of_module(module)
+        for task in self.runtime.tasks:
+            if task.worker is process.worker:
+                roots += of_frames(frame_of(task))
+        return roots
+
+    def _holders(self, worker: ScriptWorker, rrefs: Sequence[object]) -> list[str]:
+        """What holds these references, the containers that several are in once."""
+        process = process_of(worker)
+        assert process is not None, "each worker is a process"
+        wanted = set(map(id, rrefs))
+        ways = held(self._roots(process), lambda each: id(getattr(each, "_rref", None)) in wanted)
+        found = Counter(container_of(way) for way, _ in ways)
+        return [name for name, count in found.most_common(_HOLDERS_MOST) if count > 1]
+
     def _look(self, run: Run, launcher: Launcher) -> None:
         """What the processes and workers came to."""
         workers = self.workers
-        results = launcher.results()
+        results, failed = self._ended or (launcher.results(), launcher.errors())
         run.workers = sum(worker.id >= 0 for worker in workers)
         if self.choice is not None:
             run.chosen_from = self.choice.events_before
-        run.names = {worker.id: worker.name for worker in workers if worker.id >= 0}
+        run.names = {worker.id: worker.known_as for worker in workers if worker.id >= 0}
         if self.reference is not None:
             run.gradients = self._comparisons.with_those_of(self.reference.summary())
         # A process that a fault restarts joins the group in which its rank was before.
         run.joined = [] if run.faulty else self._all_joined
         run.overlapping = self._overlapping and not run.faulty
         run.left_well = all(worker.joined == worker.left_well for worker in workers)
+        run.kept = [each for worker in workers for each in worker.kept]
+        run.hints += [str(each) for each in run.kept if each.grows]
         run.leaked_rrefs = sum(worker.leaked_rrefs for worker in workers)
         run.leaked_contexts = sum(worker.leaked_contexts() for worker in workers)
-        run.errors = [_error(result) for result in launcher.errors()]
+        run.errors = [_error(result) for result in failed]
         run.returned = {
             process.rank: value
             for process in launcher.table.processes
@@ -313,9 +335,12 @@ class _ScriptRun:
             run.computed = self.computing.computed
         told = hint_for_names(self.script.compute, run.computed)
         run.hints = list(
-            dict.fromkeys(filter(None, [*launcher.hints, *(each.hint for each in results), told]))
+            dict.fromkeys(
+                filter(None, [*run.hints, *launcher.hints, *(each.hint for each in results), told])
+            )
         )
         run.operations = launcher.table.operations
+        run.stall = launcher.table.stall
         run.packages = list(launcher.installed.verdicts.values())
         run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}
         # The exit code of a child is for its parent to judge: a pool, for instance, terminates its

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, cast
 
 from squall.model.events.run import Death
+from squall.model.events.waiting import Waiting, line_of
 from squall.real import tracing
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.real.rpc.message import Message
@@ -31,6 +32,7 @@ from squall.sim.stock.host import NativeHost
 from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.stock.message import Batch, NativeMessage, Sent
 from squall.sim.stock.patience import ComputingError, processor_s
+from squall.sim.stock.waits import Operation, Waits
 from squall.sim.stock.worker import Call, NativeWorker
 from squall.sim.stock.zygote import Zygote
 from squall.sim.world.latency import LatencyModel
@@ -354,7 +356,7 @@ class NativeCluster:
         runtime = self.runtime
         shown = worker.shown[sent.id] = worker.numbers
         worker.numbers += 1
-        call = Call(shown, sent.dst, sent.type.name, sent.about, runtime.now())
+        call = Call(shown, sent.dst, sent.type.name, sent.about, runtime.now(), sent.wire)
         worker.pending[sent.id] = call
         limit_ms = _milliseconds(sent.timeout_s)
         if limit_ms:
@@ -490,19 +492,20 @@ class NativeCluster:
         else:  # by a thread whose number comes first in the batch
             self._woken_before.add((worker, question))
 
+    def waiting(
+        self,
+        operations: Mapping[NativeWorker, list[Operation]] | None = None,
+        besides: NativeWorker | None = None,
+    ) -> list[Waiting]:
+        """What each thread of a process waits for that is in code of the user's, ``besides`` those of one worker.
+        ``operations``: those of process groups that are not over."""
+        stacks = {
+            worker: self.call(worker, "stacks") or []
+            for worker in self.workers
+            if worker.alive and worker is not besides
+        }
+        return list(Waits(stacks, operations or {}, self.ranks, len(self.trace.records)))
+
     def waits(self, besides: NativeWorker | None = None) -> list[str]:
-        """A line for each call that nothing came of, and for each thread that waits, ``besides`` those of
-        one worker."""
-        lines = []
-        for worker in self.workers:
-            if not worker.alive or worker is besides:
-                continue
-            for call in worker.pending.values():
-                ids = f" {call.about}" if call.about else ""
-                lines.append(
-                    f"{worker.name}: waits for the reply to {call.type}{ids} (id {call.id}) from "
-                    f"worker {call.dst} since t={call.sent_at_s:.6f} s"
-                )
-            for line in self.call(worker, "stacks") or ():
-                lines.append(f"{worker.name}: {line}")
-        return lines
+        """The same in words, a line each."""
+        return [line_of(each) for each in self.waiting(besides=besides)]

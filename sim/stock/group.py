@@ -118,13 +118,6 @@ class Group:
         return ((at_s, True, number), wait.got | pieces) if at_s < limit_s else None
 
 
-def described(wait: Wait) -> str:
-    kind, number = named(wait.tag)
-    if kind != POINT_TO_POINT:
-        return f"{kind} {number}"
-    return f"{'recv' if wait.wants else 'send'} with tag {number}"
-
-
 def named(tag: Tag) -> tuple[str, int]:
     """As events have it."""
     return str(tag[0]), int(tag[1])

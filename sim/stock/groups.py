@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from squall.model.events.hang import hang_of
+from squall.model.events.names import code
 from squall.model.events.run import Stall
+from squall.model.events.waiting import wait_graph
 from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.sim.stock.ahead import When
 from squall.sim.stock.call import Call
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.findings import Findings
-from squall.sim.stock.group import ANY, NOT_NOTED, Group, Piece, Wait, described, named
+from squall.sim.stock.group import ANY, NOT_NOTED, Group, Piece, Wait, named
 from squall.sim.stock.ledger import MismatchError
 from squall.sim.stock.memory_file import MemoryFile
-from squall.sim.stock.stalls import Waiting, ended, stall
+from squall.sim.stock.waits import Operation
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.world.pieces import POINT_TO_POINT, Connections, Tag
 
@@ -41,25 +44,6 @@ class Groups:
         for word in ("new", "join", "do", "leave"):
             cluster.answers[f"group {word}"] = getattr(self, f"_{word}")
         cluster.on_gone.append(self._end)
-
-    def waits(self) -> list[str]:
-        """A line for each operation that is not over."""
-        lines = []
-        for group in self._groups:
-            for rank, (worker, _, _) in group.joining.items():
-                lines.append(
-                    f"{worker.name}: has come to a process group of {group.size} as its rank {rank}, "
-                    f"{len(group.joining)} are there"
-                )
-            for wait in group.waits:
-                for members, why in ((wait.wants, "data of"), (wait.readers, "a receiver at")):
-                    if members:
-                        who = "any rank" if ANY in members else f"ranks {members}"
-                        lines.append(
-                            f"{wait.worker.name}: rank {wait.rank} of process group {group.number} "
-                            f"waits in {described(wait)} for {why} {who} since t={wait.since_s:.6f} s"
-                        )
-        return lines
 
     def last_call(self, rank: int, ranks: tuple[int, ...], kinds: tuple[str, ...]) -> str:
         """What ``rank`` has last called of collectives of these ``kinds`` in groups of these ``ranks``; "" if it
@@ -93,7 +77,7 @@ class Groups:
             there = (
                 f"ranks {sorted(group.joining)} of {group.size} have come to process group {number}"
             )
-            self.stall = Stall("error", [there, *self._everybody()])
+            self.stall = Stall("error", [there, *self._cluster.waits()])
             del group.joining[rank]
             text = (
                 f"Gloo connectFullMesh failed: after {timeout_s:g} s only "
@@ -266,14 +250,14 @@ class Groups:
 
     def _cut_off(self, group: Group, wait: Wait, peer: int, timed_out: bool = False) -> None:
         if self.stall is None and group.members[peer].ending:
-            self.stall = Stall("error", [ended(group.members[peer])])
+            self.stall = Stall("error", [_ended(group.members[peer])])
         self._fail(group, wait, _timed_out(peer) if timed_out else _closed(peer))
 
     def _late(self, group: Group, wait: Wait) -> None:
         now_s = self._cluster.runtime.now()
         if self._stalled_s != now_s:  # what others wait for that are late, too, is told with it
             self._stalled_s = now_s
-            self.stall = stall(wait.worker, self._waiting(), self._stacks)
+            self.stall = self._stalled()
         what = "recv" if wait.wants else "send"
         limit_ms = round(wait.timeout_s * 1000)
         self._fail(group, wait, f"Timed out waiting {limit_ms}ms for {what} operation to complete")
@@ -289,25 +273,32 @@ class Groups:
                 if each is worker:
                     self._left(group, rank)
 
-    def _waiting(self) -> dict[NativeWorker, list[Waiting]]:
-        found: dict[NativeWorker, list[Waiting]] = {}
+    def operations_open(self) -> dict[NativeWorker, list[Operation]]:
+        """Those that are not over, by process."""
+        found: dict[NativeWorker, list[Operation]] = {}
         for group in self._groups:
+            for worker, _, _ in group.joining.values():
+                missing = [each for each in range(group.size) if each not in group.joining]
+                what = f"{_ranks(missing)} to join the process group"
+                found.setdefault(worker, []).append(Operation(what, -1.0, []))
             for wait in group.waits:
                 wanted = [*wait.wants, *wait.readers]
                 if ANY in wanted:
                     wanted = [member for member in group.members if member != wait.rank]
-                what = f"{described(wait)} of process group {group.number}"
                 members = [(member, group.members[member]) for member in wanted]
-                found.setdefault(wait.worker, []).append(Waiting(what, wait.since_s, members))
+                operation = Operation(_awaited(wait, wanted), wait.since_s, members)
+                found.setdefault(wait.worker, []).append(operation)
         return found
 
-    def _everybody(self) -> list[str]:
-        """A line for each thread of each process."""
-        alive = [worker for worker in self._cluster.workers if worker.alive]
-        return [f"{worker.name}: {line}" for worker in alive for line in self._stacks(worker)]
-
-    def _stacks(self, worker: NativeWorker) -> list[str]:
-        return self._cluster.call(worker, "stacks") or []
+    def _stalled(self) -> Stall:
+        """Why an operation is not over."""
+        cluster = self._cluster
+        waiting = cluster.waiting(self.operations_open())
+        names = {rank: each.known_as for rank, each in cluster.ranks.items()}
+        hang = hang_of(wait_graph(cluster.trace.records, waiting, names=names))
+        if hang is None:
+            return Stall("error", [])
+        return Stall("deadlock" if hang.cycle else "error", hang.lines)
 
     def finished(self, worker: NativeWorker) -> None:
         """A process is about to end without an error, perhaps while others wait for its part."""
@@ -332,6 +323,22 @@ class Groups:
         for wait in [each for each in group.waits if each.rank == member]:
             if group.gone(wait) is not None:
                 self._cut_off(group, wait, peer, timed_out)
+
+
+def _ended(worker: NativeWorker) -> str:
+    return f"{worker.known_as} has ended: {worker.ending}"
+
+
+def _ranks(ranks: list[int]) -> str:
+    return " and ".join(f"rank {rank}" for rank in ranks)
+
+
+def _awaited(wait: Wait, wanted: list[int]) -> str:
+    """What an operation waits for."""
+    kind, _ = named(wait.tag)
+    if kind != POINT_TO_POINT:
+        return f"{_ranks(wanted)} to call {code(kind)}"
+    return f"a message of {_ranks(wanted)}" if wait.wants else f"{_ranks(wanted)} to receive"
 
 
 def _timed_out(rank: int) -> str:

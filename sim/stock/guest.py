@@ -30,7 +30,7 @@ from squall.real.native.here import Here, debug_info  # noqa: E402
 from squall.sim.programs.host import Host, place, together  # noqa: E402
 from squall.sim.programs.threads import threads_of  # noqa: E402
 from squall.sim.programs.trainer import TrainerRun  # noqa: E402
-from squall.sim.stock.stacks import stacks  # noqa: E402
+from squall.sim.stock.stacks import Standing, stacks  # noqa: E402
 
 # Once for all copies, what each would otherwise do for itself: imports in the middle of a run,
 kinds()
@@ -83,7 +83,7 @@ class Guest:
     def serve_collect(self) -> None:
         gc.collect()
 
-    def serve_stacks(self) -> list[str]:
+    def serve_stacks(self) -> list[Standing]:
         return stacks()
 
     def run(self) -> None:

@@ -1,6 +1,6 @@
 """Gradients of a script on the engine ``torch`` beside those of one process: of DistributedDataParallel, whose ranks tell
-what each had without the others (sim/stock/local_gradients.py), of modules with DTensors, of which the last rank of a
-pass is given what all have (sim/stock/sharded_modules.py), and what scripts compare with ``squall.reference``.
+what each had without the others (sim/stock/local_gradients.py), of modules with DTensors and of pipelines, of which the last
+rank of a pass is given what all have (sim/stock/gathered.py), and what scripts compare with ``squall.reference``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class OneProcess:
         cluster.answers["not compared"] = lambda _, __, told: self.comparisons.leave_out(*told)
         self._answer = cluster.answer
         self._given: dict[tuple[str, tuple[int, ...]], Rounds[tuple[bytes, str]]] = {}
-        cluster.answers["sharded"] = self._gather
+        cluster.answers["gathered"] = self._gather
 
     def _hear(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         what, ranks, rank, number, told = rest

@@ -14,6 +14,7 @@ import torch
 
 from squall.model.checks.compiled import TORN
 from squall.model.events.run import Run
+from squall.model.events.waiting import line_of
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
 from squall.model.program.program import Program
 from squall.real.tracing import TABLES_COUNTED
@@ -119,7 +120,8 @@ class _Play:
                 cluster.answer(worker, question, self.together)
             cluster.run()
         if len(self.ended) < sum(worker.alive for worker in cluster.workers):
-            self.run.waits = cluster.waits()
+            self.run.waiting = cluster.waiting()
+            self.run.waits = [line_of(each) for each in self.run.waiting]
             self.run.stuck_tables = [
                 self.cluster.call(worker, "debug_info") or {} for worker in cluster.workers
             ]

@@ -22,6 +22,7 @@ from torch.distributed import DistStoreError
 
 from squall.model.checks.compiled import TORN
 from squall.model.events.run import DIED, ProcessError, Run
+from squall.model.events.waiting import line_of
 from squall.real.rpc.rendezvous import JOIN_TIMEOUT_S
 from squall.sim.scenario import CommandLine, Scenario, Script
 from squall.sim.scripts import ranks
@@ -48,6 +49,7 @@ from squall.sim.world import spinning
 from squall.sim.world.compute import hint_for_names
 from squall.sim.world.garbage import deterministic_garbage
 from squall.sim.world.primitives import SimTimer
+from squall.sim.world.steering import SteeredTime
 from squall.sim.world.virtual_time import Livelock
 
 #: a variable of the environment of processes that an agent of torchrun starts
@@ -116,7 +118,8 @@ class ScriptProcesses:
         self.one_process = OneProcess(cluster)
         cluster.barriers.on_leave = self._count
         is_ordered = cluster.runtime.env.order_stream is None
-        cluster.ahead.is_on = is_ordered and cluster.host.faults is None
+        is_led = isinstance(cluster.runtime.env, SteeredTime)  # nothing is certain to come next
+        cluster.ahead.is_on = is_ordered and cluster.host.faults is None and not is_led
 
     # -- processes ------------------------------------------------------------------------
 
@@ -429,7 +432,8 @@ def run_script(
             processes.launch()
             cluster.run()
             if any(worker.alive for worker in cluster.workers):
-                run.waits = cluster.waits() + processes.groups.waits()
+                run.waiting = cluster.waiting(processes.groups.operations_open())
+                run.waits = [line_of(each) for each in run.waiting]
                 run.held = [
                     f"{worker.name} holds {what}"
                     for worker in cluster.workers
@@ -482,7 +486,7 @@ def run_script(
     leave_out_repeated(run)
     run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts
     run.workers = len(cluster.ranks) or len(cluster.host.members)
-    run.names = {rank: worker.name for rank, worker in cluster.ranks.items()}
+    run.names = {rank: worker.known_as for rank, worker in cluster.ranks.items()}
     # Faults that were to end later are nobody's any more.
     is_over = not any(worker.alive for worker in cluster.workers)
     run.ended_s = cluster.ended_s if is_over else cluster.runtime.now()

@@ -42,6 +42,7 @@ from squall.sim.stock import (
     ddp_modules,
     group_guest,
     local_gradients,
+    pipelines,
     replicas_guest,
     script_children,
     script_programs,
@@ -104,7 +105,7 @@ class ScriptGuest:
             os.close(self._given)
             self._given = None
 
-    def serve_stacks(self) -> list[str]:
+    def serve_stacks(self) -> list[Any]:
         from squall.sim.stock.stacks import stacks
 
         return stacks()
@@ -195,6 +196,7 @@ class ScriptGuest:
         if role["check"]:
             local_gradients.install(here, modules)
             sharded_modules.install(here)
+            pipelines.install(here)
             self._opened.enter_context(told_to(functools.partial(here.tell, "compared")))
         for module in (*_DISTRIBUTED, "torch.distributed.rendezvous"):
             vars(sys.modules[module]).update(

@@ -9,7 +9,6 @@ parameters and the batches of all (sim/stock/whole_model.py).
 
 from __future__ import annotations
 
-import io
 import sys
 import weakref
 from collections import Counter
@@ -30,16 +29,15 @@ from torch.utils._pytree import tree_flatten, tree_map
 from squall.real.native.here import Here
 from squall.sim.stock.ddp_modules import after_method
 from squall.sim.stock.digests import without_modes
+from squall.sim.stock.gathered import Gathering, UnknownError, check_size
 from squall.sim.stock.local_gradients import frames_of_passes
-from squall.sim.stock.whole_model import Call, Given, Shard, compared
+from squall.sim.stock.whole_model import Call, Given, Shard, gradients_of
 from squall.sim.world.places import line_of
 
 #: a callback of a pass that adds itself so often comes behind those of ``fully_shard``
 _CALLBACKS = 3
-#: all passes up to this one are compared, and then those whose numbers are powers of two
-_FIRST = 8
-#: elements that a rank gives at most
-_MOST = 4_000_000
+#: so many are kept until their gradients are exchanged
+_MOST_CALLS = 64
 _NO_PASS = -1
 #: of the arguments of a pass, the tensors that it is for, if it is not for all
 _INPUTS = 3
@@ -106,15 +104,13 @@ class _Sharded:
     """One module; ``name``: on all ``ranks``."""
 
     def __init__(self, here: Here, module: Module, name: str, ranks: tuple[int, ...]) -> None:
-        self._here = here
         self._module = weakref.ref(module)
         self._parameters = {
             n: weakref.ref(e)
             for n, e in module.named_parameters()
             if e.requires_grad and _is_dtensor(e)
         }
-        self._name, self._ranks = name, ranks
-        self._number = 0
+        self._gathering = Gathering(here, name, ranks)
         #: calls whose outputs have got gradients that are not exchanged yet, and parts of gradients before
         self._calls: list[Call] = []
         self._before: dict[str, Tensor] = {}
@@ -123,7 +119,7 @@ class _Sharded:
     def called(self, call: Call, output: Any) -> None:
         """It has returned."""
         leaves = tree_flatten((call.args, call.kwargs, output))[0]
-        is_parted = set(self._ranks) != set(_together(self._module()))
+        is_parted = set(self._gathering.ranks) != set(_together(self._module()))
         if any(map(_is_dtensor, leaves)):
             call.why_not = "it takes or returns DTensors"
         elif is_parted and not torch.equal(call.random, torch.get_rng_state()):
@@ -163,68 +159,41 @@ class _Sharded:
             _engine.queue_callback(partial(self._over, callbacks - 1))
             return
         place, self._place = self._place, ""
-        if not _is_exchanged(self._module()):
-            return
-        self._number += 1
-        calls, self._calls = self._calls, []
-        if self._number > _FIRST and self._number & (self._number - 1):
-            return
-        where = f"{self._name}, backward pass {self._number}"
-        with without_modes(), torch.no_grad():
-            given, why_not = self._given(calls)
-        told = self._here.ask(
-            "sharded", self._name, self._ranks, dist.get_rank(), self._number, given, why_not
-        )
-        if told is None:
-            return
         module = self._module()
-        if isinstance(told, str) or module is None:
-            self._here.tell("not compared", f"{where}: {told}")
+        if not _is_exchanged(module):
+            if len(self._calls) > _MOST_CALLS:
+                self._calls = self._calls[-1:]
+                self._calls[0].why_not = "gradients of too many calls are added up"
             return
-        all_given = {
-            rank: torch.load(io.BytesIO(data), weights_only=False) for rank, data in told.items()
-        }
-        result = compared(module, dist.get_rank(), all_given)
-        if isinstance(result, str):
-            self._here.tell("not compared", f"{where}: {result}")
-        else:
-            if result.factor is None:
-                differs = [f"{each} (of {where})" for each in result.differs]
-            else:
-                differs = [
-                    f"all gradients of {where} are {result.factor:.4g} times those of one process"
-                ]
-            self._here.tell("compared", place, result.deviation, differs)
+        calls, self._calls = self._calls, []
+        if module is None or not self._gathering.next():
+            return
+        rank = dist.get_rank()
+        self._gathering.compare(
+            place,
+            lambda: self._given(module, calls),
+            lambda given: gradients_of(module, rank, given),
+        )
 
-    def _given(self, calls: list[Call]) -> tuple[bytes, str]:
-        """That, or why there is nothing to compare with."""
+    def _given(self, module: Module, calls: list[Call]) -> Given:
+        """Raises :class:`UnknownError`."""
         for why_not in (each.why_not for each in calls):
             if why_not:
-                return b"", why_not
-        parts, size = {}, 0
-        for name, each in self._parameters.items():
-            parameter: Any = each()
-            if parameter is None:
-                return b"", "its parameters are others than at its first call"
-            gradient = parameter.grad
-            if gradient is not None and any(each.is_partial() for each in gradient.placements):
-                return b"", "gradients are DTensors with partial sums"
-            before = self._before.get(name, 0)
-            came = None if gradient is None else _shard(gradient, gradient._local_tensor - before)
-            parts[name] = _shard(parameter, parameter._local_tensor), came
-            size += parameter._local_tensor.numel()
-        if size > _MOST:
-            return (
-                b"",
-                f"a rank has {size:,} elements of parameters, and at most {_MOST:,} are compared",
-            )
-        data = io.BytesIO()
-        module = self._module()
-        try:
-            torch.save(Given(_together(module), calls, parts), data)
-        except Exception as error:
-            return b"", f"what it was called with cannot be pickled: {error}"
-        return data.getvalue(), ""
+                raise UnknownError(why_not)
+        parameters: dict[str, Any] = {name: each() for name, each in self._parameters.items()}
+        if None in parameters.values():
+            raise UnknownError("its parameters are others than at its first call")
+        parts = {}
+        with without_modes(), torch.no_grad():
+            check_size(each._local_tensor for each in parameters.values())
+            for name, parameter in parameters.items():
+                gradient, came = parameter.grad, None
+                if gradient is not None:
+                    if any(each.is_partial() for each in gradient.placements):
+                        raise UnknownError("gradients are DTensors with partial sums")
+                    came = _shard(gradient, gradient._local_tensor - self._before.get(name, 0))
+                parts[name] = _shard(parameter, parameter._local_tensor), came
+        return Given(_together(module), calls, parts)
 
 
 def _shard(tensor: Any, local: Tensor) -> Shard:

@@ -1,34 +1,76 @@
-"""Inside a worker process: what its threads are at, in the user's code where they came from it."""
+"""Inside a worker process: what its threads wait for."""
 
 from __future__ import annotations
 
 import sys
 import threading
-import traceback
+from types import FrameType
+from typing import Any, NamedTuple
 
-from squall.sim.world.places import function_of, place_of
+from squall.sim.world.places import function_of
+from squall.sim.world.stack_reading import Reading, Thread, reads, threads_of
 
 
-def stacks() -> list[str]:
-    """A line for each other thread of Python's: where it is in the code of a program or a script,
-    or else the innermost frames first."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    frames = sys._current_frames()
-    lines = []
-    for ident in sorted(frames, key=lambda ident: names.get(ident, "")):
-        if ident == threading.get_ident():
-            continue
-        name, place = names.get(ident, "a thread of the agent"), place_of(frames[ident])
-        if place:
-            lines.append(f"{name} waits, at {place}")
-            continue
-        function = function_of(frames[ident])
-        if function.startswith("torch."):
-            lines.append(f"{name} waits in {function}")
-            continue
-        calls = [
-            f"{entry.name} ({entry.filename.rpartition('/')[2]}:{entry.lineno})"
-            for entry in reversed(traceback.extract_stack(frames[ident])[-4:])
-        ]
-        lines.append(f"{name} is in {' < '.join(calls)}")
-    return lines
+class Standing(NamedTuple):
+    """A thread that waits, as its stack says: ``name`` is Python's, "" for one of the agent; ``serves`` the function of
+    a call that it runs; ``called`` the function of a library that it is in; ``took`` where the holder of a lock has
+    taken it. The rest is as in :class:`~squall.model.events.waiting.Waiting`."""
+
+    id: int
+    name: str
+    is_main: bool
+    serves: str
+    called: str
+    reading: Reading
+    took: str
+    made: str
+    place: str
+    line: str
+
+
+def stacks() -> list[Standing]:
+    """Every other thread that is in code of the user's, and the main one."""
+    threads = threads_of(sys._current_frames())
+    threads.pop(threading.get_ident())
+    names = {each.ident: each.name for each in threading.enumerate()}
+    main = threading.main_thread().ident
+    found = [
+        _standing(thread, names.get(key, ""), key == main)
+        for key, thread in sorted(threads.items(), key=lambda each: names.get(each[0], "\0"))
+        if not thread.is_idle and (key == main or thread.user is not None)
+    ]
+    return found
+
+
+def _standing(thread: Thread, name: str, is_main: bool) -> Standing:
+    reading = thread.reading()
+    called = function_of(thread.frames[0])
+    if reading is None:
+        reading = Reading("thing", called or thread.called() or "something")
+    took = ""
+    if reading.kind == "lock" and reading.ends:
+        took = thread.others[reading.ends[0]].took(thread.awaited())
+    key: Any = thread.id
+    return Standing(
+        key,
+        name,
+        is_main,
+        thread.serves,
+        called,
+        reading,
+        took,
+        thread.made(),
+        thread.place,
+        thread.line or (f"in {called}" if called else ""),
+    )
+
+
+@reads("squall.sim.scripts.multiprocess", "Popen.wait")
+def _child(thread: Thread, frame: FrameType) -> Reading:
+    return Reading("processes", "its processes")
+
+
+@reads("squall.sim.scripts.multiprocess", "_wait")
+def _children(thread: Thread, frame: FrameType) -> Reading | None:
+    is_child = any(isinstance(each, int) and each < 0 for each in frame.f_locals["objects"])
+    return Reading("processes", "its processes") if is_child else None

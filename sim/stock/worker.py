@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from squall.model.events.run import Death
 from squall.real import tracing
+from squall.real.rpc.called import function_in
 from squall.sim.scripts.rounds import Polling
 from squall.sim.stock import message as wire
 from squall.sim.stock.message import Batch
@@ -31,7 +32,14 @@ class Call:
     type: str
     about: tuple[object, ...]
     sent_at_s: float
+    #: as it was sent
+    wire: bytes = b""
     timer: SimTimer | None = None
+
+    @property
+    def function(self) -> str:
+        """The name of what it calls; "" where that is no function."""
+        return function_in(self.wire)
 
 
 class NativeWorker:
@@ -75,6 +83,12 @@ class NativeWorker:
         self.computed_s = 0.0
         #: whether it was given up since it computed for longer
         self.is_computing = False
+
+    @property
+    def known_as(self) -> str:
+        """What people are told of it by."""
+        is_named = self.rank >= 0 or self.id < 0
+        return self.name if is_named else f"rank {self.id}"
 
     def exchange(self, command: bytes | None) -> Batch | None:
         """Give a command (None: it has just started), and read the batch. None: it has died.

@@ -6,6 +6,7 @@ Imports no torch.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType, FunctionType, MethodType, ModuleType
@@ -16,6 +17,8 @@ from squall.sim.world.places import is_library
 #: objects that are looked at, at most
 _MOST = 20_000
 _PLAIN = (str, bytes, int, float, bool, complex, type(None), type, ModuleType)
+#: the last step of a path
+_LAST = re.compile(r"(\[[^][]*\]|\{\.\.\.\})$")
 #: a way to an object, with {} for what is on it, and the object
 Root = tuple[str, object]
 
@@ -56,6 +59,12 @@ def held(roots: Iterable[Root], is_wanted: Callable[[object], bool]) -> Iterator
             if not isinstance(inner, _PLAIN) and id(inner) not in seen:
                 seen.add(id(inner))
                 found.append((way, path + step, inner))
+
+
+def container_of(way: str) -> str:
+    """What an object is in, by a way to it: ``cache``, a global of leak.py, of ``cache[3]``."""
+    path, comma, rest = way.partition(", ") if ", a global of " in way else way.partition(" of ")
+    return f"`{_LAST.sub('', path)}`{comma}{rest}"
 
 
 def _inside(value: Any) -> Iterator[tuple[str, object]]:

@@ -55,8 +55,10 @@ def tell_as(module: str, public: str) -> None:
 #: kept so that nothing else has them
 _OF_LIBRARIES: dict[int, CodeType] = {}
 _FOUND: dict[tuple[int, ...], tuple[str, list[CodeType]]] = {}
+#: of code: whether it is a library's
+_LIBRARY: dict[CodeType, bool] = {}
 #: frames that are nobody's function: wrappers that decorators leave
-_WRAPPERS = ("wrapper", "<lambda>", "wrapped", "inner")
+WRAPPERS = ("wrapper", "<lambda>", "wrapped", "inner")
 _RREF = re.compile(r"(?:_?Py|User|Owner)RRef(?=\.)")
 #: functions in which a thread can wait, by the last part of their names
 _WAIT = frozenset(
@@ -90,6 +92,19 @@ def tells(teller: Teller) -> Teller:
 def is_library(file: str) -> bool:
     """Whether code of that file is squall's own, or somebody else's who was installed."""
     return file.startswith((*OWN_FILES, *_LIBRARIES, "<")) or _INSTALLED in file
+
+
+def user_line(frame: FrameType | None) -> str:
+    """The innermost line of the user's in a stack, as ``train.py:12``; "" if there is none."""
+    while frame is not None:
+        code = frame.f_code
+        known = _LIBRARY.get(code)
+        if known is None:
+            known = _LIBRARY[code] = is_library(code.co_filename)
+        if not known:
+            return f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def line_of(frame: FrameType | None) -> str:
@@ -144,7 +159,7 @@ def called_function(inner: list[FrameType]) -> str:
     """What PyTorch or Python call the function whose frame is the outermost of these."""
     for frame in reversed(inner):
         code, module = frame.f_code, str(frame.f_globals.get("__name__", ""))
-        if code.co_name in _WRAPPERS:
+        if code.co_name in WRAPPERS:
             continue
         name = _RREF.sub("RRef", code.co_qualname.replace(".<locals>", ""))
         for own, public in _PUBLIC:

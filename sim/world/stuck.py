@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Protocol, runtime_checkable
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from types import FrameType
+from typing import Any
 
-from squall.model.events.waiting import Waiting
+from squall.model.events.hang import hang_of
+from squall.model.events.names import Role, request_named, task_named
+from squall.model.events.run import Stall
+from squall.model.events.waiting import Waiting, line_of, wait_graph
 from squall.real.future import Future
+from squall.real.rpc.called import function_of
 from squall.real.rpc.message import Message
-from squall.sim.world.places import place_of
-from squall.sim.world.primitives import Scheduler, SimEvent, SimLock, SimTask
+from squall.real.runtime import Task, TaskOwner
+from squall.sim.world.primitives import Scheduler, SimEvent, SimTask
 from squall.sim.world.scheduler import SimRuntime
+from squall.sim.world.stack_reading import Rank, Reading, Thread, threads_of
 from squall.sim.world.trace import TraceWriter
 
 _PASS = re.compile(r"backward pass in context (\d+)")
-
-
-@runtime_checkable
-class Awaited(Protocol):
-    """A thing that can say by itself what a task waits for that waits on it."""
-
-    def awaited_by(self, task: SimTask) -> str:
-        """What ``task`` waits for here, in words."""
 
 
 class Deadlock(RuntimeError):  # noqa: N818 - it is what happened, not a mishap of ours
@@ -41,58 +40,156 @@ def deadlock(runtime: SimRuntime) -> Deadlock:
 
 
 def explain(runtime: Scheduler, tasks: Iterable[SimTask] | None = None) -> list[str]:
-    """A line for each task that waits: worker, task, what for, since when."""
-    return [_line(task) for task in (tasks if tasks is not None else runtime.tasks)]
-
-
-def _line(task: SimTask) -> str:
-    where = task.worker.name if task.worker is not None and task.worker.name else "-"
-    place = place_of(None if task.glet is None else task.glet.gr_frame)
-    text = f"{where}: {task.name} waits for {_what(task)} since t={task.waiting_since:.6f} s"
-    return f"{text}, at {place}" if place else text
+    """A line for each task that waits: who, what for, since when, and where."""
+    return [line_of(each) for each in _Stacks(runtime).waits(tasks)]
 
 
 def waiting(runtime: SimRuntime, tasks: Iterable[SimTask] | None = None) -> list[Waiting]:
     """What each task waits for that does, in order of creation; those that sleep left out."""
     tracer = runtime.tracer
     noted = len(tracer.trace) if isinstance(tracer, TraceWriter) else None
-    return [
-        _waiting(task)._replace(noted=noted)
+    chosen = [
+        task
         for task in (tasks if tasks is not None else runtime.tasks)
         if task.glet is not None and task.waiting_on is not None and task.waiting_on != "sleep"
     ]
+    return [each._replace(noted=noted) for each in _Stacks(runtime).waits(chosen)]
 
 
-def _waiting(task: SimTask) -> Waiting:
-    on = task.waiting_on
-    worker = task.worker.id if task.worker is not None else -1
-    plain = Waiting(task.id, task.name, worker, task.waiting_since, _what(task))
-    thing = on
-    while isinstance(thing, SimEvent | Future):
-        thing = thing.what
-    if isinstance(thing, Message):
-        return plain._replace(call=(thing.src, thing.id))
-    if isinstance(on, SimLock) and on.owner is not None:
-        return plain._replace(holder=on.owner.id)
-    match = _PASS.fullmatch(str(thing))
-    return plain if match is None else plain._replace(context=int(match[1]))
+def stalled(runtime: SimRuntime) -> Stall:
+    """Why what the running task has waited for has not come in time."""
+    others = [task for task in runtime.tasks if task.waiting_on is not None]
+    waits = list(_Stacks(runtime).waits([runtime.running, *others]))
+    tracer = runtime.tracer
+    records = tracer.trace.records if isinstance(tracer, TraceWriter) else []
+    hang = hang_of(wait_graph(records, waits))
+    assert hang is not None, "the running task has waited"
+    return Stall("deadlock" if hang.cycle else "error", hang.lines)
 
 
-def _what(task: SimTask) -> str:
-    """What a task waits for, in words."""
-    on = task.waiting_on
-    return on.awaited_by(task) if isinstance(on, Awaited) else _named(on)
+class _Stacks:
+    """The stacks of all tasks, by the worker that they belong to."""
+
+    def __init__(self, runtime: Scheduler) -> None:
+        self._tasks = list(runtime.tasks)
+        self._workers: dict[int, TaskOwner] = {}
+        self._threads: dict[Task, Thread] = {}
+        #: of each worker, the task that runs its program
+        self._mains: dict[TaskOwner, SimTask] = {}
+        by_worker: dict[TaskOwner | None, list[SimTask]] = {}
+        for task in self._tasks:
+            by_worker.setdefault(task.worker, []).append(task)
+        for worker, tasks in by_worker.items():
+            threads = threads_of({task.id: frame_of(task) for task in tasks})
+            self._threads |= {task: threads[task.id] for task in tasks}
+            if worker is not None:
+                self._workers[worker.id] = worker
+                mains = [task for task in tasks if not task.serves_a_message]
+                self._mains.update({worker: mains[0]} if mains else {})
+
+    def waits(self, tasks: Iterable[SimTask] | None) -> Iterator[Waiting]:
+        chosen = self._tasks if tasks is None else list(tasks)
+        busy = [task for task in chosen if not self._threads[task].is_idle]
+        return map(self._waiting, busy or chosen)
+
+    def _name(self, task: SimTask) -> tuple[Role, str]:
+        worker = "" if task.worker is None else task.worker.known_as
+        role: Role = "request" if task.serves_a_message else "thread"
+        if task.worker is None or self._mains.get(task.worker) is task or task.name == "main":
+            role = "main"
+        return role, task_named(role, worker, task.name, self._threads[task].serves)
+
+    def _waiting(self, task: SimTask) -> Waiting:
+        thread, on = self._threads[task], task.waiting_on
+        role, name = self._name(task)
+        worker = task.worker.id if task.worker is not None else -1
+        plain = Waiting(
+            task.id,
+            name,
+            worker,
+            task.waiting_since,
+            role=role,
+            place=thread.place,
+            line=thread.line,
+            made=thread.made(),
+        )
+        reading = thread.reading()
+        is_lock = reading is None or reading.kind == "lock"
+        owner = getattr(on, "_owner", None)  # of a lock
+        if owner is not None and (owner is not task or is_lock):
+            return self._for_lock(plain, reading, thread.named(), on, owner)
+        thing = on
+        while isinstance(thing, SimEvent | Future):
+            thing = thing.what
+        if isinstance(thing, Message) and (
+            reading is None or reading.kind in ("future", "meeting")
+        ):
+            to = self._workers.get(thing.dst)
+            where = f"worker {thing.dst}" if to is None else to.known_as
+            what = f"{request_named(thing.type.name, function_of(thing))} on {where}"
+            if reading is not None and reading.kind == "meeting":
+                what = f"{where} to hear of {thread.called() or 'it'}"
+            return plain._replace(what=what, kind="call", call=(thing.src, thing.id))
+        if reading is not None and reading.kind != "future":
+            return self._read(plain, reading)
+        if match := _PASS.fullmatch(str(thing)):
+            return plain._replace(what="the backward pass", kind="pass", context=int(match[1]))
+        if reading is not None and not str(thing):
+            return self._read(plain, reading)
+        return plain._replace(what=_told(on, thing), kind="thing")
+
+    def _for_lock(
+        self, plain: Waiting, reading: Reading | None, named: str, lock: object, owner: SimTask
+    ) -> Waiting:
+        """It waits for what another task has."""
+        if reading is not None and reading.kind != "lock":
+            ends = reading.ends or (owner.id,)
+            return plain._replace(what=reading.what, kind=reading.kind, ends=ends)
+        what = named or str(getattr(lock, "what", "")) or "a lock"
+        took = self._threads[owner].took(lock) if owner in self._threads else ""
+        return plain._replace(what=what, kind="lock", ends=(owner.id,), took=took)
+
+    def _worker(self, end: Any) -> TaskOwner | None:
+        if isinstance(end, Rank):
+            return self._workers.get(end.number)
+        if isinstance(end, str):
+            return next((each for each in self._workers.values() if each.name == end), None)
+        worker: TaskOwner = end
+        return worker
+
+    def _read(self, plain: Waiting, reading: Reading) -> Waiting:
+        """What its stack says."""
+        ends: list[int] = []
+        lacks = [reading.lack] if reading.lack else []
+        kind = reading.kind
+        for end in reading.ends:
+            if isinstance(end, int):
+                ends.append(end)
+                continue
+            worker = self._worker(end)
+            main = None if worker is None else self._mains.get(worker)
+            if main is not None:
+                ends.append(main.id)
+            else:
+                told = f"rank {end.number}" if isinstance(end, Rank) else str(end)
+                lacks.append(f"{told if worker is None else worker.known_as} has ended")
+                kind = "gone"
+        lack = "" if ends else " and ".join(lacks)
+        full = "the pool" if kind == "pool" else ""
+        return plain._replace(what=reading.what, kind=kind, ends=tuple(ends), lack=lack, full=full)
 
 
-def _named(thing: object) -> str:
-    if isinstance(thing, SimEvent):
-        return _named(thing.what)
-    if isinstance(thing, SimLock):
-        return f"the lock {thing.what!s}".rstrip()
-    if isinstance(thing, Future):
-        return _named(thing.what) if thing.what != "" else "a future that nobody completed"
-    if isinstance(thing, Message):
-        ids = f" {thing.about}" if thing.about else ""
-        return f"the reply to {thing.type.name}{ids} (id {thing.id}) from worker {thing.dst}"
-    text = str(thing)
-    return text if text else "an event"
+def frame_of(task: SimTask) -> FrameType | None:
+    """The innermost of its stack."""
+    if task.runtime.running is task:
+        return sys._getframe()
+    return None if task.glet is None else task.glet.gr_frame
+
+
+def _told(on: object, thing: object) -> str:
+    """What is waited for that only says itself what it is."""
+    if on == "sleep":
+        return "the end of its sleep"
+    if str(thing):
+        return str(thing)
+    return "a future that nobody completes" if isinstance(on, SimEvent) else "an event"

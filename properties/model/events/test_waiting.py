@@ -9,15 +9,9 @@ from typing import Any
 import networkx as nx
 import pytest
 
+from squall.model.events.hang import explain_timeout, hang_of, timeouts
 from squall.model.events.run import Run
-from squall.model.events.waiting import (
-    Waiting,
-    explain,
-    explain_timeout,
-    timeouts,
-    to_json,
-    wait_graph,
-)
+from squall.model.events.waiting import Waiting, to_json, wait_graph
 from squall.properties.support.playing import write
 from squall.properties.support.scripts import run_file
 from squall.real.rpc import api as rpc
@@ -61,9 +55,10 @@ def test_threads_that_wait_for_each_other_are_a_cycle(tmp_path: Path) -> None:
     kinds = [graph.nodes[node]["kind"] for node in cycle]
     assert sorted(kinds) == ["reply", "reply", "task", "task"]
     assert {graph.nodes[node]["worker"] for node in cycle} == {0, 1}
-    lines = report.why()
-    assert any("no thread of worker 1 takes it up" in line for line in lines)
-    assert lines[-1].startswith("a deadlock: ")
+    assert report.why()[0] == (
+        "deadlock: `ping` on worker1 waits for `ping` on worker0 (script.py:9); that waits for `ping` on "
+        "worker1 (script.py:9), for which no thread of worker1 is free"
+    )
     told = json.loads(json.dumps(script_json(report, 0)))["wait_graph"]
     assert {edge["from"] for edge in told["edges"]} <= {node["id"] for node in told["nodes"]}
     assert all(node["label"] and node["kind"] for node in told["nodes"])
@@ -95,10 +90,11 @@ def test_a_lost_message_is_named() -> None:
         with pytest.raises(Deadlock) as caught:
             cluster.run(main)
         graph = wait_graph(cluster.trace.records, caught.value.waiting)
-    lines = explain(graph)
-    (line,) = [line for line in lines if "main" in line and "worker 0" in line]
-    assert "waits for the reply to PYTHON_CALL (id " in line and "from worker 1 since t=" in line
-    assert "was lost: the cable is cut" in line
+    hang = hang_of(graph)
+    assert hang is not None and hang.cause.startswith(
+        "hang: worker0 waits for `identity` on worker1 ("
+    )
+    assert hang.cause.endswith(" was lost: the cable is cut")
     reply = next(node for node, data in graph.nodes(data=True) if data["kind"] == "reply")
     assert list(graph.successors(reply)) == [("worker", 1)]
 
@@ -122,8 +118,9 @@ def test_a_timeout_is_explained_from_the_events() -> None:
     first = next(timeouts(records))
     lines = explain_timeout(records, first)
     assert len(lines) == 2
-    assert "worker 0: " in lines[0] and "at work since t=" in lines[0]
-    assert "worker 1: " in lines[1] and "was lost: lost" in lines[1]
+    assert lines[0].startswith("worker 0 waits for `further` on worker 1 since t=")
+    assert lines[1].startswith("`further` on worker 1 waits for a call on worker 2 since t=")
+    assert lines[1].endswith(": the request was lost: lost")
 
 
 def further(to: int) -> int:
@@ -134,19 +131,25 @@ def test_a_pass_that_is_never_fed_is_explained() -> None:
     """What FAST mode waits for without end: the graph says which gradients nobody sends."""
     with campaign_settings():
         run = next(r for r in map(play, map(draw, range(300))) if r.hangs and r.waiting)
-    lines = explain(wait_graph(run.records, run.waiting))
-    assert any("waits for the backward pass of context" in line for line in lines)
-    assert any("has sent none: nothing there has computed them" in line for line in lines)
+    cause = run.why()[0]
+    assert (
+        "waits for the backward pass of context" in cause
+        and "gradients for autograd message" in cause
+    )
+    assert cause.endswith(" has sent none: nothing there has computed them")
 
 
 def test_a_lock_is_held_by_somebody() -> None:
     waiting = [
-        Waiting(1, "a", 0, 0.5, "the lock x", holder=2),
-        Waiting(2, "b", 1, 0.25, "the lock y", holder=1),
+        Waiting(1, "a", 0, 0.5, "`x`", "lock", ends=(2,), took="t.py:1"),
+        Waiting(2, "b", 1, 0.25, "`y`", "lock", ends=(1,), took="t.py:2"),
         Waiting(3, "c", 1, 0.0, "a bell"),
     ]
     graph = wait_graph([], waiting)
-    lines = explain(graph)
-    assert lines[0].endswith("waits for the lock x since t=0.500000 s; b (task 2) holds it")
-    assert "a deadlock: " in lines[-1]
+    hang = hang_of(graph)
+    assert hang is not None and [step.who for step in hang.cycle] == ["a", "b"]
+    assert hang.cause == (
+        "deadlock: a holds `y` (t.py:2) and waits for `x`, which b holds (t.py:1) while it waits for `y`"
+    )
+    assert hang.others == ["c waits for a bell since t=0.000000 s"]
     assert len(to_json(graph)["nodes"]) == 6

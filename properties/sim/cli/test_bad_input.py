@@ -282,6 +282,17 @@ def test_every_option(
         assert len(line) < 1200
 
 
+def test_a_store_that_is_no_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for place in (file, file / "below"):
+        monkeypatch.setenv("SQUALL_STORE", str(place))
+        line = told(capsys, "failures")
+        assert line.startswith("squall: SQUALL_STORE: expected a folder") and str(file) in line
+
+
 def told_positional(capsys: pytest.CaptureFixture[str], words: list[str], value: str) -> str:
     with pytest.raises(SystemExit) as ended:
         run_command([*words, "--json", "--", value])

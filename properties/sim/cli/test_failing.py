@@ -59,7 +59,7 @@ def test_what_waits_is_marked_at_its_own_line() -> None:
         '    y0 = rpc.rpc_async("worker1", scale_0, args=(leaf0_here,))',
         "    y0 = y0.wait()",
     ]
-    place = "worker0: main waits for x, at trainers[0].steps[0]"
+    place = "worker0 waits for x, at trainers[0].steps[0]"
     assert marked(lines, [f"{place} fetches leaf0"]) == {
         1: "worker0 waits here in torch.distributed.rpc.RRef.to_here"
     }

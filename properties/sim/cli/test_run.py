@@ -242,7 +242,7 @@ def test_an_exception_names_the_worker_and_shows_the_scripts_own_frames(tmp_path
     body = 'rpc.rpc_sync("worker1", double, args=(object(),))'
     ended = squall("run", write(tmp_path / "broken.py", TWO_WORKERS, body))
     assert ended.returncode == 1
-    assert re.search(r"worker worker0 \(rank 0\) raised TypeError: ", ended.stdout)
+    assert re.search(r"worker0 \(rank 0\) raised TypeError: ", ended.stdout)
     assert "in double" in ended.stderr
     assert "return x * 2" in ended.stderr
     assert f"{ROOT}/sim" not in ended.stdout + ended.stderr
@@ -253,10 +253,12 @@ def test_a_deadlock_says_who_waits_for_what(tmp_path: Path) -> None:
     script = write(tmp_path / "stuck.py", TWO_WORKERS, "torch.futures.Future().wait()")
     ended = squall("run", script)
     assert ended.returncode == 1
-    assert re.search(r"worker0: .* waits for .*future", ended.stdout)
+    cause = "hang: worker0 waits for `torch.futures.Future()` (stuck.py:"
+    assert cause in ended.stdout
     result = json.loads(squall("run", script, "--json").stdout)
     assert result["outcome"] == "deadlock"
-    assert any(line.startswith("worker0: ") for line in result["waits"])
+    assert result["cause"].startswith(cause) and result["cycle"] == []
+    assert any(line.startswith("worker0 waits for ") for line in result["waits"])
 
 
 # -- the documented keys --------------------------------------------------------------------------

@@ -6,8 +6,10 @@ something takes is for ``benchmarks``.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +119,10 @@ WRONG = [
     ("shrink nope", "no stored failure"),
     ("shrink 1 --seconds 0", "--seconds: expected a positive number"),
     ("shrink mutant.json --allow-scripts", "there is no mutant 'nope'"),
+    ("why nope", "no stored failure"),
+    ("why nope.py", "SCRIPT: there is no file"),
+    ("why 1 --workers 3", "--workers: is for a script"),
+    ("why good.py --mutant dependency-not-counted", "--mutant: is for a seed"),
     ("export nope", "no stored failure"),
     ("export 1 -o there.txt", "--force overwrites it"),
     ("bisect nope --good HEAD", "FAILURE: 'nope'"),
@@ -263,3 +269,21 @@ def test_what_is_wrong_is_told_without_torch(line: str, message: str, told: dict
 
 def test_every_command_has_something_that_can_be_wrong() -> None:
     assert {line.split()[0] for line, _ in WRONG} >= set(COMMANDS)
+
+
+def test_a_terminal_is_told_what_is_imported_until_there_is_more(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("print('ready')")
+    command = [sys.executable, "-m", "squall", "run", str(script)]
+    child, terminal = pty.fork()
+    if not child:
+        os.chdir(ROOT)
+        os.execv(sys.executable, command)
+    told = b""
+    with contextlib.suppress(OSError):  # its end
+        while piece := os.read(terminal, 4096):
+            told += piece
+    os.waitpid(child, 0)
+    before, _, after = told.partition(b"ready")
+    assert b"squall run: importing PyTorch ..." in before and before.endswith(b"\x1b[2K")
+    assert b"\x1b[2K" not in after and b"outcome" in after

@@ -340,9 +340,9 @@ def test_a_hang_leads_to_what_was_lost() -> None:
     run = hanging()
     graph = pictures.wait_for(run)
     ((waiter, held, what),) = graph.edges(data="what")
-    assert graph.nodes[waiter]["label"] == "worker0: main"
-    assert graph.nodes[held]["label"] == "request lost: it was lost"
-    assert what == "python call to worker1"
+    assert graph.nodes[waiter]["label"] == "worker0"
+    assert graph.nodes[held]["label"] == "the request was lost: it was lost"
+    assert what == "a call on worker1"
     assert "1 wait<" in pictures.waits(run).layout.title.text
 
 

@@ -48,6 +48,7 @@ def test_gradients_are_right_nothing_leaks_and_hash_seeds_do_not_matter(name: st
         assert run["gradients_equal"] is True
         assert run["gradients"]["compared"] > 0
         assert run["leaked"] == {"rrefs": 0, "contexts": 0}
+        assert not any(each["grows"] for each in run["kept"])
     assert len({run["digest"] for run in runs}) == 1
 
 

@@ -84,3 +84,47 @@ def test_a_deadlock_tells_what_references_are_held_and_where(
         "w0 holds UserRRef(RRefId = (0, 0), ForkId = (0, 1)) of a value of w1, in kept"
         "['resources'][0], a global of script.py",
     ]
+
+
+KEEPING = """
+    import os
+    import torch.distributed.rpc as rpc
+
+    class Cache:
+        def __init__(self):
+            self.found = []
+
+    cache = Cache()
+
+    def use(rref):
+        return rref.to_here()
+
+    def step(number):
+        made = rpc.remote("w1", int, args=(number,))
+        rpc.rpc_sync("w1", use, args=(made,))
+        KEEP
+
+    rank = int(os.environ["RANK"])
+    rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
+    parts = [rpc.remote("w1", int, args=(part,)) for part in range(5)]
+    for number in range(4 * (1 - rank)):
+        step(number)
+    rpc.shutdown()
+"""
+
+
+def test_references_that_grow_with_each_step_are_told_by_line_and_holder(tmp_path: Path) -> None:
+    """Those that a program makes as it sets itself up are not, nor are those of steps that are over."""
+    for keep, hints in (
+        (
+            "cache.found.append(made)",
+            [
+                "only shutdown released 4 references that w0 made at script.py:15, one more with each step: held by "
+                "`cache.found`, a global of script.py"
+            ],
+        ),
+        ("pass", []),
+    ):
+        run = run_file(write(tmp_path, KEEPING.replace("KEEP", keep)), workers=2)
+        assert (run.outcome, run.leaked_rrefs, run.hints) == ("ok", 0, hints)
+        assert ("script.py:21", 5) in [(each.place, each.number) for each in run.kept]

@@ -85,10 +85,9 @@ def test_a_rank_that_never_joins_a_collective_is_named(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "Timed out waiting 1800000ms for recv operation to complete" in done.stderr
     assert (
-        "process 0 waits in all_reduce 1 of process group 0 for rank 1 since t=0.000" in done.stdout
+        "hang: rank 0 waits for rank 1 to call `all_reduce` (script.py:4); rank 1 waits for "
+        "`threading.Event()` to be set (script.py:5): nobody sets it" in done.stdout
     )
-    assert "process 1 is in no operation" in done.stdout
-    assert "process 1: MainThread waits, at script.py:5: threading.Event().wait()" in done.stdout
 
 
 MISMATCHES = {
@@ -142,11 +141,12 @@ for each in linears:
 STALLS = {
     "dist.send(values, 1 - rank); dist.recv(values, 1 - rank)": (
         "deadlock",
-        "process 1 waits in send with tag 0 of process group 0 for rank 0",
+        "deadlock: rank 0 waits for rank 1 to receive (script.py:8); rank 1 waits for rank 0 to receive (script.py:8)",
     ),
     "dist.recv(values, 0) if rank else dist.all_reduce(values)": (
         "deadlock",
-        "process 0 waits in all_reduce 1 of process group 0 for rank 1",
+        "deadlock: rank 0 waits for rank 1 to call `all_reduce` (script.py:8); rank 1 waits for a message of rank 0 "
+        "(script.py:8)",
     ),
     "rank or dist.all_reduce(values)": (
         "mismatch",
@@ -236,8 +236,7 @@ def test_who_waits_for_whom_is_told_of_what_cannot_end(tmp_path: Path, calls: st
     outcome, told = STALLS[calls]
     assert run.stall is not None and run.outcome == run.stall.outcome == outcome
     lines = "\n".join(run.stall.lines)
-    assert told in lines and "script.py:8: " in lines
-    assert ("process 0 -> process 1 -> process 0: in a circle" in lines) == (outcome == "deadlock")
+    assert told in lines and "script.py:8" in lines
 
 
 def test_a_run_may_go_on_after_a_mismatch(tmp_path: Path) -> None:

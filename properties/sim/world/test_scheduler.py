@@ -67,7 +67,7 @@ def test_a_lock_is_not_reentrant() -> None:
     runtime.run()
 
     [line] = explain(runtime)
-    assert "greedy waits for the lock the only one" in line
+    assert "greedy waits for `lock` since" in line
     runtime.close()
     assert not runtime.tasks
 

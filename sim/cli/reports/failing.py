@@ -104,7 +104,7 @@ def marked(lines: list[str], waits: Iterable[str]) -> dict[int, str]:
             continue
         number = _line_of(lines, match)
         if number is not None:
-            who = wait.partition(":")[0]
+            who = wait.partition(" waits for ")[0]
             called = match["function"] or called_in(lines[number])
             function = f" in {called}" if called else ""
             found.setdefault(number, []).append(f"{who} waits here{function}")
@@ -146,7 +146,7 @@ def print_violation(
     seen = violation.seen
     if waits and all(line in seen for line in waits):
         seen = "nothing can happen any more, and these wait, see below: "
-        seen += ", ".join(dict.fromkeys(line.partition(":")[0] for line in waits))
+        seen += ", ".join(dict.fromkeys(line.partition(" waits for ")[0] for line in waits))
     rows = [("expected", violation.expected), ("came", seen)]
     if violation.events:
         rows.append(("events", " ".join(f"#{number}" for number in violation.events)))

@@ -73,7 +73,7 @@ def _ranks_json(script: Script) -> list[dict[str, Any]] | None:
 
 def script_json(run: Run, seed: int) -> dict[str, Any]:
     """What came of a script's run, plain values only."""
-    gradients, graph = run.gradients, run.wait_graph()
+    gradients, graph, hang = run.gradients, run.wait_graph(), run.hang()
     return {
         "engine": run.engine,
         "seed": seed,
@@ -84,6 +84,7 @@ def script_json(run: Run, seed: int) -> dict[str, Any]:
         "violations": [violation.to_json() for violation in run.violations],
         "gradients_equal": None if gradients is None else gradients.verdict,
         "leaked": {"rrefs": run.leaked_rrefs, "contexts": run.leaked_contexts},
+        "kept": [each._asdict() for each in run.kept],
         "virtual_time_s": run.ended_s,
         "wall_time_s": run.wall_time_s,
         "messages": run.messages,
@@ -104,6 +105,8 @@ def script_json(run: Run, seed: int) -> dict[str, Any]:
             for name, simulated, reason in run.packages
         ],
         "waits": run.waits,
+        "cause": None if hang is None else hang.cause,
+        "cycle": [] if hang is None else [step._asdict() for step in hang.cycle],
         "held": run.held,
         "wait_graph": None if graph is None else graph_json(graph),
         "exit_codes": run.exit_codes,
@@ -163,6 +166,8 @@ def _summary(run: Run, asked: ScriptRun) -> RenderableType:
     table.add_row("wall time", f"{run.wall_time_s:.3f} s")
     left = f"{_count(run.leaked_rrefs, 'RRef')}, {_count(run.leaked_contexts, 'context')}"
     leaked = run.leaked_rrefs or run.leaked_contexts
+    released = sum(each.number for each in run.kept if each.grows)
+    left += f"; shutdown released {released:,} more" if released else ""
     table.add_row("left behind", Text(left, style="bold red" if leaked else ""))
     table.add_row("messages", _messages(run.messages))
     if run.operations:
@@ -223,12 +228,8 @@ def _failures(run: Run) -> list[RenderableType]:
         parts.append(Text("why an operation of a process group failed:", style="bold red"))
         parts.append(_indented(run.stall.lines))
     if run.waits:
-        parts.append(Text("nothing can happen any more, and these wait:", style="bold red"))
-        parts.append(_indented(run.waits))
-        why = run.why()
-        if why:
-            parts.append(Text("who holds what they wait for:", style="bold red"))
-            parts.append(_indented(why))
+        parts.append(Text("nothing can happen any more:", style="bold red"))
+        parts.append(_indented(run.why()))
     if run.held:
         parts.append(Text("references that are held:", style="bold red"))
         parts.append(_indented(_first(run.held)))
@@ -265,7 +266,8 @@ def _error(error: ProcessError) -> RenderableType:
     first_line = error.message.strip().partition("\n")[0]
     text = Text()
     if error.type != DIED:  # it says itself who
-        text.append(f"worker {error.worker}{rank} raised {error.type}: ", style="bold red")
+        who = error.worker if rank.strip(" ()") in error.worker else f"{error.worker}{rank}"
+        text.append(f"{who} raised {error.type}: ", style="bold red")
     places = _PLACE.findall(error.traceback)
     places = [each for each in places if not is_library(each[0])] or places
     where = f" ({Path(places[-1][0]).name}, line {places[-1][1]})" if places else ""

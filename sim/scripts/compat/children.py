@@ -8,8 +8,10 @@ pickled, so that ``args = parse_args()`` under ``if __name__ == "__main__"`` is 
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from squall.sim.scripts import exchange
@@ -25,8 +27,12 @@ from squall.sim.scripts.compat.process import (
     current_process,
 )
 from squall.sim.scripts.compat.signals import deliver
+from squall.sim.scripts.leaks import LABEL
 from squall.sim.scripts.ranks import inherited
+from squall.sim.world.stack_reading import Reading, Thread, reads
 
+#: the name of a process to which nobody gave one
+_NAME = re.compile(r"\w*Process-[\d:]+")
 #: what a process waits for that asks so
 _WHAT = {
     "pipe read": "a pipe between processes",
@@ -83,6 +89,24 @@ class Coordinator:
             question.event.set()
 
 
+@reads(__name__, "Coordinator.ask")
+def _waits(thread: Thread, frame: FrameType) -> Reading | None:
+    """What a process waits for that has asked."""
+    process, word, rest = (frame.f_locals[name] for name in ("process", "word", "rest"))
+    is_child = word == "child wait" or (
+        word == "wait any" and any(kind == "child" for kind, _ in rest[0])
+    )
+    if is_child:
+        ends = tuple(child.worker for child in process.children if child.alive)
+        return Reading("processes", "its processes", "", ends)
+    name = thread.named()
+    if word == "semaphore acquire" and name:
+        return Reading("semaphore", name, "nobody releases it")
+    if word.endswith(("read", "receive", "any")) and name:
+        return Reading("queue", f"something from {name}", "nobody sends it")
+    return None
+
+
 def coordinator(group: ProcessTable) -> Coordinator:
     if group.coordinator is None:
         group.coordinator = Coordinator(group)
@@ -119,11 +143,24 @@ class Children(exchange.Children):
             environ=inherited(parent.environ, parent.locals.get(OWN_RANK, {})),
             path=parent.space.path,
         )
+        child.worker.locals[LABEL] = label_of(obj)
         child.runs_exit_handlers = not forked or FORKS_RUN_EXIT_HANDLERS
         if forked:
             self._exchange.forked(parent, child)
         child.start(lambda: _run(child, parcel, memory, (obj.name, obj.authkey)))
         self._coordinator.answer(parent, question, child.pid)
+
+
+def label_of(obj: Any) -> str:
+    """What a ``multiprocessing.Process`` runs, as ``main(0)``; "" if it has a name of its own."""
+    if not _NAME.fullmatch(obj.name):
+        return ""
+    target, args = obj._target, obj._args
+    if target is run_spawned:
+        target, args = args[0], args[1:]
+    name = getattr(target, "__name__", None) or type(obj).__name__
+    first = args[0] if args and isinstance(args[0], int | str) else obj.name.rpartition("-")[2]
+    return f"{name}({first})"
 
 
 def _run(child: SimProcess, parcel: Parcel, memory: Memory | None, own: tuple[str, bytes]) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
+from types import FrameType
 from typing import Any
 
 import torch.distributed as real_distributed
@@ -18,6 +19,8 @@ from squall.sim.scripts.compat import stores
 from squall.sim.scripts.compat.group_messages import GroupMessages
 from squall.sim.scripts.compat.process import current_process_or_none, meeting
 from squall.sim.world.network import Network
+from squall.sim.world.stack_reading import Rank, Reading, Thread, reads
+from squall.sim.world.stuck import stalled
 
 _GROUPS = "process groups"
 DEFAULT_TIMEOUT_S = 1800.0
@@ -88,6 +91,9 @@ class Group:
         except StoreClosedError:
             raise self._error(_CLOSED, member) from None
         except StoreTimeoutError:
+            process = current_process_or_none()
+            if process is not None:
+                process.group.stall = process.group.stall or stalled(process.group.runtime)
             waited = (
                 f"a collective of group {self.group_name!r} timed out after {self.timeout_s:g} s"
             )
@@ -139,6 +145,15 @@ class Group:
 
     def __repr__(self) -> str:
         return f"<process group {self.group_name} {self.ranks}>"
+
+
+@reads(__name__, "Group.from_member")
+def _waits(thread: Thread, frame: FrameType) -> Reading:
+    """A member waits for another one."""
+    rank = frame.f_locals["self"].ranks[frame.f_locals["member"]]
+    return Reading(
+        "collective", f"rank {rank} to call {thread.called() or 'the same'}", "", (Rank(rank),)
+    )
 
 
 class _Groups:

@@ -251,7 +251,7 @@ class Launcher:
             rank = worker.id
         return ProcessResult(
             name=process.name,
-            worker=worker.name,
+            worker=worker.known_as,
             rank=rank,
             pid=process.pid,
             parent=process.parent.pid if process.parent is not None else None,

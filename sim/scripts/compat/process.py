@@ -30,11 +30,13 @@ from squall.sim.scripts.rounds import compiled
 from squall.sim.world.isolation import STATE
 from squall.sim.world.spinning import SpinningError
 from squall.sim.world.torch_settings import ProcessSettings
+from squall.sim.world.watch import current
 
 if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+    from squall.model.events.run import Stall
     from squall.real.worker import Worker
     from squall.sim.scripts.compat.modules import Substitute
     from squall.sim.scripts.compat.program import Program
@@ -267,6 +269,9 @@ class SimProcess:
         if isinstance(error, KeyboardInterrupt | SpinningError) and not is_own:
             self.group.runtime.fail(error)
             return 130
+        watcher = current()
+        if watcher is not None:
+            watcher.raised(error)
         code = exit_code_of(error)
         self.usage = usage_of(error)
         if code is None:
@@ -461,6 +466,8 @@ class ProcessTable:
 
     #: as Run.operations
     operations: int = 0
+    #: as Run.stall
+    stall: Stall | None = None
     #: whether each process has a working directory of its own
     has_folders: bool = False
     #: what is to be done when the run is over

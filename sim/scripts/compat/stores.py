@@ -7,17 +7,20 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from types import FrameType
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlparse
 
 import torch.distributed as real_distributed
 from torch.distributed import DistStoreError
 
+from squall.model.events.names import code
 from squall.real.rpc.rendezvous import store_key
 from squall.real.rpc.store import Store as SharedStore
 from squall.real.rpc.store import StoreTimeoutError
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat.process import meeting
+from squall.sim.world.stack_reading import Reading, Thread, reads
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
 
@@ -305,6 +308,14 @@ def rendezvous(
     shared = world.store(f"{key}/rendezvous")
     while True:
         yield Store(shared), rank, world_size
+
+
+@reads(__name__, "Store.wait")
+def _waits(thread: Thread, frame: FrameType) -> Reading:
+    store, keys = frame.f_locals["self"], frame.f_locals["keys"]
+    missing = [key for key in keys if not store.shared.check([key])]
+    what = f"key {code(missing[0])} of {thread.named()}" if missing else f"keys of {thread.named()}"
+    return Reading("key", what, "nobody sets it")
 
 
 def _bytes(value: Any) -> bytes:

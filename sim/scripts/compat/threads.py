@@ -98,14 +98,6 @@ class ThreadLock:
         self._owner = None
         self._waiters.clear()
 
-    def awaited_by(self, task: SimTask) -> str:
-        """What ``task`` waits for here, in words."""
-        if self._owner is task:
-            # threading's Condition, and so Event, Barrier and Queue, waits for a lock that the
-            # waiting task holds itself.
-            return f"a notify, a set or a release by another thread (thread lock {self._number})"
-        return f"thread lock {self._number}, held by {self._owner}"
-
     # threading keeps locks in sets: their order must not depend on addresses.
     def __hash__(self) -> int:
         return self._number

@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         name="profiled-reply-keeps-its-references",
         wrong="the references in the reply to a profiled call that is over are kept",
-        place="rpc.discard:_pickled_part",
+        place="rpc.discard:pickled_part",
         old="    while message.type in _WRAPPERS:\n",
         new="    while message.type in _AUTOGRAD:\n",
         needs="LX",

@@ -1,0 +1,79 @@
+"""What a command says before it has anything to tell: a line on a terminal, which goes with its first word.
+
+Imports of PyTorch take seconds. A thread looks whether the main one is in one.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import FrameType
+from typing import Any, TextIO
+
+#: seconds until the first look, and between two
+_AFTER_S, _EACH_S = 0.2, 0.1
+_IMPORTS = "<frozen importlib._bootstrap>"
+_ERASE = "\r\x1b[2K"
+#: what people call the packages that take long
+_CALLED = {"torch": "PyTorch"}
+
+
+#: that of this process, until somebody has something to say
+STARTING: list[Starting] = []
+
+
+class Starting:
+    """Standard error, with a line on it that says what ``command`` does until somebody else writes there."""
+
+    def __init__(self, stream: TextIO, command: str) -> None:
+        self._command = command
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self._shown = ""
+        self._main = threading.get_ident()
+
+    def begin(self) -> None:
+        STARTING.append(self)
+        threading.Thread(target=self._look, name="starting", daemon=True).start()
+
+    def _look(self) -> None:
+        wait_s = _AFTER_S
+        while not self._is_over.wait(wait_s):
+            wait_s = _EACH_S
+            package = imported(sys._current_frames().get(self._main))
+            with self._lock:
+                if not self._is_over.is_set():
+                    self._show(f"importing {package}" if package else "at work")
+
+    def _show(self, text: str) -> None:
+        if text != self._shown:
+            self._shown = text
+            self._stream.write(f"{_ERASE}{self._command}: {text} ..." if text else _ERASE)
+            self._stream.flush()
+
+    def end(self) -> None:
+        """Somebody has something to say."""
+        with self._lock:
+            if not self._is_over.is_set():
+                self._show("")
+                self._is_over.set()
+
+    def write(self, text: str) -> int:
+        self.end()
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def imported(frame: FrameType | None) -> str:
+    """The package whose import a stack is in, the outermost one; "" if it is in none."""
+    found = ""
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORTS and frame.f_code.co_name == "_find_and_load":
+            name = str(frame.f_locals.get("name", ""))
+            if not name.startswith("squall"):
+                found = name.partition(".")[0]
+        frame = frame.f_back
+    return _CALLED.get(found, found)

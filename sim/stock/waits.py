@@ -1,0 +1,153 @@
+"""Who waits for what among worker processes: what their stacks say, with what the coordinator knows of calls and of
+operations of process groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from squall.model.events.names import Role, request_named, task_named
+from squall.model.events.waiting import Waiting
+from squall.sim.stock.stacks import Standing
+from squall.sim.stock.worker import Call, NativeWorker
+
+
+class Operation(NamedTuple):
+    """An operation of a process group that is not over: what it waits for, and whom."""
+
+    what: str
+    since_s: float
+    members: list[tuple[int, NativeWorker]]
+
+
+#: a thread of a process, or a call
+_Place = tuple[NativeWorker, int]
+
+
+class Waits:
+    """``stacks``: those of each process that is alive."""
+
+    def __init__(
+        self,
+        stacks: Mapping[NativeWorker, Sequence[Standing]],
+        operations: Mapping[NativeWorker, list[Operation]],
+        ranks: Mapping[int, NativeWorker],
+        noted: int,
+    ) -> None:
+        self._stacks, self._operations, self._ranks = stacks, operations, ranks
+        self._noted = noted
+        #: calls that a thread is taken to wait for: which one of equal ones that is nobody knows
+        self._taken: set[_Place] = set()
+        self._threads: dict[_Place, Standing] = {
+            (worker, each.id): each for worker, found in stacks.items() for each in found
+        }
+        #: of threads, as records number tasks; those know none of these
+        self._numbers = {place: -2 - number for number, place in enumerate(self._threads)}
+
+    def __iter__(self) -> Iterator[Waiting]:
+        threads = [(worker, thread) for (worker, _), thread in self._threads.items()]
+        for worker, thread in sorted(threads, key=lambda each: not each[1].is_main):
+            yield self._waiting(worker, thread)
+
+    def _waiting(self, worker: NativeWorker, thread: Standing) -> Waiting:
+        role: Role = "main" if thread.is_main else "request" if thread.serves else "thread"
+        plain = Waiting(
+            self._numbers[worker, thread.id],
+            task_named(
+                role, worker.known_as, thread.name or "a thread of the agent", thread.serves
+            ),
+            worker.rank,
+            -1.0,
+            thread.reading.what,
+            thread.reading.kind,
+            took=thread.took,
+            made=thread.made,
+            lack=thread.reading.lack,
+            role=role,
+            place=thread.place,
+            line=thread.line,
+            noted=self._noted,
+        )
+        operations = self._operations.get(worker, [])
+        if thread.is_main and operations and plain.kind == "thing":
+            return self._in_group(plain, operations[0])
+        if thread.reading.call is not None or plain.kind == "future":
+            return self._calling(plain, worker, thread)
+        return self._ended_by(plain, worker, thread.reading.ends)
+
+    def _ended_by(self, plain: Waiting, worker: NativeWorker, ends: Iterable[object]) -> Waiting:
+        found: list[int] = []
+        lacks = [plain.lack] if plain.lack else []
+        kind = plain.kind
+        for end in ends:
+            if isinstance(end, int):
+                found += [self._numbers[worker, end]] if (worker, end) in self._numbers else []
+                continue
+            other = next((each for each in self._stacks if each.name == end), None)
+            main = None if other is None else self._main(other)
+            if main is None:
+                kind = "gone"
+                lacks.append(f"{end} has ended")
+            else:
+                found.append(main)
+        lack = "" if found else " and ".join(lacks)
+        full = "the pool" if kind == "pool" else ""
+        return plain._replace(ends=tuple(found), kind=kind, lack=lack, full=full)
+
+    def _main(self, worker: NativeWorker) -> int | None:
+        found = [each for each in self._stacks.get(worker, ()) if each.is_main]
+        return self._numbers[worker, found[0].id] if found else None
+
+    def _calling(self, plain: Waiting, worker: NativeWorker, thread: Standing) -> Waiting:
+        """It waits for a call, or for a future, which may be that of the only call that is open."""
+        calls = [each for each in worker.pending.values() if (worker, each.id) not in self._taken]
+        if thread.reading.call is not None:
+            function, to = thread.reading.call
+            calls = [each for each in calls if each.function in (function, "")]
+            calls = [each for each in calls if to in (str(each.dst), self._name(each))] or calls
+        if not calls or (thread.reading.call is None and len(calls) > 1):
+            return self._ended_by(plain, worker, ())
+        call = min(calls, key=lambda each: each.sent_at_s)
+        self._taken.add((worker, call.id))
+        function = call.function
+        what = f"{request_named(call.type, function)} on {self._name(call)}"
+        plain = plain._replace(what=what, since_s=call.sent_at_s, kind="call", lack="")
+        callee = self._ranks.get(call.dst)
+        if callee is not None and (threads := self._serving(callee)):
+            serving = [each for each in threads if each.serves == function]
+            place = self._queue(call, callee).index((call.sent_at_s, worker.rank, call.id))
+            if place < len(serving):
+                return plain._replace(ends=(self._numbers[callee, serving[place].id],))
+            if callee.requests > len(threads):
+                ends = tuple(self._numbers[callee, each.id] for each in threads)
+                return plain._replace(ends=ends, full=callee.known_as)
+        return plain._replace(call=(worker.rank, call.id))
+
+    def _serving(self, worker: NativeWorker) -> list[Standing]:
+        """Its threads that run functions of calls."""
+        return [each for each in self._stacks.get(worker, ()) if each.serves and not each.name]
+
+    def _queue(self, call: Call, callee: NativeWorker) -> list[tuple[float, int, int]]:
+        """All calls of that function that wait there, the first to be sent first."""
+        return sorted(
+            (each.sent_at_s, worker.rank, each.id)
+            for worker in self._stacks
+            for each in worker.pending.values()
+            if each.dst == call.dst and each.function == call.function
+        )
+
+    def _name(self, call: Call) -> str:
+        callee = self._ranks.get(call.dst)
+        return f"worker {call.dst}" if callee is None else callee.known_as
+
+    def _in_group(self, plain: Waiting, operation: Operation) -> Waiting:
+        """Its main thread waits in an operation of a process group."""
+        ends = [self._main(other) for _, other in operation.members]
+        gone = [other.known_as for _, other in operation.members if not other.alive]
+        return plain._replace(
+            what=operation.what,
+            since_s=operation.since_s,
+            kind="gone" if gone else "collective",
+            ends=tuple(end for end in ends if end is not None),
+            lack=f"{' and '.join(gone)} has ended" if gone else "",
+        )
