@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from squall.model.events.run import Run, Violation
 
 
-#: a line that tells of an error: who, what, and where
+#: a line that tells of an error: of which rank, what, and where
 _TOLD = re.compile(
-    r"(?P<who>[^:]+: )?(?P<message>.*?)(?: at (?P<place>\S+:\d+))?(?:, called from \S+)?"
+    r"(?:rank \d+: )?(?P<message>.*?)(?: at (?P<place>\S+:\d+))?(?:, called from \S+)?"
 )
 
 
