@@ -1,7 +1,7 @@
 """Deterministic simulation and verification of distributed autograd.
 
     run = squall.run(step, workers=3, seed=7)       each rank calls step(rank); docs/library.md
-    @squall.test(workers=3, seeds=100)              a test that pytest runs; docs/pytest.md
+    @squall.test(workers=3, seeds=100)              a test that pytest runs; docs/howto/tests.md
 
 What :data:`__all__` names is public, and everything else may change. ``squall.real`` is the system
 under test, ``squall.model`` what must be true, ``squall.sim`` the world that it runs in, and

@@ -171,7 +171,9 @@ def _stored(text: str, field: str) -> Path:
     from squall.sim.scenarios.store import Store, StoreError
 
     try:
-        kept = Store().find(text) or Store().last_of(text)
+        kept = Store().find(text)
+        if kept is None and Path(text.partition("::")[0]).is_file():
+            kept = Store().last_of(text)
     except StoreError as error:
         raise BadInput(field, text, f"cannot look {text!r} up: {error}") from None
     if kept is None:

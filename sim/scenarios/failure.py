@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from squall.model.events.run import Run, Violation
 
 
-#: a line that tells of an error: who, what, and where
-_TOLD = re.compile(r"(?P<who>[^:]+: )?(?P<message>.*?)(?: at (?P<place>\S+:\d+))?")
+#: a line that tells of an error: of which rank, what, and where
+_TOLD = re.compile(
+    r"(?:rank \d+: )?(?P<message>.*?)(?: at (?P<place>\S+:\d+))?(?:, called from \S+)?"
+)
 
 
 @dataclass(kw_only=True)

@@ -153,6 +153,7 @@ WRONG = [
     ("mutants --seed 3", "--seed: got 3 without --drawn"),
     ("mutants --explore --seeds 0:3", "expected no --seeds"),
     ("mutants --drawn 3 --all", "--drawn: expected no NAME"),
+    ("examples nope", "NAME: expected ddp or"),
     ("properties --page x.md", "--page: expected --excuses"),
     ("properties --seeds 0:3", "--seeds"),
     ("conformance nope", "there is no suite 'nope'"),

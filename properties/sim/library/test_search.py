@@ -70,6 +70,10 @@ def test_a_campaign_ends_at_the_first_failure_which_is_small_and_can_be_replayed
         found.raise_if_failed()
 
 
+def asserts() -> None:
+    raise AssertionError("this is no fault's doing")
+
+
 def test_errors_that_faults_cause_count_only_if_asked_to() -> None:
     options = {"workers": 2, "seeds": 25, "faults": "storm", "join": "worker{rank}"}
     assert squall.fuzz(backward, **options).ok
@@ -79,6 +83,16 @@ def test_errors_that_faults_cause_count_only_if_asked_to() -> None:
     small = found.finding.small.scenario
     assert 1 <= len(small.faults) <= 2 < len(found.finding.run.scenario.faults) + 2
     assert "faults storm" in repr(found)
+
+
+def test_an_assertion_that_fails_on_another_worker_counts_under_faults() -> None:
+    def step(rank: int) -> None:
+        if rank == 0:
+            rpc.rpc_sync("worker1", asserts)
+
+    late = faults.plan(faults.delay(seconds=0.1))
+    found = squall.fuzz(step, workers=2, seeds=1, faults=late, shrink_s=0, join="worker{rank}")
+    assert found.finding is not None and "no fault's doing" in found.finding.problems[0]
 
 
 def test_ranks_that_a_fault_keeps_in_a_shutdown_without_a_limit_have_done_their_work() -> None:
