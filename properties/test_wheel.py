@@ -21,7 +21,7 @@ from squall.properties.support.paths import ROOT
 TIMEOUT_S = 240
 
 #: what a build reads, besides what is listed in pyproject.toml as a file
-_SOURCES = ("squall", "real", "model", "sim", "properties")
+_SOURCES = ("squall", "real", "model", "sim", "properties", "examples")
 _FILES = ("pyproject.toml", "README.md", "LICENSE")
 #: of the folder of the tests, what others may use
 _SHARED = {"squall/properties/__init__.py", "squall/properties/strategies.py"}
@@ -200,6 +200,7 @@ def test_the_wheel_holds_the_package_alone(installed: Installed) -> None:
             for path in (ROOT / folder).rglob("*")
             if path.is_file() and "__pycache__" not in path.parts
         }
+    wanted |= {f"squall/examples/{file.name}" for file in (ROOT / "examples").glob("*.py")}
     assert names == wanted | _SHARED | _TYPED
 
 
@@ -238,7 +239,8 @@ def test_a_script_with_modules_of_our_names_beside_it(installed: Installed, engi
 @pytest.mark.sampled(1, of="an installed squall")
 def test_a_script_becomes_a_timeline(installed: Installed) -> None:
     page = installed.folder / "page.html"
-    installed.run(installed.squall, "timeline", ROOT / "examples" / "rref_sharing.py", "-o", page)
+    installed.run(installed.squall, "examples", "rref_sharing")
+    installed.run(installed.squall, "timeline", "rref_sharing.py", "-o", page)
     assert "<script" in page.read_text() and "worker1" in page.read_text()
 
 

@@ -79,7 +79,8 @@ class Script(CommandLine):
     that each process of the engine port executes for itself, or that all share, whatever they import
     (:mod:`squall.sim.scripts.installed`). ``compute``: what operators and modules take, as in
     :func:`squall.sim.world.compute.parse_compute`. ``go_on``: what is wrong in process groups does what it does
-    on stock PyTorch, instead of ending the run. ``replicas``: compare what ranks have alike.
+    on stock PyTorch, instead of ending the run. ``replicas``: compare what ranks have alike. ``modules``: of
+    one that was kept, the files that it imports and their texts (sim/scenarios/sources.py).
     """
 
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
@@ -90,6 +91,7 @@ class Script(CommandLine):
     compute: Annotated[str, AfterValidator(_compute)] = ""
     go_on: bool = False
     replicas: bool = True
+    modules: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)

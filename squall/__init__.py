@@ -1,7 +1,7 @@
 """Deterministic simulation and verification of distributed autograd.
 
     run = squall.run(step, workers=3, seed=7)       each rank calls step(rank); docs/library.md
-    @squall.test(workers=3, seeds=100)              a test that pytest runs; docs/pytest.md
+    @squall.test(workers=3, seeds=100)              a test that pytest runs; docs/howto/tests.md
 
 What :data:`__all__` names is public, and everything else may change. ``squall.real`` is the system
 under test, ``squall.model`` what must be true, ``squall.sim`` the world that it runs in, and
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from squall.sim.library.search import fuzz as fuzz
     from squall.sim.library.search import replay as replay
     from squall.sim.library.search import shrink as shrink
+    from squall.sim.library.search import why as why
     from squall.sim.library.testing import test as test
     from squall.sim.scripts.reference import reference as reference
 
@@ -41,6 +42,7 @@ __all__ = [
     "run",
     "shrink",
     "test",
+    "why",
 ]
 
 #: in which module of sim/ each name stands; those that are not here are modules of this package
@@ -55,6 +57,7 @@ _PLACES = {
     "run": "library.run",
     "shrink": "library.search",
     "test": "library.testing",
+    "why": "library.search",
 }
 
 

@@ -32,6 +32,8 @@ TOLERANCES = {
     torch.bfloat16: Tolerance(2e-2, 1e-3),
 }
 EXACT = Tolerance(0.0, 0.0)
+#: a factor that all gradients have in common, from one, which no rounding makes
+_FACTOR = 0.02
 
 
 class Comparison(NamedTuple):
@@ -83,6 +85,15 @@ def compare(
     elif tolerance is None:
         tolerance = TOLERANCES.get(got.dtype, EXACT)
     return _compare_dense(got, expected, tolerance)
+
+
+def common_factor(got: Tensor, expected: Tensor) -> float | None:
+    """What all elements have been multiplied with, if it is one number, further from one than rounding is."""
+    size = torch.vdot(expected, expected).real.item()
+    factor = torch.vdot(expected, got).real.item() / size if size else 1.0
+    far = 1e-3 * float(expected.abs().max()) if size else 0.0
+    is_common = torch.allclose(got, factor * expected, rtol=1e-3, atol=far)
+    return factor if is_common and abs(factor - 1) > _FACTOR else None
 
 
 def _compare_dense(got: Tensor, expected: Tensor, tolerance: Tolerance) -> Comparison:

@@ -20,6 +20,8 @@ import pytest
 FREED = 4 * 2**20
 GROWN = 8 * 2**20
 
+#: in names of tests that run on a device
+_DYNAMO = ("stand_in", "device", "test_input_abi", "test_kernel_watch", "test_same_everywhere")
 _SIZES = Path("/proc/self/statm")
 
 
@@ -47,6 +49,13 @@ class Memory:
     def pytest_runtest_logfinish(self) -> None:
         if self.resident() > self._last + FREED:
             self.give_back()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who runs on a device has torch._dynamo, 70 MB of it: one process of two gets them all, and the other one pandas
+    and plotly."""
+    items.sort(key=lambda item: not any(word in item.nodeid for word in _DYNAMO))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

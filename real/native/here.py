@@ -55,6 +55,11 @@ class Here:
         """Ask the coordinator, and block until it answers."""
         return pickle.loads(self.link.ask("P", pickle.dumps(question)))
 
+    def ask_then(self, question: tuple[Any, ...], then: Callable[[bytes], object]) -> int:
+        """Ask the coordinator, and go on; ``then`` is called with the answer, pickled. The number of the question."""
+        number: int = self.link.ask_then("P", pickle.dumps(question), then)
+        return number
+
     def tell(self, *what: Any) -> None:
         """Tell the coordinator what has no answer: nobody waits, and no time passes."""
         self.link.tell("P", pickle.dumps(what))

@@ -318,7 +318,8 @@ def run_function(worker: Process, udf: Any) -> Any:
             raise udf
         if worker.interceptor is not None:
             worker.interceptor.at(worker, "udf")
-        return udf.func(*udf.args, **udf.kwargs)
+        result = udf.func(*udf.args, **udf.kwargs)
+        return result
     except Exception as error:
         error_name = type(error).__name__
         return capture_exception(worker, error)

@@ -39,9 +39,9 @@ class Store:
             event.set()
 
     def add(self, key: str, amount: int) -> int:
-        """Add to a counter (absent: 0) and give its new value."""
+        """Add to a counter (absent: 0, or what was set as text) and give its new value."""
         with self._lock:
-            value = self._values.get(key, 0) + amount
+            value = int(self._values.get(key, 0)) + amount
             self._values[key] = value
             waiting = self._awaited.pop(key, [])
         for event in waiting:

@@ -249,7 +249,8 @@ ScenarioArgument = Annotated[
     str,
     typer.Argument(
         metavar="SEED|FILE",
-        help="A seed of squall fuzz, a scenario file, or the name of a stored failure.",
+        help="A seed of squall fuzz, a scenario file, the name of a stored failure, or a script or a "
+        "test (FILE::TEST), whose last failure is meant.",
         show_default=False,
     ),
 ]

@@ -75,6 +75,29 @@ def find_scenario(
     return scenario
 
 
+def of_this_time(scenario: Scenario, text: str, *, now: bool) -> Scenario:
+    """The scenario as it was kept, or with its files as they are ``now``; that they were edited is told.
+
+    Raises :class:`BadInput`.
+    """
+    from squall.sim.scenarios.sources import as_now, edited
+
+    if now and scenario.script is None:
+        raise BadInput("--now", text, f"{text!r} is a program, expected a script or a test")
+    changes = edited(scenario)
+    for line in changes:
+        print(f"edited since it was kept: {line}", file=sys.stderr)
+    if now:
+        try:
+            return as_now(scenario)
+        except OSError as error:
+            problem = f"cannot read {error.filename!r}: {error.strerror}"
+            raise BadInput("--now", text, problem) from None
+    if changes:
+        print("this is the run as it was; --now: with the files as they are", file=sys.stderr)
+    return scenario
+
+
 def _seed(text: str, field: str) -> int | Rescheduled | None:
     if text.isascii() and text.isdigit():
         return parsers.integer(field, 0, MAX_SEED)(text)
@@ -138,21 +161,27 @@ def _found(text: str, field: str, changes: Changes, scripts: bool) -> Callable[[
     path = Path(text)
     if not path.exists() and text in names():
         return lambda: _changed(corpus()[text], changes)
-    if not path.exists():
+    if not path.exists() or path.suffix == ".py":
         path = _stored(text, field)
     return lambda: _changed(_of_file(path, text, field, scripts), changes)
 
 
 def _stored(text: str, field: str) -> Path:
-    """The file of a stored failure."""
+    """The file of a stored failure: by its name, or the last one of a script or a test."""
     from squall.sim.scenarios.store import Store, StoreError
 
     try:
         kept = Store().find(text)
+        if kept is None and Path(text.partition("::")[0]).is_file():
+            kept = Store().last_of(text)
     except StoreError as error:
         raise BadInput(field, text, f"cannot look {text!r} up: {error}") from None
     if kept is None:
         problem = f"{text!r} is no seed, no file and no stored failure (see squall failures)"
+        if "::" in text:
+            problem = f"no failure of the test {text!r} is kept: pytest {text} looks for one"
+        elif text.endswith(".py") and Path(text).exists():
+            problem = f"no failure of {text!r} is kept: squall fuzz {text} looks for one"
         raise BadInput(field, text, problem)
     return Path(kept.file)
 

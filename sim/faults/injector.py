@@ -24,6 +24,7 @@ from squall.sim.faults.moments import NETWORK
 from squall.sim.faults.plan import Plan
 from squall.sim.world.network import Network
 from squall.sim.world.rules import Verdict, delay, drop, duplicate, fail, judge
+from squall.sim.world.watch import current
 
 __all__ = ["Faults", "Host", "delay", "drop", "duplicate", "fail", "judge"]
 
@@ -34,6 +35,7 @@ class Faults:
     def __init__(self, plan: Plan, network: Network, host: Host) -> None:
         self.plan = plan
         self.active = False
+        self._is_healed = False
         self._network = network
         self._tracer = network.tracer
         heal_s = math.inf if plan.heal_s is None else plan.heal_s
@@ -53,6 +55,9 @@ class Faults:
         )
         self._late_links = [e for e in self._effects if isinstance(e, LateLink)]
         self._inside = self._injection.shared(Inside)
+        watcher = current()
+        if watcher is not None:
+            watcher.faults(self.heal)
 
     # -- for the host -----------------------------------------------------------------------
 
@@ -80,7 +85,7 @@ class Faults:
 
     def begin(self) -> None:
         """Times and counts start now."""
-        if self.active:
+        if self.active or self._is_healed:
             return
         self.active = True
         injection = self._injection
@@ -96,7 +101,8 @@ class Faults:
             injection.runtime.call_later(self.plan.heal_s, self.heal).worker = None
 
     def heal(self) -> None:
-        """End all faults: see :mod:`squall.sim.faults.plan`."""
+        """End all faults, or let there be none: see :mod:`squall.sim.faults.plan`."""
+        self._is_healed = True
         if not self.active:
             return
         self.active = False

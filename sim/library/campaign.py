@@ -15,6 +15,7 @@ from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.library.errors import TOLD_ELSEWHERE, of_a_fault, problems
 from squall.sim.library.hypotheses import outside
 from squall.sim.library.run import Failed, Run, run_scenario, turn
+from squall.sim.library.why import cause_of
 from squall.sim.names import EngineName
 from squall.sim.scenario import Expected, Scenario, Script
 from squall.sim.scenarios.failure import with_expectation
@@ -22,6 +23,9 @@ from squall.sim.scenarios.keeping import Keeper
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw_world_of_script, expanded_plan
 from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
+from squall.sim.search.why.cause import NotFailingError as NothingWrongError
+from squall.sim.search.why.told import Why
+from squall.sim.search.why.told import lines as why_lines
 
 #: real seconds that shrinking may take, unless somebody says otherwise
 SHRINK_S = 20.0
@@ -55,7 +59,8 @@ class Around:
 class Finding:
     """A run that failed, after ``tried`` others had not, and the smallest that fails alike.
 
-    ``file``: where the small one is kept, if it could be.
+    ``file``: where the small one is kept, if it could be. ``why``: what decided that it fails, if that was
+    asked for.
     """
 
     run: Run
@@ -64,11 +69,17 @@ class Finding:
     shrink_runs: int
     strict: bool
     file: str = ""
+    why: Why | None = None
 
     @cached_property
     def problems(self) -> list[str]:
         """What is wrong with the small run, a line each."""
         return problems(self.small.inner, self.small.errors, strict=self.strict)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody has ended the search for what decided it."""
+        return self.why is not None and self.why.interrupted
 
     @property
     def replay(self) -> str:
@@ -85,7 +96,10 @@ class Finding:
         found, small = self.run.scenario, self.small.scenario
         profile = f", faults {found.profile}" if found.profile else ""
         lines = [*self.problems, ""]
-        lines.append(f"seed {found.seed}{profile}, {found.workers} workers, engine {found.engine}")
+        if self.why is not None:
+            lines += [*why_lines(self.why), ""]
+        workers = f", {found.workers} workers" if found.workers is not None else ""
+        lines.append(f"seed {found.seed}{profile}{workers}, engine {found.engine}")
         if self.tried:
             lines.append(f"{self.tried:,} {'run' if self.tried == 1 else 'runs'} before it held")
         if self.shrink_runs:
@@ -98,6 +112,7 @@ class Finding:
         counted = [e for e in errors if self.strict or not of_a_fault(e.type, e.message)]
         for error in (counted or errors)[:1]:
             lines += ["", error.traceback.rstrip()]
+        lines += [f"hint: {line}" for line in self.small.inner.hints]
         if self.file:
             lines += ["", f"replay:    {self.replay}", f"timeline:  {self.timeline}"]
         return lines
@@ -115,9 +130,11 @@ class _OfFunction(Shrinker):
 
 
 def judged(scenario: Scenario, *, strict: bool) -> tuple[Run, list[str]]:
-    """Run it, showing nothing of what it prints; and what is wrong."""
+    """Run it, and what is wrong; what it prints is in ``Run.printed`` alone. Errors are told otherwise."""
+    out = io.StringIO()
     with campaign_settings(scenario.world.device):
-        run = run_scenario(scenario, stdout=io.StringIO())
+        run = run_scenario(scenario, stdout=out, stderr=io.StringIO())
+    run.inner.printed = out.getvalue()
     return run, problems(run.inner, run.errors, strict=strict)
 
 
@@ -128,23 +145,39 @@ def search(
     shrink_s: float = SHRINK_S,
     found_by: str = "fuzz",
     on_run: Callable[[int], object] = lambda _: None,
+    on_why: Callable[[int], object] = lambda _: None,
+    on_print: Callable[[str], object] = lambda _: None,
 ) -> tuple[int, Finding | None]:
     """Run one scenario after the other up to the first in which something is wrong; how many held,
-    and that failure, shrunk and kept. ``on_run`` is told how many have run."""
-    tried = 0
+    and that failure, shrunk, looked into and kept. ``on_run`` is told how many have run, ``on_why`` how many
+    runs were made to see what decided the failure, ``on_print`` what the small failure has printed, or, if all
+    held, the last run."""
+    tried, printed = 0, ""
     for scenario in scenarios:
         run, wrong = judged(scenario, strict=strict)
         on_run(tried + 1)
         if wrong:
-            return tried, finding(run, tried, strict=strict, shrink_s=shrink_s, found_by=found_by)
-        tried += 1
+            found = finding(
+                run, tried, strict=strict, shrink_s=shrink_s, found_by=found_by, on_why=on_why
+            )
+            on_print(found.small.inner.printed)
+            return tried, found
+        tried, printed = tried + 1, run.inner.printed
+    on_print(printed)
     return tried, None
 
 
 def finding(
-    run: Run, tried: int = 0, *, strict: bool, shrink_s: float, found_by: str = "fuzz"
+    run: Run,
+    tried: int = 0,
+    *,
+    strict: bool,
+    shrink_s: float,
+    found_by: str = "fuzz",
+    on_why: Callable[[int], object] = lambda _: None,
 ) -> Finding:
-    """What a failed run comes down to, kept in the store."""
+    """What a failed run comes down to, kept in the store. ``shrink_s``: seconds for making it small, and as many
+    for what decided it; 0: neither."""
     small, runs = shrunk(run, strict=strict, seconds=shrink_s)
     again, wrong = judged(replace(small, expected=Expected()), strict=strict)
     if not wrong:  # an engine whose runs are not all alike
@@ -159,7 +192,20 @@ def finding(
         shrink_runs=runs,
         strict=strict,
         file="" if kept is None else kept.file,
+        why=_why(small, strict=strict, seconds=shrink_s, on_run=on_why),
     )
+
+
+def _why(
+    small: Scenario, *, strict: bool, seconds: float, on_run: Callable[[int], object]
+) -> Why | None:
+    """What decided that it fails; None if there is no time for that, or it does not fail each time."""
+    if seconds <= 0:
+        return None
+    try:
+        return cause_of(small, seconds=seconds, strict=strict, on_run=on_run)
+    except NothingWrongError:
+        return None
 
 
 def shrunk(run: Run, *, strict: bool, seconds: float) -> tuple[Scenario, int]:

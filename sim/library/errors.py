@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from squall.model.events.run import ProcessError, Run
+from squall.model.events.run import WRONG_GROUPS, ProcessError, Run
 from squall.real.own_files import OWN_FILES
 from squall.sim.world.places import is_library
 
@@ -20,6 +20,13 @@ _FOR_CHILDREN = re.compile(
 _CHAINED = re.compile(
     r"\n\nThe above exception was the direct cause of the following exception:\n\n"
     r"|\n\nDuring handling of the above exception, another exception occurred:\n\n"
+)
+#: what RPC tells of an exception of a function on another worker
+_REMOTE = re.compile(
+    r"On WorkerInfo\(id=\d+, name=(?P<worker>[^)]*)\):\n(?P<type>\w+)\(.*?\n"
+    r"Traceback \(most recent call last\):\n"
+    r"(?P<frames>.*?\n)(?P<last>(?:[\w.]+\.)?(?P=type)(?:: [^\n]*)?)(?:\n|$)",
+    re.DOTALL,
 )
 #: types of what a call, a join or a wait raises when a fault has hit it
 OF_FAULTS = frozenset(
@@ -67,8 +74,22 @@ class RankError(NamedTuple):
     def __str__(self) -> str:
         who = self.worker if self.rank is None else f"rank {self.rank}"
         where = f" at {self.where}" if self.file else ""
+        if (remote := _raised_remotely(self.message)) is not None:
+            return f"{who}: {remote}" + (f", called from {self.where}" if self.file else "")
         first = self.message.strip().split("\n", 1)[0]
         return f"{who}: {self.type}: {first}{where}"
+
+
+def _raised_remotely(message: str) -> str | None:
+    """What a function on another worker has raised, on which and where, if an error tells of that: the innermost,
+    where one call has led to the next."""
+    begin = message.rfind("On WorkerInfo(")
+    found = _REMOTE.match(message, begin) if begin >= 0 else None
+    if found is None:
+        return None
+    file, line = _last_place(f"\n{found['frames']}")
+    where = f" at {file}:{line}" if file else ""
+    return f"{found['last']}, raised on {found['worker']}{where}"
 
 
 def rank_error(error: ProcessError, script: str) -> RankError:
@@ -109,7 +130,10 @@ def _last_place(text: str) -> tuple[str, int]:
 
 
 def of_a_fault(type: str, message: str) -> bool:
-    """Whether a fault may have caused an error of that type and text."""
+    """Whether a fault may have caused an error of that type and text. An assertion that failed in a function
+    on another worker is one all the same, though it arrives as a RuntimeError."""
+    if "AssertionError: On WorkerInfo(" in message:
+        return False
     return type in OF_FAULTS or INJECTED in message
 
 
@@ -130,6 +154,8 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
     if not errors:
         codes = run.exit_codes
         found += [f"{name} ended with exit code {codes[name]}" for name in run.failed_processes]
+    for outcome, lines in run.found.items():
+        found.append(f"{WRONG_GROUPS[outcome]}: {'; '.join(lines[:3])}")
     waits = [each for each in run.waits if not _FOR_CHILDREN.search(each)] or run.waits
     if run.waits and not (excused and all(map(_LEAVING.search, waits))):
         cause, *others = run.why()

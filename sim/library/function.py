@@ -6,6 +6,7 @@ function is a run of a script to everything else: to engines, faults, shrinking,
 
 from __future__ import annotations
 
+import ast
 import base64
 import functools
 import inspect
@@ -87,6 +88,18 @@ def script_of(
     path = str(root / told.replace("/", "."))
     # Each rank is a process of its own from the start.
     return Script(path=path, text=text, args=("{rank}",), workers=workers, check=check)
+
+
+def asked_of(script: Script) -> Asked | None:
+    """What each rank calls, if squall has written the script for a function."""
+    if ":" not in Path(script.path).name:
+        return None
+    (call,) = (
+        node.value
+        for node in ast.parse(script.text).body
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and node.value.keywords
+    )
+    return Asked(**{each.arg: ast.literal_eval(each.value) for each in call.keywords if each.arg})
 
 
 def _check_arguments(

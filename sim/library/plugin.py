@@ -127,7 +127,7 @@ class _Progress:
 @pytest.fixture
 def squall_cluster() -> ClusterByHand:
     """A cluster whose messages a test holds, delivers and loses by hand, and whose workers it ends;
-    see docs/pytest.md."""
+    see docs/howto/tests.md."""
     from squall.sim.library.by_hand import ClusterByHand
 
     return ClusterByHand()

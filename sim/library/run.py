@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
 
 from squall.model.checks.registry import check as check_run
 from squall.model.events.run import NOT_CHECKED, Violation
@@ -39,7 +39,12 @@ from squall.sim.world.spinning import DEFAULT_LIMIT_S, limited
 
 if TYPE_CHECKING:
     import pandas
+    import plotly.graph_objects as go
 
+    from squall.sim.pictures import CriticalPath
+
+PictureName = Literal["space_time", "graph", "work", "futures", "rrefs", "contexts", "waits"]
+PICTURE_NAMES: tuple[PictureName, ...] = get_args(PictureName)
 Function = Callable[..., object]
 #: a profile, a plan, or the file of one
 FaultsGiven = Plan | str | os.PathLike[str] | None
@@ -160,6 +165,28 @@ class Run:
         recorded = recording(self.inner, title=title, facts=facts_of(self.scenario))
         return Timeline(lambda where: page(recorded, plotly=where), plotly)
 
+    def picture(self, name: PictureName, **options: Any) -> go.Figure:
+        """One picture of the run, a plotly figure: "space_time", "graph", "work", "futures", "rrefs",
+        "contexts" or "waits" (docs/timeline.md).
+
+        ``options``: those of the picture, such as ``kinds=["gradient"]`` of "space_time". Raises
+        ValueError for a picture that there is not, TypeError for an option that it does not have.
+        """
+        from squall.sim import pictures
+
+        if name not in PICTURE_NAMES:
+            known = ", ".join(map(repr, PICTURE_NAMES))
+            raise ValueError(f"name is {name!r}, expected one of {known}")
+        figure: go.Figure = getattr(pictures, name)(self.inner, **options)
+        return figure
+
+    def critical_path(self, *, context: int | None = None) -> CriticalPath | None:
+        """The chain of events that decided how long the step in ``context`` took, by default the
+        longest; None if there is no such step."""
+        from squall.sim import pictures
+
+        return pictures.critical_path(pictures.recording(self.inner), context=context)
+
     def raise_if_failed(self) -> Run:
         """This run. Raises :class:`Failed`, an AssertionError, if something is wrong."""
         if self.problems:
@@ -170,6 +197,7 @@ class Run:
         """What is wrong in full, tracebacks included; "" if nothing is."""
         found = self.problems
         lines = [*found, *(f"\n{error.traceback.rstrip()}" for error in self.errors[:1])]
+        lines += [f"\nhint: {line}" for line in self.inner.hints]
         return "\n".join(lines) if found else ""
 
     def __repr__(self) -> str:
@@ -366,13 +394,15 @@ def run(
         return run_scenario(scenario, stdout=stdout)
 
 
-def run_scenario(scenario: Scenario, *, stdout: TextIO | None = None) -> Run:
-    """Run it and check it. Raises as :func:`run` does."""
+def run_scenario(
+    scenario: Scenario, *, stdout: TextIO | None = None, stderr: TextIO | None = None
+) -> Run:
+    """Run it and check it; ``stderr`` None: as ``stdout``. Raises as :func:`run` does."""
     must_be_outside()
     engine = ENGINES[scenario.engine]
     engine.ready(lambda line: print(line, file=sys.stderr))
     with turn, outside():
-        inner = engine.run(scenario, stdout=stdout, stderr=stdout)
+        inner = engine.run(scenario, stdout=stdout, stderr=stderr or stdout)
     if inner.broken_off == "interrupted":
         raise KeyboardInterrupt  # as of any function: a suite of tests is to end, too
     inner.faulty = inner.faulty or bool(inner.of(FAULT_INJECTED))  # by hand

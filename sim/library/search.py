@@ -1,9 +1,10 @@
-"""``squall.fuzz``, ``replay``, ``shrink``, ``explore`` and ``diff``: what the commands of these names do, as
+"""``squall.fuzz``, ``replay``, ``shrink``, ``why``, ``explore`` and ``diff``: what the commands of these names do, as
 functions, for functions too."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,16 +31,19 @@ from squall.sim.library.run import (
     scenario_of,
     turn,
 )
+from squall.sim.library.why import WHY_S, cause_of
 from squall.sim.names import EngineName
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.own import read_scenario_file
 from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.scenarios.sources import as_now, edited
 from squall.sim.scenarios.store import Store
 from squall.sim.search.again import again
 from squall.sim.search.campaign import run_campaign
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.shrink.shrinker import Shrinker
+from squall.sim.search.why.told import Why
 from squall.sim.world.choosing import Grain, GrainError, NotExplorableError
 
 #: what a run can be named by: a seed, a file, the name of a stored failure, or a run itself
@@ -105,7 +109,8 @@ def fuzz(
 
     A seed draws latencies (unless ``latency`` says them), the order of what happens at one instant,
     and what goes wrong under ``faults``: a profile, or a plan for all. The first failure of a function
-    is made small, which takes ``shrink_s`` seconds of real time at most. Where a fault has happened
+    is made small, which takes ``shrink_s`` seconds of real time at most, and as many what decided it
+    (:class:`Why`). Where a fault has happened
     errors of calls do not count, unless ``strict``. Other options are those of :func:`squall.run`.
     """
     must_be_outside()
@@ -127,7 +132,10 @@ def fuzz(
     ).script
     assert script is not None
     scenarios = (around.scenario(script, seed) for seed in each)
-    return Fuzzed(*search(scenarios, strict=strict, shrink_s=shrink_s, on_run=on_run))
+    runs, found = search(scenarios, strict=strict, shrink_s=shrink_s, on_run=on_run)
+    if found is not None and found.interrupted:
+        raise KeyboardInterrupt
+    return Fuzzed(runs, found)
 
 
 def read(what: Named, *, allow_scripts: bool = False) -> Scenario:
@@ -165,17 +173,29 @@ def _path(what: object) -> Path:
     raise TypeError(f"{what!r} is a {type(what).__name__}, expected {expected}")
 
 
-def replay(what: Named, *, engine: EngineName | None = None, allow_scripts: bool = False) -> Run:
+def replay(
+    what: Named,
+    *,
+    engine: EngineName | None = None,
+    now: bool = False,
+    allow_scripts: bool = False,
+) -> Run:
     """Run it again: a seed (of a random program), a file, a stored failure, or a run.
 
     >>> import squall
     >>> squall.replay(5).digest == squall.replay(5).digest
     True
 
-    ``engine``: another than the scenario's. Raises as :func:`read` does.
+    ``engine``: another than the scenario's. ``now``: a script or a test that was kept, with its files as they
+    are now; otherwise they are as they were, and a warning tells what was edited. Raises as
+    :func:`read` does.
     """
     must_be_outside()
     scenario = read(what, allow_scripts=allow_scripts)
+    if now and scenario.script is not None:
+        scenario = as_now(scenario)
+    for line in edited(scenario):
+        warnings.warn(f"edited since it was kept: {line} (now=True runs that)", stacklevel=2)
     if engine is not None:
         scenario = replace(scenario, engine=engine, expected=Expected())
     with turn, outside():
@@ -202,6 +222,30 @@ def shrink(
     with turn, outside():
         shrinker.run()
         return Run(shrinker.best, again(shrinker.best))
+
+
+def why(
+    what: Named,
+    *,
+    seconds: float = WHY_S,
+    on_run: Callable[[int], object] = lambda _: None,
+    allow_scripts: bool = False,
+) -> Why:
+    """What decided that it fails: a seed (of a random program), a file, a stored failure, or a run.
+
+    >>> import squall
+    >>> try:
+    ...     squall.why(5)
+    ... except ValueError as error:
+    ...     print(error)
+    nothing is wrong with this run
+
+    ``seconds`` of real time to spend at most. Its text says what ``squall why`` prints. Raises ValueError if nothing
+    is wrong, and as :func:`read` does.
+    """
+    must_be_outside()
+    check_seconds("seconds", seconds)
+    return cause_of(read(what, allow_scripts=allow_scripts), seconds=seconds, on_run=on_run)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import functools
 import inspect
 import pickle
 import shlex
+import sys
 import unittest
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -99,7 +100,7 @@ def test(
     and under ``faults``, a profile ("mild", "rough", "storm"), what goes wrong as well. The test
     fails if a rank raises, if ranks wait for ever, if a gradient is not that of a single process, or
     if a property of the protocols does not hold; the first failure is made small, which takes
-    ``shrink_s`` seconds at most, and remembered: the next time it is tried first. Where a fault has
+    ``shrink_s`` seconds at most (and as many what decided it), and remembered: the next time it is tried first. Where a fault has
     happened a call may fail, so errors of its kind (RuntimeError, TimeoutError, ConnectionError) and the
     properties do not count, unless ``strict``; failed assertions always do.
 
@@ -202,9 +203,12 @@ def _campaign(function: Callable[..., Any], arguments: Mapping[str, Any], asked:
         shrink_s=shrink_s,
         found_by="pytest",
         on_run=lambda done: OPTIONS.on_run(done, seeds + len(before)),
+        on_print=sys.stdout.write,
     )
     if found is not None:
         remember(found.small.scenario)
+        if found.interrupted:
+            raise KeyboardInterrupt  # a suite of tests is to end, too
         raise found.failed()
     forget(script)
     OPTIONS.on_end(f"{tried:,} {'run' if tried == 1 else 'runs'}")
@@ -232,6 +236,7 @@ def _replay(script: Script, around: Around, what: str, asked: Request) -> None:
             raise unittest.SkipTest(f"{what} is of another test")
         scenario = replace(saved, work=script, engine=around.engine, expected=Expected())
     run, wrong = judged(scenario, strict=around.strict)
+    sys.stdout.write(run.inner.printed)
     if wrong:
         found = finding(run, strict=around.strict, shrink_s=0.0, found_by="pytest")
         raise found.failed()

@@ -7,6 +7,7 @@ seed. Where the share of such runs that fail jumps, something was decided.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -20,6 +21,8 @@ from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.words import hover, table
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.replay import replay
+from squall.sim.world.latency import parse_latency
+from squall.sim.world.steering import Steering, Tail, Turn
 from squall.sim.world.watch import Watcher
 
 #: real seconds that one of the runs may take
@@ -120,7 +123,8 @@ def measure(
         raise ValueError(f"points: expected 2 or more, got {points}")
     if times < 1:
         raise ValueError(f"times: expected 1 or more, got {times}")
-    base = replay(scenario, seconds=_RUN_S)
+    steering = Steering()
+    base = replay(scenario, watcher=steering, seconds=_RUN_S)
     if not base.violations:
         raise ValueError("this scenario does not fail: there is no probability to follow")
     wanted = base.violations[0]
@@ -138,7 +142,8 @@ def measure(
                 if at >= len(run):
                     failed += 1  # nothing is left to be drawn anew
                 else:
-                    again = replay(scenario, watcher=TailSeed(at, tail), seconds=_RUN_S)
+                    watcher = _otherwise(scenario, steering, at, tail)
+                    again = replay(scenario, watcher=watcher, seconds=_RUN_S)
                     failed += any(v.property == wanted.property for v in again.violations)
                 done += 1
                 if on_run is not None:
@@ -149,6 +154,16 @@ def measure(
             raise
         odds.interrupted = True
     return odds
+
+
+def _otherwise(scenario: Scenario, first: Steering, at: int, tail: int) -> Watcher:
+    """Lets a run go on otherwise after ``at`` events: with other draws, or where nothing is drawn, as what was
+    made small is, with messages that take any time."""
+    schedule = scenario.faults.schedule
+    drawn = parse_latency(scenario.world.latency).is_random or schedule.order in ("random", "pct")
+    if drawn or not first.events_at:
+        return TailSeed(at, tail)
+    return Steering((Turn(bisect_left(first.events_at, at), Tail("messages", tail)),))
 
 
 def odds(found: Odds, *, clock: Clock = "order") -> go.Figure:

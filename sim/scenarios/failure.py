@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
     from squall.model.events.run import Run, Violation
 
 
+#: a line that tells of an error: of which rank, what, and where
+_TOLD = re.compile(
+    r"(?:rank \d+: )?(?P<message>.*?)(?: at (?P<place>\S+:\d+))?(?:, called from \S+)?"
+)
+
+
 @dataclass(kw_only=True)
 class Failure:
     """One kind of thing that broke, and the first scenario that showed it.
@@ -23,8 +30,8 @@ class Failure:
     else broke. ``found_by``: the command that found it, ``found_at`` when, in seconds since 1970.
     ``known``: of the engine ``torch``, the rules of ``squall diff`` that predict all in which it differs
     from the port; empty if something is not predicted, or nobody asked.
-    ``count``: scenarios of the campaign in which it was the first thing to break. ``file``: where
-    the scenario is kept, once it is.
+    ``count``: scenarios of the campaign in which it was the first thing to break; of one that is kept, how
+    often it was found. ``file``: where the scenario is kept, once it is.
 
     A scenario that is kept without having failed, to be looked at again, is one without anything
     that broke.
@@ -44,6 +51,30 @@ class Failure:
     def name(self) -> str:
         """Eight hex digits over what decides the run."""
         return Path(self.file).stem if self.file else name_of(self.scenario)
+
+    @property
+    def ran(self) -> str:
+        """The script or the test that failed; of a program its seed."""
+        script, profile = self.scenario.script, self.scenario.profile
+        name = f"seed {self.scenario.seed}" if script is None else Path(script.path).name
+        return f"{name} ({profile})" if profile else name
+
+    @property
+    def message(self) -> str:
+        """What went wrong, in a line."""
+        return self._told()[0]
+
+    @property
+    def place(self) -> str:
+        """``file:line`` of the user's, where it went wrong; "" if that is not known."""
+        return self._told()[1]
+
+    def _told(self) -> tuple[str, str]:
+        first = self.text.split("\n", 1)[0]
+        found = _TOLD.fullmatch(first) if self.scenario.script is not None else None
+        if found is None or not first:
+            return ": ".join(filter(None, self.key)), ""
+        return found["message"], found["place"] or ""
 
     @property
     def failed(self) -> bool:
@@ -87,6 +118,10 @@ class Failure:
             "property": expected.property,
             "what": expected.what,
             "text": self.text,
+            "ran": self.ran,
+            "message": self.message,
+            "place": self.place,
+            "count": self.count,
             "digest": expected.digest,
             "workers": scenario.workers,
             "operations": scenario.operations,

@@ -38,10 +38,10 @@ class Keeper:
             return None
 
 
-def keep_script(scenario: Scenario, run: Run) -> Failure | None:
-    """Write down a run of a script that failed; None if it did not, or if it was not possible."""
+def keep_script(scenario: Scenario, run: Run, text: str) -> Failure | None:
+    """Write down a run of a script that failed, with a ``text`` that says how; None if it did not, or if it
+    was not possible."""
     if run.outcome in ("ok", NOT_CHECKED, "interrupted"):
         return None
-    first = run.violations[0] if run.violations else None
     keeper = Keeper(lambda text: print(text, file=sys.stderr))
-    return keeper.keep(expecting(scenario, run), found_by="run", text=str(first or ""))
+    return keeper.keep(expecting(scenario, run), found_by="run", text=text)

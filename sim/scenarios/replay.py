@@ -20,6 +20,7 @@ from squall.model.one_process.interpreter import interpret
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.scenarios.sources import as_it_was
 from squall.sim.world.real_time import TooLongError, time_limit
 from squall.sim.world.stuck import explain
 from squall.sim.world.watch import Comparer, Diverged, Divergence, Recorder, Watcher, watching
@@ -37,7 +38,7 @@ def replay(
 ) -> Run:
     """Run a scenario to its end, or to where ``until`` stops it, and check it.
 
-    A bug that the scenario names is for the caller to plant: see sim/search/again.py. What a script prints is in
+    A script that was kept finds the files that it imports as they were. A bug that the scenario names is for the caller to plant: see sim/search/again.py. What a script prints is in
     :attr:`Run.printed`. ``seconds``: real time that it may take, after which the run counts as one
     that does not end (for the main thread). Raises ValueError or OSError for what cannot be run.
     """
@@ -51,7 +52,12 @@ def replay(
     watched = contextlib.nullcontext() if watcher is None else watching(watcher)
     out = io.StringIO()
     try:
-        with campaign_settings(scenario.world.device), watched, limit:
+        with (
+            campaign_settings(scenario.world.device),
+            watched,
+            limit,
+            as_it_was(scenario) as scenario,
+        ):
             run = engine.run(scenario, stdout=out, stderr=out)
             # Only a second run can show that something is not deterministic.
             if scenario.expected.property == "determinism":

@@ -43,16 +43,17 @@ class _Record(NamedTuple):
     found_at: float
     found_by: str
     text: str
+    times: int = 1
 
     @classmethod
     def read(cls, file: Path) -> _Record | None:
         """What was written down, if it was, and can be read."""
         try:
             said = json.loads(file.read_text(encoding="utf-8"))
-            found_at, found_by, text = (said[name] for name in cls._fields)
-        except (OSError, ValueError, KeyError, TypeError):
+            found_at, found_by, text = (said[name] for name in cls._fields[:3])
+            return cls(float(found_at), str(found_by), str(text), int(said.get("times", 1)))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
-        return cls(float(found_at), str(found_by), str(text))
 
 
 @dataclass(frozen=True)
@@ -104,15 +105,16 @@ class Store:
         self.place = place or default_place()
 
     def keep(self, scenario: Scenario, *, found_by: str, text: str = "") -> Failure:
-        """Write a failure down; one that has come out the same before stays as it is.
+        """Write a failure down; of one that has come out the same before it is counted how often.
 
         ``scenario.expected`` says what failed, ``text`` in full. Everything is on disk when this
         returns. Raises StoreError.
         """
-        from squall.sim.scenarios.failure import Failure
         from squall.sim.scenarios.file import name_of
         from squall.sim.scenarios.own import text_to_write
+        from squall.sim.scenarios.sources import with_sources
 
+        scenario = with_sources(scenario)
         file = self.place.scenarios / f"{name_of(scenario)}.json"
         record = self.place.failures / file.name
         try:
@@ -120,13 +122,16 @@ class Store:
             self.place.failures.mkdir(exist_ok=True)
             known = self._failure(file) if record.exists() else None
             if known is not None and known.expected.digest == scenario.expected.digest:
+                known.count += 1
+                said = _Record(known.found_at, known.found_by, known.text, known.count)
+                write_synced(record, json.dumps(said._asdict(), indent=1) + "\n")
                 return known
             said = _Record(time.time(), found_by, text)
             write_synced(file, text_to_write(scenario))
             write_synced(record, json.dumps(said._asdict(), indent=1) + "\n")
         except OSError as error:
             raise StoreError(f"{self.place.folder}: {error.strerror or error}") from None
-        return Failure(scenario=scenario, file=str(file), **said._asdict())
+        return _failure(scenario, file, said)
 
     def failures(self) -> list[Failure]:
         """All of them, in the order in which they were found. Raises StoreError."""
@@ -142,6 +147,11 @@ class Store:
         found = [failure for failure in map(self._failure, files) if failure is not None]
         exact = [failure for failure in found if failure.name == name]
         return exact[0] if exact else found[0] if len(found) == 1 and len(name) >= 4 else None
+
+    def last_of(self, what: str) -> Failure | None:
+        """The last failure of a script, by its path, or of a test, by its id. Raises StoreError."""
+        found = [failure for failure in self.failures() if _is_of(failure.scenario, what)]
+        return found[-1] if found else None
 
     def unreadable(self) -> list[Path]:
         """Files that should hold scenarios, and cannot be read. Raises StoreError."""
@@ -168,7 +178,6 @@ class Store:
 
     def _failure(self, file: Path) -> Failure | None:
         """What a file holds, with what was written down beside it; None if it cannot be read."""
-        from squall.sim.scenarios.failure import Failure
         from squall.sim.scenarios.file import load_scenario
 
         try:
@@ -179,7 +188,36 @@ class Store:
         if file.parent == self.place.scenarios:
             said = _Record.read(self.place.failures / file.name)
         said = said or _Record(changed_at, "", "")
-        return Failure(scenario=scenario, file=str(file), **said._asdict())
+        return _failure(scenario, file, said)
+
+
+def _failure(scenario: Scenario, file: Path, said: _Record) -> Failure:
+    from squall.sim.scenarios.failure import Failure
+
+    found_at, found_by, text, count = said
+    return Failure(
+        scenario=scenario,
+        file=str(file),
+        found_at=found_at,
+        found_by=found_by,
+        text=text,
+        count=count,
+    )
+
+
+def _is_of(scenario: Scenario, what: str) -> bool:
+    """Whether it runs the script ``dir/train.py``, or the test ``dir/test_it.py::test_a_call``."""
+    if scenario.script is None:
+        return False
+    ran = Path(scenario.script.path)
+    file, is_test, test = what.partition("::")
+    path = Path(file).absolute()
+    if not is_test:
+        return ran.absolute() == path
+    module, _, name = ran.name.partition(":")
+    asked = test.partition("[")[0].replace("::", ".")
+    there = ran.absolute().parent.joinpath(*module.split(".")).with_suffix(".py")
+    return name == asked and there == path
 
 
 def write_synced(path: Path, text: str) -> None:

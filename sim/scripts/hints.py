@@ -28,6 +28,8 @@ _RANK_IN_TEXT = re.compile(r"""["'](--(?:[a-z]+[_-])?(?:rank|id))["']""")
 
 def hint(script: Script, type: str, text: str) -> str | None:
     """What may help against an uncaught exception; None: nothing is known."""
+    if "RPC has not been initialized" in text and "    join=None,\n" in script.text:
+        return 'with join="worker{rank}" each rank joins a group before it calls the function'
     if has_ranks(script):
         return None
     if _TAKEN.search(text):

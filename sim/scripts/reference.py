@@ -91,7 +91,7 @@ def reference(
     In a run of squall what differs is its outcome, ``gradients differ``; it goes on. Elsewhere AssertionError is raised.
     Raises ValueError for a module with ``use_orig_params=False``, whose gradients have no parameters.
     """
-    with _whole(model), _Alone(model) as alone, torch.random.fork_rng(devices=[]):
+    with _whole(model), Alone(model) as alone, torch.random.fork_rng(devices=[]):
         named = {name: p for name, p in alone.module.named_parameters() if p.requires_grad}
         gradients = {name: alone.gradient(each) for name, each in named.items()}
         with torch.enable_grad():
@@ -150,12 +150,14 @@ def _type(module: str, name: str) -> Any:
     return getattr(sys.modules.get(module), name, None)
 
 
-class _Alone:
+class Alone:
     """While it is entered, ``module`` is the model as one process has it: without wrappers, without hooks of
-    ``torch.distributed``, with whole parameters, and with buffers of its own."""
+    ``torch.distributed``, with whole parameters, and with buffers of its own. ``whole_of``: makes a whole tensor of a
+    part, or gives what is whole as it is."""
 
-    def __init__(self, model: Module) -> None:
+    def __init__(self, model: Module, whole_of: Callable[[Tensor], Tensor] | None = None) -> None:
         self.module = _unwrapped(model)
+        self._whole_of = whole_of or _whole_of
         self._parameters: dict[int, Parameter] = {}
         #: by id of one of those: the gradient of what it stands for
         self._gradients: dict[int, Tensor | None] = {}
@@ -165,7 +167,7 @@ class _Alone:
         """The whole one."""
         return self._gradients.get(id(parameter), parameter.grad)
 
-    def __enter__(self) -> _Alone:
+    def __enter__(self) -> Alone:
         try:
             for module in {id(each): _unwrapped(each) for each in self.module.modules()}.values():
                 self._change(module)
@@ -193,7 +195,7 @@ class _Alone:
                 if not str(getattr(hook, "__module__", "")).startswith("torch.distributed.")
             )
         own["_buffers"] = {
-            n: e if e is None else _whole_of(e).clone() for n, e in own["_buffers"].items()
+            n: e if e is None else self._whole_of(e).clone() for n, e in own["_buffers"].items()
         }
         own["_modules"] = {n: e if e is None else _unwrapped(e) for n, e in own["_modules"].items()}
         parameters, own["_parameters"] = own["_parameters"], dict(own["_parameters"])
@@ -208,14 +210,14 @@ class _Alone:
                 setattr(module, name, whole)
 
     def _whole(self, parameter: Tensor) -> Tensor:
-        whole = _whole_of(parameter)
+        whole = self._whole_of(parameter)
         if whole is parameter:
             return parameter
         if id(parameter) not in self._parameters:
             made = Parameter(whole, parameter.requires_grad)
             self._parameters[id(parameter)] = made
             grad = parameter.grad
-            self._gradients[id(made)] = None if grad is None else _whole_of(grad)
+            self._gradients[id(made)] = None if grad is None else self._whole_of(grad)
         return self._parameters[id(parameter)]
 
 

@@ -23,12 +23,12 @@ class DdpModules:
     def __init__(self) -> None:
         self.names: WeakKeyDictionary[Module, str] = WeakKeyDictionary()
         #: told of one that has been made; and of one that begins a forward pass, its buffers exchanged
-        self.on_made: list[Callable[[Any], object]] = []
+        self.on_made: list[Callable[[Any], object]] = [self._name]
         self.on_forward: list[Callable[[Any], object]] = []
         self._made: Counter[tuple[int, ...]] = Counter()
         # Not __init__, whose warnings are about whoever calls it.
-        _Ddp._ddp_init_helper = _then(_Ddp._ddp_init_helper, self._name, self.on_made)
-        _Ddp._pre_forward = _then(_Ddp._pre_forward, lambda module: None, self.on_forward)
+        _Ddp._ddp_init_helper = after_method(_Ddp._ddp_init_helper, self.on_made)
+        _Ddp._pre_forward = after_method(_Ddp._pre_forward, self.on_forward)
 
     def _name(self, module: Any) -> None:
         ranks = ranks_of(module)
@@ -40,14 +40,14 @@ def ranks_of(module: Any) -> tuple[int, ...]:
     return tuple(dist.get_process_group_ranks(module.process_group))
 
 
-def _then(function: Any, first: Callable[[Any], None], told: list[Callable[[Any], object]]) -> Any:
-    """A method after which ``first`` and all of ``told`` are called with its object."""
+def after_method(function: Any, told: list[Callable[[Any], object]]) -> Any:
+    """A method after which all of ``told`` are called with its object."""
 
     @functools.wraps(function)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = function(self, *args, **kwargs)
         if not torch.compiler.is_compiling():
-            for each in (first, *told):
+            for each in told:
                 each(self)
         return result
 

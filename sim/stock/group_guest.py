@@ -89,7 +89,6 @@ class Member:
     ) -> None:
         self._here = here
         self._registered = registered
-        self._link = here.link
         self._rank = rank
         self._size = size
         self._others = [member for member in range(size) if member != rank]
@@ -146,7 +145,7 @@ class Member:
                 else:
                     each.fail(problem)
 
-        self._link.ask_then("P", pickle.dumps(asked), then)
+        self._here.ask_then(asked, then)
         return work
 
     def monitored_barrier(self, timeout_ms: float, wait_all_ranks: bool) -> None:
@@ -189,10 +188,8 @@ class Member:
 
     def limit(self, seconds: float, work: Any) -> Callable[[], None]:
         """Let ``work`` expire after so much virtual time, unless what is returned is called."""
-        question = self._link.ask_then(
-            "P", pickle.dumps(("sleep", seconds)), lambda _: work.expire()
-        )
-        return lambda: self._link.wake(question)
+        question = self._here.ask_then(("sleep", seconds), lambda _: work.expire())
+        return lambda: self._here.link.wake(question)
 
     def set_timeout(self, timeout_ms: float) -> None:
         self._timeout_s = timeout_ms / 1000

@@ -147,12 +147,18 @@ class _LocalGradients:
 
 def _is_within_another() -> bool:
     """Whether this backward pass is called by another one, as checkpoints do that are reentrant."""
+    return len(frames_of_passes()) > 1
+
+
+def frames_of_passes() -> list[FrameType]:
+    """Of the backward passes that run on this thread, the inner ones first."""
     frame: FrameType | None = sys._getframe()
-    passes = 0
+    found = []
     while frame is not None:
-        passes += frame.f_code is _BACKWARD
+        if frame.f_code is _BACKWARD:
+            found.append(frame)
         frame = frame.f_back
-    return passes > 1
+    return found
 
 
 def _hook(module: Any) -> str:

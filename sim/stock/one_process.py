@@ -1,5 +1,6 @@
 """Gradients of a script on the engine ``torch`` beside those of one process: of DistributedDataParallel, whose ranks tell
-what each had without the others (sim/stock/local_gradients.py), and what scripts compare with ``squall.reference``.
+what each had without the others (sim/stock/local_gradients.py), of modules with DTensors and of pipelines, of which the last
+rank of a pass is given what all have (sim/stock/gathered.py), and what scripts compare with ``squall.reference``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from squall.model.program.compare import EXACT, TOLERANCES, compare
+from squall.model.program.compare import EXACT, TOLERANCES, common_factor, compare
 from squall.sim.scripts.reference import Comparisons
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.local_gradients import Part
@@ -18,8 +19,6 @@ from squall.sim.stock.worker import NativeWorker
 
 #: what DistributedDataParallel is told to do that comes to a mean, too
 _MEANS = ("", "allreduce_hook")
-#: a factor that all gradients have in common, from one, which no rounding makes
-_FACTOR = 0.02
 
 #: the line, the how manieth pass it is, what is done instead of a mean, and by parameter
 Told = tuple[str, int, str, dict[str, Part]]
@@ -33,6 +32,10 @@ class OneProcess:
         self._rounds: dict[tuple[str, tuple[int, ...]], Rounds[Told]] = {}
         cluster.answers["local gradients"] = self._hear
         cluster.answers["compared"] = lambda _, __, told: self.comparisons.add(*told)
+        cluster.answers["not compared"] = lambda _, __, told: self.comparisons.leave_out(*told)
+        self._answer = cluster.answer
+        self._given: dict[tuple[str, tuple[int, ...]], Rounds[tuple[bytes, str]]] = {}
+        cluster.answers["gathered"] = self._gather
 
     def _hear(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         what, ranks, rank, number, told = rest
@@ -40,6 +43,18 @@ class OneProcess:
         rounds.add(number, rank, worker, told)
         for each in rounds.complete():
             self._compare(what, rounds.take(each))
+
+    def _gather(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+        """The last rank of a pass is answered with what all have given, or why that is nothing."""
+        what, ranks, rank, number, data, why_not = rest
+        rounds = self._given.setdefault((what, ranks), Rounds(len(ranks)))
+        rounds.add(number, rank, worker, (data, why_not))
+        answer: dict[int, bytes] | str | None = None
+        if number in rounds.complete():
+            given = rounds.take(number)
+            reasons = [each for _, each in given.values() if each]
+            answer = reasons[0] if reasons else {key: each for key, (each, _) in given.items()}
+        self._answer(worker, question, answer)
 
     def _compare(self, what: str, told: dict[int, Told]) -> None:
         """Of one backward pass."""
@@ -87,8 +102,5 @@ def _factor(gradients: list[list[Part]]) -> float | None:
     if not got or any(each is None for each in got):
         return None
     means = [sum(part.own for part in parts) / len(parts) for parts in gradients for _ in parts]
-    one, two = np.concatenate([np.ravel(each) for each in means]), np.concatenate(got)
-    size = np.vdot(one, one).real
-    factor = float(np.vdot(one, two).real / size) if size else 1.0
-    is_common = np.allclose(two, factor * one, rtol=1e-3, atol=1e-3 * np.abs(one).max())
-    return factor if is_common and abs(factor - 1) > _FACTOR else None
+    flat = torch.from_numpy(np.concatenate([np.ravel(each) for each in means]))
+    return common_factor(torch.from_numpy(np.concatenate(got)), flat)

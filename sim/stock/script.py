@@ -49,6 +49,7 @@ from squall.sim.world import spinning
 from squall.sim.world.compute import hint_for_names
 from squall.sim.world.garbage import deterministic_garbage
 from squall.sim.world.primitives import SimTimer
+from squall.sim.world.steering import SteeredTime
 from squall.sim.world.virtual_time import Livelock
 
 #: a variable of the environment of processes that an agent of torchrun starts
@@ -117,7 +118,8 @@ class ScriptProcesses:
         self.one_process = OneProcess(cluster)
         cluster.barriers.on_leave = self._count
         is_ordered = cluster.runtime.env.order_stream is None
-        cluster.ahead.is_on = is_ordered and cluster.host.faults is None
+        is_led = isinstance(cluster.runtime.env, SteeredTime)  # nothing is certain to come next
+        cluster.ahead.is_on = is_ordered and cluster.host.faults is None and not is_led
 
     # -- processes ------------------------------------------------------------------------
 
@@ -303,6 +305,8 @@ class ScriptProcesses:
             self.cluster.runtime.call_later(0.0, lambda: self._start_ranks(rank, world_size))
 
     def _start_ranks(self, rank: int, world_size: int) -> None:
+        if len(self.cluster.workers) > 1:
+            return  # it asked twice before any of them was there
         if told := hint_for_size(self._workers, world_size):
             self.hints.append(told)
         if self._workers is None:

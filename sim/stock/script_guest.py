@@ -42,10 +42,12 @@ from squall.sim.stock import (
     ddp_modules,
     group_guest,
     local_gradients,
+    pipelines,
     replicas_guest,
     script_children,
     script_programs,
     script_rounds,
+    sharded_modules,
     stacks_from_outside,
     turn_guest,
 )
@@ -193,6 +195,8 @@ class ScriptGuest:
             replicas_guest.install(here, modules)
         if role["check"]:
             local_gradients.install(here, modules)
+            sharded_modules.install(here)
+            pipelines.install(here)
             self._opened.enter_context(told_to(functools.partial(here.tell, "compared")))
         for module in (*_DISTRIBUTED, "torch.distributed.rendezvous"):
             vars(sys.modules[module]).update(
@@ -238,7 +242,7 @@ class ScriptGuest:
                 "start processes with multiprocessing.Process or torch.multiprocessing.spawn"
             )
 
-        vars(self.here)["ask"] = refuse
+        vars(self.here).update(ask=refuse, ask_then=refuse)
         vars(os)["_exit"] = _exit
 
     def _computed(self, function: Any) -> Any:

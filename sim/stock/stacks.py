@@ -44,9 +44,9 @@ def stacks() -> list[Standing]:
 
 def _standing(thread: Thread, name: str, is_main: bool) -> Standing:
     reading = thread.reading()
-    called = function_of(thread.frames[0])
+    called = function_of(thread.frames[0]) if thread.user is None else thread.called()
     if reading is None:
-        reading = Reading("thing", called or thread.called() or "something")
+        reading = Reading("thing", called or "something")
     took = ""
     if reading.kind == "lock" and reading.ends:
         took = thread.others[reading.ends[0]].took(thread.awaited())

@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -41,6 +42,7 @@ _STORAGE = ("_share_fd_cpu_", "_share_filename_cpu_")
 _SHARED_STORAGE = ("_new_shared_fd_cpu", "_new_shared_filename_cpu", "from_file")
 #: files that change for nobody, by the end and the beginning of their names
 _SOURCES = (".py", ".pyc", ".so", ".pth")
+_unseen: list[bool] = []
 _OF_THE_KERNEL = ("/proc/", "/sys/")
 
 
@@ -49,6 +51,8 @@ def install(here: Here) -> None:
     take_turn: Callable[[bool], object] = here.link.take_turn
 
     def audit(event: str, args: tuple[Any, ...]) -> None:
+        if _unseen:
+            return
         if event == "open":
             if not _changes_for_nobody(args[0]):
                 take_turn(True)
@@ -84,6 +88,16 @@ def install(here: Here) -> None:
         to, *args
     )
     sys.addaudithook(audit)
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """What this process does while it is entered, others cannot see."""
+    _unseen.append(True)
+    try:
+        yield
+    finally:
+        _unseen.pop()
 
 
 def _changes_for_nobody(path: object) -> bool:

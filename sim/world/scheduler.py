@@ -62,10 +62,11 @@ class SimRuntime(Scheduler):
         tracer: tracing.Tracer = tracing.NULL_TRACER,
         time: VirtualTime | None = None,
     ) -> None:
-        self.env = env = VirtualTime() if time is None else time
         watcher = current()
         if watcher is not None:
             watcher.runtime = self
+            time = watcher.clock() if time is None else time
+        self.env = env = VirtualTime() if time is None else time
         self.seed = seed
         self.isolation = isolation
         self._fresh = isolation.fresh if isolation is not None else None

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from random import Random
@@ -22,6 +22,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from squall.sim.world.primitives import Scheduler
+from squall.sim.world.virtual_time import VirtualTime
 
 #: frames of a stack that are kept, the innermost
 DEPTH = 24
@@ -47,6 +48,16 @@ class Watcher:
 
     def stream(self, stream: Random) -> None:
         """A generator was made. Whoever wants the run to go on otherwise may seed it again."""
+
+    def clock(self) -> VirtualTime | None:
+        """The clock and queue that the next run is to have; None: one as always."""
+        return None
+
+    def faults(self, heal: Callable[[], object]) -> None:
+        """There is a fault plan. Calling ``heal`` ends all of its faults."""
+
+    def raised(self, error: BaseException) -> None:
+        """That has ended a process of a script."""
 
     def stop(self, why: BaseException) -> None:
         """Let the run end with ``why`` before anything else happens."""

@@ -1,4 +1,4 @@
-"""The code in docs/library.md and docs/pytest.md runs as it stands there."""
+"""The code in docs/library.md runs as it stands there."""
 
 from __future__ import annotations
 
@@ -38,9 +38,3 @@ def run(folder: Path, *words: str) -> str:
 def test_the_page_about_the_library(tmp_path: Path) -> None:
     (tmp_path / "trial.py").write_text(code_of("library.md"))
     run(tmp_path, "trial.py")
-
-
-@pytest.mark.sampled(1, of="pages that are run")
-def test_the_page_about_pytest(tmp_path: Path) -> None:
-    (tmp_path / "test_trial.py").write_text(code_of("pytest.md"))
-    assert "2 passed" in run(tmp_path, "-m", "pytest", "test_trial.py")

@@ -45,6 +45,7 @@ def test_a_race(rank):
         rpc.rpc_sync("worker0", note, args=(rank,))
     else:
         time.sleep(1)
+        print("called by", order)
         assert order == [1, 2]  # not in every order
 
 @pytest.mark.parametrize("factor", [2, 3])
@@ -172,6 +173,7 @@ def test_a_failure_tells_rank_line_seed_and_commands(first_run: str, folder: Pat
     assert re.search(r"^seed \d+, 3 workers, engine port$", told, re.MULTILINE)
     assert "shrunk in" in told and "order    fifo" in told
     assert "At index 0 diff: 2 != 1" in told
+    assert re.search(r"^-+ Captured stdout call -+\ncalled by \[2, 1\]$", told, re.MULTILINE)
     file = re.search(r"^replay: +squall replay (\S+)$", told, re.MULTILINE)
     assert file is not None and (folder / file[1]).exists()
     assert f"timeline:  squall timeline {file[1]}" in told

@@ -18,6 +18,7 @@ from torch.distributed.rpc import rpc_sync
 
 import squall
 from squall.properties.support.paths import ROOT
+from squall.sim.names import EngineName
 from squall.sim.pictures.plotly_js import plotly_file
 
 TIMEOUT_S = 240
@@ -362,3 +363,42 @@ def test_the_compiled_engine_says_what_cannot_come_to_its_processes() -> None:
     run = squall.run(lambda rank: next(drawn), workers=1, engine="torch")
     assert run.errors[0].type == "NotCarriedError"
     assert "uses a builtins.generator of the process" in run.errors[0].message
+
+
+def test_a_run_has_single_pictures_and_a_critical_path() -> None:
+    def step(rank: int) -> None:
+        if rank == 0:
+            with dist_autograd.context() as context_id:
+                x = torch.ones(2, requires_grad=True)
+                y = rpc.rpc_sync("worker1", torch.mul, args=(x, 3))
+                dist_autograd.backward(context_id, [y.sum()])
+
+    run = squall.run(step, workers=2, join="worker{rank}")
+    assert len(run.picture("space_time").data) > len(run.picture("graph").data) > 0
+    path = run.critical_path()
+    assert path is not None and 0 < path.total_s < run.virtual_time_s
+    with pytest.raises(ValueError, match="expected one of 'space_time', 'graph'"):
+        run.picture("space time")  # type: ignore[arg-type]
+
+
+def _raises() -> None:
+    raise AssertionError("told\nin full")
+
+
+def _calls() -> None:
+    rpc.rpc_sync("worker2", _raises)
+
+
+def test_an_error_of_a_function_on_another_worker_is_told_with_its_own_place(
+    engine: EngineName,
+) -> None:
+    def step(rank: int, function: Any) -> None:
+        if rank == 0:
+            rpc.rpc_sync("worker1", function)
+
+    for function, worker in ((_raises, "worker1"), (_calls, "worker2")):
+        options: dict[str, Any] = {"workers": 3, "args": (function,), "join": "worker{rank}"}
+        (error,) = squall.run(step, engine=engine, **options).errors
+        line = _raises.__code__.co_firstlineno + 1
+        told = f"rank 0: AssertionError: told, raised on {worker} at {__file__}:{line}, called from {__file__}:"
+        assert str(error).startswith(told)

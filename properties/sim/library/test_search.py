@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
 
@@ -69,6 +70,10 @@ def test_a_campaign_ends_at_the_first_failure_which_is_small_and_can_be_replayed
         found.raise_if_failed()
 
 
+def asserts() -> None:
+    raise AssertionError("this is no fault's doing")
+
+
 def test_errors_that_faults_cause_count_only_if_asked_to() -> None:
     options = {"workers": 2, "seeds": 25, "faults": "storm", "join": "worker{rank}"}
     assert squall.fuzz(backward, **options).ok
@@ -78,6 +83,16 @@ def test_errors_that_faults_cause_count_only_if_asked_to() -> None:
     small = found.finding.small.scenario
     assert 1 <= len(small.faults) <= 2 < len(found.finding.run.scenario.faults) + 2
     assert "faults storm" in repr(found)
+
+
+def test_an_assertion_that_fails_on_another_worker_counts_under_faults() -> None:
+    def step(rank: int) -> None:
+        if rank == 0:
+            rpc.rpc_sync("worker1", asserts)
+
+    late = faults.plan(faults.delay(seconds=0.1))
+    found = squall.fuzz(step, workers=2, seeds=1, faults=late, shrink_s=0, join="worker{rank}")
+    assert found.finding is not None and "no fault's doing" in found.finding.problems[0]
 
 
 def test_ranks_that_a_fault_keeps_in_a_shutdown_without_a_limit_have_done_their_work() -> None:
@@ -96,6 +111,23 @@ def test_ranks_that_a_fault_keeps_in_a_shutdown_without_a_limit_have_done_their_
     assert squall.fuzz(step, workers=3, seeds=5, faults=away).ok
     assert not squall.fuzz(step, workers=3, seeds=5, faults=away, strict=True).ok
     assert not squall.fuzz(stuck, workers=3, seeds=5).ok
+    unanswered = faults.plan(faults.drop(types=("PYTHON_RET",), dst=1))
+    assert squall.fuzz(step, workers=3, seeds=1, faults=unanswered, engine="torch").ok
+
+
+def test_collectives_that_do_not_go_together_are_a_failure() -> None:
+    def step(rank: int) -> None:
+        dist.init_process_group("gloo")
+        dist.all_reduce(torch.ones(1 + rank))
+
+    found = squall.fuzz(step, workers=2, seeds=1, engine="torch", shrink_s=0)
+    with pytest.raises(squall.Failed, match="collectives that do not go together: collective 1 of"):
+        found.raise_if_failed()
+
+
+def test_a_function_that_calls_without_a_group_is_told_what_to_add() -> None:
+    with pytest.raises(squall.Failed, match=r'hint: with join="worker\{rank\}" each rank joins'):
+        squall.fuzz(one_call, workers=2, seeds=1, shrink_s=0).raise_if_failed()
 
 
 def test_random_programs_stand_for_seeds_where_there_is_no_function() -> None:

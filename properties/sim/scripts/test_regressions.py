@@ -146,6 +146,17 @@ def main(rank):
     assert run(tmp_path, body).lines == ["b'2'", "b'2'"]
 
 
+def test_a_counter_of_a_store_may_begin_as_text(tmp_path):
+    body = """
+def main(rank):
+    store = dist.TCPStore("localhost", 29600, 2, rank == 0)
+    if rank == 0:
+        store.set("count", "40")
+        print(store.add("count", 2))
+"""
+    assert run(tmp_path, body).lines == ["42"]
+
+
 FAULTY = """
 import torch.distributed.rpc._testing
 

@@ -29,8 +29,8 @@ def _run(which: str) -> Run:
 def test_wrapped_modules_have_the_gradients_of_one_process() -> None:
     run = _run("right")
     assert run.outcome == "ok" and run.gradients is not None
-    # 13 passes through DistributedDataParallel, but for the two whose hook rounds; 6 comparisons of 2 ranks
-    assert (run.gradients.passes, run.gradients.compared) == (24, 22), run.gradients
+    # 12 passes through DistributedDataParallel, but for the two whose hook rounds, and 4 of DTensors; 6 comparisons of 2 ranks
+    assert (run.gradients.passes, run.gradients.compared) == (28, 26), run.gradients
     assert all("fp16_compress_hook may round" in why for why in run.gradients.not_comparable)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from squall.sim.cli.options import (
     output_option,
 )
 from squall.sim.cli.scenario import Changes, find_scenario
+
+if TYPE_CHECKING:
+    from squall.sim.scenario import Scenario
 
 STANDARD_OUTPUT = Path("-")
 
@@ -64,11 +67,10 @@ def export(
             "be made, expected a scenario of one (squall replay runs it)"
         )
         raise BadInput("SEED|FILE", scenario, problem)
-    from squall.sim.export.scenario import export as exported
     from squall.sim.scenarios.store import write_synced
 
     origin = shlex.join(["squall", "replay", scenario, *changes.words()])
-    text = exported(meant, origin, "FILE" if path is None else shlex.quote(str(path)))
+    text = _text(meant, scenario, origin, "FILE" if path is None else shlex.quote(str(path)))
     if path is None:
         sys.stdout.write(text)
         return
@@ -77,3 +79,16 @@ def export(
     except OSError as error:
         problem = f"cannot write {str(path)!r}: {error.strerror}"
         raise BadInput("--output", str(path), problem) from None
+
+
+def _text(meant: Scenario, named: str, origin: str, file: str) -> str:
+    from squall.sim.export.scenario import export as exported
+    from squall.sim.library.exported import NotAScriptError, function_script, is_function
+
+    if not is_function(meant):
+        return exported(meant, origin, file)
+    try:
+        return function_script(meant, origin, file)
+    except NotAScriptError as error:
+        problem = f"no script can be made of {named!r}: {error} (squall replay runs it)"
+        raise BadInput("SEED|FILE", named, problem) from None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json as json_module
+import os
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from squall.sim.cli.bad_input import BadInput
@@ -17,7 +17,7 @@ from squall.sim.cli.options import Json
 if TYPE_CHECKING:
     from squall.sim.scenarios.failure import Failure
 
-#: characters of what broke
+#: characters of a message
 _MOST_SHOWN = 100
 
 RANK = 90
@@ -51,30 +51,31 @@ def failures(json: Json = False) -> None:
         }
         typer.echo(json_module.dumps(told, allow_nan=False))
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     for file in unreadable:
         console.print(f"cannot be read: {file}", style="yellow", markup=False)
     if not found:
         console.print(f"no failure is kept in {place.folder}")
         return
-    console.print(_table(found))
-    console.print("size: workers/operations/faults")
+    _print(found, console)
     console.print("squall replay NAME runs one again, squall shrink NAME makes it smaller")
 
 
-def _table(found: list[Failure]) -> Table:
-    from squall.sim.search.schedules import seed_name
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("name", "found", "by", "seed", "size"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("what broke", overflow="fold")
+def _print(found: list[Failure], console: Console) -> None:
+    """A line each for what it was, what went wrong, and where: one line would be too long."""
+    lines = [("name", "first seen", "by", "times", "script or test")]
     for kept in found:
         when = datetime.fromtimestamp(kept.found_at).strftime("%m-%d %H:%M")
-        broken, scenario = kept.expected, kept.scenario
-        broke = Text(f"{broken.property}: {(broken.what or '')[:_MOST_SHOWN]}", style="red")
-        seed = f"{seed_name(scenario)} {scenario.profile or ''}".rstrip()
-        parts = (scenario.workers, scenario.operations, len(scenario.faults))
-        size = "/".join("-" if part is None else str(part) for part in parts)
-        table.add_row(kept.name, when, kept.found_by, seed, size, broke)
-    return table
+        lines.append((kept.name, when, kept.found_by, f"{kept.count:,}", kept.ran))
+    for number, (name, when, by, times, ran) in enumerate(lines):
+        console.print(Text(f"{name:<8}  {when:<11}  {by:<8}  {times:>5}  {ran}"))
+        if number:
+            kept = found[number - 1]
+            console.print(Text(f"          {kept.message[:_MOST_SHOWN]}", style="red"))
+            if kept.place:
+                console.print(Text(f"          at {_short(kept.place)}"))
+
+
+def _short(place: str) -> str:
+    """``file:line`` without the working directory."""
+    return os.path.relpath(place) if place.startswith(os.getcwd() + os.sep) else place

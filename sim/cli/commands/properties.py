@@ -35,7 +35,8 @@ def properties(
     seeds: Annotated[range | None, seeds_option("none")] = None,
     jobs: Jobs = 1,
     page: Annotated[
-        Path | None, file_option("--page", "Write the counts there, as a page in Markdown.")
+        Path | None,
+        file_option("--page", "Write the counts there, as a part of a page in Markdown."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -78,7 +79,8 @@ def _excuses(seeds: range | None, jobs: int, json: bool, file: Path | None) -> N
     listed = counted.listed
     if file is not None and seeds is not None:
         try:
-            file.write_text(page(listed, seeds), encoding="utf-8")
+            text = file.read_text(encoding="utf-8") if file.exists() else ""
+            file.write_text(page(listed, seeds, text), encoding="utf-8")
         except OSError as error:
             problem = f"cannot write {str(file)!r}: {error.strerror}"
             raise BadInput("--page", str(file), problem) from None

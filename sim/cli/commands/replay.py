@@ -24,7 +24,7 @@ from squall.sim.cli.options import (
     Mutant,
     file_option,
 )
-from squall.sim.cli.scenario import Changes, find_scenario
+from squall.sim.cli.scenario import Changes, find_scenario, of_this_time
 from squall.sim.cli.streams import each_warning_once
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ OptionalScenario = Annotated[
     str | None,
     typer.Argument(
         metavar="SEED|FILE",
-        help="A seed of squall fuzz, a scenario file, or the name of a stored failure.",
+        help="A seed of squall fuzz, a scenario file, the name of a stored failure, or a script or a "
+        "test (FILE::TEST), whose last failure is meant.",
         show_default=False,
     ),
 ]
@@ -88,6 +89,13 @@ def replay(
     full: Annotated[
         bool, typer.Option("--full", help="Show the C++ stacks of errors, too.")
     ] = False,
+    now: Annotated[
+        bool,
+        typer.Option(
+            "--now",
+            help="A script or a test with its files as they are now, not as they were when it was kept.",
+        ),
+    ] = False,
     diff: Annotated[
         str | None,
         typer.Option(
@@ -107,7 +115,8 @@ def replay(
     """Run a scenario again and say whether it is the same run: to the last event, or not.
 
     Exit code 1 if something does not hold, or if the digest is not the expected one; 4 if there
-    was nothing to check.
+    was nothing to check. A script or a test runs as it was when it was kept, and is told if it was
+    edited since.
     """
     if scenario is None:
         if not legend:
@@ -125,7 +134,7 @@ def replay(
     other = None
     if diff is not None:
         other = find_scenario(diff, changes, field="--diff", scripts=allow_scripts)
-    again = found()
+    again = of_this_time(found(), scenario, now=now)
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False, soft_wrap=True)
     if other is not None:
         code = _diff(again, other(), console, json=json, allow_unchecked=allow_unchecked)

@@ -154,10 +154,11 @@ def run(
     from squall.model.events.run import NOT_CHECKED
     from squall.sim.cli.reports.divergence import print_second_run
     from squall.sim.cli.reports.script import print_report, run_json
+    from squall.sim.library.run import Run as Told
     from squall.sim.scenarios.keeping import keep_script
 
     ran.violations = check_run(ran)
-    kept = keep_script(scenario, ran)
+    kept = keep_script(scenario, ran, "\n".join(Told(scenario, ran).problems))
     if json:
         assert scenario.script is not None, "that is what was asked for"
         typer.echo(run_json(ran, asked, scenario.script, kept, divergence))

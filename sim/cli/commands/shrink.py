@@ -26,6 +26,7 @@ from squall.sim.cli.scenario import Changes, read_scenario
 
 if TYPE_CHECKING:
     from squall.sim.search.shrink.shrinker import Shrinker
+    from squall.sim.search.why.told import Why
 
 #: real seconds between two refreshes of the display
 _REFRESH_S = 0.25
@@ -56,8 +57,8 @@ def shrink(
 ) -> None:
     """Make a failing scenario small: program, faults and order together, the same thing breaking.
 
-    Fewest deviations from a plain run without faults first, then size, then values. Ctrl-C keeps
-    the best so far.
+    Fewest deviations from a plain run without faults first, then size, then values; then of a script
+    what decided that it fails, as squall why tells. Ctrl-C keeps the best so far.
     """
     saved = read_scenario(scenario, Changes(faults=faults, mutant=mutant), scripts=allow_scripts)
     from squall.sim.scenarios.file import ScenarioError
@@ -79,11 +80,27 @@ def shrink(
     if shrinker.target is None:  # interrupted before it was seen to fail
         raise KeyboardInterrupt
     file = _write(shrinker, output)
+    of_script = shrinker.best.script is not None
+    why = _why(shrinker, seconds) if of_script and not shrinker.interrupted else None
     if json:
-        typer.echo(shrink_json(shrinker, file))
+        typer.echo(shrink_json(shrinker, file, why))
     else:
-        print_shrunk(shrinker, file, Console(highlight=False))
+        print_shrunk(shrinker, file, Console(highlight=False), why)
     raise typer.Exit(INTERRUPTED if shrinker.interrupted else 0)
+
+
+def _why(shrinker: Shrinker, seconds: float) -> Why | None:
+    """What decided that the small scenario fails; None where nothing is
+    wrong with it but a property that a fault excuses."""
+    from squall.sim.cli.reports.why import NotFailingError, looking
+    from squall.sim.library.why import WHY_S, cause_of
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        try:
+            return cause_of(shrinker.best, seconds=min(seconds, WHY_S), on_run=looking(bar))
+        except NotFailingError:
+            return None
 
 
 def _write(shrinker: Shrinker, output: Path | None) -> str:

@@ -15,6 +15,8 @@ from squall.sim.search.campaign import Campaign
 
 #: the campaigns in which they are counted, by name: their profile of faults
 CAMPAIGNS: dict[str, Profile | None] = {"plain": None, "rough": "rough", "storm": "storm"}
+#: around the counts in docs/divergences.md
+BEGIN, END = "<!-- excuses: begin -->\n", "<!-- excuses: end -->\n"
 
 
 class Use(NamedTuple):
@@ -78,18 +80,14 @@ def rule_names() -> list[str]:
     return list(dict.fromkeys(rule.name for rule in RULES))
 
 
-def page(listed: list[Use], seeds: range) -> str:
-    """The page in Markdown: ``docs/excuses.md``."""
+def page(listed: list[Use], seeds: range, text: str = "") -> str:
+    """What docs/divergences.md says of them, in Markdown; ``text``: a page that has such a part, which is
+    replaced."""
     span = f"{seeds.start}:{seeds.stop}"
     lines = [
-        "# Where checks give up",
-        "",
-        "A check that leaves something out says why, and is counted. These are all reasons there",
-        f"are, with how often each was used by the scenarios {span} of three campaigns:",
-        "",
         *(f"    squall fuzz --seeds {span}{_profile(name)}" for name in CAMPAIGNS),
         "",
-        f"`squall properties --excuses --seeds {span} --page docs/excuses.md` writes this page.",
+        f"`squall properties --excuses --seeds {span} --page docs/divergences.md` writes this table.",
         "",
         "| excuse | " + " | ".join(CAMPAIGNS) + " | reason |",
         "|---|" + "---:|" * len(CAMPAIGNS) + "---|",
@@ -97,17 +95,9 @@ def page(listed: list[Use], seeds: range) -> str:
     for use in listed:
         counts = " | ".join(f"{use.times[name]:,}" for name in CAMPAIGNS)
         lines.append(f"| {use.name} | {counts} | {use.reason} |")
-    lines += [
-        "",
-        "The last of them, from `lost fork` on, are what the RRef protocol cannot promise: a",
-        "leftover is accepted only where the events show that very cause",
-        "(`model/checks/exceptions.py`).",
-        "",
-        "The rules by which `squall diff` accepts a difference between the engines each predict one",
-        "value; they are listed in [divergences.md](divergences.md).",
-        "",
-    ]
-    return "\n".join(lines)
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2] if rest else ""
+    return "\n".join([before + BEGIN, "", *lines, "", END + after])
 
 
 def _profile(name: str) -> str:

@@ -8,12 +8,32 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
+from squall.sim.cli.reports.why import looking
 from squall.sim.cli.script import ScriptRun
-from squall.sim.library.campaign import Around, Finding, search
+from squall.sim.library.campaign import SHRINK_S, Around, Finding, search
 
 
-def fuzz_script(asked: ScriptRun, seeds: range, *, as_json: bool) -> bool:
-    """Say what came of it: whether all runs held. Raises :class:`BadInput`."""
+def fuzz_script(asked: ScriptRun, seeds: range, *, as_json: bool) -> Finding | None:
+    """Say what came of it; the failure, if there is one. Raises :class:`BadInput`."""
+    tried, finding = searched(asked, seeds)
+    if as_json:
+        print(json.dumps(_json(tried, finding), indent=1))
+    elif finding is None:
+        print(nothing_found(asked, tried))
+    else:
+        print("\n".join(finding.lines()))
+    return finding
+
+
+def nothing_found(asked: ScriptRun, tried: int) -> str:
+    return f"{asked.script}: {tried:,} runs, nothing is wrong in any of them"
+
+
+def searched(
+    asked: ScriptRun, seeds: range, *, shrink_s: float = SHRINK_S, drawn: bool = True
+) -> tuple[int, Finding | None]:
+    """Run a script for each seed up to the first failure: how many runs held, and that failure. ``drawn``: latencies
+    are, for each seed. Raises :class:`BadInput`."""
     scenario = asked.scenario()
     script, faults = scenario.script, asked.faults
     assert script is not None, "that is what was asked for"
@@ -23,21 +43,17 @@ def fuzz_script(asked: ScriptRun, seeds: range, *, as_json: bool) -> bool:
         plan=scenario.world.faults
         if faults is not None and faults.profile is None
         else Around.plan,
+        latency=None if drawn else asked.latency,
     )
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(asked.script.name, total=len(seeds))
-        tried, finding = search(
+        return search(
             (around.scenario(script, seed) for seed in seeds),
+            shrink_s=shrink_s,
             on_run=lambda count: bar.update(task, completed=count),
+            on_why=looking(bar),
         )
-    if as_json:
-        print(json.dumps(_json(tried, finding), indent=1))
-    elif finding is None:
-        print(f"{asked.script}: {tried:,} runs, nothing is wrong in any of them")
-    else:
-        print("\n".join(finding.lines()))
-    return finding is None
 
 
 def _json(tried: int, finding: Finding | None) -> dict[str, Any]:
@@ -51,5 +67,6 @@ def _json(tried: int, finding: Finding | None) -> dict[str, Any]:
             "shrink_runs": finding.shrink_runs,
             "file": finding.file,
             "replay": finding.replay,
+            "why": None if finding.why is None else finding.why.to_json(),
         },
     }

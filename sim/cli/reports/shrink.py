@@ -12,9 +12,10 @@ from squall.model.program.program import Program, source
 from squall.sim.cli.panels import print_panel, summary_table, verdict
 from squall.sim.search.shrink.cost import deviations, extent
 from squall.sim.search.shrink.shrinker import Shrinker
+from squall.sim.search.why.told import Why, lines
 
 
-def shrink_json(shrinker: Shrinker, file: str) -> str:
+def shrink_json(shrinker: Shrinker, file: str, why: Why | None = None) -> str:
     """The object of ``squall shrink --json``; its keys are in docs/json.md."""
     target, best = shrinker.target, shrinker.best
     assert target is not None
@@ -32,13 +33,14 @@ def shrink_json(shrinker: Shrinker, file: str) -> str:
             "tried": shrinker.tried,
             "out_of_time": shrinker.out_of_time,
             "replay": shlex.join(["squall", "replay", file]),
+            "why": None if why is None else why.to_json(),
         },
         allow_nan=False,
     )
 
 
-def print_shrunk(shrinker: Shrinker, file: str, console: Console) -> None:
-    """Before, after, and what is left."""
+def print_shrunk(shrinker: Shrinker, file: str, console: Console, why: Why | None = None) -> None:
+    """Before, after, what is left, and what decided that it fails."""
     target, best = shrinker.target, shrinker.best
     assert target is not None
     table = summary_table()
@@ -53,9 +55,11 @@ def print_shrunk(shrinker: Shrinker, file: str, console: Console) -> None:
             table.add_row("", Text(line))
     table.add_row("tried", f"{shrinker.tried:,} runs")
     if shrinker.out_of_time or shrinker.interrupted:
-        why = "interrupted" if shrinker.interrupted else "the time was over"
-        table.add_row("", Text(f"{why}: the best so far", style="yellow"))
+        over = "interrupted" if shrinker.interrupted else "the time was over"
+        table.add_row("", Text(f"{over}: the best so far", style="yellow"))
     print_panel(console, table, "squall shrink")
+    if why is not None:
+        console.print(Text("\n".join(["", *lines(why), ""])), soft_wrap=True)
     console.print(Text(f"again: squall replay {file}", style="dim"), soft_wrap=True)
 
 

@@ -30,6 +30,7 @@ from squall.sim.scripts.rounds import compiled
 from squall.sim.world.isolation import STATE
 from squall.sim.world.spinning import SpinningError
 from squall.sim.world.torch_settings import ProcessSettings
+from squall.sim.world.watch import current
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -268,6 +269,9 @@ class SimProcess:
         if isinstance(error, KeyboardInterrupt | SpinningError) and not is_own:
             self.group.runtime.fail(error)
             return 130
+        watcher = current()
+        if watcher is not None:
+            watcher.raised(error)
         code = exit_code_of(error)
         self.usage = usage_of(error)
         if code is None:

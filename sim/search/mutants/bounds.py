@@ -1,6 +1,6 @@
 """What exploring small worlds would need to show the planted bugs that it does not show today.
 
-By the name of the bug; docs/explored_mutants.md has it. A campaign is expected to find these. Why those
+By the name of the bug; docs/mutants.md has it. A campaign is expected to find these. Why those
 that are not expected cannot be seen is said where they are planted
 (:attr:`~squall.sim.search.mutants.mutant.Mutant.unseen`).
 """

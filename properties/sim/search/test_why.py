@@ -1,0 +1,115 @@
+"""What decided a failure: what is told beside the lines, which properties/why has programs for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import squall
+from squall.sim.search.why.executed import Executed
+from squall.sim.search.why.told import Why
+from squall.sim.search.why.touched import both, touches
+from squall.sim.search.why.values import shown
+
+RACE = """
+import os
+import torch.distributed.rpc as rpc
+
+seen = {"n": 0}
+
+
+def read():
+    return seen["n"]
+
+
+def write(n):
+    seen["n"] = n
+
+
+rank = int(os.environ["RANK"])
+rpc.init_rpc(f"worker{rank}", rank=rank, world_size=3)
+if rank:
+    n = rpc.rpc_sync("worker0", read)
+    rpc.rpc_sync("worker0", write, args=(n + 1,))
+rpc.shutdown()
+if rank == 0:
+    assert seen["n"] == 2, seen
+"""
+
+
+@pytest.fixture
+def race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "store"))
+    script = tmp_path / "race.py"
+    script.write_text(RACE)
+    return script
+
+
+def why_of(script: Path, **options: float) -> Why:
+    found = squall.fuzz(script, workers=3, seeds=20, **options).finding  # type: ignore[arg-type]
+    assert found is not None and found.why is not None
+    return found.why
+
+
+def test_the_order_the_values_and_a_run_that_passes_are_told(race: Path) -> None:
+    why = why_of(race)
+    assert why.verdict == "order" and {place.line for place in why.places} == {9, 13, 19, 20}
+    reads = {line.result for line in why.failing if line.what == "read()"}
+    assert reads == {"0"}, "both have read the same"
+    assert [line.result for line in why.passing if line.what == "read()"] == ["0", "1"]
+    assert why.problems[0] in str(why) and why.said[0] in str(why)
+    assert why.to_json()["places"][0]["file"] == str(race)
+
+
+def test_the_same_failure_is_told_the_same_way(race: Path) -> None:
+    assert str(why_of(race)) == str(why_of(race))
+
+
+def test_the_end_of_the_time_leaves_what_is_known(race: Path) -> None:
+    run = squall.fuzz(race, workers=3, seeds=20, shrink_s=0).finding
+    assert run is not None and run.why is None
+    why = squall.why(run.small, seconds=1e-3)
+    assert (why.verdict, why.out_of_time) == ("unknown", True)
+
+
+def test_a_run_that_passes_has_no_cause() -> None:
+    with pytest.raises(ValueError, match="nothing is wrong"):
+        squall.why(squall.run(lambda rank: rank, workers=2))
+
+
+def of_function(text: str, tmp_path: Path, name: str) -> list[Executed]:
+    """All lines of a module's function, as if they had been executed."""
+    file = tmp_path / f"{name}.py"
+    file.write_text(text)
+    code = compile(text, str(file), "exec").co_consts[0]
+    return [Executed(0, 0, code, line) for line in range(1, text.count("\n") + 1)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shared"),
+    [
+        ("return jobs[1]", "jobs[1] = 2", "jobs"),
+        ("jobs.append(1)", "return len(jobs)", "jobs"),
+        ("return x.total", "x.total = 1", "total"),
+        ("return jobs[1]", "return jobs[2]", None),  # nobody changes it
+        ("x = 1", "x = 2", None),  # a variable of each one's own
+        ("jobs = [1]\n    jobs.append(2)", "jobs[1] = 2", None),
+    ],
+)
+def test_what_both_touch_is_shared_and_changed(
+    one: str, other: str, shared: str | None, tmp_path: Path
+) -> None:
+    first = touches(of_function(f"def f(x):\n    {one}\n", tmp_path, "one"), {})
+    second = touches(of_function(f"def g(x):\n    {other}\n", tmp_path, "other"), {})
+    found = both(first, second, stores=False)
+    assert (None if found is None else found.name) == shared
+
+
+def test_values_are_short_and_run_nothing_of_the_users() -> None:
+    class Loud:
+        def __repr__(self) -> str:
+            raise AssertionError("a value was asked for its text")
+
+    assert shown([1, "a", Loud()]) == "[1, 'a', <Loud>]"
+    assert len(shown(list(range(1000)))) < 80

@@ -1,0 +1,141 @@
+"""``squall why``: what decided a failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from squall.sim.cli import parsers
+from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.engine import ready
+from squall.sim.cli.exits import FAILED, INTERRUPTED
+from squall.sim.cli.options import (
+    AllowScripts,
+    EngineOfScenario,
+    FaultsOption,
+    Json,
+    LatencyOfScript,
+    Mutant,
+    SeedOfScript,
+    Workers,
+    seconds_option,
+)
+from squall.sim.cli.scenario import Changes, read_scenario
+from squall.sim.cli.script import RANKS_SUFFIX, ScriptRun
+from squall.sim.world.latency import DEFAULT_LATENCY
+
+if TYPE_CHECKING:
+    from squall.sim.scenario import Scenario
+
+#: seeds of a script that are tried where none is given
+SEEDS = 100
+
+RANK = 85
+CONTEXT_SETTINGS = {"ignore_unknown_options": True}
+EPILOG = """\
+[bold]Examples[/bold]
+
+squall why .squall/scenarios/0a1b2c3d.json
+
+squall why train.py --workers 3          (up to the first of 100 seeds that fails)
+
+squall why train.py --workers 3 --seed 4 --faults rough
+
+squall why 204 --mutant dependency-not-counted --json
+"""
+
+
+def why(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|SEED|SCRIPT",
+            help="A scenario file, the name of a stored failure, a seed of squall fuzz, or a Python script.",
+            show_default=False,
+        ),
+    ],
+    args: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", help="What a script gets in sys.argv.")
+    ] = None,
+    workers: Workers = None,
+    seed: SeedOfScript = None,
+    latency: LatencyOfScript = None,
+    faults: FaultsOption = None,
+    engine: EngineOfScenario = None,
+    mutant: Mutant = None,
+    seconds: Annotated[float, seconds_option("Real seconds to spend at most.")] = 20,
+    allow_scripts: AllowScripts = False,
+    json: Json = False,
+) -> None:
+    """Say what decided that a run fails: which two steps came in the wrong order, or which fault it was.
+
+    Runs are tried that go on otherwise from some point on; what the last one that passes does differently is
+    told with the functions and lines of the script. --workers, --seed and --latency are for scripts. Ctrl-C tells
+    what is known. Exit code 1 as the run fails; 0 if none of the seeds of a script does.
+    """
+    asked = None
+    if Path(what).suffix in (".py", RANKS_SUFFIX):
+        if mutant is not None:
+            raise BadInput(
+                "--mutant", mutant, f"is for a seed or a scenario file, and {what!r} is a script"
+            )
+        asked = ScriptRun(
+            script=parsers.script_or_ranks(what),
+            args=tuple(args or ()),
+            workers=workers,
+            seed=seed or 0,
+            latency=latency or DEFAULT_LATENCY,
+            engine=engine or "port",
+            faults=faults,
+        )
+        ready(asked.engine)
+        if seed is None:
+            _search(asked, drawn=latency is None, seconds=seconds, as_json=json)
+        scenario = asked.scenario()
+    else:
+        given = {"--workers": workers, "--seed": seed, "--latency": latency, "ARGS": args or None}
+        for name, value in given.items():
+            if value is not None:
+                raise BadInput(name, str(value), f"is for a script, and {what!r} is none")
+        changes = Changes(faults=faults, mutant=mutant, engine=engine)
+        scenario = read_scenario(what, changes, "FILE|SEED|SCRIPT", scripts=allow_scripts)
+        ready(scenario.engine)
+    _explain(scenario, what, seconds, as_json=json)
+
+
+def _search(asked: ScriptRun, *, drawn: bool, seconds: float, as_json: bool) -> None:
+    """Look for a seed that fails, and say why. Raises :class:`typer.Exit`."""
+    from squall.sim.cli.reports.fuzzed_script import nothing_found, searched
+    from squall.sim.cli.reports.why import no_why_json, why_json
+
+    tried, found = searched(asked, range(SEEDS), shrink_s=seconds, drawn=drawn)
+    if found is None or found.why is None:
+        typer.echo(no_why_json(tried) if as_json else nothing_found(asked, tried))
+        raise typer.Exit(0 if found is None else FAILED)
+    if as_json:
+        typer.echo(why_json(found.why, found.small.scenario))
+    else:
+        typer.echo("\n".join(found.lines()))
+    raise typer.Exit(INTERRUPTED if found.interrupted else FAILED)
+
+
+def _explain(scenario: Scenario, what: str, seconds: float, *, as_json: bool) -> None:
+    """Say why one scenario fails. Raises :class:`typer.Exit`."""
+    from squall.sim.cli.reports.why import NotFailingError, looking, print_why, why_json
+    from squall.sim.library.why import cause_of
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        try:
+            found = cause_of(scenario, seconds=seconds, on_run=looking(bar))
+        except NotFailingError as error:
+            raise BadInput("FILE|SEED|SCRIPT", what, f"{error}; expected one that fails") from None
+    if as_json:
+        typer.echo(why_json(found, scenario))
+    else:
+        print_why(found, scenario)
+    raise typer.Exit(INTERRUPTED if found.interrupted else FAILED)

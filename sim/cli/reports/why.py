@@ -1,0 +1,53 @@
+"""What ``squall why`` says, for people and for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from rich.progress import Progress
+
+from squall.sim.scenario import Scenario
+from squall.sim.search.draw import expanded_plan
+from squall.sim.search.why.cause import NotFailingError
+from squall.sim.search.why.told import Why, lines
+
+#: lines that say what is wrong
+_PROBLEMS = 12
+
+__all__ = ["NotFailingError", "looking", "no_why_json", "print_why", "why_json"]
+
+
+def looking(bar: Progress) -> Callable[[int], object]:
+    """Shows how many runs were made, once there is one."""
+    task = bar.add_task("what decided it", total=None, visible=False)
+    return lambda runs: bar.update(
+        task, description=f"what decided it: {runs:,} runs", visible=True
+    )
+
+
+def print_why(why: Why, scenario: Scenario) -> None:
+    """What fails, why, and in which world."""
+    wrong = why.problems[:_PROBLEMS]
+    if len(why.problems) > _PROBLEMS:
+        wrong.append(f"and {len(why.problems) - _PROBLEMS} more (--json has them all)")
+    print("\n".join([*wrong, "", *lines(why), "", *_world(scenario)]))
+
+
+def _world(scenario: Scenario) -> list[str]:
+    rows = [("seed", str(scenario.seed)), ("latency", scenario.world.latency)]
+    rows += expanded_plan(scenario.faults)
+    width = max(len(name) for name, _ in rows)
+    return [f"  {name:<{width}}  {value}" for name, value in rows]
+
+
+def no_why_json(runs: int) -> str:
+    """The same where no run fails."""
+    return json.dumps({"verdict": None, "runs": runs})
+
+
+def why_json(why: Why, scenario: Scenario) -> str:
+    """The object of ``squall why --json``; its keys are in docs/json.md."""
+    faults = [{"item": name, "fault": said} for name, said in expanded_plan(scenario.faults)]
+    world = {"seed": scenario.seed, "latency": scenario.world.latency, "plan": faults}
+    return json.dumps({**why.to_json(), "scenario": world}, allow_nan=False)

@@ -1,0 +1,77 @@
+"""``squall.why``: what decided that a run fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from squall.model.events.run import Run as FinishedRun
+from squall.sim.library.errors import problems, rank_error
+from squall.sim.library.hypotheses import outside
+from squall.sim.library.run import turn
+from squall.sim.scenario import Expected, Scenario
+from squall.sim.search.again import again
+from squall.sim.search.why.cause import Problems, quiet
+from squall.sim.search.why.cause import why as find
+from squall.sim.search.why.told import Why
+
+#: real seconds that the search may take, unless somebody says otherwise
+WHY_S = 20.0
+#: other seeds under which a failure of another engine is looked for on the port
+_SEEDS = range(8)
+
+
+def _problems(scenario: Scenario, *, strict: bool) -> Problems:
+    """What says what is wrong with a run of the scenario."""
+    script = scenario.script
+    if script is None:
+        return lambda run: [str(each) for each in run.violations]
+
+    def found(run: FinishedRun) -> list[str]:
+        errors = [rank_error(error, script.path) for error in run.errors]
+        return problems(run, errors, strict=strict)
+
+    return found
+
+
+def cause_of(
+    scenario: Scenario,
+    *,
+    seconds: float = WHY_S,
+    strict: bool = False,
+    on_run: Callable[[int], object] = lambda _: None,
+) -> Why:
+    """What decided that the scenario fails. Raises ValueError if it does not.
+
+    On the engine port, where a script of another engine fails, too: there runs take little time, and lines
+    and values are known.
+    """
+    with turn, outside(), quiet():
+        told = _problems(scenario, strict=strict)
+        if scenario.engine != "port" and scenario.script is not None:
+            ported = _on_port(scenario, told)
+            if ported is not None:
+                found = find(ported, told, seconds=seconds, on_run=on_run)
+                found.said.append(f"(Told of the engine port, where it fails: {found.problems[0]})")
+                return found
+        return find(scenario, told, seconds=seconds, on_run=on_run)
+
+
+def _on_port(scenario: Scenario, told: Problems) -> Scenario | None:
+    """The same on the engine port, if it fails there: best in the same way, also under another seed."""
+    here = again(scenario)
+    plain = replace(scenario, engine="port", expected=Expected())
+    failing: Scenario | None = None
+    for seed in dict.fromkeys((scenario.seed, *_SEEDS)) if told(here) else ():
+        ported = replace(plain, seed=seed)
+        there = again(ported)
+        if told(there):
+            if _kinds(there) & _kinds(here):
+                return ported
+            failing = failing or ported
+    return failing
+
+
+def _kinds(run: FinishedRun) -> set[tuple[str, str]]:
+    """What is wrong, by kind."""
+    return {(each.property, each.what) for each in run.violations}

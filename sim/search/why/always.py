@@ -1,0 +1,136 @@
+"""What is told of a failure that no other order avoids: who waits where, what was not over yet, collectives that do
+not go together, calls whose gradients no context records."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from squall.model.events.run import Run
+from squall.sim.search.why.doing import called, name
+from squall.sim.search.why.seen import Operation, Place
+from squall.sim.search.why.touched import growing
+from squall.sim.search.why.witness import Witness
+
+#: values and threads of one line that are many
+_MANY = 3
+#: the user's line in a line of ``Run.waits``, and where those wait who only wait for others
+_LINE = re.compile(
+    r", at (?P<file>[^:]+):(?P<line>\d+): .*?(?P<other>\(in [\w.]*(?:spawn|start_processes|shutdown|join)\))?$"
+)
+
+
+class Hint(NamedTuple):
+    """A sentence, and the lines that it names."""
+
+    text: str
+    places: tuple[Place, ...]
+
+
+def hints(run: Run, witness: Witness, names: Mapping[int, str]) -> list[Hint]:
+    """What may be the cause, the most certain first."""
+    found = [*_collectives(witness, names), *_not_over(witness, names)]
+    found += _without_context(witness, names)
+    many = list(_many(witness))
+    found += many
+    return [*found, *_growing(witness)] if many or not found else found
+
+
+def _many(witness: Witness) -> Iterator[Hint]:
+    """What has become more and more."""
+    for error in witness.errors[:1]:
+        for place, count in error.references.items():
+            if count >= _MANY:
+                yield Hint(f"{count} RRefs made at {place} still have their values.", (place,))
+        for place, count in error.threads.items():
+            if count >= _MANY:
+                yield Hint(f"{count} threads begun at {place} still run.", (place,))
+
+
+def _growing(witness: Witness) -> Iterator[Hint]:
+    """What may hold what has become more and more."""
+    lines = witness.lines
+    for container, places in growing(lines.executed, lines.globals).items():
+        said = ", ".join(map(str, places))
+        text = f"`{container}` grows: things are put into it at {said}, and never taken out."
+        yield Hint(text, tuple(places))
+
+
+def waiting_at(run: Run) -> list[Place]:
+    """Where those wait who cannot go on, but for those who only wait for others to end."""
+    lines = [match for line in run.waits if (match := _LINE.search(line)) and not match["other"]]
+    return list(dict.fromkeys(Place(match["file"], int(match["line"])) for match in lines))
+
+
+def _collectives(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
+    """The first collective of a group for which its members came from different lines, or to which some have not
+    come."""
+    groups: dict[str, dict[int, list[Operation]]] = {}
+    for each in witness.operations:
+        came = groups.setdefault(each.group, {}).setdefault(each.member, [])
+        if each.kind not in ("send", "recv") and each.place.file:
+            came.append(each)
+    for members in groups.values():
+        for number in range(max(map(len, members.values()))):
+            hint = _collective(number, members, names)
+            if hint is not None:
+                yield hint
+                break
+
+
+def _collective(
+    number: int, members: Mapping[int, list[Operation]], names: Mapping[int, str]
+) -> Hint | None:
+    """What is wrong with a collective of a group, if anything."""
+    came = {member: each[number] for member, each in members.items() if number < len(each)}
+    counts = Counter((each.kind, each.place) for each in came.values())
+    kind, place = counts.most_common(1)[0][0]
+    others = [
+        (member, each) for member, each in came.items() if (each.kind, each.place) != (kind, place)
+    ]
+    if others:
+        told = ", ".join(f"that of {name(m, names)} is `{o.kind}` at {o.place}" for m, o in others)
+        text = f"Collective {number + 1} of the group is `{kind}` at {place}, and {told}."
+        return Hint(text, (*(each.place for _, each in others), place))
+    missing = [name(member, names) for member in members if member not in came]
+    if missing and not any(each.good for each in came.values()):
+        return Hint(
+            f"`{kind}` at {place} waits for {', '.join(missing)}, which does not come to it.",
+            (place,),
+        )
+    return None
+
+
+def _not_over(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
+    """Operations of the process that raised which had begun and were not over then."""
+    for error in witness.errors[:1]:
+        for each in witness.operations:
+            if (
+                each.member == error.worker
+                and each.began < error.event
+                and not 0 <= each.ended < error.event
+            ):
+                text = f"`{each.kind}` of {name(each.member, names)} ({each.place}) was not over when it was raised."
+                yield Hint(text, (each.place,))
+
+
+def _without_context(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
+    """Calls whose result has a graph that no pass reaches, made outside of any context by who has contexts."""
+    found = {
+        call.place: call
+        for call in witness.calls.values()
+        if call.function
+        and call.graph
+        and not call.in_context
+        and call.src in witness.with_contexts
+    }
+    for place, call in found.items():
+        if place.file:
+            begun = witness.begun.get(call.task)
+            thread = (
+                f", in a thread that {begun} has begun" if begun is not None and begun.file else ""
+            )
+            text = f"{called(call, names)} was called outside of any `dist_autograd.context()`{thread}: no gradient crosses it."
+            yield Hint(text, (place, begun) if thread and begun is not None else (place,))

@@ -1,0 +1,356 @@
+"""What decided a failure: the order of two steps, or a fault, and what both runs did around it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from squall.model.events.run import Run
+from squall.sim.scenario import Scenario
+from squall.sim.search.again import again
+from squall.sim.search.why.always import hints, waiting_at
+from squall.sim.search.why.doing import Doing, called, doing, name
+from squall.sim.search.why.executed import Executed
+from squall.sim.search.why.faults import like
+from squall.sim.search.why.faults import told as fault_told
+from squall.sim.search.why.search import RUN_S, Moment, Search
+from squall.sim.search.why.seen import NOWHERE, Call, Place
+from squall.sim.search.why.told import Line, Why
+from squall.sim.search.why.touched import Shared, Touch, both, touches
+from squall.sim.search.why.witness import Witness
+from squall.sim.world.steering import Path, Turn
+
+#: what is told of a failure that no order avoids
+_HINTS = 4
+#: calls that are shown of each run
+_SHOWN = 4
+
+#: what is wrong with a run, a line each
+Problems = Callable[[Run], list[str]]
+
+
+class NotFailingError(ValueError):
+    """The scenario does not fail: there is nothing to look for."""
+
+
+def why(
+    scenario: Scenario,
+    problems: Problems,
+    *,
+    seconds: float,
+    on_run: Callable[[int], object] = lambda _: None,
+) -> Why:
+    """What decided that this scenario fails. ``problems`` says what is wrong with a run, a line each. Raises
+    NotFailingError if nothing is."""
+    with quiet():
+        search = Search(scenario, lambda run: not problems(run), seconds, on_run).run()
+        telling = Telling(search)
+        wrong = problems(telling.run)
+        if not wrong:
+            raise NotFailingError("nothing is wrong with this run")
+        found = telling.why()
+    found.problems = wrong
+    return found
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """PyTorch's launcher does not log what it does to the processes of each run."""
+    logger = logging.getLogger("torch.multiprocessing.spawn")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+class Telling:
+    """Puts what a search has found into words."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        at_steps = () if search.moment is None else (search.moment.step,)
+        self.run, self.witness = self._seen((), at_steps)
+        self.names: Mapping[int, str] = {
+            number: name if self.run.messages.get("PYTHON_CALL") else f"rank {number}"
+            for number, name in self.run.names.items()
+        }
+
+    def _seen(self, path: Path, at_steps: tuple[int, ...] = ()) -> tuple[Run, Witness]:
+        witness = Witness(path, at_steps)
+        with witness.lines.noted():
+            return again(self.search.scenario, watcher=witness, seconds=RUN_S), witness
+
+    def why(self) -> Why:
+        search, witness = self.search, self.witness
+        found = self._found()
+        # The problems of a run that hangs name these lines.
+        found.places += [place for place in waiting_at(self.run) if place not in found.places]
+        for error in witness.errors[:1]:
+            found.raised, found.variables = error.place, error.variables
+        found.steps, found.events = search.steps, len(self.run.records)
+        found.runs, found.orders, found.failed = search.runs, search.orders, search.failed
+        found.out_of_time, found.interrupted = search.out_of_time, search.interrupted
+        if search.moment is not None:
+            found.step = search.moment.step
+            found.event = witness.events_at[found.step]
+            found.time_s = float(self.run.records[min(found.event, found.events - 1)][0])
+        return found
+
+    def _found(self) -> Why:
+        search, moment = self.search, self.search.moment
+        if search.is_listed:
+            said = [
+                "The order of this run is listed step by step, by squall explore: no other one was tried."
+            ]
+            return Why(verdict="unknown", said=said)
+        if moment is None or not search.settled:
+            return self._unknown() if search.out_of_time or search.interrupted else self._always()
+        faults = self.witness.faults_at(moment.step)
+        if faults:
+            said, calls, places = fault_told(faults, self.witness, self.names)
+            other = self._seen((Turn(moment.step, moment.tail),))[1]
+            same = like(calls[0], other)[:_SHOWN] if calls else []
+            changed = self._changed_twice(calls)
+            if changed:
+                said.append(f"Each time it uses and changes {_by_name(changed)}.")
+                places += [each.place for each in changed]
+            return Why(
+                verdict="fault",
+                said=said,
+                failing=self._lines(calls),
+                passing=self._lines(same),
+                places=places,
+            )
+        first = doing(self.witness, moment.step, self.names)
+        if search.before is None:
+            return self._within(first, moment)
+        return self._order(first, search.before)
+
+    def _changed_twice(self, calls: list[Call]) -> list[Touch]:
+        """What a function changes that has run more than once."""
+        witness = self.witness
+        ran = [call for call in calls if call.began >= 0]
+        if len(ran) < 2:
+            return []
+        tasks = {id for id in witness.tasks if witness.call_of(id) is ran[1]}
+        lines = [each for each in witness.lines.executed if each.task in tasks]
+        found = touches(lines, witness.lines.globals)
+        changed = {(each.kind, each.name) for each in found if each.writes}
+        return [each for each in found if (each.kind, each.name) in changed]
+
+    def _within(self, first: Doing, moment: Moment) -> Why:
+        """What is told where nothing can come before the step as a whole: within it something comes too early."""
+        said = [f"After {first.who} {first.did}, no other order that was tried passes."]
+        places = [first.place]
+        _, other = self._seen((Turn(moment.step, moment.tail),))
+        shared = self._turned(self.witness.acts(moment.step), moment.step, other)
+        if shared is not None:
+            said.append(_touching(shared))
+            said.append(f"In runs that pass {shared.second} comes before {shared.first}.")
+            places += [shared.first, shared.second]
+        return Why(verdict="step", said=said, places=[place for place in places if place.file])
+
+    def _turned(self, mine: list[Executed], step: int, other: Witness) -> Shared | None:
+        """The first thing that these lines touch and that others have touched before them in the run that passes."""
+        if not mine:
+            return None
+        task = mine[0].task
+        worker = self.witness.worker_of_task(task)
+        later = [each for each in other.lines.executed if each.step >= step]
+        for line in mine:
+            mine_touched = touches([line], self.witness.lines.globals)
+            at = next((n for n, e in enumerate(later) if e[1:] == line[1:]), len(later))
+            for each in reversed(later[:at]) if mine_touched else ():
+                if each.task != task:
+                    theirs = touches([each], other.lines.globals)
+                    across = other.worker_of_task(each.task) != worker
+                    shared = both(mine_touched, theirs, stores=across)
+                    if shared is not None:
+                        return shared
+        return None
+
+    def _unknown(self) -> Why:
+        over = "The search was interrupted" if self.search.interrupted else "The time was over"
+        if self.search.moment is None:
+            return Why(
+                verdict="unknown", said=[f"{over} before another order was found that passes."]
+            )
+        events_at = self.witness.events_at
+        first, last = (
+            events_at[self.search.moment.step],
+            events_at[min(self.search.latest, len(events_at) - 1)],
+        )
+        said = [
+            f"{over}: what is known is that it was decided between events {first:,} and {last:,}."
+        ]
+        return Why(verdict="unknown", said=said)
+
+    def _always(self) -> Why:
+        faults = ", also without the faults" if self.search.scenario.faults.goes_wrong else ""
+        said = [
+            f"It fails in each of {self.search.orders} other orders that were tried{faults}: it does not "
+            "depend on what comes first."
+        ]
+        found = hints(self.run, self.witness, self.names)[:_HINTS]
+        said += [hint.text for hint in found]
+        places = [place for hint in found for place in hint.places]
+        places += [error.place for error in self.witness.errors[:1]]
+        return Why(verdict="always", said=said, places=list(dict.fromkeys(places)))
+
+    # -- the order of two steps -----------------------------------------------------------------
+
+    def _order(self, first: Doing, before: Path) -> Why:
+        assert self.search.moment is not None, "something passes"
+        step, last = self.search.moment.step, before[-1].step - 1
+        _, other = self._seen(before, (last, last + 1))
+        second = self._caused(doing(other, last, self.names), other, first)
+        between = self._earlier(first, second)
+        if between is not None:
+            here = called(between, self.names).split(" of ", 1)[0]
+            where = f" ({between.place})" if between.place.file else ""
+            said = [f"{_upper(first.who)} {first.did} between {here}{where} and {second.who}."]
+        else:
+            said = [f"{_upper(first.who)} {first.did} before {second.who} {second.did}."]
+        said.append(f"In runs that pass {second.who} {second.did} first.")
+        places = [first.place, second.place, between.place if between else NOWHERE]
+        shared = self._shared(first, step, second, other, last)
+        if shared is not None:
+            said.append(_touching(shared))
+            places += [shared.first, shared.second]
+            earlier = self._looked(step, shared)
+            if earlier is not None:
+                said.append(
+                    f"What was seen of it before, in `{earlier.function}` ({earlier}), is old then."
+                )
+                places.append(earlier)
+        tasks = {each.call.task: each.call.src for each in (first, second) if each.call is not None}
+        return Why(
+            verdict="order",
+            said=said,
+            failing=self._lines(self._around(self.witness, first, second, between, tasks)),
+            passing=self._lines(self._around(other, first, second, between, tasks)),
+            places=list(dict.fromkeys(place for place in places if place.file)),
+        )
+
+    def _caused(self, second: Doing, other: Witness, first: Doing) -> Doing:
+        """What a message of squall's own protocol sets off, where that is a function of the user's."""
+        if second.kind in ("thread", "timeout") or (
+            second.call is not None and second.call.function
+        ):
+            return second
+        mine = None if first.call is None else other.calls.get((first.call.src, first.call.id))
+        for call in other.on(second.worker):
+            if call.began < second.event or not call.is_users or call is mine:
+                continue
+            if mine is None or mine.began < 0 or call.began < mine.began:
+                did = f"ran on {name(call.dst, self.names)}"
+                return Doing(
+                    "runs", call.dst, called(call, self.names), did, call.began, call, call.place
+                )
+        return second
+
+    def _shared(
+        self, first: Doing, step: int, second: Doing, other: Witness, last: int
+    ) -> Shared | None:
+        """What both touch: of the first in the failing run, of the second in the one that passes."""
+        one, two = self.witness.lines.globals, other.lines.globals
+        return both(
+            touches(self.witness.acts(step), one),
+            touches(other.acts(last), two),
+            stores=first.worker != second.worker,
+        )
+
+    def _looked(self, step: int, shared: Shared) -> Place | None:
+        """Where the task that goes on with the first step had read what both touch, before it waited."""
+        witness = self.witness
+        seen = touches(witness.before(witness.acts(step)), witness.lines.globals)
+        found = [
+            each.place
+            for each in seen
+            if (each.kind, each.name) == (shared.kind, shared.name) and not each.writes
+        ]
+        return found[-1] if found else None
+
+    def _earlier(self, first: Doing, second: Doing) -> Call | None:
+        """What the caller of ``second`` had called there last, before ``first``."""
+        if first.kind != "runs" or second.kind != "runs" or second.call is None:
+            return None
+        if (
+            first.worker != second.worker
+            or first.call is None
+            or first.call.task == second.call.task
+        ):
+            return None
+        mine = [
+            call
+            for call in self.witness.on(first.worker)
+            if (call.src, call.task) == (second.call.src, second.call.task)
+            and call.began < first.call.began
+            and call.is_users
+        ]
+        return mine[-1] if mine else None
+
+    def _around(
+        self,
+        witness: Witness,
+        first: Doing,
+        second: Doing,
+        between: Call | None,
+        tasks: Mapping[int, int],
+    ) -> list[Call]:
+        """The calls of the same callers on these workers, from the one before to the ones after."""
+        workers = {first.worker, second.worker}
+        found = [
+            call
+            for worker in sorted(workers)
+            for call in witness.on(worker)
+            if call.is_users and tasks.get(call.task) == call.src
+        ]
+        found.sort(key=lambda call: call.began)
+        before = None if between is None else witness.calls.get((between.src, between.id))
+        start = first.event if before is None else before.began
+        found = [call for call in found if call.began >= start]
+        shown = found[:_SHOWN]
+        mine = None if first.call is None else (first.call.src, first.call.id)
+        late = [call for call in found[_SHOWN:] if (call.src, call.id) == mine]
+        return [*shown[:-1], late[0]] if late else shown
+
+    def _lines(self, calls: list[Call]) -> list[Line]:
+        return [
+            Line(
+                name(call.dst, self.names),
+                name(call.src, self.names),
+                call.said,
+                call.result,
+                str(call.place),
+            )
+            for call in calls
+        ]
+
+
+def _upper(text: str) -> str:
+    """A phrase at the beginning of a sentence; names stay as they are."""
+    return text[:1].upper() + text[1:] if text.startswith(("the ", "a ", "thread ")) else text
+
+
+def _by_name(touched: list[Touch]) -> str:
+    """What is touched, each with its lines."""
+    lines: dict[str, dict[str, None]] = {}
+    for each in touched:
+        lines.setdefault(each.name, {})[str(each.place)] = None
+    return ", ".join(f"`{name}` ({', '.join(places)})" for name, places in lines.items())
+
+
+def _touching(shared: Shared) -> str:
+    """Which lines touch the same."""
+    one, two = (
+        f"{'changed' if writes else 'used'} in `{place.function}` ({place})"
+        for place, writes in (
+            (shared.first, shared.first_writes),
+            (shared.second, shared.second_writes),
+        )
+    )
+    return f"Both touch `{shared.name}`: it is {one} and {two}."

@@ -1,0 +1,106 @@
+"""One step of a run in words: a function runs, an answer comes, a thread goes on, a time limit is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from squall.sim.search.why.seen import NOWHERE, Call, Place
+from squall.sim.search.why.witness import Witness
+
+Kind = Literal["runs", "answer", "thread", "timeout", "message"]
+
+
+class Doing(NamedTuple):
+    """What a step does: ``who`` (a phrase), and what becomes of it (``did``), on ``worker``. ``event``: when, in the run
+    that it is of. ``call``: the call that it is about, if any."""
+
+    kind: Kind
+    worker: int
+    who: str
+    did: str
+    event: int
+    call: Call | None = None
+    place: Place = NOWHERE
+
+
+def doing(witness: Witness, step: int, names: Mapping[int, str]) -> Doing:
+    """What that step of the run does. ``names``: of workers."""
+    kind, number = witness.entries[step]
+    first = witness.events_at[step]
+    last = witness.events_at[step + 1] if step + 1 < len(witness.events_at) else first + 1
+    ended = [call for event, call in witness.timeouts if first <= event < last]
+    if ended:
+        call = ended[0]
+        return Doing(
+            "timeout",
+            call.src,
+            f"the time limit of {called(call, names)}",
+            "was over",
+            first,
+            call,
+            call.place,
+        )
+    if kind == "message":
+        return _message(witness, number, first, names)
+    task = witness.tasks.get(number) if kind == "task" else None
+    if task is not None and task.cause in witness.sent and task.parent < 0:
+        return _message(witness, task.cause, first, names)
+    thread = witness.threads.get(step)
+    if thread is not None:
+        place = thread.to if thread.to.file else thread.at
+        where = f" to `{place.function}` ({place})" if place.file else ""
+        return Doing(
+            "thread", witness.worker_of(step), thread.who, f"went on{where}", first, None, place
+        )
+    return Doing(
+        "thread",
+        witness.worker_of(step),
+        f"a {kind}{on(witness.worker_of(step), names)}",
+        "went on",
+        first,
+    )
+
+
+def _message(witness: Witness, number: int, event: int, names: Mapping[int, str]) -> Doing:
+    sent = witness.sent.get(number)
+    if sent is None:
+        return Doing("message", -1, "a message", "arrived", event)
+    call, src, dst = sent.call, name(sent.src, names), name(sent.dst, names)
+    if call is None:
+        what = sent.type.lower().replace("_", " ")
+        where = f" ({sent.place})" if sent.place.file else ""
+        return Doing(
+            "message",
+            sent.dst,
+            f"{what} of {src}{where}",
+            f"reached {dst}",
+            event,
+            None,
+            sent.place,
+        )
+    if sent.is_reply:
+        return Doing(
+            "answer",
+            sent.dst,
+            f"the answer to {called(call, names)}",
+            f"reached {dst}",
+            event,
+            call,
+            call.place,
+        )
+    return Doing("runs", sent.dst, called(call, names), f"ran on {dst}", event, call, call.place)
+
+
+def called(call: Call, names: Mapping[int, str]) -> str:
+    """A call as a phrase: its function, who called it, and where."""
+    where = f" ({call.place})" if call.place.file else ""
+    return f"`{call.name}` of {name(call.src, names)}{where}"
+
+
+def name(worker: int, names: Mapping[int, str]) -> str:
+    return names.get(worker) or (f"worker {worker}" if worker >= 0 else "a process")
+
+
+def on(worker: int, names: Mapping[int, str]) -> str:
+    return f" of {name(worker, names)}" if worker >= 0 else ""

@@ -1,0 +1,76 @@
+"""Which lines of the user's a run executes, in which step and task."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import greenlet
+
+from squall.sim.world.places import is_library
+
+#: lines after which no more are noted
+_MOST = 200_000
+
+
+class Executed(NamedTuple):
+    """A line that was executed, in that step by that task."""
+
+    step: int
+    task: int
+    code: CodeType
+    line: int
+
+
+class Lines:
+    """Notes lines while :meth:`noted` is under way. ``where`` gives the present step and task."""
+
+    def __init__(self, where: Callable[[], tuple[int, int]]) -> None:
+        self._where = where
+        self.executed: list[Executed] = []
+        self.globals: dict[CodeType, Mapping[str, Any]] = {}
+        self._libraries: dict[CodeType, bool] = {}
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note every line of the user's that is executed in this block, in whatever greenlet."""
+        before, switching = sys.gettrace(), greenlet.gettrace()
+        greenlet.settrace(self._switched)
+        sys.settrace(self._called)
+        try:
+            yield
+        finally:
+            greenlet.settrace(switching)
+            sys.settrace(before)
+
+    def _switched(self, event: str, between: Any) -> None:
+        """Another greenlet goes on: what is traced is kept by thread, and by frame."""
+        if len(self.executed) > _MOST:
+            sys.settrace(None)
+            return
+        frame = sys._getframe(0).f_back
+        while frame is not None:
+            if self._is_users(frame):
+                frame.f_trace = self._line
+            frame = frame.f_back
+        sys.settrace(self._called)
+
+    def _called(self, frame: FrameType, event: str, argument: Any) -> Any:
+        return self._line if self._is_users(frame) else None
+
+    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line" and len(self.executed) <= _MOST:
+            self.executed.append(Executed(*self._where(), frame.f_code, frame.f_lineno))
+        return self._line
+
+    def _is_users(self, frame: FrameType) -> bool:
+        code = frame.f_code
+        known = self._libraries.get(code)
+        if known is None:
+            known = self._libraries[code] = is_library(code.co_filename)
+            if not known:
+                self.globals[code] = frame.f_globals
+        return not known

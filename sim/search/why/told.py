@@ -1,0 +1,115 @@
+"""What decided a failure, as a value, and as lines for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any, Literal, NamedTuple
+
+from squall.sim.search.why.seen import NOWHERE, Place
+
+#: columns that both runs may take beside each other
+_WIDE = 118
+_GAP = "   "
+
+Verdict = Literal["order", "fault", "step", "always", "unknown"]
+
+
+class Line(NamedTuple):
+    """Something that happened: on which worker, who had asked for it, what, and what came of it."""
+
+    worker: str
+    by: str
+    what: str
+    result: str
+    place: str
+
+
+@dataclass(kw_only=True)
+class Why:
+    """What decided that a run fails.
+
+    ``verdict``: two steps came in the wrong order ("order"), a fault did it ("fault"), a step is known but not
+    what should have come before it ("step"), it fails whatever the order ("always"), or the time was over
+    before anything was known ("unknown"). ``said``: that in sentences. ``failing`` and ``passing``: what the
+    failing run did around it, and one that passes. ``places``: the lines that are named, the first first.
+    """
+
+    verdict: Verdict
+    said: list[str]
+    failing: list[Line] = field(default_factory=list)
+    passing: list[Line] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    #: where the error was raised, and the values of variables there
+    raised: Place = NOWHERE
+    variables: dict[str, str] = field(default_factory=dict)
+    #: the step after which nothing that was tried passes, the events before it, and how many there are
+    step: int = -1
+    steps: int = 0
+    event: int = -1
+    events: int = 0
+    time_s: float = 0.0
+    #: how many runs were made, how many other orders were tried from the beginning, and of them failed
+    runs: int = 0
+    orders: int = 0
+    failed: int = 0
+    out_of_time: bool = False
+    interrupted: bool = False
+    #: what is wrong with the failing run, a line each
+    problems: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n".join([*self.problems, "", *lines(self)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values only."""
+        plain = dict(vars(self))
+        plain["failing"] = [line._asdict() for line in self.failing]
+        plain["passing"] = [line._asdict() for line in self.passing]
+        plain["places"] = [place._asdict() for place in self.places]
+        plain["raised"] = self.raised._asdict() if self.raised.file else None
+        return plain
+
+
+def lines(why: Why) -> list[str]:
+    """The cause first, then what both runs did, then when it was decided."""
+    found = [*why.said]
+    if why.failing or why.passing:
+        found += ["", *_runs(why)]
+    if why.variables:
+        values = ", ".join(f"{name} = {value}" for name, value in why.variables.items())
+        found += ["", f"at {why.raised}: {values}"]
+    return [*found, "", _decided(why)]
+
+
+def _runs(why: Why) -> list[str]:
+    left = ["this run", *_told(why.failing)]
+    if not why.passing:
+        return left
+    right = ["a run that passes", *_told(why.passing)]
+    width = max(map(len, left))
+    if width + len(_GAP) + max(map(len, right)) > _WIDE:
+        return [*left, "", *right]
+    both = zip_longest(left, right, fillvalue="")
+    return [f"{one:<{width}}{_GAP}{other}".rstrip() for one, other in both]
+
+
+def _told(lines: list[Line]) -> list[str]:
+    width = max((len(line.by) for line in lines), default=0)
+    found = []
+    for line in lines:
+        result = f" -> {line.result}" if line.result not in ("", "None") else ""
+        found.append(f"  {line.by:<{width}}  {line.what}{result}")
+    return found
+
+
+def _decided(why: Why) -> str:
+    runs = f"{why.runs:,} runs"
+    if why.step < 0 or why.verdict == "unknown":
+        over = ", until the time was over" if why.out_of_time else ""
+        return f"({runs} were tried{over})"
+    text = (
+        f"decided at event {why.event:,} of {why.events:,} (t={why.time_s:.6f} s): of {runs} that were "
+        "tried, those that pass go another way before it"
+    )
+    return f"{text}; the time was over before all was known" if why.out_of_time else text

@@ -1,0 +1,223 @@
+"""What lines of the user's touch that others may touch as well: variables of modules and closures, attributes,
+keys of a store; and which of two pieces of code touch the same."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any, Literal, NamedTuple
+
+from squall.sim.search.why.executed import Executed
+from squall.sim.search.why.seen import Place
+
+#: methods that change what they are called on; so do those whose names end with an underscore
+_CHANGING = frozenset(
+    [
+        "add",
+        "append",
+        "appendleft",
+        "clear",
+        "compare_set",
+        "delete_key",
+        "difference_update",
+        "discard",
+        "extend",
+        "fill",
+        "insert",
+        "pop",
+        "popitem",
+        "popleft",
+        "put",
+        "put_nowait",
+        "remove",
+        "reverse",
+        "set",
+        "setdefault",
+        "sort",
+        "step",
+        "update",
+        "write",
+    ]
+)
+#: methods that put something into a container, and that take something out
+_ADDING = frozenset(
+    ["add", "append", "appendleft", "extend", "insert", "put", "put_nowait", "setdefault"]
+)
+_TAKING = frozenset(["clear", "discard", "get_nowait", "pop", "popitem", "popleft", "remove"])
+#: times that a line puts something into what is said to grow, at least
+_OFTEN = 3
+#: methods of the stores that processes share, which each knows by a variable of its own
+_OF_STORES = frozenset(
+    [
+        "add",
+        "append",
+        "check",
+        "compare_set",
+        "delete_key",
+        "get",
+        "multi_get",
+        "multi_set",
+        "set",
+        "wait",
+    ]
+)
+_NO_VALUES = (ModuleType, FunctionType, BuiltinFunctionType, type)
+
+
+Kind = Literal["name", "attribute", "store"]
+
+
+class Touch(NamedTuple):
+    """A line that touches something shared: a variable of a module or a closure, an attribute of some object, or
+    what may be a store of all processes."""
+
+    kind: Kind
+    name: str
+    writes: bool
+    place: Place
+
+
+class Shared(NamedTuple):
+    """Something that two pieces of code touch, at least one of which changes it."""
+
+    kind: Kind
+    name: str
+    first: Place
+    second: Place
+    #: whether each changes it
+    first_writes: bool
+    second_writes: bool
+
+
+def touches(
+    lines: Iterable[Executed], globals: Mapping[CodeType, Mapping[str, Any]]
+) -> list[Touch]:
+    """What these lines touch, in order."""
+    found: dict[Touch, None] = {}
+    for each in lines:
+        file = each.code.co_filename
+        place = Place(file, each.line, each.code.co_name)
+        names = globals.get(each.code, {})
+        for kind, name, writes in _of_line(file, each.line):
+            shared = kind != "name" or not _is_local(name, each.code)
+            if shared and (kind == "attribute" or not isinstance(names.get(name), _NO_VALUES)):
+                found[Touch(kind, name, writes, place)] = None
+    return list(found)
+
+
+def growing(
+    lines: Iterable[Executed], globals: Mapping[CodeType, Mapping[str, Any]]
+) -> dict[str, list[Place]]:
+    """Containers into which a line has put something again and again, and from which none has taken: by their names,
+    these lines."""
+    times: Counter[Place] = Counter()
+    every = list(lines)
+    for each in every:
+        times[Place(each.code.co_filename, each.line, each.code.co_name)] += 1
+    found: dict[str, list[Place]] = {}
+    taken = set()
+    for touch in touches(every, globals):
+        effects = _effects(touch.place.file).get((touch.place.line, touch.name), set())
+        if "takes" in effects:
+            taken.add(touch.name)
+        if "adds" in effects and times[touch.place] >= _OFTEN and touch.kind != "store":
+            found.setdefault(touch.name, []).append(touch.place)
+    return {name: places for name, places in found.items() if name not in taken}
+
+
+@lru_cache(maxsize=64)
+def _effects(file: str) -> dict[tuple[int, str], set[str]]:
+    """By line and name: whether something is put into a container there, or taken out."""
+    found: dict[tuple[int, str], set[str]] = {}
+    for node in ast.walk(_tree(file)):
+        base: ast.AST | None = None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            base, method = node.func.value, node.func.attr
+            effect = "adds" if method in _ADDING else "takes" if method in _TAKING else ""
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            base = _base(node)
+            effect = "takes" if isinstance(node.ctx, ast.Del) else "adds"
+        name = base.id if isinstance(base, ast.Name) else getattr(base, "attr", None)
+        if base is not None and name is not None and effect:
+            found.setdefault((base.lineno, name), set()).add(effect)  # type: ignore[attr-defined]
+    return found
+
+
+def both(first: list[Touch], second: list[Touch], *, stores: bool) -> Shared | None:
+    """What both touch and one of them changes, best what only one does. ``stores``: they are of different
+    processes, which share stores and nothing else."""
+    found = [
+        Shared(one.kind, one.name, one.place, other.place, one.writes, other.writes)
+        for other in second
+        for one in first
+        if (one.kind, one.name) == (other.kind, other.name) and (one.writes or other.writes)
+        if (one.kind == "store") == stores
+    ]
+    return max(found, key=lambda each: each.first_writes != each.second_writes, default=None)
+
+
+def _is_local(name: str, code: CodeType) -> bool:
+    if code.co_name == "<module>":
+        return False
+    return name in code.co_varnames and name not in code.co_cellvars
+
+
+@lru_cache(maxsize=4096)
+def _of_line(file: str, line: int) -> tuple[tuple[Kind, str, bool], ...]:
+    found: dict[tuple[Kind, str], bool] = {}
+    for kind, name, writes in _by_line(file).get(line, ()):
+        found[kind, name] = found.get((kind, name), False) or writes
+    return tuple((kind, name, writes) for (kind, name), writes in found.items())
+
+
+@lru_cache(maxsize=64)
+def _by_line(file: str) -> dict[int, list[tuple[Kind, str, bool]]]:
+    """By line: what it touches."""
+    found: dict[int, list[tuple[Kind, str, bool]]] = {}
+    for node in ast.walk(_tree(file)):
+        for base, writes in _touched(node):
+            is_store = isinstance(node, ast.Call) and _method(node) in _OF_STORES
+            if isinstance(base, ast.Name):
+                kinds: tuple[Kind, ...] = ("name", "store") if is_store else ("name",)
+                name = base.id
+            elif isinstance(base, ast.Attribute):
+                kinds = ("attribute", "store") if is_store else ("attribute",)
+                name = base.attr
+            else:
+                continue
+            found.setdefault(base.lineno, []).extend((kind, name, writes) for kind in kinds)
+    return found
+
+
+def _tree(file: str) -> ast.AST:
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return ast.Module([], [])
+
+
+def _method(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else ""
+
+
+def _touched(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
+    """What a piece of syntax touches, and whether it changes that."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        method = _method(node)
+        yield _base(node.func.value), method in _CHANGING or method.endswith("_")
+    elif isinstance(node, ast.Subscript):
+        yield _base(node), not isinstance(node.ctx, ast.Load)
+    elif isinstance(node, ast.AugAssign):
+        yield _base(node.target), True
+    elif isinstance(node, ast.Name | ast.Attribute):
+        yield node, not isinstance(node.ctx, ast.Load)
+
+
+def _base(node: ast.AST) -> ast.AST:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node

@@ -1,0 +1,367 @@
+"""What a run did, in the terms of whoever wrote it: which of his functions were called, from which line, on
+which worker, with which values."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from types import FrameType
+from typing import Any
+
+from squall.real import tracing
+from squall.real.rpc import calls, rref_proxy, serialization
+from squall.real.runtime import NO_CONTEXT
+from squall.sim.search.why.executed import Executed, Lines
+from squall.sim.search.why.seen import (
+    NOWHERE,
+    Call,
+    Fault,
+    Operation,
+    Place,
+    Raised,
+    Sent,
+    Task,
+    Thread,
+)
+from squall.sim.search.why.values import arguments, has_graph, name_of, shown, variables
+from squall.sim.world.places import is_library
+from squall.sim.world.primitives import SimTask
+from squall.sim.world.steering import Path, Steering, is_reply
+
+#: the functions in whose frames a call and what it calls can be seen
+_CALLS = (calls._invoke_rpc.__code__, calls.begin_remote.__code__)
+_RUNS = serialization.run_function.__code__
+_METHODS = (rref_proxy.local_invoke, rref_proxy.local_invoke_async_execution)
+
+
+class Witness(Steering):
+    """Sees a run that goes along a path. ``at_steps``: steps before which it looks where the next task is.
+    ``lines`` has which lines are executed, for whoever asks for that."""
+
+    def __init__(self, path: Path = (), at_steps: tuple[int, ...] = ()) -> None:
+        super().__init__(path)
+        self._at_steps = at_steps
+        self.lines = Lines(self._where)
+        self._count = -1
+        #: by task: where it was last
+        self._workers: dict[int, int] = {}
+        self.calls: dict[tuple[int, int], Call] = {}
+        self.sent: dict[int, Sent] = {}
+        self.tasks: dict[int, Task] = {}
+        #: of tasks at the steps that were asked for: the worker, where it went on, and where it waited next
+        self.threads: dict[int, Thread] = {}
+        #: by task: the line that has begun it
+        self.begun: dict[int, Place] = {}
+        #: by reference: where its value was made, as long as its owner has it
+        self.owned: dict[Any, Place] = {}
+        self._going: tuple[int, Any] | None = None
+        #: by message: the event of its arrival
+        self.arrived: dict[int, int] = {}
+        self.faults_seen: list[Fault] = []
+        #: calls whose time was over, with the event
+        self.timeouts: list[tuple[int, Call]] = []
+        #: errors that ended a process
+        self.errors: list[Raised] = []
+        self.operations: list[Operation] = []
+        #: tasks that have ended
+        self.ended: set[int] = set()
+        self._operations: dict[tuple[str, int, str, int], Operation] = {}
+        #: workers that have made autograd contexts
+        self.with_contexts: set[int] = set()
+
+    # -- what the run tells ---------------------------------------------------------------------
+
+    def next(self, event: Any, step: int) -> None:
+        if self._going is not None:
+            before, task = self._going
+            self._going = None
+            if task.glet is not None:
+                self.threads[before].to = _user_place(task.glet.gr_frame)
+        if step in self._at_steps and isinstance(event, SimTask):
+            place = NOWHERE if event.glet is None else _user_place(event.glet.gr_frame)
+            self.threads[step] = Thread(event.name, event.worker, place)
+            self._going = step, event
+
+    def queued(self, event: Any) -> None:
+        if isinstance(event, SimTask) and event.glet is None and event.id not in self.begun:
+            self.begun[event.id] = _user_place(sys._getframe(2))
+
+    def raised(self, error: BaseException) -> None:
+        if isinstance(error, SystemExit) and error.__context__ is not None:
+            error = error.__context__  # whoever starts processes tells their errors to the parent
+        trace, found = error.__traceback__, None
+        while trace is not None:
+            if not is_library(trace.tb_frame.f_code.co_filename):
+                found = trace
+            trace = trace.tb_next
+        if found is not None:
+            frame = found.tb_frame
+            place = Place(frame.f_code.co_filename, found.tb_lineno, frame.f_code.co_name)
+            assert self.runtime is not None, "a process runs in it"
+            running, task = self.runtime.running, self.runtime.running.id
+            owner = None if running.worker is None else running.worker.id
+            references = Counter(place for place in self.owned.values() if place.file)
+            threads = Counter(
+                place
+                for id, place in self.begun.items()
+                if place.file and id in self.tasks and id not in self.ended and id != task
+            )
+            self.errors.append(
+                Raised(place, variables(frame), owner, self._count + 1, references, threads)
+            )
+
+    def event(self, record: tuple[Any, ...]) -> None:
+        super().event(record)
+        self._count += 1
+        _, worker, task, type, values = record
+        if worker >= 0:
+            self._workers[task] = worker
+        take = _TAKES.get(type)
+        if take is not None:
+            take(self, worker, task, values)
+
+    def _task_started(self, worker: int, task: int, values: Any) -> None:
+        self.tasks[task] = Task(values[0], worker, values[1], values[2])
+
+    def _call_started(self, worker: int, task: int, values: Any) -> None:
+        id, dst, type, *_ = values
+        frame = _frame()
+        call = Call(worker, dst, id, task, type, _user_place(frame))
+        asked = _find(frame, _CALLS)
+        if asked is not None:
+            seen = asked.f_locals
+            call.function, call.arguments = _told(seen["func"], seen["args"], seen["kwargs"])
+            call.graph = has_graph((seen["args"], seen["kwargs"]))
+            call.is_users = _is_users(seen["func"])
+        running = None if self.runtime is None else self.runtime.running
+        call.in_context = running is not None and running.autograd_context_id != NO_CONTEXT
+        self.calls[worker, id] = call
+
+    def _message_sent(self, worker: int, task: int, values: Any) -> None:
+        number, src, dst, type, id, *_ = values
+        reply = is_reply(type)
+        call = self.calls.get((dst, id) if reply else (src, id))
+        place = call.place if call is not None else _user_place(_frame())
+        self.sent[number] = Sent(src, dst, type, call, reply, task, place)
+
+    def _delivered(self, worker: int, task: int, values: Any) -> None:
+        self.arrived[values[0]] = self._count
+
+    def _udf_started(self, worker: int, task: int, values: Any) -> None:
+        call = self.call_of(task)
+        if call is None:
+            return
+        call.began = self._count
+        if not call.function:
+            run = _find(_frame(), (_RUNS,))
+            udf = None if run is None else run.f_locals.get("udf")
+            if isinstance(udf, serialization.PythonUDF):
+                call.function, call.arguments = _told(*udf)
+                call.is_users = _is_users(udf.func)
+            else:
+                call.function = values[0]
+
+    def _udf_ended(self, worker: int, task: int, values: Any) -> None:
+        call = self.call_of(task)
+        if call is None:
+            return
+        call.ended = self._count
+        run = _find(_frame(), (_RUNS,))
+        if values[1] is not None:
+            call.result = f"raised {values[1]}"
+        elif run is not None:
+            result = run.f_locals.get("result")
+            call.result, call.graph = shown(result), call.graph or has_graph(result)
+
+    def _call_ended(self, worker: int, task: int, values: Any) -> None:
+        call = self.calls.get((worker, values[0]))
+        if call is not None and values[2] == "timeout":
+            self.timeouts.append((self._count, call))
+
+    def _operation_started(self, worker: int, task: int, values: Any) -> None:
+        group, member, kind, number, _ = values
+        operation = Operation(group, member, kind, _user_place(_frame()), self._count)
+        self._operations[group, member, kind, number] = operation
+        self.operations.append(operation)
+
+    def _operation_ended(self, worker: int, task: int, values: Any) -> None:
+        operation = self._operations.get(values[:4])
+        if operation is not None:
+            operation.ended, operation.good = self._count, values[4] is None
+
+    def _owner_created(self, worker: int, task: int, values: Any) -> None:
+        call = self.call_of(task)
+        self.owned[values[0]] = _user_place(_frame()) if call is None else call.place
+
+    def _owner_deleted(self, worker: int, task: int, values: Any) -> None:
+        self.owned.pop(values[0], None)
+
+    def _task_ended(self, worker: int, task: int, values: Any) -> None:
+        self.ended.add(task)
+
+    def _context_created(self, worker: int, task: int, values: Any) -> None:
+        self.with_contexts.add(worker)
+
+    def _fault(self, worker: int, task: int, values: Any) -> None:
+        kind, _, on, src, dst, type, _, number, _ = values
+        sent = self.sent.get(number)
+        if sent is None:  # it was not sent at all
+            sent = self._unsent(src, dst, type, task)
+        self.faults_seen.append(Fault(self._count, kind, src, dst, on, type, sent))
+
+    def _unsent(self, src: int, dst: int, type: str, task: int) -> Sent | None:
+        """A message that a task could not send: the reply to what it serves, or the call that it was about to
+        make."""
+        serves = self.call_of(task)
+        if serves is not None and serves.src == dst and serves.dst == src:
+            return Sent(src, dst, type, serves, True, task, serves.place)
+        mine = [call for call in self.calls.values() if call.task == task and call.dst == dst]
+        return Sent(src, dst, type, mine[-1], False, task, mine[-1].place) if mine else None
+
+    def _where(self) -> tuple[int, int]:
+        runtime = self.runtime
+        return len(self.entries) - 1, -1 if runtime is None else runtime.running.id
+
+    # -- what is asked of it --------------------------------------------------------------------
+
+    def call_of(self, task: int) -> Call | None:
+        """The call that a task serves, if it does."""
+        known = self.tasks.get(task)
+        sent = None if known is None else self.sent.get(known.cause)
+        return None if sent is None or sent.is_reply else sent.call
+
+    def faults_at(self, step: int) -> list[Fault]:
+        """The faults that happened in that step."""
+        first, last = self.span(step)
+        return [each for each in self.faults_seen if first <= each.event < last]
+
+    def span(self, step: int) -> tuple[int, int]:
+        """The first event of a step, and the first one after it."""
+        last = self.events_at[step + 1] if step + 1 < len(self.events_at) else self._count + 1
+        return self.events_at[step], last
+
+    def telling_steps(self) -> list[int]:
+        """The steps that a user could name: his functions are called, what they give comes back, his threads
+        go on, a timer fires."""
+        return [step for step, entry in enumerate(self.entries) if self._is_telling(*entry)]
+
+    def _is_telling(self, kind: str, number: int) -> bool:
+        if kind == "task":
+            task = self.tasks.get(number)
+            return task is None or task.cause not in self.sent
+        if kind != "message":
+            return True
+        sent = self.sent.get(number)
+        return sent is not None and (sent.call is None or sent.call.may_be_users)
+
+    def worker_of(self, step: int) -> int:
+        """Where a step takes place, -1 if that is not known."""
+        kind, number = self.entries[step]
+        if kind == "message":
+            sent = self.sent.get(number)
+            return -1 if sent is None else sent.dst
+        if kind == "timer":
+            return number
+        return self.worker_of_task(number)
+
+    def worker_of_task(self, task: int) -> int:
+        """Where a task was last, -1 if that is not known."""
+        return self._workers.get(task, -1)
+
+    def acts(self, step: int) -> list[Executed]:
+        """The lines that are executed because of a step, up to the next wait: of the function that it calls, of
+        who waited for its answer, or of the thread that goes on."""
+        tasks, where = self._tasks_of(step), self.worker_of(step)
+        executed = self.lines.executed
+        later = (each for each in executed if each.step >= step)
+        first = next(
+            (
+                each
+                for each in later
+                if (each.task in tasks if tasks else self._workers.get(each.task) == where)
+            ),
+            None,
+        )
+        return [] if first is None else [each for each in executed if each[:2] == first[:2]]
+
+    def before(self, lines: list[Executed]) -> list[Executed]:
+        """What the same task had executed before, up to these lines."""
+        if not lines:
+            return []
+        first = lines[0]
+        return [e for e in self.lines.executed if e.task == first.task and e.step < first.step]
+
+    def _tasks_of(self, step: int) -> set[int]:
+        """The tasks in which something happens because of a step; none: any of that worker."""
+        kind, number = self.entries[step]
+        task = self.tasks.get(number) if kind == "task" else None
+        if task is not None and task.cause in self.sent and task.parent < 0:
+            kind, number = "message", task.cause
+        if kind != "message":
+            return {number}
+        found = {id for id, task in self.tasks.items() if task.cause == number and task.parent < 0}
+        sent = self.sent.get(number)
+        if sent is not None and sent.is_reply and sent.call is not None:
+            found.add(sent.call.task)
+        return found
+
+    def on(self, worker: int) -> list[Call]:
+        """The calls that have run on a worker, in that order."""
+        found = [call for call in self.calls.values() if call.dst == worker and call.began >= 0]
+        return sorted(found, key=lambda call: call.began)
+
+
+_TAKES = {
+    tracing.TASK_STARTED: Witness._task_started,
+    tracing.CALL_STARTED: Witness._call_started,
+    tracing.CALL_ENDED: Witness._call_ended,
+    tracing.MESSAGE_SENT: Witness._message_sent,
+    tracing.MESSAGE_DELIVERED: Witness._delivered,
+    tracing.UDF_STARTED: Witness._udf_started,
+    tracing.UDF_ENDED: Witness._udf_ended,
+    tracing.OPERATION_STARTED: Witness._operation_started,
+    tracing.OPERATION_ENDED: Witness._operation_ended,
+    tracing.OWNER_CREATED: Witness._owner_created,
+    tracing.OWNER_DELETED: Witness._owner_deleted,
+    tracing.TASK_ENDED: Witness._task_ended,
+    tracing.CONTEXT_CREATED: Witness._context_created,
+    tracing.FAULT_INJECTED: Witness._fault,
+}
+
+
+def _is_users(function: Any) -> bool:
+    """Whether it is no function of a library's that calls others for the user. Operators are meant by themselves."""
+    code = getattr(function, "__code__", None)
+    return code is None or function in _METHODS or not is_library(code.co_filename)
+
+
+def _told(function: Any, args: Any, kwargs: Any) -> tuple[str, str]:
+    """The function that somebody calls, and its arguments; of a reference's method, that method."""
+    if function in _METHODS and args:
+        _, name, args, kwargs = args
+        return f".{name}", arguments(args, kwargs)
+    return name_of(function), arguments(args, kwargs)
+
+
+def _frame() -> FrameType | None:
+    """The frame that reports an event."""
+    return sys._getframe(3)
+
+
+def _find(frame: FrameType | None, codes: tuple[Any, ...]) -> FrameType | None:
+    """The innermost frame of one of these functions, before code of the user's."""
+    while frame is not None and frame.f_code not in codes:
+        if not is_library(frame.f_code.co_filename):
+            return None
+        frame = frame.f_back
+    return frame
+
+
+def _user_place(frame: FrameType | None) -> Place:
+    """The user's line that a stack goes through last."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not is_library(file):
+            return Place(file, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back
+    return NOWHERE
