@@ -26,7 +26,7 @@ def SCRIPT(run: Run) -> Iterator[Violation]:  # noqa: N802
     if run.failed_processes and not run.errors:
         yield Violation("script", "a process failed", "exit code 0", str(run.exit_codes))
     if run.waits:
-        yield Violation("progress", "the script hangs", "an end", "; ".join(run.waits))
+        yield Violation("progress", "the script hangs", "an end", run.why()[0])
     for mismatch in run.gradients.mismatches if run.gradients is not None else ():
         yield Violation("gradients", "a gradient", "that of one process", mismatch)
     if run.disturbed:

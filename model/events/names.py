@@ -97,6 +97,10 @@ class Names:
     def worker(self, id: int) -> str:
         return worker_named(self.workers, id)
 
+    def main(self, worker: int) -> int:
+        """The task that runs the program of a worker; -1 if there is none."""
+        return self._mains.get(worker, -1)
+
     def call(self, worker: int, id: int) -> str:
         """What a worker has called."""
         return request_named(self._types.get((worker, id), "a call"), self.function(worker, id))

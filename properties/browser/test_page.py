@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from io import StringIO
+from pathlib import Path
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -11,6 +13,8 @@ from selenium.webdriver.common.keys import Keys
 
 from squall.model.events.run import Violation
 from squall.properties.browser.conftest import Page
+from squall.properties.support.playing import write
+from squall.properties.support.scripts import run_file
 from squall.properties.support.timeline_runs import confirmation, hanging, large, training
 from squall.sim import pictures
 from squall.sim.pictures.odds import Odds, Point
@@ -99,6 +103,32 @@ def test_nothing_is_asked_for_from_anywhere(visit: Visit) -> None:
     page.wait("window.failed")
     names = page.js("return performance.getEntriesByType('resource').map(e => e.name)")
     assert "http://127.0.0.1:9/x.png" in names
+
+
+FAILING = """
+    import os
+    import torch.distributed.rpc as rpc
+
+    rank = int(os.environ["RANK"])
+    rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
+    for step in range(9 * (1 - rank)):
+        seen = rpc.rpc_sync("w1", abs, args=(step,))
+        assert seen < 5, f"too many: {seen}"
+    rpc.shutdown()
+"""
+
+
+def test_a_page_opens_on_the_failure(visit: Visit, tmp_path: Path) -> None:
+    failed = pictures.recording(run_file(write(tmp_path, FAILING), workers=2, stderr=StringIO()))
+    page = visit(pictures.page(failed))
+    assert page.js("return [squall.view, squall.chosen]") == ["space_time", failed.failure]
+    shown = page.browser.find_element(By.ID, "chosen").text
+    assert f"#{failed.failure} " in shown and "w0 raised AssertionError: too many: 5" in shown
+    assert "assert seen < 5" in page.browser.find_element(By.CSS_SELECTOR, ".violations pre").text
+    rows = page.browser.find_element(By.ID, "rows").rect
+    assert rows["y"] + rows["height"] / 2 <= page.js("return window.innerHeight")
+    stuck = visit(pictures.page(hanging()))
+    assert stuck.js("return squall.view") == "waits"
 
 
 # -- hovering and clicking ------------------------------------------------------------------------

@@ -9,6 +9,9 @@ from typing import Any
 from squall.real.rpc.discard import Anything, AnyType, pickled_part
 from squall.real.rpc.message import Message
 
+#: functions that call a method of the object that a reference refers to, named by the second argument
+_INVOKERS = ("local_invoke", "local_invoke_async_execution")
+
 
 class _Named(AnyType):
     """So that a call gives what is of interest of it: a function by its name, or a call with its arguments."""
@@ -52,5 +55,12 @@ def function_in(payload: bytes) -> str:
         found = _Names(io.BytesIO(payload[start:])).load()
     except Exception:  # of a pickler of the user's own, or of another format
         return ""
-    first = found[0] if isinstance(found, tuple) and found else None
-    return first.__name__ if isinstance(first, _Named) else ""
+    if not (isinstance(found, tuple) and len(found) == 3 and isinstance(found[0], _Named)):
+        return ""
+    return name_of_call(found[0].__name__, found[1])
+
+
+def name_of_call(function: str, args: Any) -> str:
+    """What a call with these arguments is named by: a method, where it is one of the object of a reference."""
+    is_method = function.lstrip("_") in _INVOKERS and isinstance(args, tuple) and len(args) > 1
+    return str(args[1]) if is_method else function

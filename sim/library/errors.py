@@ -159,7 +159,7 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
     waits = [each for each in run.waits if not _FOR_CHILDREN.search(each)] or run.waits
     if run.waits and not (excused and all(map(_LEAVING.search, waits))):
         cause, *others = run.why()
-        found += [cause, *(f"  {line}" for line in others)]
+        found += [f"ranks still wait: {cause}", *(f"  {line}" for line in others)]
     if run.gradients is not None and not run.gradients.equal:
         found.append("gradients differ from those of a single process")
         found += [f"  {line}" for line in run.gradients.mismatches[:5]]

@@ -236,11 +236,12 @@ class Canvas:
         lanes: Mapping[float, str] | None = None,
         *,
         window: int | None = None,
+        first: int = 0,
         last: float | None = None,
         **layout: Any,
     ) -> go.Figure:
         """The figure; ``lanes`` names places on the vertical axis, of which ``window`` are shown
-        at first (None: all). ``last``: where the axis ends, if not at the last name."""
+        at first (None: all), from number ``first`` on. ``last``: where the axis ends, if not at the last name."""
         figure = go.Figure(self.traces)
         base = deepcopy(dict(LAYOUT))
         base["xaxis"]["title"]["text"] = self._axis_title()
@@ -255,10 +256,9 @@ class Canvas:
                 low, high = -0.7, last + 0.7
                 base["meta"]["height"] = min(round((high - low) * 34 + 150), 900)
             if window is not None and window < len(lanes):
-                low, high = -0.7, window - 0.5
-                self.note(
-                    f"rows 1 to {window} of {len(lanes):,}: drag for the others, double-click for all"
-                )
+                low, high = first - 0.7, first + window - 0.5
+                shown_rows = f"rows {first + 1:,} to {first + window:,} of {len(lanes):,}"
+                self.note(f"{shown_rows}: drag for the others, double-click for all")
             base["meta"]["lanes"] = [list(lanes), list(lanes.values())]
             shown = [at for at in lanes if low <= at <= high]
             labelled = shown[:: max(1, -(-len(shown) // LABELS_MOST))]

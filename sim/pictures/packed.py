@@ -39,6 +39,9 @@ def core(run: Recording, views: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "times": _binary(run.times),
         "workers": {worker: run.name(worker) for worker in run.workers},
         "order": run.workers,
+        "failure": run.failure,
+        "wrong": run.wrong,
+        "opened": "waits" if run.waits else views[0]["id"],
         "cited": sorted({n for violation in run.violations for n in violation.events}),
         "flows": {
             "number": column(flow.number for flow in flows),
@@ -56,26 +59,12 @@ def opening(run: Recording) -> list[int]:
     what led to where it went wrong, or else the step of its first backward pass."""
     if len(run) <= WHOLE_MOST:
         return [0, run.last]
-    cited = [n for violation in run.violations for n in violation.events if n < len(run)]
-    if cited:
-        last = min(cited)
-        return [max(0, last - OPENED_MOST * 3 // 4), min(run.last, last + OPENED_MOST // 4)]
-    if run.waits:
-        return [max(0, run.last - OPENED_MOST), run.last]
-    wrong = None if run.ok else _first_error(run)
-    if wrong is not None:
+    wrong = run.failure
+    if wrong >= 0:
         return [max(0, wrong - OPENED_MOST * 3 // 4), min(run.last, wrong + OPENED_MOST // 4)]
     for _, first, last in sorted(steps_of(run), key=lambda step: step[1]):
         return [first, min(last, first + OPENED_MOST)]
     return [0, OPENED_MOST]
-
-
-def _first_error(run: Recording) -> int | None:
-    """The first event with which a function or a pass ended in an error; None if none did."""
-    for number, (_, _, _, type, values) in enumerate(run.records):
-        if type in (tracing.UDF_ENDED, tracing.PASS_ENDED) and values[1]:
-            return number
-    return None
 
 
 def events(run: Recording) -> dict[str, Any]:
@@ -95,8 +84,24 @@ def events(run: Recording) -> dict[str, Any]:
         "worker": _binary(run.workers_of),
         "before": _binary(causes.before),
         "elsewhere": _binary(causes.elsewhere),
-        "text": [details(record[3], record[4]) for record in run.records],
+        "text": [_told(run, number) for number in range(len(run))],
     }
+
+
+def _told(run: Recording, number: int) -> str:
+    """The details of an event, with the function that it is about."""
+    _, worker, task, type, values = run.records[number]
+    text, names = details(type, values), run.called
+    function = ""
+    if type is tracing.TASK_STARTED:
+        text = text.partition(" parent=")[2]
+        return f"name={names.task(task, worker)} parent={text}".replace("`", "")
+    if type is tracing.CALL_STARTED:
+        function = run.functions.get(number) or names.function(worker, values[0])
+    elif type in (tracing.MESSAGE_SENT, tracing.MESSAGE_DELIVERED, tracing.MESSAGE_DROPPED):
+        function = names.function_of(values[3], values[1], values[2], values[4])
+    place = run.places.get(number, "")
+    return " ".join(filter(None, (function, f"({place})" if place else "", text)))
 
 
 def details(type: tracing.EventType, values: tuple[Any, ...]) -> str:

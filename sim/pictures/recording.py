@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from squall.model.checks.registry import check
 from squall.model.events.digest import Record
 from squall.model.events.names import Names
-from squall.model.events.run import Run, Violation
+from squall.model.events.run import ProcessError, Run, Violation
 from squall.real import tracing
 from squall.sim.scenario import Scenario
 from squall.sim.world.trace import Trace
@@ -114,6 +114,45 @@ class Recording:
     def ok(self) -> bool:
         return self.outcome == "ok" and not self.violations
 
+    @cached_property
+    def failure(self) -> int:
+        """The event at which it went wrong, -1 if it did not, or nobody knows: the first that a violation cites, the
+        last of a process that raised an error, the last of all where nothing can happen any more, or the first at
+        which a function or a pass ended in an error."""
+        cited = [n for each in self.violations for n in each.events if n < len(self)]
+        if cited:
+            return min(cited)
+        raised = [n for error in self.run.errors if (n := self._last_of(error)) >= 0]
+        if raised:
+            return min(raised)
+        if self.waits:
+            waiting = self.run.waiting
+            return (waiting[0].noted or len(self)) - 1 if waiting else self.last
+        return -1 if self.ok else self._first_error()
+
+    @property
+    def wrong(self) -> str:
+        """What went wrong, in a line; "" if nobody has said."""
+        if self.run.errors:
+            error = self.run.errors[0]
+            return (
+                f"{error.worker} raised {error.type}: {error.message.strip().partition(chr(10))[0]}"
+            )
+        return ""
+
+    def _last_of(self, error: ProcessError) -> int:
+        """The last event of the program of the worker that raised an error."""
+        ids = {id for id, name in self.names.items() if name == error.worker}
+        ids |= set() if error.rank is None else {error.rank}
+        mains = {self.called.main(id) for id in ids}
+        return max((n for n, record in enumerate(self.records) if record[2] in mains), default=-1)
+
+    def _first_error(self) -> int:
+        for number, (_, _, _, type, values) in enumerate(self.records):
+            if type in (tracing.UDF_ENDED, tracing.PASS_ENDED) and values[1]:
+                return number
+        return -1
+
 
 def recording(thing: object, **more: Any) -> Recording:
     """Anything that has run, to look at: a Recording, a :class:`squall.model.events.run.Run`, a
@@ -194,8 +233,6 @@ def _facts(run: Run) -> dict[str, str]:
     if run.gradients is not None:
         facts["gradients"] = run.gradients.words
     facts["left behind"] = f"{run.leaked_rrefs} RRefs, {run.leaked_contexts} contexts"
-    for error in run.errors:
-        facts[f"error on {error.worker}"] = f"{error.type}: {error.message}"
     return facts
 
 

@@ -106,7 +106,15 @@ def draw_rows(
     if left_over:
         canvas.note(f"{len(left_over):,} never ended")
     labels = {place[id(row)]: row.label for row in rows}
-    figure = canvas.figure(labels, window=WINDOW, barmode="overlay", legend_traceorder="normal")
+    # Of a run that failed those before its failure, of which the page shows that part.
+    begun = sum(row.first <= run.failure for row in rows)
+    figure = canvas.figure(
+        labels,
+        window=WINDOW,
+        first=min(max(begun - WINDOW, 0), max(len(rows) - WINDOW, 0)),
+        barmode="overlay",
+        legend_traceorder="normal",
+    )
     if len(rows) < 8:
         figure.update_yaxes(range=[7.6, -0.7])
     figure.update_yaxes(tickfont_size=11.5 if len(rows) <= 20 else 10)

@@ -11,9 +11,12 @@ from squall.sim.pictures.canvas import DRAWN_MOST, WEBGL_FROM, Canvas, Clock, ba
 from squall.sim.pictures.causality import cone
 from squall.sim.pictures.faults import draw_faults
 from squall.sim.pictures.flows import Flow, flows_of, name_of
-from squall.sim.pictures.palette import BLACK, GRID, INK, KINDS, ORANGE, PALE, SKY
+from squall.sim.pictures.palette import BLACK, GRID, INK, KINDS, MUTED, ORANGE, PALE, SKY
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.words import hover, table
+
+#: messages of a kind whose functions are written beside their arrows, at most
+_NAMED_MOST = 200
 
 
 def space_time(
@@ -162,6 +165,8 @@ def _arrows(canvas: Canvas, flows: list[Flow], rows: dict[int, float], webgl: bo
         webgl=webgl,
         custom=list(zip([f.arrived for f in flows], numbers, strict=True)),
     )
+    if len(flows) <= _NAMED_MOST:
+        canvas.traces.append(_names(canvas, flows, rows))
     # Invisible marks along an arrow, so that the mouse finds it easily.
     places = (0.5,) if len(flows) > 400 else (0.0, 0.33, 0.66)
     x0 = canvas.x([flow.sent for flow in flows])
@@ -182,6 +187,33 @@ def _arrows(canvas: Canvas, flows: list[Flow], rows: dict[int, float], webgl: bo
                 meta={"between": place},
             )
         )
+
+
+def _names(canvas: Canvas, flows: list[Flow], rows: dict[int, float]) -> go.Scatter:
+    """The functions of calls, beside their arrows."""
+    named = [
+        (flow, canvas.run.called.function_of(flow.type, flow.src, flow.dst, flow.id))
+        for flow in flows
+    ]
+    calls = [
+        (flow, name) for flow, name in named if name and not flow.type.endswith(("RET", "RESP"))
+    ]
+    x0 = canvas.x([flow.sent for flow, _ in calls])
+    x1 = canvas.x([flow.arrived for flow, _ in calls])
+    at = 0.3
+    return go.Scatter(
+        x=x0 + (x1 - x0) * at,
+        y=[rows[f.src] + (rows[f.dst] - rows[f.src]) * at for f, _ in calls],
+        mode="text",
+        text=[name for _, name in calls],
+        textposition="middle right",
+        textfont={"size": 11, "color": MUTED},
+        hoverinfo="skip",
+        showlegend=False,
+        legendgroup=flows[0].kind.name,
+        customdata=[(f.sent, f.number, f.arrived) for f, _ in calls],
+        meta={"between": at},
+    )
 
 
 def _head(src: float, dst: float) -> str:

@@ -36,7 +36,7 @@ def wait_for(run: object, *, at: int | None = None) -> nx.MultiDiGraph:
         since = whole.nodes[who].get("since_s")
         if since is None:
             since = run.time_s(max(whole.nodes[who]["event"], 0))
-        graph.add_edge(who, holder, what=whole.nodes[thing]["label"], since=since)
+        graph.add_edge(who, holder, what=_plain(whole.nodes[thing]["label"]), since=since)
     return graph
 
 
@@ -57,13 +57,17 @@ def _waits(whole: nx.DiGraph[Any]) -> Iterator[tuple[Hashable, Hashable, Hashabl
 _WHO = ("task", "pass")
 
 
+def _plain(label: str) -> str:
+    return label.replace("`", "")
+
+
 def _drawn(whole: nx.DiGraph[Any], node: Hashable) -> dict[str, Any]:
     data = whole.nodes[node]
     kind, label = data["kind"], data["label"]
     if kind not in _WHO:
         label = data.get("lack", label)
         kind = "on its way" if "is still under way" in label else "dead end"
-    return {"label": label, "kind": kind, "event": data["event"]}
+    return {"label": _plain(label), "kind": kind, "event": data["event"]}
 
 
 def moment(run: object) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+import math
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import Any
 
 import networkx as nx
@@ -32,7 +33,7 @@ def waits(run: object, *, at: int | None = None) -> go.Figure:
     if not graph:
         return nothing(_TITLE, "nobody waits when the run is over")
     title = _TITLE
-    if len(run) < len(whole):
+    if len(run) < len(whole) and (at is not None or not whole.waits):
         timeout = at is None
         when = "before the first timeout" if timeout else f"after {len(run):,} events"
         title = f"Who waits for whom {when}, at t={run.ended_s:.6f} s"
@@ -134,23 +135,42 @@ def _nodes(
 
 
 def _layout(graph: nx.MultiDiGraph) -> dict[Hashable, _Place]:
-    """Who waits stands to the left of what it waits for; a cycle shares a column's neighbours."""
+    """Who waits stands to the left of what it waits for; those of a cycle stand in a ring."""
     condensed = nx.condensation(nx.DiGraph(graph))
-    level: dict[int, int] = {}
+    begin: dict[int, float] = {}
+    columns: dict[float, list[int]] = {}
     for group in nx.topological_sort(condensed):
         before = [
-            level[other] + len(condensed.nodes[other]["members"]) for other in condensed.pred[group]
+            begin[other] + 1 + _width(condensed.nodes[other]["members"])
+            for other in condensed.pred[group]
         ]
-        level[group] = max(before, default=0)
-    columns: dict[int, list[Hashable]] = {}
-    order = list(graph)
-    for group, start in level.items():
-        members = sorted(condensed.nodes[group]["members"], key=order.index)
-        for index, node in enumerate(members):
-            columns.setdefault(start + index, []).append(node)
-    tallest = max(len(nodes) for nodes in columns.values())
-    return {
-        node: (float(column), (tallest - len(nodes)) / 2 + index)
-        for column, nodes in columns.items()
-        for index, node in enumerate(nodes)
-    }
+        begin[group] = max(before, default=0.0)
+        columns.setdefault(begin[group], []).append(group)
+    places: dict[Hashable, _Place] = {}
+    for column, groups in columns.items():
+        for row, group in enumerate(groups):
+            members = condensed.nodes[group]["members"]
+            middle = (column + _width(members) / 2, row - (len(groups) - 1) / 2)
+            places |= _ring(_in_turn(graph, members), middle)
+    return places
+
+
+def _width(members: Collection[Hashable]) -> float:
+    return 0.0 if len(members) == 1 else 1.0 + len(members) / 3
+
+
+def _in_turn(graph: nx.MultiDiGraph, members: Collection[Hashable]) -> list[Hashable]:
+    """Those of a cycle in its order, and others of them behind it."""
+    found = find_cycle(nx.DiGraph(graph.subgraph(members))) if len(members) > 1 else []
+    order = [*graph]
+    return [*found, *sorted(set(members) - set(found), key=order.index)]
+
+
+def _ring(members: list[Hashable], middle: _Place) -> dict[Hashable, _Place]:
+    if len(members) == 1:
+        return {members[0]: middle}
+    radius, places = _width(members) / 2, {}
+    for number, node in enumerate(members):
+        angle = math.pi + 2 * math.pi * number / len(members)
+        places[node] = (middle[0] + radius * math.cos(angle), middle[1] + 0.8 * math.sin(angle))
+    return places

@@ -131,7 +131,11 @@ def _lanes(run: Recording) -> _Lanes:
 
 def _shade(canvas: Canvas, run: Recording, lanes: _Lanes) -> dict[float, str]:
     canvas.shapes += bands([(low - 0.7, high + 0.7) for low, high in lanes.extent.values()])
-    return {lanes.middle[worker]: run.name(worker) for worker in lanes.extent}
+    return {
+        low + lane: run.name(worker) if not lane else f"{run.name(worker)}, thread {lane + 1}"
+        for worker, (low, high) in lanes.extent.items()
+        for lane in range(int(high - low) + 1)
+    }
 
 
 # -- drawing --------------------------------------------------------------------------------------

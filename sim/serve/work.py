@@ -25,6 +25,8 @@ from squall.sim.scenario import Scenario
 from squall.sim.scenarios.own import read_scenario_file
 from squall.sim.scenarios.replay import first_difference
 from squall.sim.search.again import again
+from squall.sim.world.call_lines import CallLines
+from squall.sim.world.watch import watching
 
 #: events that are shown before the place where two runs part, and after it
 _BEFORE, _AFTER = 4, 6
@@ -57,8 +59,9 @@ def draw(scenario: Path, name: str, plotly: PlotlyFrom, scripts: bool) -> str:
     """The page of a scenario; ``plotly`` as for :func:`page`, ``scripts`` as for :func:`to_run`."""
     saved = to_run(scenario, scripts)
     words = shlex.join(["squall", "replay", str(scenario)])
-    ran = again(saved, seconds=RUN_S)
-    recorded = recording(ran, title=name, replay=words, facts=facts_of(saved))
+    with watching(noted := CallLines()):
+        ran = again(saved, seconds=RUN_S)
+    recorded = recording(ran, title=name, replay=words, facts=facts_of(saved), **noted.found)
     return page(recorded, plotly=plotly)
 
 

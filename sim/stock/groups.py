@@ -335,10 +335,11 @@ def _ranks(ranks: list[int]) -> str:
 
 def _awaited(wait: Wait, wanted: list[int]) -> str:
     """What an operation waits for."""
-    kind, _ = named(wait.tag)
+    kind, tag = named(wait.tag)
     if kind != POINT_TO_POINT:
         return f"{_ranks(wanted)} to call {code(kind)}"
-    return f"a message of {_ranks(wanted)}" if wait.wants else f"{_ranks(wanted)} to receive"
+    what = f"a message of {_ranks(wanted)}" if wait.wants else f"{_ranks(wanted)} to receive"
+    return f"{what} with tag {tag}"
 
 
 def _timed_out(rank: int) -> str:

@@ -46,8 +46,11 @@ class Waits:
 
     def __iter__(self) -> Iterator[Waiting]:
         threads = [(worker, thread) for (worker, _), thread in self._threads.items()]
-        for worker, thread in sorted(threads, key=lambda each: not each[1].is_main):
-            yield self._waiting(worker, thread)
+        threads.sort(key=lambda each: not each[1].is_main)
+        # Who says which call it waits for comes before who waits for some future.
+        told = sorted(threads, key=lambda each: each[1].reading.call is None)
+        found = {place: self._waiting(*place) for place in told}
+        return iter([found[place] for place in threads])
 
     def _waiting(self, worker: NativeWorker, thread: Standing) -> Waiting:
         role: Role = "main" if thread.is_main else "request" if thread.serves else "thread"
@@ -105,7 +108,8 @@ class Waits:
             function, to = thread.reading.call
             calls = [each for each in calls if each.function in (function, "")]
             calls = [each for each in calls if to in (str(each.dst), self._name(each))] or calls
-        if not calls or (thread.reading.call is None and len(calls) > 1):
+        kinds = {(each.function, each.dst) for each in calls}
+        if not calls or (thread.reading.call is None and len(kinds) > 1):
             return self._ended_by(plain, worker, ())
         call = min(calls, key=lambda each: each.sent_at_s)
         self._taken.add((worker, call.id))

@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Any
 
 from squall.real.rpc import calls
+from squall.real.rpc.called import name_of_call
 from squall.real.tracing import CALL_STARTED
 from squall.sim.world.places import user_line
 from squall.sim.world.watch import Watcher
@@ -38,5 +39,6 @@ class CallLines(Watcher):
             if frame is not None:
                 function = frame.f_locals.get("func")
                 name = getattr(function, "__qualname__", None)
-                self.functions[self._events] = str(name or type(function).__name__)
+                name = str(name or type(function).__name__)
+                self.functions[self._events] = name_of_call(name, frame.f_locals.get("args"))
         self._events += 1

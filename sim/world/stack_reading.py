@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from squall.model.events.names import code
+from squall.real.rpc.called import name_of_call
 from squall.sim.world.expressions import expression_of, held_by, made_at, value_of
 from squall.sim.world.places import WRAPPERS, is_library, place_of
 
@@ -82,8 +83,9 @@ class Thread:
         for frame in reversed(self.frames):
             function = _SERVES.get(_key(frame), "")
             if function:
-                called = getattr(frame.f_locals.get(function), "func", None)
-                return str(getattr(called, "__qualname__", ""))
+                udf = frame.f_locals.get(function)
+                name = str(getattr(getattr(udf, "func", None), "__qualname__", ""))
+                return name_of_call(name, getattr(udf, "args", ()))
         return ""
 
     @cached_property
@@ -317,6 +319,7 @@ def _lock(thread: Thread, frame: FrameType) -> Reading:
 @reads("torch.distributed.rpc.api", "rpc_sync")
 def _rpc_sync(thread: Thread, frame: FrameType) -> Reading:
     function = getattr(frame.f_locals.get("func"), "__qualname__", "")
+    function = name_of_call(function, frame.f_locals.get("args"))
     to = frame.f_locals.get("to")
     name = str(getattr(to, "name", to))
     return Reading("call", f"{code(function)} on {name}", call=(function, name))

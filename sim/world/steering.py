@@ -207,6 +207,9 @@ class Steering(Watcher):
     def next(self, event: Any, step: int) -> None:
         """That is what the next step is."""
 
+    def queued(self, event: Due) -> None:
+        """That was queued just now."""
+
     def _turn(self, time: SteeredTime, turn: Turn) -> None:
         if self._tail is None:
             self.heal()
@@ -251,6 +254,7 @@ class SteeredTime(VirtualTime):
         self._steering = steering
 
     def put(self, event: Due, callbacks: Callbacks, delay_s: float) -> None:
+        self._steering.queued(event)
         super().put(event, callbacks, self._steering.late_s(event, delay_s))
 
     def steps(

@@ -141,12 +141,13 @@ for each in linears:
 STALLS = {
     "dist.send(values, 1 - rank); dist.recv(values, 1 - rank)": (
         "deadlock",
-        "deadlock: rank 0 waits for rank 1 to receive (script.py:8); rank 1 waits for rank 0 to receive (script.py:8)",
+        "deadlock: rank 0 waits for rank 1 to receive with tag 0 (script.py:8); rank 1 waits for rank 0 to receive "
+        "with tag 0 (script.py:8)",
     ),
     "dist.recv(values, 0) if rank else dist.all_reduce(values)": (
         "deadlock",
         "deadlock: rank 0 waits for rank 1 to call `all_reduce` (script.py:8); rank 1 waits for a message of rank 0 "
-        "(script.py:8)",
+        "with tag 0 (script.py:8)",
     ),
     "rank or dist.all_reduce(values)": (
         "mismatch",

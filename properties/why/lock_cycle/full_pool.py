@@ -1,6 +1,6 @@
 # run: --workers 2
 # engines: port torch
-# shows: (deadlock|hang): 
+# shows: (deadlock|hang):
 # fix: num_worker_threads=2 => num_worker_threads=16
 """Trees of calls: each level asks the other worker for the level below it."""
 

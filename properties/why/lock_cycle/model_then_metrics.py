@@ -1,6 +1,6 @@
 # run: --workers 2
 # engines: port torch
-# shows: (deadlock|hang): 
+# shows: (deadlock|hang):
 # fix: with metrics_lock:\n        rpc.rpc_sync("client", log, args=(metrics,), timeout=0)\n        with model_lock: => with model_lock:\n        rpc.rpc_sync("client", log, args=(metrics,), timeout=0)\n        with metrics_lock:
 """A server with a lock for its model and one for its metrics, called by two threads of a client."""
 

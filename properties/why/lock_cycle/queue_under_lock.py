@@ -1,6 +1,6 @@
 # run: --workers 2
 # engines: port torch
-# shows: (deadlock|hang): 
+# shows: (deadlock|hang):
 # fix: with self.lock:\n            item = self.items.get() => item = self.items.get()\n        with self.lock:
 """An object with a queue: a consumer takes items out, a producer on another worker puts them in."""
 

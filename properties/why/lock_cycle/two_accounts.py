@@ -1,6 +1,6 @@
 # run: --workers 2
 # engines: port torch
-# shows: (deadlock|hang): 
+# shows: (deadlock|hang):
 # fix: with lock:\n        global_step["n"] += 1\n        rpc.rpc_sync(peer, average_in, args=(weights,), timeout=0) => with lock:\n        global_step["n"] += 1\n    rpc.rpc_sync(peer, average_in, args=(weights,), timeout=0)
 """Gossip: each worker sends its weights to the other one, which takes the average."""
 

@@ -144,7 +144,9 @@ def print_violation(
     head = f"{violation.property}: {violation.what}{where}{when}"
     console.print(Text(readable(folded(head, full=full)), style="bold red"), soft_wrap=True)
     seen = violation.seen
-    if waits and all(line in seen for line in waits):
+    if waits and seen == waits[0]:
+        seen = "it waits for ever, see below"
+    elif waits and all(line in seen for line in waits):
         seen = "nothing can happen any more, and these wait, see below: "
         seen += ", ".join(dict.fromkeys(line.partition(" waits for ")[0] for line in waits))
     rows = [("expected", violation.expected), ("came", seen)]

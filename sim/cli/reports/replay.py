@@ -118,12 +118,13 @@ def print_replay(replayed: Replayed, console: Console, *, full: bool = False) ->
     run = replayed.run
     if run.printed:
         console.print(Text(run.printed.rstrip("\n")))
-    lines = [*run.waits, *explanation(replayed.scenario, run)]
+    lines = explanation(replayed.scenario, run) or run.waits
     if run.violations or lines:
         told = [*map(str, run.violations), *run.waits]
         print_program(replayed.scenario, told, run.waits, console)
     for violation in run.violations:
-        print_violation(violation, console, full=full, waits=run.waits)
+        waits = lines if run.program is None else run.waits
+        print_violation(violation, console, full=full, waits=waits)
     if replayed.stop is not None:
         _print_stop(run, replayed.stop, console)
     if replayed.divergence is not None:

@@ -140,7 +140,7 @@
     // The page says in words what a figure on its own says in its title.
     layout.margin = { ...layout.margin, t: Math.max(30, layout.margin.t - (layout.meta.clock === "none" ? 50 : notes.length ? 44 : 26)) };
     delete layout.title;
-    figure.style.height = "";
+    fit();
     if (layout.meta.height > figure.clientHeight) figure.style.height = layout.meta.height + "px";
     layout.autosize = true;
     layout.uirevision = page.view + page.clock;
@@ -162,6 +162,13 @@
     page.drawn += 1;
     if (page.view === "space_time" && page.message >= 0) await cone(page.message);
     mark();
+  }
+
+  // As high as leaves room for the events below.
+  function fit() {
+    figure.style.height = "0px";
+    const below = byId("rows").getBoundingClientRect().bottom + window.scrollY + 14;
+    figure.style.height = Math.max(300, window.innerHeight - below) + "px";
   }
 
   // As many names of lanes as fit: the others show up when one zooms in.
@@ -210,6 +217,7 @@
     const name = document.createElement("b");
     name.textContent = "#" + event + " " + page.types[page.type[event]];
     text.append(name, " at t=" + page.times[event].toFixed(6) + " s on " + (page.core.workers[page.worker[event]] ?? "-"));
+    if (event === page.core.failure && page.core.wrong) text.append(" · " + page.core.wrong);
     if (page.view === "space_time" && page.message >= 0) await cone(page.message);
     else if (page.view === "space_time") await uncone();
     mark();
@@ -413,12 +421,13 @@
     byId("rows").addEventListener("click", (event) => { const row = event.target.closest(".row"); if (row) choose(Number(row.dataset.event)); });
     window.addEventListener("hashchange", fromHash);
     window.addEventListener("resize", rows);
-    await open(page.core.views[0].id);
+    await open(page.core.opened);
     page.loaded_ms = performance.now();
     await detailed();
     page.ready = true;
     document.body.dataset.ready = "true";
     await fromHash();
+    if (page.chosen < 0 && page.core.failure >= 0) await choose(page.core.failure);
   }
   begin().catch(show);
 })();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
@@ -24,6 +25,8 @@ from squall.sim.world.stuck import stalled
 
 _GROUPS = "process groups"
 DEFAULT_TIMEOUT_S = 1800.0
+#: the key of a message between two members, with its tag
+_SENT = re.compile(r"/sent/\d+/(\d+)/\d+$")
 _CLOSED = "Connection closed by peer ({})"
 NON_MEMBER = real_distributed.GroupMember.NON_GROUP_MEMBER
 
@@ -151,9 +154,10 @@ class Group:
 def _waits(thread: Thread, frame: FrameType) -> Reading:
     """A member waits for another one."""
     rank = frame.f_locals["self"].ranks[frame.f_locals["member"]]
-    return Reading(
-        "collective", f"rank {rank} to call {thread.called() or 'the same'}", "", (Rank(rank),)
-    )
+    what = f"rank {rank} to call {thread.called() or 'the same'}"
+    if (sent := _SENT.search(frame.f_locals["key"])) is not None:
+        what = f"a message of rank {rank} with tag {sent[1]}"
+    return Reading("collective", what, "", (Rank(rank),))
 
 
 class _Groups:

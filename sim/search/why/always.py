@@ -10,8 +10,12 @@ from typing import NamedTuple
 
 from squall.model.events.run import Run
 from squall.sim.search.why.doing import called, name
-from squall.sim.search.why.witness import Operation, Place, Witness
+from squall.sim.search.why.seen import Operation, Place
+from squall.sim.search.why.touched import growing
+from squall.sim.search.why.witness import Witness
 
+#: values and threads of one line that are many
+_MANY = 3
 #: the user's line in a line of ``Run.waits``, and where those wait who only wait for others
 _LINE = re.compile(
     r", at (?P<file>[^:]+):(?P<line>\d+): .*?(?P<other>\(in [\w.]*(?:spawn|start_processes|shutdown|join)\))?$"
@@ -29,16 +33,35 @@ def hints(run: Run, witness: Witness, names: Mapping[int, str]) -> list[Hint]:
     """What may be the cause, the most certain first."""
     found = [*_collectives(witness, names), *_not_over(witness, names)]
     found += _without_context(witness, names)
-    return found
+    many = list(_many(witness))
+    found += many
+    return [*found, *_growing(witness)] if many or not found else found
 
 
-def waits(run: Run) -> Iterator[Hint]:
-    """Where those wait who cannot go on."""
-    lines = [match for line in run.waits if (match := _LINE.search(line)) and not match["other"]]
-    places = dict.fromkeys(Place(match["file"], int(match["line"])) for match in lines)
-    if places:
+def _many(witness: Witness) -> Iterator[Hint]:
+    """What has become more and more."""
+    for error in witness.errors[:1]:
+        for place, count in error.references.items():
+            if count >= _MANY:
+                yield Hint(f"{count} RRefs made at {place} still have their values.", (place,))
+        for place, count in error.threads.items():
+            if count >= _MANY:
+                yield Hint(f"{count} threads begun at {place} still run.", (place,))
+
+
+def _growing(witness: Witness) -> Iterator[Hint]:
+    """What may hold what has become more and more."""
+    lines = witness.lines
+    for container, places in growing(lines.executed, lines.globals).items():
         said = ", ".join(map(str, places))
-        yield Hint(f"They wait for ever at {said}.", tuple(places))
+        text = f"`{container}` grows: things are put into it at {said}, and never taken out."
+        yield Hint(text, tuple(places))
+
+
+def waiting_at(run: Run) -> list[Place]:
+    """Where those wait who cannot go on, but for those who only wait for others to end."""
+    lines = [match for line in run.waits if (match := _LINE.search(line)) and not match["other"]]
+    return list(dict.fromkeys(Place(match["file"], int(match["line"])) for match in lines))
 
 
 def _collectives(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
@@ -105,5 +128,9 @@ def _without_context(witness: Witness, names: Mapping[int, str]) -> Iterator[Hin
     }
     for place, call in found.items():
         if place.file:
-            text = f"{called(call, names)} was called outside of any `dist_autograd.context()`: no gradient crosses it."
-            yield Hint(text, (place,))
+            begun = witness.begun.get(call.task)
+            thread = (
+                f", in a thread that {begun} has begun" if begun is not None and begun.file else ""
+            )
+            text = f"{called(call, names)} was called outside of any `dist_autograd.context()`{thread}: no gradient crosses it."
+            yield Hint(text, (place, begun) if thread and begun is not None else (place,))

@@ -9,18 +9,20 @@ from contextlib import contextmanager
 from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
 from squall.sim.search.again import again
-from squall.sim.search.why.always import hints, waits
+from squall.sim.search.why.always import hints, waiting_at
 from squall.sim.search.why.doing import Doing, called, doing, name
+from squall.sim.search.why.executed import Executed
 from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
-from squall.sim.search.why.search import RUN_S, Search
+from squall.sim.search.why.search import RUN_S, Moment, Search
+from squall.sim.search.why.seen import NOWHERE, Call, Place
 from squall.sim.search.why.told import Line, Why
 from squall.sim.search.why.touched import Shared, Touch, both, touches
-from squall.sim.search.why.witness import NOWHERE, Call, Place, Witness
+from squall.sim.search.why.witness import Witness
 from squall.sim.world.steering import Path, Turn
 
 #: what is told of a failure that no order avoids
-_HINTS = 3
+_HINTS = 4
 #: calls that are shown of each run
 _SHOWN = 4
 
@@ -84,9 +86,8 @@ class Telling:
     def why(self) -> Why:
         search, witness = self.search, self.witness
         found = self._found()
-        for hint in waits(self.run):
-            found.said.append(hint.text)
-            found.places += hint.places
+        # The problems of a run that hangs name these lines.
+        found.places += [place for place in waiting_at(self.run) if place not in found.places]
         for error in witness.errors[:1]:
             found.raised, found.variables = error.place, error.variables
         found.steps, found.events = search.steps, len(self.run.records)
@@ -125,8 +126,7 @@ class Telling:
             )
         first = doing(self.witness, moment.step, self.names)
         if search.before is None:
-            said = [f"After {first.who} {first.did}, no other order that was tried passes."]
-            return Why(verdict="step", said=said, places=[first.place] if first.place.file else [])
+            return self._within(first, moment)
         return self._order(first, search.before)
 
     def _changed_twice(self, calls: list[Call]) -> list[Touch]:
@@ -140,6 +140,37 @@ class Telling:
         found = touches(lines, witness.lines.globals)
         changed = {(each.kind, each.name) for each in found if each.writes}
         return [each for each in found if (each.kind, each.name) in changed]
+
+    def _within(self, first: Doing, moment: Moment) -> Why:
+        """What is told where nothing can come before the step as a whole: within it something comes too early."""
+        said = [f"After {first.who} {first.did}, no other order that was tried passes."]
+        places = [first.place]
+        _, other = self._seen((Turn(moment.step, moment.tail),))
+        shared = self._turned(self.witness.acts(moment.step), moment.step, other)
+        if shared is not None:
+            said.append(_touching(shared))
+            said.append(f"In runs that pass {shared.second} comes before {shared.first}.")
+            places += [shared.first, shared.second]
+        return Why(verdict="step", said=said, places=[place for place in places if place.file])
+
+    def _turned(self, mine: list[Executed], step: int, other: Witness) -> Shared | None:
+        """The first thing that these lines touch and that others have touched before them in the run that passes."""
+        if not mine:
+            return None
+        task = mine[0].task
+        worker = self.witness.worker_of_task(task)
+        later = [each for each in other.lines.executed if each.step >= step]
+        for line in mine:
+            mine_touched = touches([line], self.witness.lines.globals)
+            at = next((n for n, e in enumerate(later) if e[1:] == line[1:]), len(later))
+            for each in reversed(later[:at]) if mine_touched else ():
+                if each.task != task:
+                    theirs = touches([each], other.lines.globals)
+                    across = other.worker_of_task(each.task) != worker
+                    shared = both(mine_touched, theirs, stores=across)
+                    if shared is not None:
+                        return shared
+        return None
 
     def _unknown(self) -> Why:
         over = "The search was interrupted" if self.search.interrupted else "The time was over"

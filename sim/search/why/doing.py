@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from squall.sim.search.why.witness import NOWHERE, Call, Place, Witness
+from squall.sim.search.why.seen import NOWHERE, Call, Place
+from squall.sim.search.why.witness import Witness
 
 Kind = Literal["runs", "answer", "thread", "timeout", "message"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from squall.sim.search.why.doing import called, name
-from squall.sim.search.why.witness import Call, Fault, Place, Witness
+from squall.sim.search.why.seen import Call, Fault, Place
+from squall.sim.search.why.witness import Witness
 
 _DID = {
     "drop": "was lost",

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import ast
 import linecache
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple
 
 from squall.sim.search.why.executed import Executed
-from squall.sim.search.why.witness import Place
+from squall.sim.search.why.seen import Place
 
 #: methods that change what they are called on; so do those whose names end with an underscore
 _CHANGING = frozenset(
@@ -42,6 +43,13 @@ _CHANGING = frozenset(
         "write",
     ]
 )
+#: methods that put something into a container, and that take something out
+_ADDING = frozenset(
+    ["add", "append", "appendleft", "extend", "insert", "put", "put_nowait", "setdefault"]
+)
+_TAKING = frozenset(["clear", "discard", "get_nowait", "pop", "popitem", "popleft", "remove"])
+#: times that a line puts something into what is said to grow, at least
+_OFTEN = 3
 #: methods of the stores that processes share, which each knows by a variable of its own
 _OF_STORES = frozenset(
     [
@@ -101,6 +109,44 @@ def touches(
     return list(found)
 
 
+def growing(
+    lines: Iterable[Executed], globals: Mapping[CodeType, Mapping[str, Any]]
+) -> dict[str, list[Place]]:
+    """Containers into which a line has put something again and again, and from which none has taken: by their names,
+    these lines."""
+    times: Counter[Place] = Counter()
+    every = list(lines)
+    for each in every:
+        times[Place(each.code.co_filename, each.line, each.code.co_name)] += 1
+    found: dict[str, list[Place]] = {}
+    taken = set()
+    for touch in touches(every, globals):
+        effects = _effects(touch.place.file).get((touch.place.line, touch.name), set())
+        if "takes" in effects:
+            taken.add(touch.name)
+        if "adds" in effects and times[touch.place] >= _OFTEN and touch.kind != "store":
+            found.setdefault(touch.name, []).append(touch.place)
+    return {name: places for name, places in found.items() if name not in taken}
+
+
+@lru_cache(maxsize=64)
+def _effects(file: str) -> dict[tuple[int, str], set[str]]:
+    """By line and name: whether something is put into a container there, or taken out."""
+    found: dict[tuple[int, str], set[str]] = {}
+    for node in ast.walk(_tree(file)):
+        base: ast.AST | None = None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            base, method = node.func.value, node.func.attr
+            effect = "adds" if method in _ADDING else "takes" if method in _TAKING else ""
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            base = _base(node)
+            effect = "takes" if isinstance(node.ctx, ast.Del) else "adds"
+        name = base.id if isinstance(base, ast.Name) else getattr(base, "attr", None)
+        if base is not None and name is not None and effect:
+            found.setdefault((base.lineno, name), set()).add(effect)  # type: ignore[attr-defined]
+    return found
+
+
 def both(first: list[Touch], second: list[Touch], *, stores: bool) -> Shared | None:
     """What both touch and one of them changes, best what only one does. ``stores``: they are of different
     processes, which share stores and nothing else."""
@@ -131,12 +177,8 @@ def _of_line(file: str, line: int) -> tuple[tuple[Kind, str, bool], ...]:
 @lru_cache(maxsize=64)
 def _by_line(file: str) -> dict[int, list[tuple[Kind, str, bool]]]:
     """By line: what it touches."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return {}
     found: dict[int, list[tuple[Kind, str, bool]]] = {}
-    for node in ast.walk(tree):
+    for node in ast.walk(_tree(file)):
         for base, writes in _touched(node):
             is_store = isinstance(node, ast.Call) and _method(node) in _OF_STORES
             if isinstance(base, ast.Name):
@@ -149,6 +191,13 @@ def _by_line(file: str) -> dict[int, list[tuple[Kind, str, bool]]]:
                 continue
             found.setdefault(base.lineno, []).extend((kind, name, writes) for kind in kinds)
     return found
+
+
+def _tree(file: str) -> ast.AST:
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return ast.Module([], [])
 
 
 def _method(node: ast.Call) -> str:

@@ -4,14 +4,25 @@ which worker, with which values."""
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections import Counter
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from squall.real import tracing
 from squall.real.rpc import calls, rref_proxy, serialization
-from squall.real.runtime import NO_CONTEXT, TaskOwner
+from squall.real.runtime import NO_CONTEXT
 from squall.sim.search.why.executed import Executed, Lines
+from squall.sim.search.why.seen import (
+    NOWHERE,
+    Call,
+    Fault,
+    Operation,
+    Place,
+    Raised,
+    Sent,
+    Task,
+    Thread,
+)
 from squall.sim.search.why.values import arguments, has_graph, name_of, shown, variables
 from squall.sim.world.places import is_library
 from squall.sim.world.primitives import SimTask
@@ -20,134 +31,7 @@ from squall.sim.world.steering import Path, Steering, is_reply
 #: the functions in whose frames a call and what it calls can be seen
 _CALLS = (calls._invoke_rpc.__code__, calls.begin_remote.__code__)
 _RUNS = serialization.run_function.__code__
-#: how the types of messages begin that call functions
-_FUNCTIONS = ("PYTHON_", "SCRIPT_", "FORWARD_AUTOGRAD")
 _METHODS = (rref_proxy.local_invoke, rref_proxy.local_invoke_async_execution)
-
-
-class Place(NamedTuple):
-    """A line of the user's, and the function that it is in."""
-
-    file: str
-    line: int
-    function: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.file.rpartition('/')[2]}:{self.line}" if self.file else ""
-
-
-NOWHERE = Place("", 0)
-
-
-@dataclass(eq=False)
-class Call:
-    """One call of a function on another worker. ``arguments`` and ``result`` are shortened; the result is empty as
-    long as there is none. ``began`` and ``ended``: events, -1 where it has not run."""
-
-    src: int
-    dst: int
-    id: int
-    task: int
-    type: str
-    place: Place
-    function: str = ""
-    arguments: str = ""
-    result: str = ""
-    began: int = -1
-    ended: int = -1
-    #: whether it was made in an autograd context, and whether its arguments or its result have a graph
-    in_context: bool = False
-    graph: bool = False
-    #: whether the function is none of a library's, which calls it on behalf of the user
-    is_users: bool = False
-
-    @property
-    def may_be_users(self) -> bool:
-        """Whether it calls a function of the user's, as far as that is known: of other engines' calls only the type
-        is."""
-        return self.is_users or (not self.function and self.type.startswith(_FUNCTIONS))
-
-    @property
-    def name(self) -> str:
-        """The function; for messages that no line asks for by itself, their type in words."""
-        return self.function or self.type.lower().replace("_", " ")
-
-    @property
-    def said(self) -> str:
-        return f"{self.name}({self.arguments})" if self.function else self.name
-
-
-class Sent(NamedTuple):
-    """A message: the call that it belongs to, if it does, and where it was sent."""
-
-    src: int
-    dst: int
-    type: str
-    call: Call | None
-    is_reply: bool
-    task: int
-    place: Place
-
-
-class Task(NamedTuple):
-    """A thread: what it is called, on which worker, what has started it, and where."""
-
-    name: str
-    worker: int
-    parent: int
-    cause: int
-
-
-@dataclass(eq=False)
-class Thread:
-    """A thread that goes on: of which worker, where it was, and where it waited next (nowhere: it ended)."""
-
-    name: str
-    owner: TaskOwner | None
-    at: Place
-    to: Place = NOWHERE
-
-    @property
-    def who(self) -> str:
-        """The process where it is its main thread, as it is called in the end."""
-        owner = "a process" if self.owner is None else self.owner.name
-        return f"thread {self.name} of {owner}" if self.name.startswith("Thread") else owner
-
-
-class Raised(NamedTuple):
-    """An error that ended a process: where in the user's code, the variables there, on which worker, and after how many
-    events."""
-
-    place: Place
-    variables: dict[str, str]
-    worker: int | None
-    event: int
-
-
-@dataclass(eq=False)
-class Operation:
-    """What a member of a process group has begun. ``ended``: the event, -1 if it has not."""
-
-    group: str
-    member: int
-    kind: str
-    place: Place
-    began: int
-    ended: int = -1
-    #: whether it has ended without an error
-    good: bool = False
-
-
-class Fault(NamedTuple):
-    """A fault that happened, and the event that says so."""
-
-    event: int
-    kind: str
-    src: int
-    dst: int
-    worker: int
-    type: str
-    sent: Sent | None
 
 
 class Witness(Steering):
@@ -166,6 +50,10 @@ class Witness(Steering):
         self.tasks: dict[int, Task] = {}
         #: of tasks at the steps that were asked for: the worker, where it went on, and where it waited next
         self.threads: dict[int, Thread] = {}
+        #: by task: the line that has begun it
+        self.begun: dict[int, Place] = {}
+        #: by reference: where its value was made, as long as its owner has it
+        self.owned: dict[Any, Place] = {}
         self._going: tuple[int, Any] | None = None
         #: by message: the event of its arrival
         self.arrived: dict[int, int] = {}
@@ -175,6 +63,8 @@ class Witness(Steering):
         #: errors that ended a process
         self.errors: list[Raised] = []
         self.operations: list[Operation] = []
+        #: tasks that have ended
+        self.ended: set[int] = set()
         self._operations: dict[tuple[str, int, str, int], Operation] = {}
         #: workers that have made autograd contexts
         self.with_contexts: set[int] = set()
@@ -192,6 +82,10 @@ class Witness(Steering):
             self.threads[step] = Thread(event.name, event.worker, place)
             self._going = step, event
 
+    def queued(self, event: Any) -> None:
+        if isinstance(event, SimTask) and event.glet is None and event.id not in self.begun:
+            self.begun[event.id] = _user_place(sys._getframe(2))
+
     def raised(self, error: BaseException) -> None:
         if isinstance(error, SystemExit) and error.__context__ is not None:
             error = error.__context__  # whoever starts processes tells their errors to the parent
@@ -203,9 +97,18 @@ class Witness(Steering):
         if found is not None:
             frame = found.tb_frame
             place = Place(frame.f_code.co_filename, found.tb_lineno, frame.f_code.co_name)
-            task = None if self.runtime is None else self.runtime.running
-            owner = None if task is None or task.worker is None else task.worker.id
-            self.errors.append(Raised(place, variables(frame), owner, self._count + 1))
+            assert self.runtime is not None, "a process runs in it"
+            running, task = self.runtime.running, self.runtime.running.id
+            owner = None if running.worker is None else running.worker.id
+            references = Counter(place for place in self.owned.values() if place.file)
+            threads = Counter(
+                place
+                for id, place in self.begun.items()
+                if place.file and id in self.tasks and id not in self.ended and id != task
+            )
+            self.errors.append(
+                Raised(place, variables(frame), owner, self._count + 1, references, threads)
+            )
 
     def event(self, record: tuple[Any, ...]) -> None:
         super().event(record)
@@ -286,6 +189,16 @@ class Witness(Steering):
         if operation is not None:
             operation.ended, operation.good = self._count, values[4] is None
 
+    def _owner_created(self, worker: int, task: int, values: Any) -> None:
+        call = self.call_of(task)
+        self.owned[values[0]] = _user_place(_frame()) if call is None else call.place
+
+    def _owner_deleted(self, worker: int, task: int, values: Any) -> None:
+        self.owned.pop(values[0], None)
+
+    def _task_ended(self, worker: int, task: int, values: Any) -> None:
+        self.ended.add(task)
+
     def _context_created(self, worker: int, task: int, values: Any) -> None:
         self.with_contexts.add(worker)
 
@@ -349,7 +262,11 @@ class Witness(Steering):
             return -1 if sent is None else sent.dst
         if kind == "timer":
             return number
-        return self._workers.get(number, -1)
+        return self.worker_of_task(number)
+
+    def worker_of_task(self, task: int) -> int:
+        """Where a task was last, -1 if that is not known."""
+        return self._workers.get(task, -1)
 
     def acts(self, step: int) -> list[Executed]:
         """The lines that are executed because of a step, up to the next wait: of the function that it calls, of
@@ -404,6 +321,9 @@ _TAKES = {
     tracing.UDF_ENDED: Witness._udf_ended,
     tracing.OPERATION_STARTED: Witness._operation_started,
     tracing.OPERATION_ENDED: Witness._operation_ended,
+    tracing.OWNER_CREATED: Witness._owner_created,
+    tracing.OWNER_DELETED: Witness._owner_deleted,
+    tracing.TASK_ENDED: Witness._task_ended,
     tracing.CONTEXT_CREATED: Witness._context_created,
     tracing.FAULT_INJECTED: Witness._fault,
 }

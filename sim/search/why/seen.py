@@ -1,0 +1,140 @@
+"""What a witness notes of a run: lines, calls, messages, threads, errors, faults."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from squall.real.runtime import TaskOwner
+
+#: how the types of messages begin that call functions
+_FUNCTIONS = ("PYTHON_", "SCRIPT_", "FORWARD_AUTOGRAD")
+
+
+class Place(NamedTuple):
+    """A line of the user's, and the function that it is in."""
+
+    file: str
+    line: int
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file.rpartition('/')[2]}:{self.line}" if self.file else ""
+
+
+NOWHERE = Place("", 0)
+
+
+@dataclass(eq=False)
+class Call:
+    """One call of a function on another worker. ``arguments`` and ``result`` are shortened; the result is empty as
+    long as there is none. ``began`` and ``ended``: events, -1 where it has not run."""
+
+    src: int
+    dst: int
+    id: int
+    task: int
+    type: str
+    place: Place
+    function: str = ""
+    arguments: str = ""
+    result: str = ""
+    began: int = -1
+    ended: int = -1
+    #: whether it was made in an autograd context, and whether its arguments or its result have a graph
+    in_context: bool = False
+    graph: bool = False
+    #: whether the function is none of a library's, which calls it on behalf of the user
+    is_users: bool = False
+
+    @property
+    def may_be_users(self) -> bool:
+        """Whether it calls a function of the user's, as far as that is known: of other engines' calls only the type
+        is."""
+        return self.is_users or (not self.function and self.type.startswith(_FUNCTIONS))
+
+    @property
+    def name(self) -> str:
+        """The function; for messages that no line asks for by itself, their type in words."""
+        return self.function or self.type.lower().replace("_", " ")
+
+    @property
+    def said(self) -> str:
+        return f"{self.name}({self.arguments})" if self.function else self.name
+
+
+class Sent(NamedTuple):
+    """A message: the call that it belongs to, if it does, and where it was sent."""
+
+    src: int
+    dst: int
+    type: str
+    call: Call | None
+    is_reply: bool
+    task: int
+    place: Place
+
+
+class Task(NamedTuple):
+    """A thread: what it is called, on which worker, what has started it, and where."""
+
+    name: str
+    worker: int
+    parent: int
+    cause: int
+
+
+@dataclass(eq=False)
+class Thread:
+    """A thread that goes on: of which worker, where it was, and where it waited next (nowhere: it ended)."""
+
+    name: str
+    owner: TaskOwner | None
+    at: Place
+    to: Place = NOWHERE
+
+    @property
+    def who(self) -> str:
+        """The process where it is its main thread, as it is called in the end."""
+        owner = "a process" if self.owner is None else self.owner.name
+        return f"thread {self.name} of {owner}" if self.name.startswith("Thread") else owner
+
+
+class Raised(NamedTuple):
+    """An error that ended a process: where in the user's code, the variables there, on which worker, and after how many
+    events."""
+
+    place: Place
+    variables: dict[str, str]
+    worker: int | None
+    event: int
+    #: how many values of references were there, and how many threads, by the lines that had made them
+    references: Counter[Place]
+    threads: Counter[Place]
+
+
+@dataclass(eq=False)
+class Operation:
+    """What a member of a process group has begun. ``ended``: the event, -1 if it has not."""
+
+    group: str
+    member: int
+    kind: str
+    place: Place
+    began: int
+    ended: int = -1
+    #: whether it has ended without an error
+    good: bool = False
+
+
+class Fault(NamedTuple):
+    """A fault that happened, and the event that says so."""
+
+    event: int
+    kind: str
+    src: int
+    dst: int
+    worker: int
+    type: str
+    sent: Sent | None
