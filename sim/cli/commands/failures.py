@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from squall.sim.scenarios.failure import Failure
 
 #: characters of a message
-_MOST_SHOWN = 100
+_MOST_SHOWN = 240
 
 RANK = 90
 EPILOG = """\
