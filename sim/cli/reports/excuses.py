@@ -97,7 +97,7 @@ def page(listed: list[Use], seeds: range, text: str = "") -> str:
         lines.append(f"| {use.name} | {counts} | {use.reason} |")
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2] if rest else ""
-    return "\n".join([before + BEGIN, "", *lines, "", END + after])
+    return before + BEGIN + "\n".join(["", *lines, "", END]) + after
 
 
 def _profile(name: str) -> str:
