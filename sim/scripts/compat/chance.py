@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib
 import random as real_random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +47,15 @@ def entropy() -> real_random.Random:
     if stream is None:
         stream = worker.locals[ENTROPY] = _streams()(ENTROPY)
     return stream
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """What the current process draws from its entropy while it is entered changes nothing later."""
+    source = entropy()
+    before = source.getstate()
+    yield
+    source.setstate(before)
 
 
 @builtin
