@@ -318,7 +318,7 @@ def run_function(worker: Process, udf: Any) -> Any:
             raise udf
         if worker.interceptor is not None:
             worker.interceptor.at(worker, "udf")
-        result = udf.func(*udf.args, **udf.kwargs)
+        result = udf.func(*udf.args, **udf.kwargs)  # a watcher of the run reads it in this frame
         return result
     except Exception as error:
         error_name = type(error).__name__

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from squall.model.events.run import Run as FinishedRun
@@ -11,7 +13,7 @@ from squall.sim.library.hypotheses import outside
 from squall.sim.library.run import turn
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.search.again import again
-from squall.sim.search.why.cause import Problems, quiet
+from squall.sim.search.why.cause import Problems
 from squall.sim.search.why.cause import why as find
 from squall.sim.search.why.told import Why
 
@@ -46,7 +48,7 @@ def cause_of(
     On the engine port, where a script of another engine fails, too: there runs take little time, and lines
     and values are known.
     """
-    with turn, outside(), quiet():
+    with turn, outside(), _quiet():
         told = _problems(scenario, strict=strict)
         if scenario.engine != "port" and scenario.script is not None:
             ported = _on_port(scenario, told)
@@ -55,6 +57,18 @@ def cause_of(
                 found.said.append(f"(Told of the engine port, where it fails: {found.problems[0]})")
                 return found
         return find(scenario, told, seconds=seconds, on_run=on_run)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """PyTorch's launcher does not log what it does to the processes of each run."""
+    logger = logging.getLogger("torch.multiprocessing.spawn")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _on_port(scenario: Scenario, told: Problems) -> Scenario | None:

@@ -114,6 +114,7 @@ def _in_bytes(given: Any) -> bytes:
 
 
 def compared(gradients: list[Gradient]) -> Compared:
+    """All gradients of a pass: within the tolerance of their dtypes (model/program/compare.py)."""
     deviation, differs, lacks = 0.0, dict[str, str](), False
     for name, rank, got, expected, largest in gradients:
         if got is None:

@@ -121,8 +121,7 @@ class _Steps:
                 words.get("target_mbs") or [None] * count,
                 strict=True,
             )
-            before = {key: grad for key, grad in self._gradients().items() if grad is not None}
-            return Given(pickled.getvalue(), tree_map(_detached, [*calls]), before, {})
+            return Given(pickled.getvalue(), tree_map(_detached, [*calls]), self._gradients(), {})
 
     def _gradients(self) -> Gradients:
         return {

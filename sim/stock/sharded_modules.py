@@ -31,7 +31,7 @@ from squall.sim.stock.ddp_modules import after_method
 from squall.sim.stock.digests import without_modes
 from squall.sim.stock.gathered import Gathering, UnknownError, check_size
 from squall.sim.stock.local_gradients import frames_of_passes
-from squall.sim.stock.whole_model import Call, Given, Shard, gradients_of
+from squall.sim.stock.whole_model import Given, ModuleCall, Shard, gradients_of
 from squall.sim.world.places import line_of
 
 #: a callback of a pass that adds itself so often comes behind those of ``fully_shard``
@@ -62,7 +62,7 @@ class _Watch:
         self._modules: WeakKeyDictionary[Module, _Sharded] = WeakKeyDictionary()
         self._made: Counter[tuple[int, ...]] = Counter()
         #: the outermost module that runs, and what is kept of its call
-        self._running: tuple[Module, Call] | None = None
+        self._running: tuple[Module, ModuleCall] | None = None
         register_module_forward_pre_hook(self._begins)
         register_module_forward_hook(self._ends, with_kwargs=True, always_call=True)
 
@@ -75,7 +75,7 @@ class _Watch:
             return
         with without_modes(), torch.no_grad():
             buffers = {n: e.clone() for n, e in module.named_buffers() if type(e) is Tensor}
-            call = Call(_copied(args), torch.get_rng_state(), buffers)
+            call = ModuleCall(_copied(args), torch.get_rng_state(), buffers)
         call.why_not = _why_not(module)
         self._running = module, call
 
@@ -112,11 +112,11 @@ class _Sharded:
         }
         self._gathering = Gathering(here, name, ranks)
         #: calls whose outputs have got gradients that are not exchanged yet, and parts of gradients before
-        self._calls: list[Call] = []
+        self._calls: list[ModuleCall] = []
         self._before: dict[str, Tensor] = {}
         self._place = ""
 
-    def called(self, call: Call, output: Any) -> None:
+    def called(self, call: ModuleCall, output: Any) -> None:
         """It has returned."""
         leaves = tree_flatten((call.args, call.kwargs, output))[0]
         is_parted = set(self._gathering.ranks) != set(_together(self._module()))
@@ -128,7 +128,7 @@ class _Sharded:
             if isinstance(leaf, Tensor) and leaf.requires_grad:
                 leaf.register_hook(partial(self._comes, call, at))
 
-    def _comes(self, call: Call, at: int, gradient: Tensor) -> None:
+    def _comes(self, call: ModuleCall, at: int, gradient: Tensor) -> None:
         """A backward pass reaches what a call has returned."""
         if torch.compiler.is_compiling():
             return
@@ -175,7 +175,7 @@ class _Sharded:
             lambda given: gradients_of(module, rank, given),
         )
 
-    def _given(self, module: Module, calls: list[Call]) -> Given:
+    def _given(self, module: Module, calls: list[ModuleCall]) -> Given:
         """Raises :class:`UnknownError`."""
         for why_not in (each.why_not for each in calls):
             if why_not:

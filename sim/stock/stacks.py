@@ -13,14 +13,12 @@ from squall.sim.world.stack_reading import Reading, Thread, reads, threads_of
 
 class Standing(NamedTuple):
     """A thread that waits, as its stack says: ``name`` is Python's, "" for one of the agent; ``serves`` the function of
-    a call that it runs; ``called`` the function of a library that it is in; ``took`` where the holder of a lock has
-    taken it. The rest is as in :class:`~squall.model.events.waiting.Waiting`."""
+    a call that it runs; ``took`` where the holder of a lock has taken it. The rest is as in :class:`~squall.model.events.waiting.Waiting`."""
 
     id: int
     name: str
     is_main: bool
     serves: str
-    called: str
     reading: Reading
     took: str
     made: str
@@ -56,7 +54,6 @@ def _standing(thread: Thread, name: str, is_main: bool) -> Standing:
         name,
         is_main,
         thread.serves,
-        called,
         reading,
         took,
         thread.made(),

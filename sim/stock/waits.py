@@ -3,13 +3,14 @@ operations of process groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from squall.model.events.names import Role, request_named, task_named
 from squall.model.events.waiting import Waiting
 from squall.sim.stock.stacks import Standing
 from squall.sim.stock.worker import Call, NativeWorker
+from squall.sim.world.stack_reading import ended_by
 
 
 class Operation(NamedTuple):
@@ -76,26 +77,15 @@ class Waits:
             return self._in_group(plain, operations[0])
         if thread.reading.call is not None or plain.kind == "future":
             return self._calling(plain, worker, thread)
-        return self._ended_by(plain, worker, thread.reading.ends)
+        return ended_by(plain, thread.reading, lambda end: self._end(worker, end))
 
-    def _ended_by(self, plain: Waiting, worker: NativeWorker, ends: Iterable[object]) -> Waiting:
-        found: list[int] = []
-        lacks = [plain.lack] if plain.lack else []
-        kind = plain.kind
-        for end in ends:
-            if isinstance(end, int):
-                found += [self._numbers[worker, end]] if (worker, end) in self._numbers else []
-                continue
-            other = next((each for each in self._stacks if each.name == end), None)
-            main = None if other is None else self._main(other)
-            if main is None:
-                kind = "gone"
-                lacks.append(f"{end} has ended")
-            else:
-                found.append(main)
-        lack = "" if found else " and ".join(lacks)
-        full = "the pool" if kind == "pool" else ""
-        return plain._replace(ends=tuple(found), kind=kind, lack=lack, full=full)
+    def _end(self, worker: NativeWorker, end: Any) -> int | str | None:
+        """The thread that could end a wait of this process, or who has ended; None: a thread of nobody's."""
+        if isinstance(end, int):
+            return self._numbers.get((worker, end))
+        other = next((each for each in self._stacks if each.name == end), None)
+        main = None if other is None else self._main(other)
+        return str(end) if main is None else main
 
     def _main(self, worker: NativeWorker) -> int | None:
         found = [each for each in self._stacks.get(worker, ()) if each.is_main]
@@ -110,7 +100,7 @@ class Waits:
             calls = [each for each in calls if to in (str(each.dst), self._name(each))] or calls
         kinds = {(each.function, each.dst) for each in calls}
         if not calls or (thread.reading.call is None and len(kinds) > 1):
-            return self._ended_by(plain, worker, ())
+            return plain
         call = min(calls, key=lambda each: each.sent_at_s)
         self._taken.add((worker, call.id))
         function = call.function

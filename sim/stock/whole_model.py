@@ -26,7 +26,7 @@ class Shard(NamedTuple):
 
 
 @dataclass
-class Call:
+class ModuleCall:
     """Of a module, by one rank: what it was called with, what it drew random numbers from, its buffers before, and, by
     their place among all that it has returned, the gradients of tensors."""
 
@@ -45,7 +45,7 @@ class Given:
     ``together``: the ranks over which gradients are averaged."""
 
     together: tuple[int, ...]
-    calls: list[Call]
+    calls: list[ModuleCall]
     parts: dict[str, tuple[Shard, Shard | None]]
 
 
@@ -85,7 +85,9 @@ def _expected(
     return {name: each.detach() for name, each in expected.items()}, largest
 
 
-def _gradients(module: Module, call: Call, parameters: list[Tensor]) -> Sequence[Tensor | None]:
+def _gradients(
+    module: Module, call: ModuleCall, parameters: list[Tensor]
+) -> Sequence[Tensor | None]:
     """Of one call."""
     torch.set_rng_state(call.random)
     with torch.no_grad():

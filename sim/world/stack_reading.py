@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from squall.model.events.names import code
+from squall.model.events.waiting import Waiting
 from squall.real.rpc.called import name_of_call
 from squall.sim.world.expressions import expression_of, held_by, made_at, value_of
 from squall.sim.world.places import WRAPPERS, is_library, place_of
@@ -161,6 +162,24 @@ class Thread:
             expression = expression.func.value
         line = made_at(frame, expression)
         return "" if line is None else f"{os.path.basename(frame.f_code.co_filename)}:{line}"
+
+
+def ended_by(
+    waiting: Waiting, reading: Reading, find: Callable[[Any], int | str | None]
+) -> Waiting:
+    """A wait with what its stack says. ``find``: the task that one of :attr:`Reading.ends` is, or the name of who has
+    ended and cannot end it any more; None: neither."""
+    ends: list[int] = []
+    lacks, kind = [reading.lack] if reading.lack else [], reading.kind
+    for end in map(find, reading.ends):
+        if isinstance(end, int):
+            ends.append(end)
+        elif end is not None:
+            lacks.append(f"{end} has ended")
+            kind = "gone"
+    lack = "" if ends else " and ".join(lacks)
+    full = "the pool" if kind == "pool" else ""
+    return waiting._replace(what=reading.what, kind=kind, ends=tuple(ends), lack=lack, full=full)
 
 
 def place_in(frame: FrameType) -> str:

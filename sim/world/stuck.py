@@ -18,7 +18,7 @@ from squall.real.rpc.message import Message
 from squall.real.runtime import Task, TaskOwner
 from squall.sim.world.primitives import Scheduler, SimEvent, SimTask
 from squall.sim.world.scheduler import SimRuntime
-from squall.sim.world.stack_reading import Rank, Reading, Thread, threads_of
+from squall.sim.world.stack_reading import Rank, Reading, Thread, ended_by, threads_of
 from squall.sim.world.trace import TraceWriter
 
 _PASS = re.compile(r"backward pass in context (\d+)")
@@ -131,11 +131,11 @@ class _Stacks:
                 what = f"{where} to hear of {thread.called() or 'it'}"
             return plain._replace(what=what, kind="call", call=(thing.src, thing.id))
         if reading is not None and reading.kind != "future":
-            return self._read(plain, reading)
+            return ended_by(plain, reading, self._end)
         if match := _PASS.fullmatch(str(thing)):
             return plain._replace(what="the backward pass", kind="pass", context=int(match[1]))
         if reading is not None and not str(thing):
-            return self._read(plain, reading)
+            return ended_by(plain, reading, self._end)
         return plain._replace(what=_told(on, thing), kind="thing")
 
     def _for_lock(
@@ -157,26 +157,17 @@ class _Stacks:
         worker: TaskOwner = end
         return worker
 
-    def _read(self, plain: Waiting, reading: Reading) -> Waiting:
-        """What its stack says."""
-        ends: list[int] = []
-        lacks = [reading.lack] if reading.lack else []
-        kind = reading.kind
-        for end in reading.ends:
-            if isinstance(end, int):
-                ends.append(end)
-                continue
-            worker = self._worker(end)
-            main = None if worker is None else self._mains.get(worker)
-            if main is not None:
-                ends.append(main.id)
-            else:
-                told = f"rank {end.number}" if isinstance(end, Rank) else str(end)
-                lacks.append(f"{told if worker is None else worker.known_as} has ended")
-                kind = "gone"
-        lack = "" if ends else " and ".join(lacks)
-        full = "the pool" if kind == "pool" else ""
-        return plain._replace(what=reading.what, kind=kind, ends=tuple(ends), lack=lack, full=full)
+    def _end(self, end: Any) -> int | str:
+        """The task that could end a wait, or who has ended."""
+        if isinstance(end, int):
+            return end
+        worker = self._worker(end)
+        main = None if worker is None else self._mains.get(worker)
+        if main is not None:
+            return main.id
+        if worker is not None:
+            return worker.known_as
+        return f"rank {end.number}" if isinstance(end, Rank) else str(end)
 
 
 def frame_of(task: SimTask) -> FrameType | None:

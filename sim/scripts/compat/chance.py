@@ -50,7 +50,7 @@ def entropy() -> real_random.Random:
 
 
 @contextmanager
-def unseen() -> Iterator[None]:
+def entropy_kept() -> Iterator[None]:
     """What the current process draws from its entropy while it is entered changes nothing later."""
     source = entropy()
     before = source.getstate()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall.sim.scripts import multiprocess
 from squall.sim.scripts.compat.carry import Parcel, opened
-from squall.sim.scripts.compat.chance import unseen
+from squall.sim.scripts.compat.chance import entropy_kept
 from squall.sim.scripts.compat.children import StartsAgainError, coordinator, run_spawned
 from squall.sim.scripts.compat.clock import look
 from squall.sim.scripts.compat.described import describe, describe_as
@@ -164,7 +164,7 @@ SPAWN = (
 
 def _changed(name: str) -> Substitute:
     def make(space: ModuleSpace) -> ModuleType:
-        with unseen():  # a key, which the real module has drawn before a script begins
+        with entropy_kept():  # a key, which the real module has drawn before a script begins
             module = space.execute_library(name)
         before = dict(vars(module))
         _CHANGES[name](module, space)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
@@ -43,27 +41,14 @@ def why(
 ) -> Why:
     """What decided that this scenario fails. ``problems`` says what is wrong with a run, a line each. Raises
     NotFailingError if nothing is."""
-    with quiet():
-        search = Search(scenario, lambda run: not problems(run), seconds, on_run).run()
-        telling = Telling(search)
-        wrong = problems(telling.run)
-        if not wrong:
-            raise NotFailingError("nothing is wrong with this run")
-        found = telling.why()
+    search = Search(scenario, lambda run: not problems(run), seconds, on_run).run()
+    telling = Telling(search)
+    wrong = problems(telling.run)
+    if not wrong:
+        raise NotFailingError("nothing is wrong with this run")
+    found = telling.why()
     found.problems = wrong
     return found
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """PyTorch's launcher does not log what it does to the processes of each run."""
-    logger = logging.getLogger("torch.multiprocessing.spawn")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 class Telling:
