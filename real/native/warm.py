@@ -1,7 +1,10 @@
 """Does once, in the process that is copied, what every worker with an optimizer would do: an optimizer
-imports half of torch when it is made."""
+imports half of torch when it is made, and a seed reads files of it for a traceback."""
 
 from __future__ import annotations
+
+import linecache
+import sys
 
 import torch
 
@@ -13,3 +16,16 @@ def _step() -> None:
 
 
 _step()
+#: whose lines are in the traceback that torch keeps of each ``torch.manual_seed``, where it was not built for a device
+_SEEDING = (
+    "random",
+    "_compile",
+    "_dynamo.eval_frame",
+    "cuda",
+    "cuda.random",
+    "xpu",
+    "xpu.random",
+)
+for _name in _SEEDING:
+    if (_module := sys.modules.get(f"torch.{_name}")) is not None and _module.__file__:
+        linecache.getlines(_module.__file__)

@@ -135,6 +135,9 @@ def install(seed: int, pid: int) -> None:
         randbits=system.getrandbits,
         choice=system.choice,
     )
-    torch.manual_seed(torch_seed(process))
+    if torch.version.cuda or torch.version.hip:
+        torch.manual_seed(torch_seed(process))
+    else:  # the same without a traceback for devices that there are not
+        torch.default_generator.manual_seed(torch_seed(process))
     if numpy_random is not None:
         vars(numpy_random).update(of_numpy(lambda: source, numpy_seed(process)))

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import ast
 import linecache
+import marshal
+import warnings
+from functools import lru_cache
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -38,6 +41,19 @@ def compiled(source: str | bytes, path: str) -> CodeType:
         count(tree)
     code: CodeType = compile(tree, path, "exec", dont_inherit=True)
     return code
+
+
+@lru_cache(maxsize=16)
+def marshalled(source: str, path: str) -> bytes | None:
+    """The code of :func:`compiled`, for processes that all run it. None if compiling has something to say:
+    that each process says for itself."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            code = compiled(source, path)
+        except (SyntaxError, ValueError):
+            return None
+    return None if warned else marshal.dumps(code)
 
 
 def has_loops(source: str | bytes) -> bool:

@@ -29,6 +29,7 @@ from squall.sim.scripts import ranks
 from squall.sim.scripts.compat.process import FIRST_PID
 from squall.sim.scripts.hints import hint, hint_for_size, hint_for_usage
 from squall.sim.scripts.repeated import leave_out_repeated
+from squall.sim.scripts.rounds import marshalled
 from squall.sim.stock.children import Children
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.findings import Findings, FoundError
@@ -154,12 +155,14 @@ class ScriptProcesses:
         worker.what = f"{worker.name} of {os.path.basename(line.path)}"
         worker.computing_s = spinning.limit_s()
         self._lines[worker] = line
+        path = os.path.abspath(line.path)
         own: dict[str, str] = {}
         if call is None and program is None and self._workers is not None:
             own = {name: environ[name] for name in ranks.OWN}
         self._roles[worker] = {
-            "script": os.path.abspath(line.path),
+            "script": path,
             "text": line.text,
+            "code": marshalled(line.text, path) if line.text is not None else None,
             "args": list(line.args),
             "environ": environ,
             "own": own,

@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import functools
 import itertools
+import marshal
 import multiprocessing.util
 import os
 import subprocess
@@ -289,7 +290,7 @@ class ScriptGuest:
         if text is None:
             with open(role["script"], encoding="utf-8") as file:
                 text = file.read()
-        code = compiled(text, role["script"])
+        code = compiled(text, role["script"]) if role["code"] is None else marshal.loads(role["code"])
         script_children.importing(spawned)
         exec(code, module.__dict__)
         script_children.importing(False)

@@ -9,7 +9,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib.machinery import PathFinder
 from typing import Any
 
@@ -44,11 +44,21 @@ def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None
         pid, pipes = here.ask("program", command, dict(environ), folder, request.streams)
         return Started(here.ask, look, pid, pipes)
 
-    real, _subprocess.Popen = _subprocess.Popen, popen(start)
-    for module in list(sys.modules.values()):  # those that have it by its name
-        if vars(module).get("Popen") is real:
-            vars(module)["Popen"] = _subprocess.Popen
+    having = having_popen()
+    _subprocess.Popen = popen(start)
+    for name in having:
+        vars(sys.modules[name])["Popen"] = _subprocess.Popen
     vars(os)["system"] = system(_subprocess.Popen)
+
+
+@cache
+def having_popen() -> list[str]:
+    """Modules that have ``subprocess.Popen`` by its name. To be asked in the process that is copied: it reads
+    all modules that there are, and what a copy reads for the first time is copied."""
+    real = _subprocess.Popen
+    return [
+        name for name, module in list(sys.modules.items()) if vars(module).get("Popen") is real
+    ]
 
 
 def located(command: PythonCommand, folder: str, environ: Any) -> PythonCommand:

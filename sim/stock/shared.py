@@ -20,20 +20,33 @@ class _Shared(NamedTuple):
     environment: dict[str, str]
 
 
-#: what optimizers import, which takes as long as torch itself
+#: what optimizers import, and ``torch.manual_seed``, which takes as long as torch itself; and who needs it
 WARM = "squall.real.native.warm"
+WARM_WORDS = ("optim", "manual_seed")
 #: what the process that is copied imports, to play programs or scripts
 PROGRAMS = ("squall.sim.stock.guest", WARM)
 SCRIPTS = ("squall.sim.stock.script_guest", "squall.sim.stock.stacks", WARM)
+#: what is asked when all of that is there, and is the same in each copy
+_ASKED = "squall.sim.stock.script_programs:having_popen"
+#: what takes a second to import, in each copy anew, and is what it is whoever imports it
+AHEAD = (
+    "torch.distributed.fsdp",
+    "torch.distributed.optim",
+    "torch.distributed.pipelining",
+    "torch.distributed.tensor",
+)
 #: by the modules that it has imported
 _shared: dict[tuple[str, ...], _Shared] = {}
 
 
 def for_script(script: Script) -> tuple[str, ...]:
-    """What the process imports that is copied for a script. One that has no word of optimizers does not
-    wait for what these import; should it have some all the same, each copy imports that itself."""
-    optimizes = any("optim" in line.text.lower() for line in (script, *script.others))
-    return SCRIPTS if optimizes else tuple(name for name in SCRIPTS if name != WARM)
+    """What the process imports that is copied for a script: what takes long of what its text names. Should it
+    come to need more, each copy imports that itself."""
+    texts = [line.text for line in (script, *script.others)]
+    ahead = tuple(name for name in AHEAD if any(name in text for text in texts))
+    warm = ahead or any(word in text.lower() for text in texts for word in WARM_WORDS)
+    modules = SCRIPTS if warm else tuple(name for name in SCRIPTS if name != WARM)
+    return (*modules, *ahead, _ASKED)
 
 
 def shared_zygote(modules: tuple[str, ...]) -> Zygote:

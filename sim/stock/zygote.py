@@ -91,7 +91,8 @@ class MissingModule(Unavailable):
 
 
 class Zygote:
-    """A process with torch imported. Raises :class:`Unavailable` where it cannot be had.
+    """A process with torch imported, and ``modules``, of which ``module:function`` calls one besides. Raises
+    :class:`Unavailable` where it cannot be had.
 
     ``on_build`` is told if the agent has to be built first. ``wait`` False: the process is begun, and
     whoever is going to use it calls :meth:`ready` before, which waits and raises.
