@@ -138,6 +138,7 @@ def main(control_fd: int) -> None:
     control = socket.socket(fileno=control_fd)
     for package in _PACKAGES:
         _import_all(package)
+    _read_commands()
     threads = len(os.listdir("/proc/self/task"))
     assert threads == 1, f"{threads - 1} threads would not be copied"
     gc.collect()
@@ -165,6 +166,12 @@ def _import_all(package: str) -> None:
     for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
         if not found.name.startswith(_NOT_IMPORTED) and not found.name.endswith("__main__"):
             importlib.import_module(found.name)
+
+
+def _read_commands() -> None:
+    from squall.sim.cli.main import command
+
+    command()
 
 
 def _be_the_command(file: int, out: int, err: int) -> None:

@@ -3,8 +3,8 @@
 It has one thread and never a second, so that a copy of it is sound. The coordinator sends it one
 JSON object a request, with file descriptors beside it, and reads one for each:
 
-``{"do": "fork", "entry": "module:function"}`` and three descriptors (the link to the coordinator,
-standard output, standard error) -> ``{"pid": …}``. The copy calls the entry with the link.
+``{"do": "fork", "entry": "module:function", "folder": …}`` and three descriptors (the link to the coordinator,
+standard output, standard error) -> ``{"pid": …}``. The copy calls the entry with the link, in that folder.
 ``{"do": "reap", "pid": …}`` -> ``{"status": …}`` when it has ended, as ``os.waitstatus_to_exitcode``
 gives it.
 
@@ -113,6 +113,7 @@ def _be_worker(
         os.dup2(err, 2)
         os.close(out)
         os.close(err)
+        os.chdir(request["folder"])
         faulthandler.enable()
         module, _, name = request["entry"].partition(":")
         getattr(importlib.import_module(module), name)(link, request)

@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Annotated, Any
 
 import typer
+import typer.main
 from typer.core import TyperGroup
 
 from squall.sim.cli.bad_input import BadInput
@@ -75,6 +77,12 @@ def _version() -> str:
         return "(not installed: make install)"
 
 
+@cache
+def command() -> Any:
+    """All commands with their options, which typer reads for a sixth of a second."""
+    return typer.main.get_command(app)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the command. Never lets a traceback of squall's own out."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -102,7 +110,7 @@ def _lost(problem: OSError) -> int:
 def _code(words: list[str]) -> Any:
     """Run the command. Its exit code."""
     try:
-        code = app(args=words, prog_name="squall", standalone_mode=False)
+        code = command()(args=words, prog_name="squall", standalone_mode=False)
     except BadInput as error:
         code = _bad_input(error, words)
     except typer.TyperException as error:

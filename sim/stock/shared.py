@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 class _Shared(NamedTuple):
     zygote: Zygote
-    #: what its copies have from it: folder and environment
-    folder: str
+    #: what it was started with: some of it counts as an interpreter starts, or a library is imported
     environment: dict[str, str]
 
 
@@ -35,6 +34,8 @@ AHEAD = (
     "torch.distributed.pipelining",
     "torch.distributed.tensor",
 )
+#: variables that nothing depends on but this process itself; pytest changes its one with each test
+_FREE = ("SQUALL_", "PYTEST_CURRENT_TEST")
 #: by the modules that it has imported
 _shared: dict[tuple[str, ...], _Shared] = {}
 
@@ -52,8 +53,8 @@ def for_script(script: Script) -> tuple[str, ...]:
 def shared_zygote(modules: tuple[str, ...]) -> Zygote:
     """The process with these modules that this one copies workers from.
 
-    It is started once, and ends with this one; it is started anew if this process has gone to
-    another folder since, or has another environment. Raises
+    It is started once, and ends with this one; it is started anew if this process has another environment
+    since then, but for variables of squall's own. Raises
     :class:`squall.real.native.build.Unavailable`.
     """
     zygote = begun_zygote(modules)
@@ -68,16 +69,15 @@ def shared_zygote(modules: tuple[str, ...]) -> Zygote:
 def begun_zygote(modules: tuple[str, ...]) -> Zygote:
     """The same process, which may be importing still: it does so while the caller does something else."""
     known = _shared.get(modules)
-    folder, environment = os.getcwd(), dict(os.environ)
-    environment.pop("PYTEST_CURRENT_TEST", None)  # pytest changes it with each test
-    if known is not None and (known.folder, known.environment) != (folder, environment):
+    environment = {name: it for name, it in os.environ.items() if not name.startswith(_FREE)}
+    if known is not None and known.environment != environment:
         known.zygote.close()
         del _shared[modules]
         known = None
     if known is None:
         if not _shared:
             atexit.register(close_zygotes)
-        known = _shared[modules] = _Shared(Zygote(modules, wait=False), folder, environment)
+        known = _shared[modules] = _Shared(Zygote(modules, wait=False), environment)
     return known.zygote
 
 

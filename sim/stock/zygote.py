@@ -174,13 +174,13 @@ class Zygote:
         self.close()
 
     def fork(self, entry: str, *, again: bool = False, **spec: Any) -> Process:
-        """A new worker process, which calls ``entry`` (``module:function``) with its end of a
-        link and ``spec``, and with ``processor``: the number of the one that this process is on.
+        """A new worker process in the folder of this one, which calls ``entry`` (``module:function``) with its
+        end of a link and ``spec``, and with ``processor``: the number of the one that this process is on.
 
         ``again``: more of the same will be asked for. From the second one on, the next is begun
         while the caller is at work with this one, and gets as far as its first question.
         """
-        request = {"do": "fork", "entry": entry, **spec}
+        request = {"do": "fork", "entry": entry, "folder": os.getcwd(), **spec}
         key = json.dumps(request)
         process = self._spare.get(key) or self._begin(request)
         if again:
