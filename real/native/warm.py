@@ -7,6 +7,7 @@ import linecache
 import sys
 
 import torch
+import torch.distributed.pipelining
 
 
 def _step() -> None:

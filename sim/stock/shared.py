@@ -19,21 +19,17 @@ class _Shared(NamedTuple):
     environment: dict[str, str]
 
 
-#: what optimizers import, and ``torch.manual_seed``, which takes as long as torch itself; and who needs it
+#: what optimizers, ``torch.manual_seed`` and sharded modules import, which takes as long as torch itself
 WARM = "squall.real.native.warm"
-WARM_WORDS = ("optim", "manual_seed")
+#: of what a script's text has one of these words in
+_WARM_WORDS = ("optim", "manual_seed", "distributed.fsdp", "distributed.tensor", "pipelining")
+#: what takes half a second besides
+_AHEAD = "torch.distributed.optim"
 #: what the process that is copied imports, to play programs or scripts
 PROGRAMS = ("squall.sim.stock.guest", WARM)
 SCRIPTS = ("squall.sim.stock.script_guest", "squall.sim.stock.stacks", WARM)
 #: what is asked when all of that is there, and is the same in each copy
 _ASKED = "squall.sim.stock.script_programs:having_popen"
-#: what takes a second to import, in each copy anew, and is what it is whoever imports it
-AHEAD = (
-    "torch.distributed.fsdp",
-    "torch.distributed.optim",
-    "torch.distributed.pipelining",
-    "torch.distributed.tensor",
-)
 #: variables that nothing depends on but this process itself; pytest changes its one with each test
 _FREE = ("SQUALL_", "PYTEST_CURRENT_TEST")
 #: by the modules that it has imported
@@ -41,13 +37,13 @@ _shared: dict[tuple[str, ...], _Shared] = {}
 
 
 def for_script(script: Script) -> tuple[str, ...]:
-    """What the process imports that is copied for a script: what takes long of what its text names. Should it
+    """What the process imports that is copied for a script: of what takes long, what its text names. Should it
     come to need more, each copy imports that itself."""
-    texts = [line.text for line in (script, *script.others)]
-    ahead = tuple(name for name in AHEAD if any(name in text for text in texts))
-    warm = ahead or any(word in text.lower() for text in texts for word in WARM_WORDS)
-    modules = SCRIPTS if warm else tuple(name for name in SCRIPTS if name != WARM)
-    return (*modules, *ahead, _ASKED)
+    text = "\n".join(line.text for line in (script, *script.others)).lower()
+    modules = [name for name in SCRIPTS if name != WARM or any(word in text for word in _WARM_WORDS)]
+    if _AHEAD in text:
+        modules.append(_AHEAD)
+    return (*modules, _ASKED)
 
 
 def shared_zygote(modules: tuple[str, ...]) -> Zygote:

@@ -36,7 +36,6 @@ from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import play
-from squall.sim.stock.shared import close_zygotes
 
 PROPERTIES = Path(__file__).parents[2]
 
@@ -45,7 +44,6 @@ PROPERTIES = Path(__file__).parents[2]
 def _quiet() -> Iterator[None]:
     with campaign_settings():
         yield
-    close_zygotes()
 
 
 def step_of(

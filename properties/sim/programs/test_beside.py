@@ -28,7 +28,6 @@ from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw
 from squall.sim.search.judge import judge
-from squall.sim.stock.shared import close_zygotes
 
 LATENCY = World(latency="lognormal:0.001:0.5")
 
@@ -37,7 +36,6 @@ LATENCY = World(latency="lognormal:0.001:0.5")
 def _settings() -> Iterator[None]:
     with campaign_settings():
         yield
-    close_zygotes()
 
 
 def program_with(**things: Any) -> Program:

@@ -14,14 +14,12 @@ from squall.sim.names import ENGINE_NAMES
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings
-from squall.sim.stock.shared import close_zygotes
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _settings() -> Iterator[None]:
     with campaign_settings():
         yield
-    close_zygotes()
 
 
 # Hundreds: make test-deep takes all of them, as parts of its campaign.

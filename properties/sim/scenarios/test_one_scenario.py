@@ -33,7 +33,6 @@ from squall.sim.search.corpus import corpus_for
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import REPEAT_EVERY, drawn_ahead, judge, play
 from squall.sim.stock.cluster import NativeCluster
-from squall.sim.stock.shared import close_zygotes
 
 #: those whose programs once depended on the engine
 SEEDS = (13, 15)
@@ -44,7 +43,6 @@ def torch_engine(compiled_engine: None) -> Iterator[None]:
     """PyTorch's compiled engine, under the settings of a campaign."""
     with campaign_settings():
         yield
-    close_zygotes()
 
 
 def training() -> Program:

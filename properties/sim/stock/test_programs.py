@@ -36,14 +36,13 @@ from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.saved import replayed
 from squall.sim.stock.program import run_native
 from squall.sim.stock.shared import PROGRAMS as MODULES
-from squall.sim.stock.shared import close_zygotes, shared_zygote
+from squall.sim.stock.shared import shared_zygote
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _zygote(compiled_engine: None) -> Iterator[None]:
     with campaign_settings():
         yield
-    close_zygotes()
 
 
 def training(workers: int = 3) -> Program:

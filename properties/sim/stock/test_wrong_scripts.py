@@ -6,7 +6,6 @@ What is wrong with PyTorch's engine alone the port does right, and is then calle
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,26 +14,19 @@ from squall.model.checks.registry import check
 from squall.model.events.run import Run
 from squall.properties.support.commands import squall
 from squall.properties.support.scripts import run_file, script_scenario
-from squall.sim.stock.script import complaints, run_script
-from squall.sim.stock.shared import SCRIPTS as MODULES
-from squall.sim.stock.zygote import Zygote
+from squall.sim.scenarios.engines import ENGINES
+from squall.sim.stock.script import complaints
 
 FOLDER = Path(__file__).parent / "wrong"
-
-
-@pytest.fixture(scope="module")
-def zygote(compiled_engine: None) -> Iterator[Zygote]:
-    with Zygote(MODULES) as zygote:
-        yield zygote
 
 
 def broken(run: Run) -> set[tuple[str, str]]:
     return {(violation.property, violation.what) for violation in run.violations}
 
 
-def on_torch(name: str, zygote: Zygote) -> Run:
+def on_torch(name: str) -> Run:
     scenario = script_scenario(FOLDER / f"{name}.py", engine="torch", check=False)
-    run = run_script(scenario, stdout=io.StringIO(), stderr=io.StringIO(), zygote=zygote)
+    run = ENGINES["torch"].run(scenario, stdout=io.StringIO(), stderr=io.StringIO())
     run.violations = check(run)
     return run
 
@@ -54,19 +46,19 @@ def on_port(name: str) -> Run:
         ("context_revived", ("left behind", "num_autograd_contexts")),
     ],
 )
-def test_what_is_wrong_with_the_compiled_engine_alone(
-    name: str, wrong: tuple[str, str], zygote: Zygote
-) -> None:
-    run = on_torch(name, zygote)
+@pytest.mark.usefixtures("compiled_engine")
+def test_what_is_wrong_with_the_compiled_engine_alone(name: str, wrong: tuple[str, str]) -> None:
+    run = on_torch(name)
     assert run.errors == [] and run.outcome in ("failed", "leak")
     assert wrong in broken(run)
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["pass_left_running", "unwritten_argument"])
-def test_what_the_compiled_engine_never_gets_rid_of(name: str, zygote: Zygote) -> None:
+@pytest.mark.usefixtures("compiled_engine")
+def test_what_the_compiled_engine_never_gets_rid_of(name: str) -> None:
     """Its shutdown then waits, goes on, or ends the process, as what is left decides."""
-    run = on_torch(name, zygote)
+    run = on_torch(name)
     assert {error.type for error in run.errors} <= {"Died"} and not run.ok
     assert broken(run)
 
@@ -81,9 +73,9 @@ def test_the_port_does_these_right(name: str) -> None:
     assert (run.outcome, run.violations, run.settled) == ("ok", [], True)
 
 
-def test_a_call_that_nobody_answers_is_told_on_both_engines(zygote: Zygote) -> None:
+def test_a_call_that_nobody_answers_is_told_on_both_engines(compiled_engine: None) -> None:
     """The shutdown waits for it, or does not."""
-    for run in (on_port("never_completed"), on_torch("never_completed", zygote)):
+    for run in (on_port("never_completed"), on_torch("never_completed")):
         never = ("futures", "a request was never answered")
         assert run.outcome == "deadlock" or never in broken(run)
         assert run.errors == [] and run.violations
