@@ -17,14 +17,20 @@ def figure_scripts() -> tuple[str, ...]:
 
 
 def figure_page(
-    figure: go.Figure, title: str, back: str = "", *, plotly: PlotlyFrom = "inline"
+    figure: go.Figure,
+    title: str,
+    back: str = "",
+    *,
+    text: str = "",
+    plotly: PlotlyFrom = "inline",
 ) -> str:
-    """The page as HTML. ``back``: what a link at its top leads to, if there is one; ``plotly``: as of
-    :func:`squall.sim.pictures.page.page`."""
+    """The page as HTML. ``back``: what a link at its top leads to, if there is one; ``text``: lines below the title;
+    ``plotly``: as of :func:`squall.sim.pictures.page.page`."""
     link = linked(plotly)
     return TEMPLATES.get_template("figure.html").render(
         title=title,
         back=back,
+        text=text,
         figure=packed.packed(figure.to_json()),
         style=styles()[0],
         linked=link,
