@@ -133,8 +133,8 @@ def draw_faults(canvas: Canvas, rows: dict[int, float]) -> None:
                 "xref": "x",
                 "x0": canvas.at(number),
                 "x1": canvas.at(number),
-                "y0": top - 0.6,
-                "y1": bottom + 0.6,
+                "y0": bottom + 0.6,
+                "y1": top - 0.6,
                 "line": {"color": GREEN, "width": 1.5, "dash": "dash"},
                 "label": {
                     "text": "faults healed",

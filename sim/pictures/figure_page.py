@@ -7,13 +7,13 @@ from plotly.offline import get_plotlyjs
 
 from squall.sim.names import PlotlyFrom
 from squall.sim.pictures import packed
-from squall.sim.pictures.page import MAP_STYLES, TEMPLATES, styles
+from squall.sim.pictures.page import MAP_STYLES, TEMPLATES, own_script, styles
 from squall.sim.pictures.plotly_js import linked
 
 
 def figure_scripts() -> tuple[str, ...]:
     """The text of each script in such a page."""
-    return (get_plotlyjs(), TEMPLATES.get_template("figure.js").render())
+    return (get_plotlyjs(), *map(own_script, ("colors.js", "figure.js")))
 
 
 def figure_page(
