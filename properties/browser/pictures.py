@@ -55,13 +55,27 @@ def failing() -> pictures.Recording:
     raise SystemExit("no seed crashes and restarts a worker")
 
 
+def shown_in(page: str, title: str, folder: str) -> Path:
+    """A file that a page of the documentation shows."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    (source,) = (block.text for block in blocks(text) if block.title == title)
+    path = Path(folder) / title
+    path.write_text(source, encoding="utf-8")
+    return path
+
+
+def both_runs() -> str:
+    """What decided the race of docs/why.md."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = squall.fuzz(shown_in("why.md", "samples_seen.py", folder), workers=3).finding
+    assert found is not None and found.why is not None
+    return found.why.timeline().html
+
+
 def own_test() -> pictures.Recording:
     """The failing test of the tutorial, as small as it was made there."""
-    page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
-    (source,) = (block.text for block in blocks(page) if block.title == "test_weights.py")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "test_weights.py"
-        path.write_text(source, encoding="utf-8")
+        shown_in("tutorial.md", "test_weights.py", folder)
         sys.path.insert(0, folder)
         step = importlib.import_module("test_weights").step
         world = {"seed": 2, "latency": "lognormal:0.001:1.5"}
@@ -120,7 +134,10 @@ def clock(name: str) -> Callable[[Page], None]:
     return choose
 
 
-def take(browser: Chrome, html: str, shots: list[tuple[str, str, Callable[[Page], None]]]) -> None:
+def take(
+    browser: Chrome, html: str, shots: list[tuple[str, str | None, Callable[[Page], None]]]
+) -> None:
+    """``shots``: the name of each picture, the view if the page has several, and what is clicked."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "page.html"
         path.write_text(html, encoding="utf-8")
@@ -128,7 +145,7 @@ def take(browser: Chrome, html: str, shots: list[tuple[str, str, Callable[[Page]
         page = Page(browser)
         page.wait("window.squall && squall.ready")
         for name, view, act in shots:
-            if page.js("return squall.view") != view:
+            if view is not None and page.js("return squall.view") != view:
                 page.browser.execute_script("document.getElementById('clear').click()")
                 page.open(view)
             act(page)
@@ -157,6 +174,7 @@ def main() -> None:
         take(browser, pictures.page(script("rref_sharing.py", workers=4)),
              [("timeline-rrefs", "rrefs", nothing)])  # fmt: skip
         take(browser, pictures.page(own_test()), [("failing-run", "space_time", overtaken)])
+        take(browser, both_runs(), [("why-two-runs", None, nothing)])
         take(browser, pictures.page(failing()), [("timeline-faults", "space_time", clock("order"))])
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from io import StringIO
 from pathlib import Path
 
 import pytest
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from squall.model.events.run import Violation
-from squall.properties.browser.conftest import Page
+from squall.properties.browser.conftest import HEIGHT, WIDTH, Page
 from squall.properties.support.playing import write
 from squall.properties.support.scripts import run_file
 from squall.properties.support.timeline_runs import confirmation, hanging, large, training
 from squall.sim import pictures
 from squall.sim.pictures.odds import Odds, Point
+from squall.sim.pictures.palette import DARK, PAPER
 from squall.sim.scenarios.replay import replay
 from squall.sim.search.draw import Settings, draw
 
@@ -56,6 +58,43 @@ def test_every_view_is_drawn_without_complaints(visit: Visit, which: str) -> Non
                 button.click()
                 page.settle(drawn, view)
     assert page.errors() == []
+
+
+def emulate(page: Page, width: int, height: int, scheme: str) -> None:
+    """Another window, and what its owner wants pages to look like."""
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+    page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+@pytest.fixture
+def emulated(browser: Chrome) -> Iterator[Callable[..., None]]:
+    page = Page(browser)
+    yield lambda *how: emulate(page, *how)
+    emulate(page, WIDTH, HEIGHT, "light")
+
+
+def test_pictures_are_dark_on_a_dark_page_and_follow_it(
+    visit: Visit, emulated: Callable[..., None]
+) -> None:
+    emulated(WIDTH, HEIGHT, "dark")
+    page = visit(step())
+    paper = "document.getElementById('figure')._fullLayout.paper_bgcolor"
+    assert page.js(f"return {paper}") == DARK[PAPER]
+    behind = page.js("return getComputedStyle(document.documentElement).backgroundColor")
+    assert behind == "rgb({}, {}, {})".format(*bytes.fromhex(DARK[PAPER][1:]))
+    emulated(WIDTH, HEIGHT, "light")
+    page.wait(f"{paper} === '{PAPER}'")
+
+
+def test_no_view_is_wider_than_a_phone(visit: Visit, emulated: Callable[..., None]) -> None:
+    emulated(390, 844, "light")
+    page = visit(step())
+    for view in VIEWS:
+        if view != "space_time":
+            page.open(view)
+        assert page.js("return document.documentElement.scrollWidth") <= 390, view
 
 
 def test_marks_are_where_the_clock_says(visit: Visit) -> None:

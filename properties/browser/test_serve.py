@@ -13,7 +13,7 @@ from selenium.webdriver.common.by import By
 from squall.model.coverage.behaviour import pairs_of
 from squall.model.coverage.growth import Seen
 from squall.model.coverage.history import history_of
-from squall.properties.browser.conftest import Page, chromium
+from squall.properties.browser.conftest import HEIGHT, WIDTH, Page, chromium
 from squall.properties.browser.test_page import VIEWS
 from squall.sim.names import PlotlyFrom
 from squall.sim.scenarios.store import Place, Store
@@ -67,6 +67,16 @@ def test_where_a_campaign_has_been_is_drawn_under_the_policy(
     assert page.js("return document.querySelectorAll('#figure .main-svg').length") >= 1
     assert page.js("return document.getElementById('figure').clientHeight") > 300
     assert page.errors() == []
+
+
+def test_the_list_is_no_wider_than_a_phone(own_browser: Chrome, server: Server) -> None:
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    own_browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    own_browser.get(server.url)
+    wide = Page(own_browser).js("return document.documentElement.scrollWidth")
+    metrics |= {"width": WIDTH, "height": HEIGHT, "mobile": False}
+    own_browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    assert wide <= 390
 
 
 def press(page: Page) -> None:

@@ -5,6 +5,7 @@ What they compute is tested by ``make test-notebooks``, which runs each in a ker
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import squall
 from squall.properties.support.commands import ROOT
 
 FOLDER = ROOT / "notebooks"
@@ -51,6 +53,25 @@ def test_each_begins_with_a_title_and_leads_to_others_that_exist(path):
         assert (FOLDER / target).exists(), target
     for name in re.findall(r"`((?:docs|properties)/[\w./]+)`", text):
         assert (ROOT / name).exists(), name
+
+
+#: about the insides of campaigns: how much they have seen, and how many clean runs prove a fix
+INSIDE = {"08_search"}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_they_import_only_what_is_public(path):
+    if path.stem in INSIDE:
+        pytest.skip("this one is about what has no public name")
+    for cell in read(path)["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        for node in ast.walk(ast.parse("".join(cell["source"]))):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            assert not [name for name in names if name.startswith("squall.")]
+            if names == ["squall"] and isinstance(node, ast.ImportFrom):
+                assert {each.name for each in node.names} <= set(squall.__all__)
 
 
 def test_the_documentation_leads_to_each():

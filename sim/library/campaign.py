@@ -15,7 +15,7 @@ from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.library.errors import TOLD_ELSEWHERE, of_a_fault, problems
 from squall.sim.library.hypotheses import outside
 from squall.sim.library.run import Failed, Run, run_scenario, turn
-from squall.sim.library.why import cause_of
+from squall.sim.library.why import Cause, cause_of
 from squall.sim.names import EngineName
 from squall.sim.scenario import Expected, Scenario, Script
 from squall.sim.scenarios.failure import with_expectation
@@ -24,7 +24,6 @@ from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw_world_of_script, expanded_plan
 from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
 from squall.sim.search.why.cause import NotFailingError as NothingWrongError
-from squall.sim.search.why.told import Why
 from squall.sim.search.why.told import lines as why_lines
 
 #: real seconds that shrinking may take, unless somebody says otherwise
@@ -69,7 +68,7 @@ class Finding:
     shrink_runs: int
     strict: bool
     file: str = ""
-    why: Why | None = None
+    why: Cause | None = None
 
     @cached_property
     def problems(self) -> list[str]:
@@ -198,7 +197,7 @@ def finding(
 
 def _why(
     small: Scenario, *, strict: bool, seconds: float, on_run: Callable[[int], object]
-) -> Why | None:
+) -> Cause | None:
     """What decided that it fails; None if there is no time for that, or it does not fail each time."""
     if seconds <= 0:
         return None

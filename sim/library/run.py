@@ -28,10 +28,11 @@ from squall.sim.library.function import script_of
 from squall.sim.library.hypotheses import outside
 from squall.sim.library.results import unpacked
 from squall.sim.names import PLOTLY_FROM, Device, EngineName, PlotlyFrom
-from squall.sim.scenario import Scenario, World
+from squall.sim.scenario import Expected, Scenario, World
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.measured import measured
 from squall.sim.scripts.read import read_script
+from squall.sim.search.again import known_mutant, planted
 from squall.sim.search.draw import draw_faults
 from squall.sim.world.compute import MEASURED
 from squall.sim.world.latency import DEFAULT_LATENCY
@@ -146,6 +147,20 @@ class Run:
         from squall.sim.pictures.events_frame import events_frame
 
         return events_frame(self.inner.records)
+
+    def events_of(self, kind: str) -> pandas.DataFrame:
+        """The events of one kind, with the fields of that kind and no others. ``kind``: as ``events`` names it, such
+        as "message_sent". Raises ValueError for one that there is not."""
+        from squall.sim.pictures.events_frame import events_of
+
+        return events_of(self.inner.records, kind)
+
+    def lines(self, first: int = 0, last: int | None = None) -> list[str]:
+        """What happened in words, a line an event: from event ``first`` to the one before ``last``, which may
+        count from the end."""
+        from squall.sim.pictures.narrate import narrate
+
+        return list(narrate(self.inner.records, first=first, last=last))
 
     def timeline(self, *, plotly: PlotlyFrom = "inline") -> Timeline:
         """The pictures of the run as one page: shown where it is the last value of a cell, written
@@ -335,6 +350,7 @@ def run(
     join: str | None = None,
     wall_limit_s: float = DEFAULT_LIMIT_S,
     compute: str = "",
+    mutant: str | None = None,
     stdout: TextIO | None = None,
 ) -> Run:
     """Run a function on every rank of a simulated cluster, or a script, in virtual time.
@@ -365,7 +381,8 @@ def run(
     process. ``join``: the name under which each rank joins an RPC group before the function and
     leaves it afterwards, such as ``"worker{rank}"``; without it the function does that itself.
     A rank that computes for ``wall_limit_s`` seconds of real time and never waits is ended, 0: never.
-    ``compute``: what operators take in virtual time, as ``squall run --compute`` has it.
+    ``compute``: what operators take in virtual time, as ``squall run --compute`` has it. ``mutant``: a bug of those
+    that ``squall mutants --list`` names is planted in squall's own engine, to see what it does.
     What ranks print goes to ``stdout``.
 
     Raises ValueError or TypeError for what makes no sense, OSError for a script that cannot be read,
@@ -386,6 +403,8 @@ def run(
         join=join,
         compute=compute,
     )
+    known_mutant(mutant)
+    scenario = replace(scenario, expected=Expected(mutant=mutant))
     with limited(wall_limit_s):
         if compute == MEASURED:
             must_be_outside()
@@ -401,7 +420,7 @@ def run_scenario(
     must_be_outside()
     engine = ENGINES[scenario.engine]
     engine.ready(lambda line: print(line, file=sys.stderr))
-    with turn, outside():
+    with turn, outside(), planted(scenario.expected.mutant):
         inner = engine.run(scenario, stdout=stdout, stderr=stderr or stdout)
     if inner.broken_off == "interrupted":
         raise KeyboardInterrupt  # as of any function: a suite of tests is to end, too

@@ -31,7 +31,7 @@ from squall.sim.library.run import (
     scenario_of,
     turn,
 )
-from squall.sim.library.why import WHY_S, cause_of
+from squall.sim.library.why import WHY_S, Cause, cause_of
 from squall.sim.names import EngineName
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.failure import Failure
@@ -43,7 +43,6 @@ from squall.sim.search.again import again
 from squall.sim.search.campaign import run_campaign
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.shrink.shrinker import Shrinker
-from squall.sim.search.why.told import Why
 from squall.sim.world.choosing import Grain, GrainError, NotExplorableError
 
 #: what a run can be named by: a seed, a file, the name of a stored failure, or a run itself
@@ -110,7 +109,7 @@ def fuzz(
     A seed draws latencies (unless ``latency`` says them), the order of what happens at one instant,
     and what goes wrong under ``faults``: a profile, or a plan for all. The first failure of a function
     is made small, which takes ``shrink_s`` seconds of real time at most, and as many what decided it
-    (:class:`Why`). Where a fault has happened
+    (:class:`Cause`). Where a fault has happened
     errors of calls do not count, unless ``strict``. Other options are those of :func:`squall.run`.
     """
     must_be_outside()
@@ -230,7 +229,7 @@ def why(
     seconds: float = WHY_S,
     on_run: Callable[[int], object] = lambda _: None,
     allow_scripts: bool = False,
-) -> Why:
+) -> Cause:
     """What decided that it fails: a seed (of a random program), a file, a stored failure, or a run.
 
     >>> import squall

@@ -1,4 +1,4 @@
-"""``squall.why``: what decided that a run fails."""
+"""``squall.why``: what decided that a run fails, in words and as a picture."""
 
 from __future__ import annotations
 
@@ -6,21 +6,70 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING
 
 from squall.model.events.run import Run as FinishedRun
 from squall.sim.library.errors import problems, rank_error
 from squall.sim.library.hypotheses import outside
-from squall.sim.library.run import turn
+from squall.sim.library.run import Timeline, turn
+from squall.sim.names import PlotlyFrom
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.search.again import again
 from squall.sim.search.why.cause import Problems
 from squall.sim.search.why.cause import why as find
 from squall.sim.search.why.told import Why
 
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from squall.sim.pictures.beside import Side
+
 #: real seconds that the search may take, unless somebody says otherwise
 WHY_S = 20.0
 #: other seeds under which a failure of another engine is looked for on the port
 _SEEDS = range(8)
+#: characters above a run in the picture
+_HEADING = 80
+
+
+class Cause(Why):
+    """What decided that a run fails (:class:`~squall.sim.search.why.told.Why`). As the last value of a cell of a
+    notebook it shows itself, with the picture of both runs."""
+
+    def picture(self) -> go.Figure:
+        """The failing run and one that passes, one above the other, aligned where they part, a plotly figure."""
+        from squall.sim.pictures.beside import beside
+
+        return beside(self._sides(), max(self.event, 0))
+
+    def timeline(self, *, plotly: PlotlyFrom = "inline") -> Timeline:
+        """The text and the picture as a page; ``plotly`` as of :meth:`Run.timeline`."""
+        from squall.sim.pictures.figure_page import figure_page
+
+        def page(where: PlotlyFrom) -> str:
+            named = (place.file for place in (self.raised, *self.places) if place.file)
+            title = f"why {Path(next(named, 'this run')).name} fails"
+            return figure_page(self.picture(), title, text=str(self), plotly=where)
+
+        return Timeline(page, plotly)
+
+    def _sides(self) -> list[Side]:
+        from squall.sim.pictures.beside import Side
+        from squall.sim.pictures.recording import recording
+
+        failing = f"this run fails: {self.problems[0]}" if self.problems else "this run"
+        names = (shorten(failing, _HEADING, placeholder=" ..."), "a run that passes")
+        found = []
+        for name, (run, calls, marks) in zip(names, self.shown, strict=False):
+            told = {call.started: call.said for call in calls if call.may_be_users}
+            places = {call.started: str(call.place) for call in calls}
+            found.append(Side(name, recording(run, functions=told, places=places), marks))
+        return found
+
+    def _repr_html_(self) -> str:
+        return self.timeline()._repr_html_()
 
 
 def _problems(scenario: Scenario, *, strict: bool) -> Problems:
@@ -42,7 +91,7 @@ def cause_of(
     seconds: float = WHY_S,
     strict: bool = False,
     on_run: Callable[[int], object] = lambda _: None,
-) -> Why:
+) -> Cause:
     """What decided that the scenario fails. Raises ValueError if it does not.
 
     On the engine port, where a script of another engine fails, too: there runs take little time, and lines
@@ -55,8 +104,8 @@ def cause_of(
             if ported is not None:
                 found = find(ported, told, seconds=seconds, on_run=on_run)
                 found.said.append(f"(Told of the engine port, where it fails: {found.problems[0]})")
-                return found
-        return find(scenario, told, seconds=seconds, on_run=on_run)
+                return Cause(**vars(found))
+        return Cause(**vars(find(scenario, told, seconds=seconds, on_run=on_run)))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from squall.sim.pictures.palette import BAND, BLACK, INK, LAYOUT, MUTED, VERMILION
+from squall.sim.pictures.palette import BAND, BLACK, LAYOUT, MUTED, VERMILION, text_on
 from squall.sim.pictures.recording import Recording
 from squall.sim.pictures.words import heading, hover
 
@@ -162,7 +162,6 @@ class Canvas:
         name: str,
         height: float = 0.7,
         labels: Sequence[str] | None = None,
-        label_color: str = INK,
     ) -> None:
         """A bar from one event to another in each lane ``y``, with a label inside if it fits."""
         starts = self.x([span[0] for span in spans])
@@ -178,7 +177,7 @@ class Canvas:
         text: dict[str, Any] = {}
         if labels is not None:
             text = {"text": labels, "textposition": "inside"}
-            text["textfont"] = {"size": 11, "color": label_color}
+            text["textfont"] = {"size": 11, "color": text_on(fill.color)}
         self.traces.append(
             go.Bar(
                 base=starts,

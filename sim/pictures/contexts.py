@@ -8,12 +8,19 @@ from squall.model.events.passes import Part, passes_of
 from squall.real import tracing
 from squall.sim.pictures.canvas import Clock
 from squall.sim.pictures.glossary import about_context
-from squall.sim.pictures.palette import BLUE, INK, ORANGE, SKY, VERMILION
+from squall.sim.pictures.palette import (
+    BLUE,
+    INK,
+    ORANGE,
+    PALE_SKY,
+    SKY,
+    VERMILION,
+)
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.rows import Row, State, draw_rows
 from squall.sim.pictures.words import context_name
 
-OPEN = State("context there", "#d4ecf9", "", SKY)
+OPEN = State("context there", PALE_SKY, "", SKY)
 ROOT = State("pass, begun here", BLUE)
 PART = State("pass, begun by a gradient", ORANGE)
 FAILED = State("pass with an error", VERMILION, "x", INK)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import pandas
 
 from squall.model.events.digest import Record
+from squall.real.tracing import EventType
 
 #: columns that every event has; the rest are its own fields, under their names
 COLUMNS = ("time_s", "worker", "task", "event")
@@ -47,6 +49,20 @@ def events_frame(records: Sequence[Record]) -> pandas.DataFrame:
     frame = pandas.concat([frame, pandas.DataFrame(series, index=frame.index)], axis=1)
     frame.index.name = "number_of_event"
     return frame
+
+
+def events_of(records: Sequence[Record], kind: str) -> pandas.DataFrame:
+    """The rows of one kind of event, with no columns but those that it has. Raises ValueError for an unknown kind."""
+    type = EventType.registry.get(kind)
+    if type is None:
+        near = get_close_matches(kind, EventType.registry, n=1)
+        meant = f"did you mean {near[0]!r}?" if near else "expected the name of an event"
+        raise ValueError(f"kind is {kind!r}: {meant}")
+    numbers = [number for number, record in enumerate(records) if record[3] is type]
+    frame = events_frame([records[number] for number in numbers])
+    frame.index = pandas.Index(numbers, name=frame.index.name)
+    fields = [_RENAMED.get(name, name) for name in type.fields]
+    return frame.reindex(columns=[*COLUMNS[:-1], *fields])
 
 
 def write_parquet(frame: pandas.DataFrame, path: Path) -> None:

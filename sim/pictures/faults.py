@@ -90,6 +90,7 @@ def faults_of(run: Recording) -> list[Fault]:
 def draw_faults(canvas: Canvas, rows: dict[int, float]) -> None:
     """Shade and mark the faults of a run in its lanes."""
     run = canvas.run
+    top, bottom = min(rows.values(), default=0.0), max(rows.values(), default=0.0)
     marks: dict[str, list[tuple[int, float, str]]] = {}
     for fault in faults_of(run):
         at = next((w for w in (fault.worker, fault.src, fault.dst) if w in rows), None)
@@ -107,7 +108,7 @@ def draw_faults(canvas: Canvas, rows: dict[int, float]) -> None:
             head=f"fault: {fault.kind.replace('_', ' ')}",
         )
         marks.setdefault(fault.kind, []).append(
-            (fault.first, -0.5 if at is None else rows[at], text)
+            (fault.first, top - 0.5 if at is None else rows[at], text)
         )
         if fault.last > fault.first and fault.kind in _SHADES:
             _shade(canvas, fault.kind, fault.worker, fault.first, fault.last, rows)
@@ -132,9 +133,8 @@ def draw_faults(canvas: Canvas, rows: dict[int, float]) -> None:
                 "xref": "x",
                 "x0": canvas.at(number),
                 "x1": canvas.at(number),
-                "yref": "paper",
-                "y0": 0,
-                "y1": 1,
+                "y0": bottom + 0.6,
+                "y1": top - 0.6,
                 "line": {"color": GREEN, "width": 1.5, "dash": "dash"},
                 "label": {
                     "text": "faults healed",
@@ -150,7 +150,11 @@ def _shade(
     canvas: Canvas, kind: str, worker: int, first: int, last: int, rows: dict[int, float]
 ) -> None:
     row = rows.get(worker)
-    low, high = (row - 0.32, row + 0.32) if row is not None else (-0.7, len(rows) - 0.3)
+    low, high = (
+        (row - 0.32, row + 0.32)
+        if row is not None
+        else (min(rows.values(), default=0.0) - 0.7, max(rows.values(), default=0.0) + 0.7)
+    )
     canvas.shapes.append(
         {
             "type": "rect",

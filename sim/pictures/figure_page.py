@@ -7,24 +7,30 @@ from plotly.offline import get_plotlyjs
 
 from squall.sim.names import PlotlyFrom
 from squall.sim.pictures import packed
-from squall.sim.pictures.page import MAP_STYLES, TEMPLATES, styles
+from squall.sim.pictures.page import MAP_STYLES, TEMPLATES, own_script, styles
 from squall.sim.pictures.plotly_js import linked
 
 
 def figure_scripts() -> tuple[str, ...]:
     """The text of each script in such a page."""
-    return (get_plotlyjs(), TEMPLATES.get_template("figure.js").render())
+    return (get_plotlyjs(), *map(own_script, ("colors.js", "figure.js")))
 
 
 def figure_page(
-    figure: go.Figure, title: str, back: str = "", *, plotly: PlotlyFrom = "inline"
+    figure: go.Figure,
+    title: str,
+    back: str = "",
+    *,
+    text: str = "",
+    plotly: PlotlyFrom = "inline",
 ) -> str:
-    """The page as HTML. ``back``: what a link at its top leads to, if there is one; ``plotly``: as of
-    :func:`squall.sim.pictures.page.page`."""
+    """The page as HTML. ``back``: what a link at its top leads to, if there is one; ``text``: lines below the title;
+    ``plotly``: as of :func:`squall.sim.pictures.page.page`."""
     link = linked(plotly)
     return TEMPLATES.get_template("figure.html").render(
         title=title,
         back=back,
+        text=text,
         figure=packed.packed(figure.to_json()),
         style=styles()[0],
         linked=link,

@@ -6,18 +6,29 @@ import plotly.graph_objects as go
 
 from squall.sim.pictures.canvas import Clock
 from squall.sim.pictures.flows import Call, call_name, calls_of
-from squall.sim.pictures.palette import BLUE, GREEN, PALE, PURPLE, SKY, VERMILION
+from squall.sim.pictures.palette import (
+    BLUE,
+    GREEN,
+    OLIVE,
+    PALE,
+    PALE_GREY,
+    PALE_RED,
+    PALE_YELLOW,
+    PURPLE,
+    SKY,
+    VERMILION,
+)
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.rows import Row, State, draw_rows
 from squall.sim.pictures.space_time import describe
 
 THERE = State("request on its way", SKY, "", SKY)
-QUEUED = State("queued", "#eff0f3", "/", PALE)
-CONFIRMING = State("waiting for confirmation", "#fbf6c0", "/", "#a89b00")
+QUEUED = State("queued", PALE_GREY, "/", PALE)
+CONFIRMING = State("waiting for confirmation", PALE_YELLOW, "/", OLIVE)
 WORK = State("being handled", BLUE)
 BACK = State("reply on its way", GREEN)
 DELIVERY = State("reply being taken", PURPLE)
-LOST = State("lost: nothing is under way", "#f7d9c8", "x", VERMILION)
+LOST = State("lost: nothing is under way", PALE_RED, "x", VERMILION)
 #: events that pass between the arrival of a message and its handler where nobody queues
 _AT_ONCE = 3
 STATES = [THERE, QUEUED, CONFIRMING, WORK, BACK, DELIVERY, LOST]

@@ -8,7 +8,7 @@ import networkx as nx
 import plotly.graph_objects as go
 
 from squall.sim.pictures.glossary import ROLES
-from squall.sim.pictures.palette import BAND, INK, LAYOUT, MUTED, ORANGE, PALE, VERMILION
+from squall.sim.pictures.palette import BAND, DARK_TEXT, INK, LAYOUT, MUTED, ORANGE, PALE, VERMILION
 from squall.sim.pictures.passes import Pass, Place, joint_graph, layout, nodes_of, passes, start
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.slider import (
@@ -98,7 +98,7 @@ def _draw(run: Recording, one: Pass) -> go.Figure:
             },
             text=counts(joint, places, progress),
             textposition="middle center",
-            textfont={"size": 10.5 if size >= 20 else 8.5, "color": INK},
+            textfont={"size": 10.5 if size >= 20 else 8.5, "color": DARK_TEXT},
             hovertext=[_hover(run, one, joint, place) for place in places],
             hoverinfo="text",
             showlegend=False,

@@ -95,7 +95,9 @@ def _told(run: Recording, number: int) -> str:
     function = ""
     if type is tracing.TASK_STARTED:
         text = text.partition(" parent=")[2]
-        return f"name={names.task(task, worker)} parent={text}".replace("`", "")
+        return f"name={names.task(task, int(run.workers_of[number]))} parent={text}".replace(
+            "`", ""
+        )
     if type is tracing.CALL_STARTED:
         function = run.functions.get(number) or names.function(worker, values[0])
     elif type in (tracing.MESSAGE_SENT, tracing.MESSAGE_DELIVERED, tracing.MESSAGE_DROPPED):

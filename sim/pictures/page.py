@@ -18,6 +18,7 @@ from squall.sim.pictures.flows import flows_of, seconds
 from squall.sim.pictures.futures import futures
 from squall.sim.pictures.graph import graph
 from squall.sim.pictures.odds import Odds, odds
+from squall.sim.pictures.palette import DARK
 from squall.sim.pictures.passes import nodes_of, passes
 from squall.sim.pictures.plotly_js import linked
 from squall.sim.pictures.recording import Recording, recording
@@ -45,13 +46,22 @@ TEMPLATES = Environment(
 
 def styles() -> tuple[str, ...]:
     """The text of each style sheet in a page. The empty one is plotly's, which fills it by rules."""
-    return (TEMPLATES.get_template("page.css").render(), "")
+    return (colors() + TEMPLATES.get_template("page.css").render(), "")
+
+
+def colors() -> str:
+    """The colours of all pages, light and dark, as a style sheet."""
+    return TEMPLATES.get_template("colors.css").render()
+
+
+def own_script(name: str) -> str:
+    """The text of a script of these pages."""
+    return TEMPLATES.get_template(name).render(dark=DARK)
 
 
 def scripts() -> tuple[str, ...]:
     """The text of each script in a page: the same in all, since what they draw is data."""
-    own = (TEMPLATES.get_template(name).render() for name in ("strip.js", "page.js"))
-    return (get_plotlyjs(), *own)
+    return (get_plotlyjs(), *map(own_script, ("colors.js", "strip.js", "page.js")))
 
 
 def page(

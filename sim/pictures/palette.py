@@ -26,6 +26,38 @@ BAND: Final = "#f6f7f9"
 PALE: Final = "#c9cdd4"
 PAPER: Final = "#ffffff"
 
+#: fills that are pale on a light page and deep on a dark one
+PALE_SKY: Final = "#d4ecf9"
+PALE_ORANGE: Final = "#fbe7c6"
+PALE_YELLOW: Final = "#fbf6c0"
+PALE_PURPLE: Final = "#f3e3ec"
+PALE_RED: Final = "#f7d9c8"
+PALE_GREY: Final = "#eff0f3"
+DULL: Final = "#e2e4e9"
+OLIVE: Final = "#a89b00"
+#: text on other fills, and marks that are white on each page
+DARK_TEXT: Final = "#14171d"
+WHITE: Final = "#fefefe"
+
+#: what a dark page has instead of a colour; every other one stays
+DARK: Final[Mapping[str, str]] = {
+    INK: "#e6e8ec",
+    MUTED: "#a2a9b5",
+    GRID: "#2a2f38",
+    BAND: "#1d2128",
+    PALE: "#555d6b",
+    PAPER: "#15181d",
+    BLACK: "#ffffff",
+    "rgba(0,0,0,": "rgba(255,255,255,",
+    PALE_SKY: "#17384a",
+    PALE_ORANGE: "#4a3a17",
+    PALE_YELLOW: "#45411a",
+    PALE_PURPLE: "#44303c",
+    PALE_RED: "#4d2f1e",
+    PALE_GREY: "#2b303a",
+    DULL: "#3a404b",
+}
+
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
@@ -69,6 +101,26 @@ def kind_of(message_type: str) -> Kind:
 def message_name(message_type: str) -> str:
     """A type in few words: ``BACKWARD_AUTOGRAD_REQ`` is ``backward autograd req``."""
     return message_type.lower().replace("_", " ")
+
+
+def contrast(one: str, other: str) -> float:
+    """How well a colour can be told from another one, from 1 to 21 (the formula of WCAG 2)."""
+
+    def light(color: str) -> float:
+        parts = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        red, green, blue = (
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        )
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    darker, lighter = sorted((light(one), light(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def text_on(fill: str) -> str:
+    """The colour of text on a fill, on a light page and on a dark one."""
+    texts = (INK, PAPER) if fill in DARK else (WHITE, DARK_TEXT)
+    return max(texts, key=lambda text: contrast(text, fill))
 
 
 _AXIS: Final[dict[str, Any]] = {

@@ -25,7 +25,6 @@ class State:
     color: str
     pattern: str = ""
     outline: str | None = None
-    ink: str = INK
 
 
 @dataclass

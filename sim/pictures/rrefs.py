@@ -14,8 +14,12 @@ from squall.sim.pictures.palette import (
     BLUE,
     GREEN,
     INK,
+    OLIVE,
     ORANGE,
     PALE,
+    PALE_ORANGE,
+    PALE_PURPLE,
+    PALE_YELLOW,
     PURPLE,
     SKY,
     VERMILION,
@@ -27,13 +31,13 @@ from squall.sim.pictures.space_time import describe
 
 Id = tuple[int, int]
 
-ASKED = State("owner: asked for early", "#fbe7c6", "/", ORANGE)
-EMPTY = State("owner: no value yet", "#fbf6c0", "", "#a89b00")
+ASKED = State("owner: asked for early", PALE_ORANGE, "/", ORANGE)
+EMPTY = State("owner: no value yet", PALE_YELLOW, "", OLIVE)
 VALUE = State("owner: value there", BLUE)
 FAILED = State("owner: failed", VERMILION, "x", INK)
-CHILD = State("fork on its way", "#f3e3ec", "/", PURPLE)
+CHILD = State("fork on its way", PALE_PURPLE, "/", PURPLE)
 NEW = State("user: made", SKY, "", SKY)
-PENDING = State("user: pending", YELLOW, "", "#a89b00")
+PENDING = State("user: pending", YELLOW, "", OLIVE)
 CONFIRMED = State("user: confirmed", GREEN)
 TIMED_OUT = State("user: timed out", VERMILION, "/", INK)
 GONE = State("known to the owner still", PALE, ".", PALE)

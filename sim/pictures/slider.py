@@ -8,7 +8,19 @@ import networkx as nx
 import plotly.graph_objects as go
 
 from squall.sim.pictures.flows import seconds
-from squall.sim.pictures.palette import BAND, BLUE, FONT, INK, MUTED, ORANGE, PALE, PAPER, SKY
+from squall.sim.pictures.palette import (
+    BAND,
+    BLUE,
+    DULL,
+    FONT,
+    INK,
+    MUTED,
+    ORANGE,
+    PALE,
+    PAPER,
+    SKY,
+    WHITE,
+)
 from squall.sim.pictures.passes import Pass, Place, Progress, advance, moments, start
 from squall.sim.pictures.recording import Recording
 
@@ -16,7 +28,7 @@ from squall.sim.pictures.recording import Recording
 STOPS_MOST = 120
 _CELLS_MOST = 60_000
 
-WAITING, READY, RAN, UNNEEDED = PAPER, SKY, BLUE, "#e2e4e9"
+WAITING, READY, RAN, UNNEEDED = WHITE, SKY, BLUE, DULL
 
 
 def colors(

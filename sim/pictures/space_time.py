@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from squall.sim.pictures.canvas import DRAWN_MOST, WEBGL_FROM, Canvas, Clock, bands, faded, sample
 from squall.sim.pictures.causality import cone
 from squall.sim.pictures.faults import draw_faults
-from squall.sim.pictures.flows import Flow, flows_of, name_of
+from squall.sim.pictures.flows import Flow, call_name, calls_of, flows_of, name_of
 from squall.sim.pictures.palette import BLACK, GRID, INK, KINDS, MUTED, ORANGE, PALE, SKY
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.words import hover, table
@@ -54,6 +54,15 @@ def space_time(
     if webgl:
         canvas.note(f"{len(flows):,} messages, drawn by WebGL: zoom in for single ones")
     rows = {worker: float(row) for row, worker in enumerate(run.workers)}
+    draw(canvas, flows, rows, webgl=webgl)
+    if highlight is not None:
+        _highlight(canvas, highlight, rows)
+    lanes = {row: run.name(worker) for worker, row in rows.items()}
+    return canvas.figure(lanes, legend_traceorder="normal")
+
+
+def draw(canvas: Canvas, flows: list[Flow], rows: dict[int, float], *, webgl: bool = False) -> None:
+    """Lanes, messages, faults and violations; ``rows``: where the lane of each worker is."""
     _lanes(canvas, rows)
     draw_faults(canvas, rows)
     groups = [[f for f in flows if f.kind is kind and f.arrived >= 0] for kind in KINDS]
@@ -64,10 +73,6 @@ def space_time(
     _lost(canvas, [flow for flow in flows if flow.arrived < 0], rows)
     _repeated(canvas, [flow for flow in flows if flow.copy or flow.retry], rows)
     canvas.violations(lambda worker: rows.get(worker, -0.5))
-    if highlight is not None:
-        _highlight(canvas, highlight, rows)
-    lanes = {row: run.name(worker) for worker, row in rows.items()}
-    return canvas.figure(lanes, legend_traceorder="normal")
 
 
 def _notable(run: Recording, flows: list[Flow]) -> list[int]:
@@ -190,13 +195,15 @@ def _arrows(canvas: Canvas, flows: list[Flow], rows: dict[int, float], webgl: bo
 
 
 def _names(canvas: Canvas, flows: list[Flow], rows: dict[int, float]) -> go.Scatter:
-    """The functions of calls, beside their arrows."""
-    named = [
-        (flow, canvas.run.called.function_of(flow.type, flow.src, flow.dst, flow.id))
-        for flow in flows
-    ]
+    """The functions of calls, beside their arrows, with the lines that make them."""
+    run = canvas.run
+    made = {(call.worker, call.id): call for call in calls_of(run)}
     calls = [
-        (flow, name) for flow, name in named if name and not flow.type.endswith(("RET", "RESP"))
+        (flow, call_name(run, made[flow.src, flow.id]))
+        for flow in flows
+        if (flow.src, flow.id) in made
+        and not flow.type.endswith(("RET", "RESP"))
+        and run.called.function_of(flow.type, flow.src, flow.dst, flow.id)
     ]
     x0 = canvas.x([flow.sent for flow, _ in calls])
     x1 = canvas.x([flow.arrived for flow, _ in calls])

@@ -14,8 +14,14 @@ from squall.sim.pictures.palette import (
     BLUE,
     GREEN,
     MUTED,
+    OLIVE,
     ORANGE,
     PALE,
+    PALE_GREY,
+    PALE_ORANGE,
+    PALE_PURPLE,
+    PALE_SKY,
+    PALE_YELLOW,
     PURPLE,
     SKY,
     VERMILION,
@@ -35,13 +41,13 @@ class Activity(NamedTuple):
 
 FUNCTION = Activity("user function", BLUE)
 NODE = Activity("autograd node", VERMILION)
-OPERATION = Activity("operation of a group", "#f3e1ea", "", PURPLE)
+OPERATION = Activity("operation of a group", PALE_PURPLE, "", PURPLE)
 HANDLING = Activity("handling a message", GREEN)
 OTHER = Activity("other work", MUTED)
-REPLY = Activity("waiting for a reply", "#d4ecf9", "", SKY)
-PASS = Activity("waiting for the pass", "#fbe7c6", "", ORANGE)
-CONFIRM = Activity("waiting for confirmation", "#fbf6c0", "/", "#a89b00")
-QUEUED = Activity("queued or waiting", "#eff0f3", "", PALE)
+REPLY = Activity("waiting for a reply", PALE_SKY, "", SKY)
+PASS = Activity("waiting for the pass", PALE_ORANGE, "", ORANGE)
+CONFIRM = Activity("waiting for confirmation", PALE_YELLOW, "/", OLIVE)
+QUEUED = Activity("queued or waiting", PALE_GREY, "", PALE)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from squall.sim.pictures.canvas import Canvas, Clock, Fill, bands, sample
 from squall.sim.pictures.critical import critical_path, told
 from squall.sim.pictures.flows import Task, tasks_of
 from squall.sim.pictures.glossary import about_function
-from squall.sim.pictures.palette import BLACK, INK
+from squall.sim.pictures.palette import BLACK
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.spans import (
     CONFIRM,
@@ -179,7 +179,6 @@ def _draw(
         name=label,
         height=_HEIGHTS.get(activity, 0.54),
         labels=None if activity in (QUEUED, OTHER) else [span.label for span in spans],
-        label_color="white" if activity in (FUNCTION, NODE, HANDLING) else INK,
     )
 
 

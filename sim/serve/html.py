@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from squall.sim.campaigns.status import KindStatus, Status
+from squall.sim.pictures.page import colors
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure
 from squall.sim.search.histories import KeptHistory
@@ -25,7 +26,7 @@ _TEMPLATES.filters["date"] = lambda at: time.strftime("%Y-%m-%d %H:%M", time.loc
 
 def style() -> str:
     """The style sheet, as it stands in each of these pages."""
-    return _TEMPLATES.get_template("style.css").render()
+    return colors() + _TEMPLATES.get_template("style.css").render()
 
 
 def listing(

@@ -196,6 +196,18 @@ def test_a_trace_gives_its_events_as_a_frame() -> None:
     assert len(events_frame(trace.records)) == len(trace)
 
 
+def test_the_events_of_one_kind_have_its_fields_and_no_others() -> None:
+    from squall.sim.pictures.events_frame import events_frame, events_of
+
+    run = training()
+    sent, every = events_of(run.records, "message_sent"), events_frame(run.records)
+    assert list(sent.index) == list(every.index[every.event == "message_sent"])
+    fields = ["number", "src", "dst", "message_type", "id", "size_bytes", "about"]
+    assert list(sent.columns) == ["time_s", "worker", "task", *fields]
+    with pytest.raises(ValueError, match="did you mean 'message_sent'"):
+        events_of(run.records, "message_send")
+
+
 # -- the page as a file ---------------------------------------------------------------------------
 
 

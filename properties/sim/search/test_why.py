@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 import squall
+from squall.sim.library.why import Cause
 from squall.sim.search.why.executed import Executed
-from squall.sim.search.why.told import Why
 from squall.sim.search.why.touched import both, touches
 from squall.sim.search.why.values import shown
 
@@ -38,22 +40,29 @@ if rank == 0:
 """
 
 
-@pytest.fixture
-def race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "store"))
-    script = tmp_path / "race.py"
+@pytest.fixture(scope="module")
+def race(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("race")
+    script = folder / "race.py"
     script.write_text(RACE)
-    return script
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SQUALL_STORE", str(folder / "store"))
+        yield script
 
 
-def why_of(script: Path, **options: float) -> Why:
+@pytest.fixture(scope="module")
+def explained(race: Path) -> Cause:
+    return why_of(race)
+
+
+def why_of(script: Path, **options: float) -> Cause:
     found = squall.fuzz(script, workers=3, seeds=20, **options).finding  # type: ignore[arg-type]
     assert found is not None and found.why is not None
     return found.why
 
 
-def test_the_order_the_values_and_a_run_that_passes_are_told(race: Path) -> None:
-    why = why_of(race)
+def test_the_order_the_values_and_a_run_that_passes_are_told(race: Path, explained: Cause) -> None:
+    why = explained
     assert why.verdict == "order" and {place.line for place in why.places} == {9, 13, 19, 20}
     reads = {line.result for line in why.failing if line.what == "read()"}
     assert reads == {"0"}, "both have read the same"
@@ -62,8 +71,21 @@ def test_the_order_the_values_and_a_run_that_passes_are_told(race: Path) -> None
     assert why.to_json()["places"][0]["file"] == str(race)
 
 
-def test_the_same_failure_is_told_the_same_way(race: Path) -> None:
-    assert str(why_of(race)) == str(why_of(race))
+def test_the_same_failure_is_told_the_same_way(race: Path, explained: Cause) -> None:
+    assert str(why_of(race)) == str(explained)
+
+
+def test_both_runs_are_drawn_up_to_where_they_part_and_from_there(explained: Cause) -> None:
+    (failing, passing), parted = explained.shown, explained.event
+    assert failing.run.records[:parted] == passing.run.records[:parted]
+    first, second = (failing.marks[event] for event in sorted(failing.marks))
+    assert [passing.marks[event] for event in sorted(passing.marks)] == [second, first]
+    assert first in " ".join(explained.said) and min(failing.marks) >= parted
+
+    page = explained.timeline(plotly="cdn").html
+    assert "race.py" in page and all(line in unescape(page) for line in explained.said)
+    names = {trace.name for trace in explained.picture().data}
+    assert {f"1: {first}", f"2: {second}"} <= names
 
 
 def test_the_end_of_the_time_leaves_what_is_known(race: Path) -> None:

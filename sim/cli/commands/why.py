@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -20,15 +20,19 @@ from squall.sim.cli.options import (
     Json,
     LatencyOfScript,
     Mutant,
+    Plotly,
     SeedOfScript,
     Workers,
+    output_option,
     seconds_option,
 )
 from squall.sim.cli.scenario import Changes, read_scenario
 from squall.sim.cli.script import RANKS_SUFFIX, ScriptRun
+from squall.sim.names import PlotlyFrom
 from squall.sim.world.latency import DEFAULT_LATENCY
 
 if TYPE_CHECKING:
+    from squall.sim.library.why import Cause
     from squall.sim.scenario import Scenario
 
 #: seeds of a script that are tried where none is given
@@ -44,6 +48,8 @@ squall why .squall/scenarios/0a1b2c3d.json
 squall why train.py --workers 3          (up to the first of 100 seeds that fails)
 
 squall why train.py --workers 3 --seed 4 --faults rough
+
+squall why train.py --workers 3 -o why.html
 
 squall why 204 --mutant dependency-not-counted --json
 """
@@ -68,6 +74,10 @@ def why(
     engine: EngineOfScenario = None,
     mutant: Mutant = None,
     seconds: Annotated[float, seconds_option("Real seconds to spend at most.")] = 20,
+    output: Annotated[
+        Path | None, output_option("A page with a picture of both runs, aligned where they part.")
+    ] = None,
+    plotly: Plotly = None,
     allow_scripts: AllowScripts = False,
     json: Json = False,
 ) -> None:
@@ -78,6 +88,11 @@ def why(
     what is known. Exit code 1 as the run fails; 0 if none of the seeds of a script does.
     """
     asked = None
+    if plotly is not None and output is None:
+        raise BadInput(
+            "--plotly", plotly, "is for a page, and none is asked for: add --output FILE"
+        )
+    page = None if output is None else Page(output, plotly or "inline")
     if Path(what).suffix in (".py", RANKS_SUFFIX):
         if mutant is not None:
             raise BadInput(
@@ -94,7 +109,7 @@ def why(
         )
         ready(asked.engine)
         if seed is None:
-            _search(asked, drawn=latency is None, seconds=seconds, as_json=json)
+            _search(asked, page, drawn=latency is None, seconds=seconds, as_json=json)
         scenario = asked.scenario()
     else:
         given = {"--workers": workers, "--seed": seed, "--latency": latency, "ARGS": args or None}
@@ -104,10 +119,27 @@ def why(
         changes = Changes(faults=faults, mutant=mutant, engine=engine)
         scenario = read_scenario(what, changes, "FILE|SEED|SCRIPT", scripts=allow_scripts)
         ready(scenario.engine)
-    _explain(scenario, what, seconds, as_json=json)
+    _explain(scenario, what, page, seconds, as_json=json)
 
 
-def _search(asked: ScriptRun, *, drawn: bool, seconds: float, as_json: bool) -> None:
+class Page(NamedTuple):
+    """The page that is asked for."""
+
+    path: Path
+    plotly: PlotlyFrom
+
+    def write(self, why: Cause) -> None:
+        """Raises :class:`BadInput`."""
+        try:
+            why.timeline(plotly=self.plotly).save(self.path)
+        except OSError as error:
+            problem = f"cannot write {str(self.path)!r}: {error.strerror or error}"
+            raise BadInput("--output", str(self.path), problem) from None
+
+
+def _search(
+    asked: ScriptRun, page: Page | None, *, drawn: bool, seconds: float, as_json: bool
+) -> None:
     """Look for a seed that fails, and say why. Raises :class:`typer.Exit`."""
     from squall.sim.cli.reports.fuzzed_script import nothing_found, searched
     from squall.sim.cli.reports.why import no_why_json, why_json
@@ -116,14 +148,24 @@ def _search(asked: ScriptRun, *, drawn: bool, seconds: float, as_json: bool) -> 
     if found is None or found.why is None:
         typer.echo(no_why_json(tried) if as_json else nothing_found(asked, tried))
         raise typer.Exit(0 if found is None else FAILED)
+    if page is not None:
+        page.write(found.why)
     if as_json:
         typer.echo(why_json(found.why, found.small.scenario))
     else:
         typer.echo("\n".join(found.lines()))
+        _print_page(page)
     raise typer.Exit(INTERRUPTED if found.interrupted else FAILED)
 
 
-def _explain(scenario: Scenario, what: str, seconds: float, *, as_json: bool) -> None:
+def _print_page(page: Page | None) -> None:
+    if page is not None:
+        typer.echo(f"picture:   {page.path} (open it in a browser)")
+
+
+def _explain(
+    scenario: Scenario, what: str, page: Page | None, seconds: float, *, as_json: bool
+) -> None:
     """Say why one scenario fails. Raises :class:`typer.Exit`."""
     from squall.sim.cli.reports.why import NotFailingError, looking, print_why, why_json
     from squall.sim.library.why import cause_of
@@ -134,8 +176,11 @@ def _explain(scenario: Scenario, what: str, seconds: float, *, as_json: bool) ->
             found = cause_of(scenario, seconds=seconds, on_run=looking(bar))
         except NotFailingError as error:
             raise BadInput("FILE|SEED|SCRIPT", what, f"{error}; expected one that fails") from None
+    if page is not None:
+        page.write(found)
     if as_json:
         typer.echo(why_json(found, scenario))
     else:
         print_why(found, scenario)
+        _print_page(page)
     raise typer.Exit(INTERRUPTED if found.interrupted else FAILED)

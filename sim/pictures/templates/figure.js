@@ -25,11 +25,16 @@
     if (typeof DecompressionStream === "undefined") throw new Error("this browser is older than 2023");
     const bytes = Uint8Array.from(atob(byId("packed").textContent.trim()), (c) => c.charCodeAt(0));
     const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const { data, layout } = JSON.parse(await new Response(plain).text());
-    if (layout.height) figure.style.height = layout.height + "px";
-    // The page scrolls: its wheel does not zoom the picture.
-    await Plotly.newPlot(figure, data, layout, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
-    figure.dataset.state = "drawn";
+    const text = await new Response(plain).text();
+    const draw = async () => {
+      const { data, layout } = JSON.parse(squallColors.of(text));
+      if (layout.height) figure.style.height = layout.height + "px";
+      // The page scrolls: its wheel does not zoom the picture.
+      await Plotly.newPlot(figure, data, layout, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
+      figure.dataset.state = "drawn";
+    };
+    squallColors.changed(() => draw().catch(show));
+    await draw();
     page.ready = true;
   })().catch(show);
 })();

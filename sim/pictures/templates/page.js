@@ -29,8 +29,7 @@
     if (typeof DecompressionStream === "undefined") throw new Error("this browser is older than 2023");
     const stream = new Blob([bytes(element.textContent.trim())]).stream();
     const plain = stream.pipeThrough(new DecompressionStream("gzip"));
-    const text = await new Response(plain).text();
-    return JSON.parse(text);
+    return new Response(plain).text();
   }
   const KINDS = { f8: Float64Array, f4: Float32Array, i4: Int32Array, u4: Uint32Array, i2: Int16Array, u2: Uint16Array, i1: Int8Array, u1: Uint8Array };
   function array(value) {
@@ -106,7 +105,7 @@
   const sources = new Map();
   async function source(id) {
     if (!sources.has(id)) {
-      const found = await unpack(id);
+      const found = JSON.parse(squallColors.of(await unpack(id)));
       for (const trace of found.data) {
         if (trace.customdata) trace.customdata = table(trace.customdata);
         for (const key of ["x", "y", "base"]) if (trace[key]) trace[key] = array(trace[key]);
@@ -140,6 +139,12 @@
     // The page says in words what a figure on its own says in its title.
     layout.margin = { ...layout.margin, t: Math.max(30, layout.margin.t - (layout.meta.clock === "none" ? 50 : notes.length ? 44 : 26)) };
     delete layout.title;
+    // On a phone names leave room for what they name.
+    const short = (name) => window.innerWidth < 600 && name.length > 18 ? name.slice(0, 17) + "…" : name;
+    if ((layout.meta || {}).lanes) {
+      layout.meta = { ...layout.meta, lanes: [layout.meta.lanes[0], layout.meta.lanes[1].map(short)] };
+      layout.yaxis = { ...layout.yaxis, ticktext: Array.from(layout.yaxis.ticktext || [], short) };
+    }
     fit();
     if (layout.meta.height > figure.clientHeight) figure.style.height = layout.meta.height + "px";
     layout.autosize = true;
@@ -294,7 +299,7 @@
     for (const trace of figure.data) trace.meta = { ...(trace.meta || {}), was: trace.opacity ?? 1 };
     await Plotly.restyle(figure, { opacity: figure.data.map(() => 0.13) });
     await Plotly.addTraces(figure, [
-      lines(found.past, "#56B4E9", "its past", 2.6), lines(found.future, "#E69F00", "its future", 2.6), lines([found.index], "#000", "the message", 3.4)]);
+      lines(found.past, "#56B4E9", "its past", 2.6), lines(found.future, "#E69F00", "its future", 2.6), lines([found.index], squallColors.named("ink"), "the message", 3.4)]);
     page.cone = { message, past: found.past.length, future: found.future.length };
     const text = byId("chosen");
     if (!text.querySelector(".key")) {
@@ -308,7 +313,8 @@
   const HEIGHT = 22, MOST = 600000;
   let detail = null, listed = null, lines = null;
   function detailed() {
-    detail = detail || unpack("events").then((found) => {
+    detail = detail || unpack("events").then((text) => {
+      const found = JSON.parse(text);
       page.text = found.text;
       page.types = found.types;
       for (const key of ["worker", "task", "type", "before", "elsewhere"]) page[key] = array(found[key]);
@@ -393,7 +399,7 @@
       const from = document.querySelector("script[src]");
       throw new Error("plotly.js did not load" + (from ? " from " + from.getAttribute("src") + (from.integrity ? ", which needs a network; squall timeline --plotly inline makes a page that needs none" : ": keep that file in the folder of this page, or make the page with squall timeline --plotly inline") : ""));
     }
-    page.core = await unpack("core");
+    page.core = JSON.parse(await unpack("core"));
     page.times = array(page.core.times);
     for (const key of Object.keys(page.core.flows)) page.core.flows[key] = array(page.core.flows[key]);
     page.cited = new Set(page.core.cited);
@@ -421,6 +427,7 @@
     byId("rows").addEventListener("click", (event) => { const row = event.target.closest(".row"); if (row) choose(Number(row.dataset.event)); });
     window.addEventListener("hashchange", fromHash);
     window.addEventListener("resize", rows);
+    squallColors.changed(() => { sources.clear(); draw(); });
     await open(page.core.opened);
     page.loaded_ms = performance.now();
     await detailed();

@@ -21,19 +21,19 @@ window.squallStrip = (element, run) => {
     const bins = new Array(Math.max(1, Math.floor(width / 3))).fill(0);
     for (const sent of run.sent) bins[Math.min(bins.length - 1, Math.floor(pixel(sent) / width * bins.length))] += 1;
     const most = Math.max(1, ...bins);
-    pen.fillStyle = "#8fb7d3";
+    pen.fillStyle = squallColors.named("bars");
     bins.forEach((count, i) => {
       // Square roots: a single message is seen beside a hundred.
       const tall = Math.sqrt(count / most) * (height - 4);
       if (count) pen.fillRect(i * width / bins.length, height - tall, Math.max(1, width / bins.length - 1), tall);
     });
-    pen.fillStyle = "#D55E00";
+    pen.fillStyle = squallColors.named("red");
     for (const cited of run.cited) pen.fillRect(pixel(cited) - 1, 0, 2, height);
     const [a, b] = run.shown().map(pixel);
-    pen.fillStyle = "rgba(31,36,48,.10)";
+    pen.fillStyle = squallColors.named("veil");
     pen.fillRect(0, 0, a, height);
     pen.fillRect(b, 0, width - b, height);
-    pen.strokeStyle = "#1f2430";
+    pen.strokeStyle = squallColors.named("ink");
     pen.lineWidth = 1.5;
     pen.strokeRect(a + 0.75, 0.75, Math.max(3, b - a - 1.5), height - 1.5);
     const [first, last] = run.shown().map((n) => Math.round(n));

@@ -12,9 +12,10 @@ from squall.sim.search.why.doing import Doing, called, doing, name
 from squall.sim.search.why.executed import Executed
 from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
+from squall.sim.search.why.marks import Mark, of_fault, of_step
 from squall.sim.search.why.search import RUN_S, Moment, Search
 from squall.sim.search.why.seen import NOWHERE, Call, Place
-from squall.sim.search.why.told import Line, Why
+from squall.sim.search.why.told import Line, Shown, Why
 from squall.sim.search.why.touched import Shared, Touch, both, touches
 from squall.sim.search.why.witness import Witness
 from squall.sim.world.steering import Path, Turn
@@ -58,6 +59,9 @@ class Telling:
         self.search = search
         at_steps = () if search.moment is None else (search.moment.step,)
         self.run, self.witness = self._seen((), at_steps)
+        #: the run that passes, and what both are to have pointed out
+        self.passing: tuple[Run, Witness] | None = None
+        self.marks: list[Mark] = []
         self.names: Mapping[int, str] = {
             number: name if self.run.messages.get("PYTHON_CALL") else f"rank {number}"
             for number, name in self.run.names.items()
@@ -67,6 +71,10 @@ class Telling:
         witness = Witness(path, at_steps)
         with witness.lines.noted():
             return again(self.search.scenario, watcher=witness, seconds=RUN_S), witness
+
+    def _passing(self, path: Path, at_steps: tuple[int, ...] = ()) -> Witness:
+        self.passing = self._seen(path, at_steps)
+        return self.passing[1]
 
     def why(self) -> Why:
         search, witness = self.search, self.witness
@@ -82,6 +90,16 @@ class Telling:
             found.step = search.moment.step
             found.event = witness.events_at[found.step]
             found.time_s = float(self.run.records[min(found.event, found.events - 1)][0])
+        found.shown = self._shown()
+        return found
+
+    def _shown(self) -> list[Shown]:
+        failing = {mark.failing: mark.text for mark in self.marks if mark.failing >= 0}
+        passing = {mark.passing: mark.text for mark in self.marks if mark.passing >= 0}
+        found = [Shown(self.run, list(self.witness.calls.values()), failing)]
+        if self.passing is not None:
+            run, witness = self.passing
+            found.append(Shown(run, list(witness.calls.values()), passing))
         return found
 
     def _found(self) -> Why:
@@ -96,7 +114,8 @@ class Telling:
         faults = self.witness.faults_at(moment.step)
         if faults:
             said, calls, places = fault_told(faults, self.witness, self.names)
-            other = self._seen((Turn(moment.step, moment.tail),))[1]
+            other = self._passing((Turn(moment.step, moment.tail),))
+            self.marks = of_fault(faults[0], said[0], calls, self.witness, other)
             same = like(calls[0], other)[:_SHOWN] if calls else []
             changed = self._changed_twice(calls)
             if changed:
@@ -130,7 +149,8 @@ class Telling:
         """What is told where nothing can come before the step as a whole: within it something comes too early."""
         said = [f"After {first.who} {first.did}, no other order that was tried passes."]
         places = [first.place]
-        _, other = self._seen((Turn(moment.step, moment.tail),))
+        other = self._passing((Turn(moment.step, moment.tail),))
+        self.marks = [of_step(first, moment.step, self.witness, self.witness, other)]
         shared = self._turned(self.witness.acts(moment.step), moment.step, other)
         if shared is not None:
             said.append(_touching(shared))
@@ -190,8 +210,12 @@ class Telling:
     def _order(self, first: Doing, before: Path) -> Why:
         assert self.search.moment is not None, "something passes"
         step, last = self.search.moment.step, before[-1].step - 1
-        _, other = self._seen(before, (last, last + 1))
+        other = self._passing(before, (last, last + 1))
         second = self._caused(doing(other, last, self.names), other, first)
+        self.marks = [
+            of_step(what, at, own, self.witness, other)
+            for what, at, own in ((first, step, self.witness), (second, last, other))
+        ]
         between = self._earlier(first, second)
         if between is not None:
             here = called(between, self.names).split(" of ", 1)[0]

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from squall.sim.search.why.seen import NOWHERE, Call, Place
 from squall.sim.search.why.witness import Witness
+from squall.sim.world.steering import Entry
 
 Kind = Literal["runs", "answer", "thread", "timeout", "message"]
 
@@ -60,6 +61,21 @@ def doing(witness: Witness, step: int, names: Mapping[int, str]) -> Doing:
         "went on",
         first,
     )
+
+
+def event_of(what: Doing, entry: Entry, witness: Witness, since: int) -> int:
+    """When the same happens in the run that ``witness`` saw, -1 if it does not. ``entry``: the step that it was in its
+    own run; ``since``: the step from which on it is looked for where no call says which one it is."""
+    call = what.call
+    if call is None:
+        later = range(since, len(witness.entries))
+        return next((witness.events_at[n] for n in later if witness.entries[n] == entry), -1)
+    if what.kind == "timeout":
+        return next((event for event, each in witness.timeouts if each.key == call.key), -1)
+    ran = witness.calls.get(call.key)
+    if what.kind == "runs" and ran is not None and ran.began >= 0:
+        return ran.began
+    return witness.arrival(call, is_reply=what.kind == "answer")
 
 
 def _message(witness: Witness, number: int, event: int, names: Mapping[int, str]) -> Doing:

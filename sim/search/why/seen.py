@@ -29,7 +29,8 @@ NOWHERE = Place("", 0)
 @dataclass(eq=False)
 class Call:
     """One call of a function on another worker. ``arguments`` and ``result`` are shortened; the result is empty as
-    long as there is none. ``began`` and ``ended``: events, -1 where it has not run."""
+    long as there is none. ``started``: the event at which it was made.
+    ``began`` and ``ended``: events, -1 where it has not run."""
 
     src: int
     dst: int
@@ -40,6 +41,7 @@ class Call:
     function: str = ""
     arguments: str = ""
     result: str = ""
+    started: int = -1
     began: int = -1
     ended: int = -1
     #: whether it was made in an autograd context, and whether its arguments or its result have a graph
@@ -47,6 +49,11 @@ class Call:
     graph: bool = False
     #: whether the function is none of a library's, which calls it on behalf of the user
     is_users: bool = False
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What tells it from others, in each run."""
+        return self.src, self.id
 
     @property
     def may_be_users(self) -> bool:

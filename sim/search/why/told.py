@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
-from squall.sim.search.why.seen import NOWHERE, Place
+from squall.model.events.run import Run
+from squall.sim.search.why.seen import NOWHERE, Call, Place
 
 #: columns that both runs may take beside each other
 _WIDE = 118
@@ -23,6 +24,14 @@ class Line(NamedTuple):
     what: str
     result: str
     place: str
+
+
+class Shown(NamedTuple):
+    """A run as a picture needs it: all of it, its calls, and what is pointed out, by event."""
+
+    run: Run
+    calls: list[Call]
+    marks: dict[int, str]
 
 
 @dataclass(kw_only=True)
@@ -57,6 +66,8 @@ class Why:
     interrupted: bool = False
     #: what is wrong with the failing run, a line each
     problems: list[str] = field(default_factory=list)
+    #: the failing run, and one that passes, if there is one
+    shown: list[Shown] = field(default_factory=list, repr=False)
 
     def __str__(self) -> str:
         return "\n".join([*self.problems, "", *lines(self)])
@@ -68,6 +79,7 @@ class Why:
         plain["passing"] = [line._asdict() for line in self.passing]
         plain["places"] = [place._asdict() for place in self.places]
         plain["raised"] = self.raised._asdict() if self.raised.file else None
+        del plain["shown"]
         return plain
 
 

@@ -126,7 +126,7 @@ class Witness(Steering):
     def _call_started(self, worker: int, task: int, values: Any) -> None:
         id, dst, type, *_ = values
         frame = _frame()
-        call = Call(worker, dst, id, task, type, _user_place(frame))
+        call = Call(worker, dst, id, task, type, _user_place(frame), started=self._count)
         asked = _find(frame, _CALLS)
         if asked is not None:
             seen = asked.f_locals
@@ -229,6 +229,20 @@ class Witness(Steering):
         known = self.tasks.get(task)
         sent = None if known is None else self.sent.get(known.cause)
         return None if sent is None or sent.is_reply else sent.call
+
+    def arrival(self, call: Call, *, is_reply: bool) -> int:
+        """The event at which that call, or the answer to it, arrives; -1 if it does not."""
+        return next(
+            (
+                self.arrived[number]
+                for number, sent in self.sent.items()
+                if sent.call is not None
+                and sent.call.key == call.key
+                and sent.is_reply == is_reply
+                and number in self.arrived
+            ),
+            -1,
+        )
 
     def faults_at(self, step: int) -> list[Fault]:
         """The faults that happened in that step."""
