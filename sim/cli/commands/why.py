@@ -67,7 +67,7 @@ def why(
     faults: FaultsOption = None,
     engine: EngineOfScenario = None,
     mutant: Mutant = None,
-    seconds: Annotated[float, seconds_option("Real seconds to spend at most.")] = 20,
+    seconds: Annotated[float, seconds_option("Seconds of a processor to spend at most.")] = 20,
     allow_scripts: AllowScripts = False,
     json: Json = False,
 ) -> None:
