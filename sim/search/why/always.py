@@ -3,6 +3,7 @@ not go together, calls whose gradients no context records."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from squall.model.events.run import Run
 from squall.sim.search.why.doing import called, name
+from squall.sim.search.why.origins import origin
 from squall.sim.search.why.seen import Operation, Place
 from squall.sim.search.why.touched import growing
 from squall.sim.search.why.witness import Witness
@@ -31,11 +33,73 @@ class Hint(NamedTuple):
 
 def hints(run: Run, witness: Witness, names: Mapping[int, str]) -> list[Hint]:
     """What may be the cause, the most certain first."""
-    found = [*_collectives(witness, names), *_not_over(witness, names)]
+    found = [*_elsewhere(witness, names), *_had_left(witness, names), *_tags(witness, names)]
+    found += [*_collectives(witness, names), *_not_over(witness, names)]
     found += _without_context(witness, names)
     many = list(_many(witness))
     found += many
     return [*found, *_growing(witness)] if many or not found else found
+
+
+def _elsewhere(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
+    """Where the error was raised, if that was on another worker, and where a file was removed that is not there."""
+    for error in witness.errors[:1]:
+        missing = error.missing
+        calls = [c for c in witness.calls.values() if c.raised.file and c.dst == error.remote]
+        if calls:
+            call = max(calls, key=lambda call: call.ended)
+            text = f"{called(call, names)} raised it on {name(call.dst, names)}, at {call.raised}."
+            yield Hint(text, (call.raised,))
+            missing = call.missing
+        for each in reversed(witness.removed) if missing else ():
+            if each.place.file and (missing + os.sep).startswith(each.path + os.sep):
+                yield Hint(f"`{each.path}` was removed at {each.place}.", (each.place,))
+                break
+
+
+def _had_left(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
+    """The worker that was called last had left already."""
+    for error in witness.errors[:1]:
+        calls = [call for call in witness.calls.values() if call.src == error.worker]
+        for each in witness.left:
+            if calls and each.worker == calls[-1].dst and each.event < error.event:
+                who, last = name(each.worker, names), called(calls[-1], names)
+                text = f"{who} had left its group ({each.place}) before the answer to {last}."
+                if each.woken.file:
+                    text += (
+                        f" It had waited until `{each.woken.function}` ({each.woken}) let it go on."
+                    )
+                yield Hint(text, tuple(p for p in (each.woken, each.place) if p.file))
+                return
+
+
+def _tags(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
+    """A message is waited for that nobody sends, and another lies there that nobody receives: they differ in their
+    tags."""
+    messages = [each for each in witness.operations if each.kind in ("send", "recv")]
+    #: by group and tag: how many were sent and not received
+    under: Counter[tuple[str, int]] = Counter()
+    for each in messages:
+        under[each.group, each.number] += 1 if each.kind == "send" else -each.good
+    for waits in (each for each in messages if each.kind == "recv" and not each.good):
+        others = [
+            each
+            for each in messages
+            if each.kind == "send" and each.group == waits.group and each.member != waits.member
+        ]
+        lying = [each for each in others if under[each.group, each.number] > 0]
+        if lying and not under[waits.group, waits.number] > 0:
+            other = lying[0]
+            text = (
+                f"`recv` of {name(waits.member, names)} ({waits.place}) waits for tag {waits.number}; "
+                f"what {name(other.member, names)} has sent ({other.place}) has tag {other.number}."
+            )
+            lines = [e for e in witness.lines.executed if e.task == waits.task]
+            found = origin("tag", waits.place, lines)
+            if found is not None:
+                text += f" The tag was chosen at {found}."
+            yield Hint(text, (*([found] if found else []), waits.place, other.place))
+            return
 
 
 def _many(witness: Witness) -> Iterator[Hint]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
 from squall.sim.search.again import again
+from squall.sim.search.why import removed
 from squall.sim.search.why.always import hints, waiting_at
 from squall.sim.search.why.doing import Doing, called, doing, name
 from squall.sim.search.why.executed import Executed
@@ -65,7 +66,7 @@ class Telling:
 
     def _seen(self, path: Path, at_steps: tuple[int, ...] = ()) -> tuple[Run, Witness]:
         witness = Witness(path, at_steps)
-        with witness.lines.noted():
+        with witness.lines.noted(), removed.noted(witness.note_removed):
             return again(self.search.scenario, watcher=witness, seconds=RUN_S), witness
 
     def why(self) -> Why:

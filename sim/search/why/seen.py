@@ -47,6 +47,9 @@ class Call:
     graph: bool = False
     #: whether the function is none of a library's, which calls it on behalf of the user
     is_users: bool = False
+    #: where it raised an error, and the file that it had not found
+    raised: Place = NOWHERE
+    missing: str = ""
 
     @property
     def may_be_users(self) -> bool:
@@ -112,20 +115,43 @@ class Raised(NamedTuple):
     #: how many values of references were there, and how many threads, by the lines that had made them
     references: Counter[Place]
     threads: Counter[Place]
+    #: the worker on which a function has raised it, -1 for none, and the file that was not found
+    remote: int
+    missing: str
 
 
 @dataclass(eq=False)
 class Operation:
-    """What a member of a process group has begun. ``ended``: the event, -1 if it has not."""
+    """What a member of a process group has begun. ``number``: of a collective, or the tag of a message. ``ended``: the
+    event, -1 if it has not."""
 
     group: str
     member: int
     kind: str
+    number: int
+    task: int
     place: Place
     began: int
     ended: int = -1
     #: whether it has ended without an error
     good: bool = False
+
+
+class Left(NamedTuple):
+    """A worker that has left its group without waiting for the others: after how many events, where, and the line that
+    had let it go on when it waited last."""
+
+    worker: int
+    event: int
+    place: Place
+    woken: Place
+
+
+class Removed(NamedTuple):
+    """A file or folder that was removed, and where."""
+
+    path: str
+    place: Place
 
 
 class Fault(NamedTuple):

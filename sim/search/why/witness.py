@@ -3,6 +3,7 @@ which worker, with which values."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from types import FrameType
@@ -11,14 +12,16 @@ from typing import Any
 from squall.real import tracing
 from squall.real.rpc import calls, rref_proxy, serialization
 from squall.real.runtime import NO_CONTEXT
-from squall.sim.search.why.executed import Executed, Lines
+from squall.sim.search.why.executed import Executed, Lines, missing_file
 from squall.sim.search.why.seen import (
     NOWHERE,
     Call,
     Fault,
+    Left,
     Operation,
     Place,
     Raised,
+    Removed,
     Sent,
     Task,
     Thread,
@@ -31,6 +34,8 @@ from squall.sim.world.steering import Path, Steering, is_reply
 #: the functions in whose frames a call and what it calls can be seen
 _CALLS = (calls._invoke_rpc.__code__, calls.begin_remote.__code__)
 _RUNS = serialization.run_function.__code__
+#: in the text of an error that functions on other workers have raised, the innermost last
+_REMOTE = re.compile(r"On WorkerInfo\(id=(\d+),")
 _METHODS = (rref_proxy.local_invoke, rref_proxy.local_invoke_async_execution)
 
 
@@ -52,6 +57,10 @@ class Witness(Steering):
         self.threads: dict[int, Thread] = {}
         #: by task: the line that has begun it
         self.begun: dict[int, Place] = {}
+        #: by task: the line that has let it go on last
+        self._woken: dict[int, Place] = {}
+        self.left: list[Left] = []
+        self.removed: list[Removed] = []
         #: by reference: where its value was made, as long as its owner has it
         self.owned: dict[Any, Place] = {}
         self._going: tuple[int, Any] | None = None
@@ -83,8 +92,12 @@ class Witness(Steering):
             self._going = step, event
 
     def queued(self, event: Any) -> None:
-        if isinstance(event, SimTask) and event.glet is None and event.id not in self.begun:
-            self.begun[event.id] = _user_place(sys._getframe(2))
+        if not isinstance(event, SimTask):
+            return
+        if event.glet is None:
+            self.begun.setdefault(event.id, _user_place(sys._getframe(2)))
+        elif (place := _user_place(sys._getframe(2))).file:
+            self._woken[event.id] = place
 
     def raised(self, error: BaseException) -> None:
         if isinstance(error, SystemExit) and error.__context__ is not None:
@@ -107,7 +120,16 @@ class Witness(Steering):
                 if place.file and id in self.tasks and id not in self.ended and id != task
             )
             self.errors.append(
-                Raised(place, variables(frame), owner, self._count + 1, references, threads)
+                Raised(
+                    place,
+                    variables(frame),
+                    owner,
+                    self._count + 1,
+                    references,
+                    threads,
+                    int(there[-1]) if (there := _REMOTE.findall(str(error))) else -1,
+                    missing_file(error),
+                )
             )
 
     def event(self, record: tuple[Any, ...]) -> None:
@@ -169,6 +191,11 @@ class Witness(Steering):
         run = _find(_frame(), (_RUNS,))
         if values[1] is not None:
             call.result = f"raised {values[1]}"
+            thrown = self.lines.thrown.get(task)
+            if thrown is not None:
+                code = thrown.code
+                call.raised = Place(code.co_filename, thrown.line, code.co_name)
+                call.missing = thrown.missing
         elif run is not None:
             result = run.f_locals.get("result")
             call.result, call.graph = shown(result), call.graph or has_graph(result)
@@ -180,7 +207,10 @@ class Witness(Steering):
 
     def _operation_started(self, worker: int, task: int, values: Any) -> None:
         group, member, kind, number, _ = values
-        operation = Operation(group, member, kind, _user_place(_frame()), self._count)
+        place = _user_place(_frame())
+        if not place.file:  # in a thread of its own
+            place = self.begun.get(task, NOWHERE)
+        operation = Operation(group, member, kind, number, task, place, self._count)
         self._operations[group, member, kind, number] = operation
         self.operations.append(operation)
 
@@ -198,6 +228,14 @@ class Witness(Steering):
 
     def _task_ended(self, worker: int, task: int, values: Any) -> None:
         self.ended.add(task)
+
+    def _group_left(self, worker: int, task: int, values: Any) -> None:
+        woken = self._woken.get(task, NOWHERE)
+        self.left.append(Left(worker, self._count, _user_place(_frame()), woken))
+
+    def note_removed(self, path: str) -> None:
+        """Told of each file that is removed, where it is."""
+        self.removed.append(Removed(path, _user_place(sys._getframe(1))))
 
     def _context_created(self, worker: int, task: int, values: Any) -> None:
         self.with_contexts.add(worker)
@@ -324,6 +362,7 @@ _TAKES = {
     tracing.OWNER_CREATED: Witness._owner_created,
     tracing.OWNER_DELETED: Witness._owner_deleted,
     tracing.TASK_ENDED: Witness._task_ended,
+    tracing.GROUP_LEFT: Witness._group_left,
     tracing.CONTEXT_CREATED: Witness._context_created,
     tracing.FAULT_INJECTED: Witness._fault,
 }
