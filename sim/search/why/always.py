@@ -12,12 +12,18 @@ from typing import NamedTuple
 from squall.model.events.run import Run
 from squall.sim.search.why.doing import called, name
 from squall.sim.search.why.origins import origin
-from squall.sim.search.why.seen import Operation, Place
+from squall.sim.search.why.seen import Operation
 from squall.sim.search.why.touched import growing
 from squall.sim.search.why.witness import Witness
+from squall.sim.world.places import Place
 
 #: values and threads of one line that are many
 _MANY = 3
+#: of what becomes more and more
+_STILL_THERE = {
+    "references": "{} RRefs made at {} were not released.",
+    "threads": "{} threads begun at {} still run.",
+}
 #: the user's line in a line of ``Run.waits``, and where those wait who only wait for others
 _LINE = re.compile(
     r", at (?P<file>[^:]+):(?P<line>\d+): .*?(?P<other>\(in [\w.]*(?:spawn|start_processes|shutdown|join)\))?$"
@@ -34,7 +40,7 @@ class Hint(NamedTuple):
 def hints(run: Run, witness: Witness, names: Mapping[int, str]) -> list[Hint]:
     """What may be the cause, the most certain first."""
     found = [*_elsewhere(witness, names), *_had_left(witness, names), *_tags(witness, names)]
-    found += [*_collectives(witness, names), *_not_over(witness, names)]
+    found += [*_unwaited(witness), *_collectives(witness, names), *_not_over(witness, names)]
     found += _without_context(witness, names)
     many = list(_many(witness))
     found += many
@@ -105,12 +111,14 @@ def _tags(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
 def _many(witness: Witness) -> Iterator[Hint]:
     """What has become more and more."""
     for error in witness.errors[:1]:
-        for place, count in error.references.items():
-            if count >= _MANY:
-                yield Hint(f"{count} RRefs made at {place} still have their values.", (place,))
-        for place, count in error.threads.items():
-            if count >= _MANY:
-                yield Hint(f"{count} threads begun at {place} still run.", (place,))
+        for what, text in _STILL_THERE.items():
+            numbers: Counter[Place] = Counter()
+            for each in error.unended:
+                if each.what == what:
+                    numbers[each.place] += each.number
+            for place, number in numbers.items():
+                if number >= _MANY:
+                    yield Hint(text.format(number, place), (place,))
 
 
 def _growing(witness: Witness) -> Iterator[Hint]:
@@ -178,6 +186,20 @@ def _not_over(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
             ):
                 text = f"`{each.kind}` of {name(each.member, names)} ({each.place}) was not over when it was raised."
                 yield Hint(text, (each.place,))
+
+
+def _unwaited(witness: Witness) -> Iterator[Hint]:
+    """Operations that nobody has waited for, in the process that raised, though others of the same line were."""
+    for error in witness.errors[:1]:
+        for each in error.own:
+            if each.what == "operations":
+                text = f"Nobody had waited for {each.number} operation{'s' * (each.number > 1)} begun at {each.place}"
+                text += (
+                    f", only for others of that line, at {each.others}."
+                    if each.others.file
+                    else "."
+                )
+                yield Hint(text, tuple(place for place in (each.others, each.place) if place.file))
 
 
 def _without_context(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:

@@ -14,10 +14,11 @@ from squall.sim.search.why.executed import Executed
 from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
 from squall.sim.search.why.search import RUN_S, Moment, Search
-from squall.sim.search.why.seen import NOWHERE, Call, Place
+from squall.sim.search.why.seen import Call
 from squall.sim.search.why.told import Line, Why
 from squall.sim.search.why.touched import Shared, Touch, both, touches
 from squall.sim.search.why.witness import Witness
+from squall.sim.world.places import NOWHERE, Place
 from squall.sim.world.steering import Path, Turn
 
 #: what is told of a failure that no order avoids

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable
 
 from squall.sim.search.why.executed import Executed
-from squall.sim.search.why.seen import Place
 from squall.sim.search.why.touched import tree
+from squall.sim.world.places import Place
 
 
 def origin(keyword: str, call: Place, lines: Iterable[Executed]) -> Place | None:

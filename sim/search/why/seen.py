@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from squall.real.runtime import TaskOwner
+from squall.sim.scripts.made import Unended
+from squall.sim.world.places import NOWHERE, Place
 
 #: how the types of messages begin that call functions
 _FUNCTIONS = ("PYTHON_", "SCRIPT_", "FORWARD_AUTOGRAD")
-
-
-class Place(NamedTuple):
-    """A line of the user's, and the function that it is in."""
-
-    file: str
-    line: int
-    function: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.file.rpartition('/')[2]}:{self.line}" if self.file else ""
-
-
-NOWHERE = Place("", 0)
 
 
 @dataclass(eq=False)
@@ -112,9 +99,9 @@ class Raised(NamedTuple):
     variables: dict[str, str]
     worker: int | None
     event: int
-    #: how many values of references were there, and how many threads, by the lines that had made them
-    references: Counter[Place]
-    threads: Counter[Place]
+    #: what was there then that somebody is to end, of all processes, and of the one that it ended
+    unended: list[Unended]
+    own: list[Unended]
     #: the worker on which a function has raised it, -1 for none, and the file that was not found
     remote: int
     missing: str

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
-from squall.sim.search.why.seen import NOWHERE, Place
+from squall.sim.world.places import NOWHERE, Place
 
 #: columns that both runs may take beside each other
 _WIDE = 118

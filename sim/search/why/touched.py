@@ -12,7 +12,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple
 
 from squall.sim.search.why.executed import Executed
-from squall.sim.search.why.seen import Place
+from squall.sim.world.places import Place
 
 #: methods that change what they are called on; so do those whose names end with an underscore
 _CHANGING = frozenset(
