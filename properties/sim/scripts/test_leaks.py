@@ -146,4 +146,4 @@ def test_a_context_that_is_not_left_is_told_by_its_line(tmp_path: Path) -> None:
     """
     run = run_file(write(tmp_path, source), workers=2)
     assert (run.outcome, run.leaked_contexts) == ("leak", 2)  # it is on both workers
-    assert run.hints == ["w1 never left 1 context that it made at script.py:11"]
+    assert run.hints == ["autograd contexts that were never left: 1 of w1 made at script.py:11"]

@@ -19,27 +19,29 @@ class _Unwaited(Future[Any]):
 
     __slots__ = ()
 
-    def _used(self) -> Future[Any]:
-        self.__class__ = Future  # type: ignore[assignment]
-        over(self)
-        return self
-
     def block(self, timeout: float | None = None) -> bool:
-        return self._used().block(timeout)
+        return _used(self).block(timeout)
 
     def raw_value(self) -> Any:
-        return self._used().raw_value()
+        return _used(self).raw_value()
 
     def done(self) -> bool:
-        return self._used().done()
+        return _used(self).done()
 
     def has_error(self) -> bool:
-        return self._used().has_error()
+        return _used(self).has_error()
 
     def add_callback(self, callback: Callable[[Future[Any]], object]) -> None:
-        self._used().add_callback(callback)
+        _used(self).add_callback(callback)
 
     add_done_callback = add_callback
+
+
+def _used(future: Future[Any]) -> Future[Any]:
+    """It, as all others are from now on: somebody may have its old methods still."""
+    future.__class__ = Future
+    over(future)
+    return future
 
 
 _Unwaited.__name__ = _Unwaited.__qualname__ = Future.__name__

@@ -12,6 +12,7 @@ from squall.real import tracing
 from squall.real.rpc import calls, rref_proxy, serialization
 from squall.real.runtime import NO_CONTEXT
 from squall.sim.scripts.leaks import ScriptWorker
+from squall.sim.scripts.made import Unended
 from squall.sim.search.why.executed import Executed, Lines, missing_file
 from squall.sim.search.why.seen import (
     Call,
@@ -107,7 +108,7 @@ class Witness(Steering):
             assert self.runtime is not None, "a process runs in it"
             running = self.runtime.running
             owner = None if running.worker is None else running.worker.id
-            unended = {
+            unended: dict[object, list[Unended]] = {
                 task.worker: task.worker.unended()
                 for task in self.runtime.tasks
                 if isinstance(task.worker, ScriptWorker)
