@@ -54,3 +54,6 @@ def rpc_async(*args: Any, **kwargs: Any) -> Future[Any]:
         future.__class__ = _Unwaited
         note("futures", future)
     return future
+
+
+rpc_async.__module__ = __name__  # where whoever is sent it finds it
