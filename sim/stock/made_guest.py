@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import threading
 from collections import Counter
@@ -29,9 +30,11 @@ _OPERATIONS = (
     *("barrier", "broadcast", "gather", "irecv", "isend", "reduce", "reduce_scatter"),
     *("reduce_scatter_tensor", "scatter"),
 )
-#: methods by which somebody uses a future, and an operation
-_OF_FUTURES = ("add_done_callback", "done", "then", "value", "wait")
+#: methods by which somebody uses a future, beside waiting for it, and an operation
+_OF_FUTURES = ("add_done_callback", "done", "then")
 _OF_OPERATIONS = ("exception", "get_future", "is_completed", "result", "wait")
+#: frames of this file in a traceback: the size of a message does not depend on them
+_OWN_FRAMES = re.compile(r'  File "[^"]*made_guest\.py", line \d+, in \w+\n(?:    .*\n)*')
 #: holders of one line's references that are named
 _HOLDERS_MOST = 3
 
@@ -45,6 +48,11 @@ class MadeGuest:
         self._calls = 0
         self._kept: list[Kept] = []
         self._contexts: dict[int, _Context] = {}
+
+    def waited(self, future: object) -> None:
+        """Somebody waits for a future: every call of another worker comes to that."""
+        self._calls += 1
+        over(future)
 
     def left(self) -> list[Kept]:
         """What has not ended, its process not being named yet."""
@@ -93,8 +101,7 @@ class MadeGuest:
         internal._run_function = _returning(internal._run_function)
         api = vars(_rpc.api)
         found = {
-            "rpc_async": self._counting(self._noting(_rpc.rpc_async, "futures")),
-            "rpc_sync": self._counting(_rpc.rpc_sync),
+            "rpc_async": self._noting(_rpc.rpc_async, "futures"),
             "remote": self._referring(_rpc.remote),
         }
         for module in (vars(_rpc), api):
@@ -107,14 +114,6 @@ class MadeGuest:
             return delete(*args)
 
         api["_delete_all_user_and_unforked_owner_rrefs"] = deleted
-
-    def _counting(self, function: Any) -> Any:
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            self._calls += 1
-            return function(*args, **kwargs)
-
-        return wrapped
 
     def _referring(self, function: Any) -> Any:
         @functools.wraps(function)
@@ -224,6 +223,8 @@ def _returning(function: Any) -> Any:
         result = function(*args)
         if isinstance(result, torch._C.Future):
             over(result)
+        if isinstance(result, _rpc.internal.RemoteException):
+            return result._replace(msg=_OWN_FRAMES.sub("", result.msg))
         return result
 
     return returned

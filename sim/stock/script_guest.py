@@ -222,7 +222,7 @@ class ScriptGuest:
             self._opened.enter_context(self.computing.watch(_autograd))
             _thread.run = self._computed(_thread.run)
             _internal._run_function = self._computed(_internal._run_function)
-        turns.install(lambda: here.ask("start"))
+        turns.install(lambda: here.ask("start"), self.made.waited)
         turn_guest.install(here)
         self.made.install()
 
