@@ -50,7 +50,7 @@ def unended(kept: Iterable[Kept]) -> list[str]:
             if each.what == what:
                 places.setdefault((each.place, each.function), []).append(each)
         told = [
-            f"{sum(each.number for each in found)} of {', '.join(each.worker for each in found)}"
+            f"{sum(each.number for each in found)} of {', '.join(sorted({each.worker for each in found}))}"
             f" made at {place}" + (f" in `{function}`" if function[:1] != "<" else "")
             for (place, function), found in places.items()
         ]
