@@ -80,27 +80,27 @@ def _had_left(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
 
 
 def _tags(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
-    """A message is waited for that nobody sends, and another lies there that nobody receives: they differ in their
+    """A message is waited for that nobody sends, and another lies there that is not received: they differ in their
     tags."""
     messages = [each for each in witness.operations if each.kind in ("send", "recv")]
-    #: by group and tag: how many were sent and not received
-    under: Counter[tuple[str, int]] = Counter()
-    for each in messages:
-        under[each.group, each.number] += 1 if each.kind == "send" else -each.good
     for waits in (each for each in messages if each.kind == "recv" and not each.good):
-        others = [
-            each
-            for each in messages
-            if each.kind == "send" and each.group == waits.group and each.member != waits.member
-        ]
-        lying = [each for each in others if under[each.group, each.number] > 0]
-        if lying and not under[waits.group, waits.number] > 0:
-            other = lying[0]
+        # By tag: what was sent to it, and not received.
+        under: Counter[int] = Counter()
+        sent = []
+        for each in messages:
+            if each.group == waits.group and each.kind == "send" and each.member != waits.member:
+                under[each.number] += 1
+                sent.append(each)
+            elif (each.group, each.kind, each.member) == (waits.group, "recv", waits.member):
+                under[each.number] -= each.good
+        lying = [each for each in sent if under[each.number] > 0]
+        if lying and under[waits.number] <= 0:
+            other = lying[-1]
             text = (
                 f"`recv` of {name(waits.member, names)} ({waits.place}) waits for tag {waits.number}; "
                 f"what {name(other.member, names)} has sent ({other.place}) has tag {other.number}."
             )
-            lines = [e for e in witness.lines.executed if e.task == waits.task]
+            lines = [each for each in witness.lines.executed if each.task == waits.task]
             found = origin("tag", waits.place, lines)
             if found is not None:
                 text += f" The tag was chosen at {found}."

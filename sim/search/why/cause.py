@@ -138,6 +138,10 @@ class Telling:
             said.append(_touching(shared))
             said.append(f"In runs that pass {shared.second} comes before {shared.first}.")
             places += [shared.first, shared.second]
+        else:
+            seen = hints(self.run, self.witness, self.names)[:_HINTS]
+            said += [hint.text for hint in seen]
+            places += [place for hint in seen for place in hint.places]
         return Why(verdict="step", said=said, places=[place for place in places if place.file])
 
     def _turned(self, mine: list[Executed], step: int, other: Witness) -> Shared | None:
