@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from squall.model.events.digest import Record, digest_of
+from squall.model.events.kept import Kept
 from squall.model.program.program import Program
 from squall.real.tracing import FAULT_INJECTED, MESSAGE_SENT, EventType
 
@@ -128,23 +129,6 @@ class Stall(NamedTuple):
 
     outcome: str
     lines: list[str]
-
-
-class Kept(NamedTuple):
-    """References that a worker's code has kept until it shut down, those that one line makes: how many, whether one
-    more with each step, and what holds them then (not looked for unless they grow)."""
-
-    worker: str
-    place: str
-    number: int
-    grows: bool
-    holders: list[str]
-
-    def __str__(self) -> str:
-        by = f": held by {' and '.join(self.holders)}" if self.holders else ""
-        more = ", one more with each step" if self.grows else ""
-        made = f"{self.number} references that {self.worker} made at {self.place}"
-        return f"only shutdown released {made}{more}{by}"
 
 
 @dataclass

@@ -20,20 +20,20 @@ import torch
 _native: Any = torch._C
 
 
-def install(ask: Callable[[], object]) -> None:
+def install(ask: Callable[[], object], waits: Callable[[object], object]) -> None:
     """For everything by which threads wait for one another that is made from now on.
 
-    ``ask`` blocks until its thread may go on. To be called after ``waits.install``.
+    ``ask`` blocks until its thread may go on; ``waits`` is told of each future that is waited for. To be called after ``waits.install``.
     """
     module: Any = threading
     module._allocate_lock._woken = staticmethod(ask)
     module.Lock = module._allocate_lock
     module._CRLock = None  # so that RLock() makes one on such a lock
     vars(queue)["SimpleQueue"] = vars(queue)["_PySimpleQueue"]
-    _native.Future.wait = _taking_turns(_native.Future.wait, ask)
+    _native.Future.wait = _taking_turns(_native.Future.wait, ask, waits)
 
 
-def _taking_turns(wait: Any, ask: Callable[[], object]) -> Any:
+def _taking_turns(wait: Any, ask: Callable[[], object], waits: Callable[[object], object]) -> Any:
     """``Future.wait``: a reply may come to several who wait, or be set by a thread that goes on.
 
     While no other thread of Python's is there to be woken by the same, nobody is asked.
@@ -44,6 +44,7 @@ def _taking_turns(wait: Any, ask: Callable[[], object]) -> Any:
     @functools.wraps(wait)
     def waited(self: Any) -> Any:
         nonlocal several
+        waits(self)
         if self.done():
             return wait(self)
         me = threading.get_ident()

@@ -25,8 +25,9 @@ from squall.sim.search.draw import draw_world_of_script, expanded_plan
 from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
 from squall.sim.search.why.cause import NotFailingError as NothingWrongError
 from squall.sim.search.why.told import lines as why_lines
+from squall.sim.stock.patience import computed_s
 
-#: real seconds that shrinking may take, unless somebody says otherwise
+#: seconds of a processor that shrinking may take, unless somebody says otherwise
 SHRINK_S = 20.0
 
 
@@ -211,7 +212,7 @@ def shrunk(run: Run, *, strict: bool, seconds: float) -> tuple[Scenario, int]:
     """The smallest scenario found in which the same goes wrong, and how many were tried."""
     if seconds <= 0:
         return run.scenario, 0
-    shrinker = _OfFunction(_expecting(run, strict=strict), seconds=seconds)
+    shrinker = _OfFunction(_expecting(run, strict=strict), seconds=seconds, clock=computed_s)
     with turn, outside():
         try:
             shrinker.run()

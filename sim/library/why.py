@@ -13,23 +13,22 @@ from typing import TYPE_CHECKING
 from squall.model.events.run import Run as FinishedRun
 from squall.sim.library.errors import problems, rank_error
 from squall.sim.library.hypotheses import outside
+from squall.sim.library.ported import on_port
 from squall.sim.library.run import Timeline, turn
 from squall.sim.names import PlotlyFrom
-from squall.sim.scenario import Expected, Scenario
-from squall.sim.search.again import again
+from squall.sim.scenario import Scenario
 from squall.sim.search.why.cause import Problems
 from squall.sim.search.why.cause import why as find
 from squall.sim.search.why.told import Why
+from squall.sim.world.schedule import FIFO
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from squall.sim.pictures.beside import Side
 
-#: real seconds that the search may take, unless somebody says otherwise
+#: seconds of a processor that the search may take, unless somebody says otherwise
 WHY_S = 20.0
-#: other seeds under which a failure of another engine is looked for on the port
-_SEEDS = range(8)
 #: characters above a run in the picture
 _HEADING = 80
 
@@ -100,10 +99,16 @@ def cause_of(
     with turn, outside(), _quiet():
         told = _problems(scenario, strict=strict)
         if scenario.engine != "port" and scenario.script is not None:
-            ported = _on_port(scenario, told)
+            ported = on_port(scenario, told, seconds=seconds / 2)
             if ported is not None:
                 found = find(ported, told, seconds=seconds, on_run=on_run)
-                found.said.append(f"(Told of the engine port, where it fails: {found.problems[0]})")
+                same = replace(ported.faults, schedule=FIFO) == replace(
+                    scenario.faults, schedule=FIFO
+                )
+                under = "" if same else " under other faults"
+                found.said.append(
+                    f"(Told of the engine port, where it fails{under}: {found.problems[0]})"
+                )
                 return Cause(**vars(found))
         return Cause(**vars(find(scenario, told, seconds=seconds, on_run=on_run)))
 
@@ -118,23 +123,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
-
-
-def _on_port(scenario: Scenario, told: Problems) -> Scenario | None:
-    """The same on the engine port, if it fails there: best in the same way, also under another seed."""
-    here = again(scenario)
-    plain = replace(scenario, engine="port", expected=Expected())
-    failing: Scenario | None = None
-    for seed in dict.fromkeys((scenario.seed, *_SEEDS)) if told(here) else ():
-        ported = replace(plain, seed=seed)
-        there = again(ported)
-        if told(there):
-            if _kinds(there) & _kinds(here):
-                return ported
-            failing = failing or ported
-    return failing
-
-
-def _kinds(run: FinishedRun) -> set[tuple[str, str]]:
-    """What is wrong, by kind."""
-    return {(each.property, each.what) for each in run.violations}

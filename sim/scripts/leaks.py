@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from squall.model.events.run import Kept
+from squall.model.events.kept import Kept
 from squall.real import tracing
 from squall.real.autograd.container import DistAutogradContainer
 from squall.real.autograd.context import DistAutogradContext
@@ -19,11 +19,10 @@ from squall.real.rpc.rref_context import RRefContext
 from squall.real.rpc.transport import World
 from squall.real.runtime import Runtime
 from squall.real.worker import Worker
-from squall.sim.world.places import user_line
+from squall.sim.scripts.made import Made, References, Unended
+from squall.sim.world.places import Place, user_place
 
 R = TypeVar("R", OwnerRRef, UserRRef)
-#: so many references that one line has made, at least, tell that it makes one a step
-_STEPS_LEAST = 3
 #: key in ``Worker.locals`` of what its process runs, where it has no name of its own: ``main(0)``
 LABEL = "label"
 
@@ -31,7 +30,8 @@ LABEL = "label"
 class ScriptWorker(Worker):
     """A worker that counts what is left after each graceful shutdown, which waits for all."""
 
-    __slots__ = ("holders", "joined", "kept", "leaked_rrefs", "left_well", "on_join")
+    __slots__ = ("holders", "joined", "kept", "leaked_rrefs", "left_well",
+                 "made", "on_join")  # fmt: skip
 
     def __init__(self, runtime: Runtime, world: World, *, name: str) -> None:
         super().__init__(runtime, world, name=name)
@@ -42,6 +42,8 @@ class ScriptWorker(Worker):
         self.left_well = 0
         #: references that were there until the shutdown, by the line that makes them
         self.kept: list[Kept] = []
+        #: what its code is to end itself
+        self.made = Made()
         #: finds the names by which the code of its process holds objects
         self.holders: Callable[[Sequence[object]], list[str]] = lambda _: []
         #: told when it joins one
@@ -64,11 +66,20 @@ class ScriptWorker(Worker):
     def new_container(self, worker_id: WorkerId) -> DistAutogradContainer:
         return _NotedContexts(self, worker_id=worker_id)
 
-    def contexts_left(self) -> list[str]:
-        """The lines that made contexts that are still there, once for each."""
+    def contexts_left(self) -> list[Kept]:
+        """Contexts that are still there, by the lines that made them."""
         if not isinstance(self.container, _NotedContexts) or not self.shut_down:
             return []
-        return list(self.container.made.values())
+        return [
+            Kept(self.known_as, str(place), number, what="contexts", function=place.function)
+            for place, number in Counter(self.container.made.values()).items()
+        ]
+
+    def unended(self) -> list[Unended]:
+        """What its code has made and not ended."""
+        rrefs = self.rref_context
+        references = rrefs.references.unended() if isinstance(rrefs, _CountedRRefs) else []
+        return [*self.made.unended(), *references]
 
     def leaked_contexts(self) -> int:
         """Autograd contexts that are still there; 0 unless its last group was left gracefully."""
@@ -82,11 +93,13 @@ class _NotedContexts(DistAutogradContainer):
 
     def __init__(self, worker: Worker, *, worker_id: WorkerId) -> None:
         super().__init__(worker, worker_id=worker_id)
-        self.made: WeakKeyDictionary[DistAutogradContext, str] = WeakKeyDictionary()
+        self.made: WeakKeyDictionary[DistAutogradContext, Place] = WeakKeyDictionary()
 
     def new_context(self) -> DistAutogradContext:
         context = super().new_context()
-        self.made[context] = user_line(sys._getframe(1))
+        place = user_place(sys._getframe(1))
+        if place.file:
+            self.made[context] = place
         return context
 
 
@@ -95,8 +108,7 @@ class _CountedRRefs(RRefContext):
 
     def __init__(self, worker: ScriptWorker) -> None:
         super().__init__(worker)
-        #: of references that are there: the line that made each, and after how many calls of the worker
-        self._made: WeakKeyDictionary[Any, tuple[str, int]] = WeakKeyDictionary()
+        self.references = References()
 
     def create_user_rref(self, owner: WorkerId, type_str: str = PY_OBJECT) -> UserRRef:
         return self._noted(super().create_user_rref(owner, type_str))
@@ -105,7 +117,7 @@ class _CountedRRefs(RRefContext):
         return self._noted(super().create_owner_rref(type_str))
 
     def _noted(self, rref: R) -> R:
-        self._made[rref] = user_line(sys._getframe(2)), self._calls()
+        self.references.note(rref, self._calls())
         return rref
 
     def _calls(self) -> int:
@@ -114,15 +126,9 @@ class _CountedRRefs(RRefContext):
 
     def del_all_users_and_unforked_owners(self, timeout_s: float = 100.0) -> None:
         """Everybody has come to the shutdown: what is there still, the program has kept."""
-        made: dict[str, list[tuple[Any, int]]] = {}
-        for rref, (place, calls) in self._made.items():
-            if place and (isinstance(rref, OwnerRRef) or (rref.confirmed and not rref.deleted)):
-                made.setdefault(place, []).append((rref, calls))
-        for place, found in made.items():
-            numbers = [number for _, number in found]
-            grows = _one_a_step(numbers, self._calls())
-            held = self.worker.holders([rref for rref, _ in found]) if grows else []
-            self.worker.kept.append(Kept(self.worker.name, place, len(found), grows, held))
+        self.worker.kept += self.references.kept(
+            self.worker.name, self._calls(), self.worker.holders, _is_kept
+        )
         super().del_all_users_and_unforked_owners(timeout_s)
 
     def destroy_instance(self, ignore_rref_leak: bool = True) -> None:
@@ -134,10 +140,5 @@ class _CountedRRefs(RRefContext):
         super().destroy_instance(ignore_rref_leak)
 
 
-def _one_a_step(numbers: list[int], now: int) -> bool:
-    """Whether something was made again and again until the end, with other calls between: after so many of them
-    each. What is made while a program sets itself up has its work before it."""
-    if len(numbers) < _STEPS_LEAST:
-        return False
-    gaps = [later - before for before, later in pairwise(numbers)]
-    return min(gaps) > 1 and now - numbers[-1] <= 2 * max(gaps)
+def _is_kept(rref: Any) -> bool:
+    return isinstance(rref, OwnerRRef) or (rref.confirmed and not rref.deleted)

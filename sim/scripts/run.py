@@ -16,6 +16,7 @@ from typing import TextIO
 import torch
 
 from squall.model.events.hangs import explain as explain_passes
+from squall.model.events.kept import unended
 from squall.model.events.run import ProcessError, Run
 from squall.model.one_process.reference import OnPass
 from squall.real.autograd import api as dist_autograd
@@ -319,12 +320,10 @@ class _ScriptRun:
         run.joined = [] if run.faulty else self._all_joined
         run.overlapping = self._overlapping and not run.faulty
         run.left_well = all(worker.joined == worker.left_well for worker in workers)
-        run.kept = [each for worker in workers for each in worker.kept]
-        run.hints += [str(each) for each in run.kept if each.grows]
-        for worker in workers:
-            for place, number in Counter(filter(None, worker.contexts_left())).items():
-                contexts = "1 context" if number == 1 else f"{number} contexts"
-                run.hints.append(f"{worker.known_as} never left {contexts} that it made at {place}")
+        run.kept = [each for worker in workers for each in (*worker.kept, *worker.contexts_left())]
+        if not (failed or run.waits or run.faulty):
+            run.kept += [each for process in launcher.table.processes for each in process.left]
+        run.hints += unended(run.kept)
         run.leaked_rrefs = sum(worker.leaked_rrefs for worker in workers)
         run.leaked_contexts = sum(worker.leaked_contexts() for worker in workers)
         run.errors = [_error(result) for result in failed]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,8 @@ from pathlib import Path
 _SLICE_S = 1.0
 #: the part of a processor with which a process that does nothing still looks whether it is quiet
 _LOOKING = 0.1
+#: what a second counts in which nothing is computed
+_WAITING = 0.05
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -54,6 +57,18 @@ def processor_s(pid: int) -> float:
     """Seconds that a process has computed, its threads and children that it waited for included."""
     values = next(_stat(Path(f"/proc/{pid}")), None)
     return 0.0 if values is None else sum(map(int, values[11:15])) / _TICKS_A_SECOND
+
+
+def computed_s() -> float:
+    """Seconds of a processor that this process has taken, and those that it has started. Time in which all of them wait
+    counts little: it does not end what others keep from the processor."""
+    started = [
+        int(pid)
+        for children in Path("/proc/self/task").glob("*/children")
+        for pid in children.read_text().split()
+    ]
+    own = max(time.process_time(), processor_s(os.getpid()))
+    return own + sum(map(processor_s, started)) + _WAITING * time.monotonic()
 
 
 def _is_ready(pid: int) -> bool:

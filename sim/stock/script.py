@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.distributed import DistStoreError
 
 from squall.model.checks.compiled import TORN
+from squall.model.events.kept import Kept, unended
 from squall.model.events.run import DIED, ProcessError, Run
 from squall.model.events.waiting import line_of
 from squall.real.rpc.rendezvous import JOIN_TIMEOUT_S
@@ -88,6 +89,8 @@ class ScriptProcesses:
         self.returned: dict[int, bytes] = {}
         #: as Run.computed
         self.computed: dict[str, tuple[int, float]] = {}
+        #: what processes had made and not ended when they came to their ends
+        self.left: list[Kept] = []
         self.leaked_rrefs = 0
         self.leaked_contexts = 0
         #: by rank: counters when its groups ended, added up
@@ -211,7 +214,8 @@ class ScriptProcesses:
         return worker
 
     def _exit(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        code, error, usage, computed = rest
+        code, error, usage, computed, left = rest
+        self.left += [each._replace(worker=worker.known_as) for each in left]
         for name, (times, seconds) in computed.items():
             before = self.computed.get(name, (0, 0.0))
             self.computed[name] = before[0] + times, before[1] + seconds
@@ -486,6 +490,9 @@ def run_script(
         run.errors += processes.agents_errors
     else:  # it has started them again
         run.caught += [(error.rank or 0, str(error.message)) for error in processes.agents_errors]
+    if not (run.errors or run.waits or scenario.faults):
+        run.kept = processes.left
+        run.hints += unended(run.kept)
     leave_out_repeated(run)
     run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts
     run.workers = len(cluster.ranks) or len(cluster.host.members)

@@ -43,6 +43,7 @@ from squall.sim.stock import (
     ddp_modules,
     group_guest,
     local_gradients,
+    made_guest,
     pipelines,
     replicas_guest,
     script_children,
@@ -79,6 +80,7 @@ class ScriptGuest:
         self.here = Here(fd, self.serve)
         #: lets time pass for operators, if they take some
         self.computing: Computing | None = None
+        self.made = made_guest.MadeGuest()
         #: the file that the coordinator reads gradients from
         self._given: int | None = None
         self._opened = ExitStack()
@@ -113,22 +115,12 @@ class ScriptGuest:
 
     def serve_references(self) -> list[str]:
         """What code of the script holds of references, and where."""
-        from squall.sim.world.holders import held, of_frames, of_module
-        from squall.sim.world.places import is_library
+        from squall.sim.world.holders import held
 
-        roots: list[Any] = []
-        for frame in sys._current_frames().values():
-            roots += of_frames(frame)
-        modules = dict.fromkeys(map(id, sys.modules.values()))
-        for module in list(sys.modules.values()):
-            file = getattr(module, "__file__", None)
-            if file is not None and id(module) in modules and not is_library(file):
-                del modules[id(module)]
-                roots += of_module(module)
         return [
             f"{reference} of a value of {reference.owner_name()}, in {way}"  # type: ignore[attr-defined]
             for way, reference in held(
-                roots, lambda each: isinstance(each, torch._C._distributed_rpc.PyRRef)
+                made_guest.roots(), lambda each: isinstance(each, torch._C._distributed_rpc.PyRRef)
             )
         ]
 
@@ -169,7 +161,8 @@ class ScriptGuest:
     ) -> NoReturn:
         """The coordinator is told, and the process ends at once, as by ``os._exit``."""
         computed = {} if self.computing is None else self.computing.computed
-        self.here.ask("exit", code, error, usage, computed)
+        left = [] if code else self.made.left()
+        self.here.ask("exit", code, error, usage, computed, left)
         _exit(code)
 
     def _settle_in(self, role: dict[str, Any]) -> None:
@@ -230,8 +223,9 @@ class ScriptGuest:
             self._opened.enter_context(self.computing.watch(_autograd))
             _thread.run = self._computed(_thread.run)
             _internal._run_function = self._computed(_internal._run_function)
-        turns.install(lambda: here.ask("start"))
+        turns.install(lambda: here.ask("start"), self.made.waited)
         turn_guest.install(here)
+        self.made.install()
 
     def _forked(self) -> None:
         """In a process that the script has forked: only the threads that speak to the coordinator
@@ -290,7 +284,9 @@ class ScriptGuest:
         if text is None:
             with open(role["script"], encoding="utf-8") as file:
                 text = file.read()
-        code = compiled(text, role["script"]) if role["code"] is None else marshal.loads(role["code"])
+        code = (
+            compiled(text, role["script"]) if role["code"] is None else marshal.loads(role["code"])
+        )
         script_children.importing(spawned)
         exec(code, module.__dict__)
         script_children.importing(False)

@@ -56,9 +56,7 @@ def having_popen() -> list[str]:
     """Modules that have ``subprocess.Popen`` by its name. To be asked in the process that is copied: it reads
     all modules that there are, and what a copy reads for the first time is copied."""
     real = _subprocess.Popen
-    return [
-        name for name, module in list(sys.modules.items()) if vars(module).get("Popen") is real
-    ]
+    return [name for name, module in list(sys.modules.items()) if vars(module).get("Popen") is real]
 
 
 def located(command: PythonCommand, folder: str, environ: Any) -> PythonCommand:

@@ -40,7 +40,9 @@ def for_script(script: Script) -> tuple[str, ...]:
     """What the process imports that is copied for a script: of what takes long, what its text names. Should it
     come to need more, each copy imports that itself."""
     text = "\n".join(line.text for line in (script, *script.others)).lower()
-    modules = [name for name in SCRIPTS if name != WARM or any(word in text for word in _WARM_WORDS)]
+    modules = [
+        name for name in SCRIPTS if name != WARM or any(word in text for word in _WARM_WORDS)
+    ]
     if _AHEAD in text:
         modules.append(_AHEAD)
     return (*modules, _ASKED)

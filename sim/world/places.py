@@ -12,6 +12,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import NamedTuple
 
 from squall.real.own_files import OWN_FILES
 
@@ -94,17 +95,44 @@ def is_library(file: str) -> bool:
     return file.startswith((*OWN_FILES, *_LIBRARIES, "<")) or _INSTALLED in file
 
 
-def user_line(frame: FrameType | None) -> str:
-    """The innermost line of the user's in a stack, as ``train.py:12``; "" if there is none."""
+class Place(NamedTuple):
+    """A line of the user's, and the function that it is in."""
+
+    file: str
+    line: int
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line}" if self.file else ""
+
+
+NOWHERE = Place("", 0)
+
+
+def user_place(frame: FrameType | None) -> Place:
+    """The user's line that a stack goes through last."""
+    found = user_frame(frame)
+    if found is None:
+        return NOWHERE
+    return Place(found.f_code.co_filename, found.f_lineno, found.f_code.co_name)
+
+
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of the user's in a stack; None if there is none."""
     while frame is not None:
         code = frame.f_code
         known = _LIBRARY.get(code)
         if known is None:
             known = _LIBRARY[code] = is_library(code.co_filename)
         if not known:
-            return f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
+            return frame
         frame = frame.f_back
-    return ""
+    return None
+
+
+def user_line(frame: FrameType | None) -> str:
+    """The innermost line of the user's in a stack, as ``train.py:12``; "" if there is none."""
+    return str(user_place(frame))
 
 
 def line_of(frame: FrameType | None) -> str:

@@ -146,4 +146,55 @@ def test_a_context_that_is_not_left_is_told_by_its_line(tmp_path: Path) -> None:
     """
     run = run_file(write(tmp_path, source), workers=2)
     assert (run.outcome, run.leaked_contexts) == ("leak", 2)  # it is on both workers
-    assert run.hints == ["w1 never left 1 context that it made at script.py:11"]
+    assert run.hints == ["autograd contexts that were never left: 1 of w1 made at script.py:11"]
+
+
+MADE = """
+    import os, threading
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.rpc as rpc
+
+    ENDS = ?
+    rank = int(os.environ["RANK"])
+    over = threading.Event()
+
+    def work():
+        thread = threading.Thread(target=over.wait, daemon=True)
+        thread.start()
+        future = rpc.rpc_async(f"w{1 - rank}", len, args=([1],))
+        operation = dist.all_reduce(torch.ones(2), async_op=True)
+        if ENDS:
+            future.then(lambda done: over.set()).wait()
+            operation.wait()
+            thread.join()
+
+    rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
+    dist.init_process_group("gloo")
+    work()
+    dist.barrier()
+    if ENDS:
+        dist.destroy_process_group()
+    rpc.shutdown()
+"""
+
+
+@pytest.mark.parametrize("engine", ["port", "torch"])
+def test_what_nobody_ends_is_told_by_its_line(
+    tmp_path: Path, engine: EngineName, compiled_engine: None
+) -> None:
+    for ends, hints in (
+        (
+            "False",
+            [
+                "futures of calls that nobody waited for: 2 of w0, w1 made at script.py:14 in `work`",
+                "operations of process groups that nobody waited for: 2 of w0, w1 made at script.py:15 in `work`",
+                "process groups that were never destroyed: 2 of w0, w1 made at script.py:22",
+                "threads that still ran when their process ended: 2 of w0, w1 made at script.py:13 in `work`",
+            ],
+        ),
+        ("True", []),
+    ):
+        path = write(tmp_path, MADE.replace("?", ends))
+        run = run_file(path, workers=2, engine=engine)
+        assert (run.outcome, run.hints) == ("ok", hints)

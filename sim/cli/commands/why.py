@@ -73,7 +73,7 @@ def why(
     faults: FaultsOption = None,
     engine: EngineOfScenario = None,
     mutant: Mutant = None,
-    seconds: Annotated[float, seconds_option("Real seconds to spend at most.")] = 20,
+    seconds: Annotated[float, seconds_option("Seconds of a processor to spend at most.")] = 20,
     output: Annotated[
         Path | None, output_option("A page with a picture of both runs, aligned where they part.")
     ] = None,

@@ -19,6 +19,7 @@ from squall.real.worker import current_worker
 from squall.sim.scripts.compat import stores
 from squall.sim.scripts.compat.group_messages import GroupMessages
 from squall.sim.scripts.compat.process import current_process_or_none, meeting
+from squall.sim.scripts.made import forget, note, over
 from squall.sim.world.network import Network
 from squall.sim.world.stack_reading import Rank, Reading, Thread, reads
 from squall.sim.world.stuck import stalled
@@ -262,6 +263,7 @@ def init_process_group(
         str(backend or "gloo").lower(),
         DEFAULT_TIMEOUT_S if timeout is None else timeout.total_seconds(),
     )
+    note("process groups", known.default)
     process = current_process_or_none()
     if worker.agent is None and process is not None and process.group.on_grouped is not None:
         process.group.on_grouped(process, world_size)
@@ -274,7 +276,9 @@ def destroy_process_group(group: Any = None) -> None:
         assert known.default is not None, "Process group cannot be None"
         known.default.leave()
         known.default = None
+        forget("process groups")
     elif isinstance(group, Group):
+        over(group)
         group.leave()
 
 
@@ -319,7 +323,7 @@ def new_group(
     if default.rank() not in members:
         return NON_MEMBER
     name = str(known.made) if not use_local_synchronization else f"{members}"
-    return Group(
+    made = Group(
         default.store.prefixed(f"group {name}"),
         name,
         members,
@@ -327,6 +331,8 @@ def new_group(
         (backend or default.backend).lower(),
         default.timeout_s if timeout is None else timeout.total_seconds(),
     )
+    note("process groups", made)
+    return made
 
 
 def get_process_group_ranks(group: Any = None) -> list[int]:

@@ -11,6 +11,7 @@ from torch.distributed import distributed_c10d
 from squall.real.future import Future
 from squall.sim.scripts.compat.groups import Group, resolve
 from squall.sim.scripts.compat.work import Work, copy, in_background, member_meant
+from squall.sim.scripts.made import over
 from squall.sim.scripts.moved import put
 
 
@@ -38,7 +39,7 @@ def send(
     tag: int = 0,
     group_dst: int | None = None,
 ) -> None:
-    isend(tensor, dst, group, tag, group_dst)
+    over(isend(tensor, dst, group, tag, group_dst))
 
 
 def irecv(
@@ -48,8 +49,7 @@ def irecv(
     tag: int = 0,
     group_src: int | None = None,
 ) -> Work:
-    received = in_background(lambda: recv(tensor, src, group, tag, group_src))
-    return Work(received.get_future(), until_waited=True)
+    return in_background(lambda: recv(tensor, src, group, tag, group_src), until_waited=True)
 
 
 def recv(

@@ -26,6 +26,7 @@ from squall.sim.scripts.compat.errors import (
 )
 from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN, ModuleSpace
 from squall.sim.scripts.generators import streams, torch_seed
+from squall.sim.scripts.made import kept
 from squall.sim.scripts.rounds import compiled
 from squall.sim.world.isolation import STATE
 from squall.sim.world.spinning import SpinningError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+    from squall.model.events.kept import Kept
     from squall.model.events.run import Stall
     from squall.real.worker import Worker
     from squall.sim.scripts.compat.modules import Substitute
@@ -174,6 +176,8 @@ class SimProcess:
         self.counts: dict[str, int] = {}
         #: anything else that a substitute keeps for the process
         self.locals: dict[Any, Any] = {}
+        #: what it had made and not ended when it came to its end
+        self.left: list[Kept] = []
         #: called when it has ended
         self.at_end: list[Callable[[], object]] = []
         self.ended = group.runtime.event(f"the end of process {name}")
@@ -305,6 +309,8 @@ class SimProcess:
             raise
         except BaseException as error:
             return self._uncaught(error)
+        if not code:
+            self.left = kept(self.worker)
         return code
 
     def run_exit_handlers(self) -> None:

@@ -23,6 +23,7 @@ from greenlet import GreenletExit
 from squall.sim.scripts.compat.described import describe
 from squall.sim.scripts.compat.owner import current_owner
 from squall.sim.scripts.compat.thread_local import local
+from squall.sim.scripts.made import note, over
 from squall.sim.world.spinning import SpinningError
 
 if TYPE_CHECKING:
@@ -236,9 +237,11 @@ class ThreadTable:
         handle: ThreadHandle | None,
     ) -> SimTask:
         self.count += 1
-        return self.runtime.spawn(
+        task = self.runtime.spawn(
             self._run, function, args, kwargs, handle, name=name, daemon=daemon
         )
+        note("threads", task)
+        return task
 
     def _run(
         self,
@@ -255,6 +258,7 @@ class ThreadTable:
             _report_ignored(function)
         finally:
             self.count -= 1
+            over(self.runtime.running)
             sentinel = self.runtime.running.locals.pop(_SENTINEL, None)
             if sentinel is not None and sentinel.locked():
                 sentinel.release()

@@ -14,6 +14,7 @@ from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import optimizer, public
 from squall.sim.scripts.compat import collectives, faulty, multiprocess, profilers, stores
 from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade
+from squall.sim.scripts.compat.futures import rpc_async
 from squall.sim.scripts.compat.process import current_process, meeting
 from squall.sim.scripts.compat.rpc_api import make_rpc_api
 from squall.sim.scripts.compat.substitutes import STANDARD, STANDARD_PRIVATE, front
@@ -114,6 +115,7 @@ def make_rpc(space: ModuleSpace) -> ModuleType:
         "Store": stores.Store,
         "_init_rpc_backend": init_rpc_backend,
         "init_rpc": init_rpc,
+        "rpc_async": rpc_async,
         "shutdown": shutdown,
     }
     return _Leading(space, public, replaced, name="torch.distributed.rpc")

@@ -13,6 +13,7 @@ from squall.real.future import Future
 from squall.real.runtime import current_task
 from squall.sim.scripts.compat.clock import look
 from squall.sim.scripts.compat.groups import resolve
+from squall.sim.scripts.made import note, over
 
 
 class Work:
@@ -22,14 +23,17 @@ class Work:
     def __init__(self, future: Future[Any], until_waited: bool = False) -> None:
         self._future = future
         self._until_waited = until_waited
+        note("operations", self)
 
     def wait(self, timeout: Any = None) -> bool:
         """Blocks until done. Raises what went wrong."""
+        over(self)
         self._future.wait()
         self._until_waited = False
         return True
 
     def is_completed(self) -> bool:
+        over(self)
         # Whoever polls lets the others run.
         look()
         return self._future.done() and not self._until_waited
@@ -41,13 +45,15 @@ class Work:
         return self._future.error
 
     def get_future(self) -> Future[Any]:
+        over(self)
         return self._future
 
     def result(self) -> Any:
+        over(self)
         return self._future.value()
 
 
-def in_background(action: Callable[[], Any]) -> Work:
+def in_background(action: Callable[[], Any], *, until_waited: bool = False) -> Work:
     future: Future[Any] = Future(what="a collective")
 
     def run() -> None:
@@ -60,7 +66,7 @@ def in_background(action: Callable[[], Any]) -> Work:
             future.mark_completed(result)
 
     current_task().runtime.spawn(run, name="collective")
-    return Work(future)
+    return Work(future, until_waited)
 
 
 def copy(tensor: Tensor) -> Tensor:

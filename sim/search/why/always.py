@@ -3,6 +3,7 @@ not go together, calls whose gradients no context records."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -10,12 +11,19 @@ from typing import NamedTuple
 
 from squall.model.events.run import Run
 from squall.sim.search.why.doing import called, name
-from squall.sim.search.why.seen import Operation, Place
+from squall.sim.search.why.origins import origin
+from squall.sim.search.why.seen import Operation
 from squall.sim.search.why.touched import growing
 from squall.sim.search.why.witness import Witness
+from squall.sim.world.places import Place
 
 #: values and threads of one line that are many
 _MANY = 3
+#: of what becomes more and more
+_STILL_THERE = {
+    "references": "{} RRefs made at {} were not released.",
+    "threads": "{} threads begun at {} still run.",
+}
 #: the user's line in a line of ``Run.waits``, and where those wait who only wait for others
 _LINE = re.compile(
     r", at (?P<file>[^:]+):(?P<line>\d+): .*?(?P<other>\(in [\w.]*(?:spawn|start_processes|shutdown|join)\))?$"
@@ -31,22 +39,86 @@ class Hint(NamedTuple):
 
 def hints(run: Run, witness: Witness, names: Mapping[int, str]) -> list[Hint]:
     """What may be the cause, the most certain first."""
-    found = [*_collectives(witness, names), *_not_over(witness, names)]
+    found = [*_elsewhere(witness, names), *_had_left(witness, names), *_tags(witness, names)]
+    found += [*_unwaited(witness), *_collectives(witness, names), *_not_over(witness, names)]
     found += _without_context(witness, names)
     many = list(_many(witness))
     found += many
     return [*found, *_growing(witness)] if many or not found else found
 
 
+def _elsewhere(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
+    """Where the error was raised, if that was on another worker, and where a file was removed that is not there."""
+    for error in witness.errors[:1]:
+        missing = error.missing
+        calls = [c for c in witness.calls.values() if c.raised.file and c.dst == error.remote]
+        if calls:
+            call = max(calls, key=lambda call: call.ended)
+            text = f"{called(call, names)} raised it on {name(call.dst, names)}, at {call.raised}."
+            yield Hint(text, (call.raised,))
+            missing = call.missing
+        for each in reversed(witness.removed) if missing else ():
+            if each.place.file and (missing + os.sep).startswith(each.path + os.sep):
+                yield Hint(f"`{each.path}` was removed at {each.place}.", (each.place,))
+                break
+
+
+def _had_left(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
+    """The worker that was called last had left already."""
+    for error in witness.errors[:1]:
+        calls = [call for call in witness.calls.values() if call.src == error.worker]
+        for each in witness.left:
+            if calls and each.worker == calls[-1].dst and each.event < error.event:
+                who, last = name(each.worker, names), called(calls[-1], names)
+                text = f"{who} had left its group ({each.place}) before the answer to {last}."
+                if each.woken.file:
+                    text += (
+                        f" It had waited until `{each.woken.function}` ({each.woken}) let it go on."
+                    )
+                yield Hint(text, tuple(p for p in (each.woken, each.place) if p.file))
+                return
+
+
+def _tags(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
+    """A message is waited for that nobody sends, and another lies there that is not received: they differ in their
+    tags."""
+    messages = [each for each in witness.operations if each.kind in ("send", "recv")]
+    for waits in (each for each in messages if each.kind == "recv" and not each.good):
+        # By tag: what was sent to it, and not received.
+        under: Counter[int] = Counter()
+        sent = []
+        for each in messages:
+            if each.group == waits.group and each.kind == "send" and each.member != waits.member:
+                under[each.number] += 1
+                sent.append(each)
+            elif (each.group, each.kind, each.member) == (waits.group, "recv", waits.member):
+                under[each.number] -= each.good
+        lying = [each for each in sent if under[each.number] > 0]
+        if lying and under[waits.number] <= 0:
+            other = lying[-1]
+            text = (
+                f"`recv` of {name(waits.member, names)} ({waits.place}) waits for tag {waits.number}; "
+                f"what {name(other.member, names)} has sent ({other.place}) has tag {other.number}."
+            )
+            lines = [each for each in witness.lines.executed if each.task == waits.task]
+            found = origin("tag", waits.place, lines)
+            if found is not None:
+                text += f" The tag was chosen at {found}."
+            yield Hint(text, (*([found] if found else []), waits.place, other.place))
+            return
+
+
 def _many(witness: Witness) -> Iterator[Hint]:
     """What has become more and more."""
     for error in witness.errors[:1]:
-        for place, count in error.references.items():
-            if count >= _MANY:
-                yield Hint(f"{count} RRefs made at {place} still have their values.", (place,))
-        for place, count in error.threads.items():
-            if count >= _MANY:
-                yield Hint(f"{count} threads begun at {place} still run.", (place,))
+        for what, text in _STILL_THERE.items():
+            numbers: Counter[Place] = Counter()
+            for each in error.unended:
+                if each.what == what:
+                    numbers[each.place] += each.number
+            for place, number in numbers.items():
+                if number >= _MANY:
+                    yield Hint(text.format(number, place), (place,))
 
 
 def _growing(witness: Witness) -> Iterator[Hint]:
@@ -114,6 +186,20 @@ def _not_over(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
             ):
                 text = f"`{each.kind}` of {name(each.member, names)} ({each.place}) was not over when it was raised."
                 yield Hint(text, (each.place,))
+
+
+def _unwaited(witness: Witness) -> Iterator[Hint]:
+    """Operations that nobody has waited for, in the process that raised, though others of the same line were."""
+    for error in witness.errors[:1]:
+        for each in error.own:
+            if each.what == "operations":
+                text = f"Nobody had waited for {each.number} operation{'s' * (each.number > 1)} begun at {each.place}"
+                text += (
+                    f", only for others of that line, at {each.others}."
+                    if each.others.file
+                    else "."
+                )
+                yield Hint(text, tuple(place for place in (each.others, each.place) if place.file))
 
 
 def _without_context(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
 from squall.sim.search.again import again
+from squall.sim.search.why import removed
 from squall.sim.search.why.always import hints, waiting_at
 from squall.sim.search.why.doing import Doing, called, doing, name
 from squall.sim.search.why.executed import Executed
@@ -14,10 +15,11 @@ from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
 from squall.sim.search.why.marks import Mark, of_fault, of_step
 from squall.sim.search.why.search import RUN_S, Moment, Search
-from squall.sim.search.why.seen import NOWHERE, Call, Place
+from squall.sim.search.why.seen import Call
 from squall.sim.search.why.told import Line, Shown, Why
 from squall.sim.search.why.touched import Shared, Touch, both, touches
 from squall.sim.search.why.witness import Witness
+from squall.sim.world.places import NOWHERE, Place
 from squall.sim.world.steering import Path, Turn
 
 #: what is told of a failure that no order avoids
@@ -69,7 +71,7 @@ class Telling:
 
     def _seen(self, path: Path, at_steps: tuple[int, ...] = ()) -> tuple[Run, Witness]:
         witness = Witness(path, at_steps)
-        with witness.lines.noted():
+        with witness.lines.noted(), removed.noted(witness.note_removed):
             return again(self.search.scenario, watcher=witness, seconds=RUN_S), witness
 
     def _passing(self, path: Path, at_steps: tuple[int, ...] = ()) -> Witness:
@@ -156,6 +158,10 @@ class Telling:
             said.append(_touching(shared))
             said.append(f"In runs that pass {shared.second} comes before {shared.first}.")
             places += [shared.first, shared.second]
+        else:
+            seen = hints(self.run, self.witness, self.names)[:_HINTS]
+            said += [hint.text for hint in seen]
+            places += [place for hint in seen for place in hint.places]
         return Why(verdict="step", said=said, places=[place for place in places if place.file])
 
     def _turned(self, mine: list[Executed], step: int, other: Witness) -> Shared | None:

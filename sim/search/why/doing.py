@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from squall.sim.search.why.seen import NOWHERE, Call, Place
+from squall.sim.search.why.seen import Call
 from squall.sim.search.why.witness import Witness
+from squall.sim.world.places import NOWHERE, Place
 from squall.sim.world.steering import Entry
 
 Kind = Literal["runs", "answer", "thread", "timeout", "message"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,13 @@ from squall.sim.world.places import is_library
 _MOST = 200_000
 
 
+def missing_file(error: BaseException) -> str:
+    """The file that was not found, if that is the error."""
+    if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
+        return os.path.abspath(error.filename)
+    return ""
+
+
 class Executed(NamedTuple):
     """A line that was executed, in that step by that task."""
 
@@ -25,6 +33,15 @@ class Executed(NamedTuple):
     line: int
 
 
+class Thrown(NamedTuple):
+    """An error, by its id, the line of the user's that it went through first, and the file that it had not found."""
+
+    error: int
+    code: CodeType
+    line: int
+    missing: str
+
+
 class Lines:
     """Notes lines while :meth:`noted` is under way. ``where`` gives the present step and task."""
 
@@ -32,6 +49,8 @@ class Lines:
         self._where = where
         self.executed: list[Executed] = []
         self.globals: dict[CodeType, Mapping[str, Any]] = {}
+        #: by task: the last error
+        self.thrown: dict[int, Thrown] = {}
         self._libraries: dict[CodeType, bool] = {}
 
     @contextmanager
@@ -64,7 +83,16 @@ class Lines:
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line" and len(self.executed) <= _MOST:
             self.executed.append(Executed(*self._where(), frame.f_code, frame.f_lineno))
+        elif event == "exception":
+            self._threw(frame, argument[1])
         return self._line
+
+    def _threw(self, frame: FrameType, error: BaseException) -> None:
+        """An error goes through a frame. It is not kept: its frames would be, with all that they hold."""
+        task = self._where()[1]
+        if task not in self.thrown or self.thrown[task].error != id(error):
+            missing = missing_file(error)
+            self.thrown[task] = Thrown(id(error), frame.f_code, frame.f_lineno, missing)
 
     def _is_users(self, frame: FrameType) -> bool:
         code = frame.f_code

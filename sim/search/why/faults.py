@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from squall.sim.search.why.doing import called, name
-from squall.sim.search.why.seen import Call, Fault, Place
+from squall.sim.search.why.seen import Call, Fault
 from squall.sim.search.why.witness import Witness
+from squall.sim.world.places import Place
 
 _DID = {
     "drop": "was lost",

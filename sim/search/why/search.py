@@ -9,7 +9,6 @@ first.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +16,7 @@ from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
 from squall.sim.search.again import again
 from squall.sim.search.why.witness import Witness
+from squall.sim.stock.patience import computed_s
 from squall.sim.world import interrupts
 from squall.sim.world.steering import Path, Steering, Tail, Turn, more_tails, tails
 
@@ -60,7 +60,7 @@ class Search:
 
     ``steps``: of the failing run. ``moment``: None if nothing passes, whatever the order. ``before``: the
     path on which the held step is let go, and the run passes, right after what had to come first; None if
-    that was not found.
+    that was not found. ``seconds``: of a processor, so that a busy machine finds no less.
     """
 
     scenario: Scenario
@@ -90,7 +90,7 @@ class Search:
 
     def run(self) -> Search:
         """Search. An interrupt or the end of the time leaves what there is."""
-        self._until = time.monotonic() + self.seconds
+        self._until = computed_s() + self.seconds
         with interrupts.heard():
             try:
                 self.base = Witness()
@@ -124,7 +124,7 @@ class Search:
         """Whether the run on that path is well."""
         known = self._known.get(path)
         if known is None:
-            if time.monotonic() > self._until:
+            if computed_s() > self._until:
                 raise OutOfTimeError
             self.runs += 1
             self.on_run(self.runs)

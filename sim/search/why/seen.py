@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from squall.real.runtime import TaskOwner
+from squall.sim.scripts.made import Unended
+from squall.sim.world.places import NOWHERE, Place
 
 #: how the types of messages begin that call functions
 _FUNCTIONS = ("PYTHON_", "SCRIPT_", "FORWARD_AUTOGRAD")
-
-
-class Place(NamedTuple):
-    """A line of the user's, and the function that it is in."""
-
-    file: str
-    line: int
-    function: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.file.rpartition('/')[2]}:{self.line}" if self.file else ""
-
-
-NOWHERE = Place("", 0)
 
 
 @dataclass(eq=False)
@@ -49,6 +36,9 @@ class Call:
     graph: bool = False
     #: whether the function is none of a library's, which calls it on behalf of the user
     is_users: bool = False
+    #: where it raised an error, and the file that it had not found
+    raised: Place = NOWHERE
+    missing: str = ""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -116,23 +106,46 @@ class Raised(NamedTuple):
     variables: dict[str, str]
     worker: int | None
     event: int
-    #: how many values of references were there, and how many threads, by the lines that had made them
-    references: Counter[Place]
-    threads: Counter[Place]
+    #: what was there then that somebody is to end, of all processes, and of the one that it ended
+    unended: list[Unended]
+    own: list[Unended]
+    #: the worker on which a function has raised it, -1 for none, and the file that was not found
+    remote: int
+    missing: str
 
 
 @dataclass(eq=False)
 class Operation:
-    """What a member of a process group has begun. ``ended``: the event, -1 if it has not."""
+    """What a member of a process group has begun. ``number``: of a collective, or the tag of a message. ``ended``: the
+    event, -1 if it has not."""
 
     group: str
     member: int
     kind: str
+    number: int
+    task: int
     place: Place
     began: int
     ended: int = -1
     #: whether it has ended without an error
     good: bool = False
+
+
+class Left(NamedTuple):
+    """A worker that has left its group without waiting for the others: after how many events, where, and the line that
+    had let it go on when it waited last."""
+
+    worker: int
+    event: int
+    place: Place
+    woken: Place
+
+
+class Removed(NamedTuple):
+    """A file or folder that was removed, and where."""
+
+    path: str
+    place: Place
 
 
 class Fault(NamedTuple):

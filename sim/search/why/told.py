@@ -7,7 +7,8 @@ from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
 from squall.model.events.run import Run
-from squall.sim.search.why.seen import NOWHERE, Call, Place
+from squall.sim.search.why.seen import Call
+from squall.sim.world.places import NOWHERE, Place
 
 #: columns that both runs may take beside each other
 _WIDE = 118

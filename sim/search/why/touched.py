@@ -12,7 +12,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple
 
 from squall.sim.search.why.executed import Executed
-from squall.sim.search.why.seen import Place
+from squall.sim.world.places import Place
 
 #: methods that change what they are called on; so do those whose names end with an underscore
 _CHANGING = frozenset(
@@ -133,18 +133,24 @@ def growing(
 def _effects(file: str) -> dict[tuple[int, str], set[str]]:
     """By line and name: whether something is put into a container there, or taken out."""
     found: dict[tuple[int, str], set[str]] = {}
-    for node in ast.walk(_tree(file)):
+    for node in ast.walk(tree(file)):
         base: ast.AST | None = None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             base, method = node.func.value, node.func.attr
             effect = "adds" if method in _ADDING else "takes" if method in _TAKING else ""
-        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        elif isinstance(node, ast.Subscript) and _adds_or_takes(node):
             base = _base(node)
             effect = "takes" if isinstance(node.ctx, ast.Del) else "adds"
         name = base.id if isinstance(base, ast.Name) else getattr(base, "attr", None)
         if base is not None and name is not None and effect:
             found.setdefault((base.lineno, name), set()).add(effect)  # type: ignore[attr-defined]
     return found
+
+
+def _adds_or_takes(node: ast.Subscript) -> bool:
+    """Whether it is set or deleted. What is set again and again under one key makes nothing grow."""
+    is_set = isinstance(node.ctx, ast.Store) and not isinstance(node.slice, ast.Constant)
+    return is_set or isinstance(node.ctx, ast.Del)
 
 
 def both(first: list[Touch], second: list[Touch], *, stores: bool) -> Shared | None:
@@ -178,7 +184,7 @@ def _of_line(file: str, line: int) -> tuple[tuple[Kind, str, bool], ...]:
 def _by_line(file: str) -> dict[int, list[tuple[Kind, str, bool]]]:
     """By line: what it touches."""
     found: dict[int, list[tuple[Kind, str, bool]]] = {}
-    for node in ast.walk(_tree(file)):
+    for node in ast.walk(tree(file)):
         for base, writes in _touched(node):
             is_store = isinstance(node, ast.Call) and _method(node) in _OF_STORES
             if isinstance(base, ast.Name):
@@ -193,7 +199,8 @@ def _by_line(file: str) -> dict[int, list[tuple[Kind, str, bool]]]:
     return found
 
 
-def _tree(file: str) -> ast.AST:
+def tree(file: str) -> ast.AST:
+    """What a file says; nothing if it is no Python."""
     try:
         return ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:

@@ -3,34 +3,38 @@ which worker, with which values."""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections import Counter
 from types import FrameType
 from typing import Any
 
 from squall.real import tracing
 from squall.real.rpc import calls, rref_proxy, serialization
 from squall.real.runtime import NO_CONTEXT
-from squall.sim.search.why.executed import Executed, Lines
+from squall.sim.scripts.leaks import ScriptWorker
+from squall.sim.scripts.made import Unended
+from squall.sim.search.why.executed import Executed, Lines, missing_file
 from squall.sim.search.why.seen import (
-    NOWHERE,
     Call,
     Fault,
+    Left,
     Operation,
-    Place,
     Raised,
+    Removed,
     Sent,
     Task,
     Thread,
 )
 from squall.sim.search.why.values import arguments, has_graph, name_of, shown, variables
-from squall.sim.world.places import is_library
+from squall.sim.world.places import NOWHERE, Place, is_library, user_place
 from squall.sim.world.primitives import SimTask
 from squall.sim.world.steering import Path, Steering, is_reply
 
 #: the functions in whose frames a call and what it calls can be seen
 _CALLS = (calls._invoke_rpc.__code__, calls.begin_remote.__code__)
 _RUNS = serialization.run_function.__code__
+#: in the text of an error that functions on other workers have raised, the innermost last
+_REMOTE = re.compile(r"On WorkerInfo\(id=(\d+),")
 _METHODS = (rref_proxy.local_invoke, rref_proxy.local_invoke_async_execution)
 
 
@@ -52,8 +56,10 @@ class Witness(Steering):
         self.threads: dict[int, Thread] = {}
         #: by task: the line that has begun it
         self.begun: dict[int, Place] = {}
-        #: by reference: where its value was made, as long as its owner has it
-        self.owned: dict[Any, Place] = {}
+        #: by task: the line that has let it go on last
+        self._woken: dict[int, Place] = {}
+        self.left: list[Left] = []
+        self.removed: list[Removed] = []
         self._going: tuple[int, Any] | None = None
         #: by message: the event of its arrival
         self.arrived: dict[int, int] = {}
@@ -63,8 +69,6 @@ class Witness(Steering):
         #: errors that ended a process
         self.errors: list[Raised] = []
         self.operations: list[Operation] = []
-        #: tasks that have ended
-        self.ended: set[int] = set()
         self._operations: dict[tuple[str, int, str, int], Operation] = {}
         #: workers that have made autograd contexts
         self.with_contexts: set[int] = set()
@@ -76,15 +80,19 @@ class Witness(Steering):
             before, task = self._going
             self._going = None
             if task.glet is not None:
-                self.threads[before].to = _user_place(task.glet.gr_frame)
+                self.threads[before].to = user_place(task.glet.gr_frame)
         if step in self._at_steps and isinstance(event, SimTask):
-            place = NOWHERE if event.glet is None else _user_place(event.glet.gr_frame)
+            place = NOWHERE if event.glet is None else user_place(event.glet.gr_frame)
             self.threads[step] = Thread(event.name, event.worker, place)
             self._going = step, event
 
     def queued(self, event: Any) -> None:
-        if isinstance(event, SimTask) and event.glet is None and event.id not in self.begun:
-            self.begun[event.id] = _user_place(sys._getframe(2))
+        if not isinstance(event, SimTask):
+            return
+        if event.glet is None:
+            self.begun.setdefault(event.id, user_place(sys._getframe(2)))
+        elif (place := user_place(sys._getframe(2))).file:
+            self._woken[event.id] = place
 
     def raised(self, error: BaseException) -> None:
         if isinstance(error, SystemExit) and error.__context__ is not None:
@@ -98,16 +106,24 @@ class Witness(Steering):
             frame = found.tb_frame
             place = Place(frame.f_code.co_filename, found.tb_lineno, frame.f_code.co_name)
             assert self.runtime is not None, "a process runs in it"
-            running, task = self.runtime.running, self.runtime.running.id
+            running = self.runtime.running
             owner = None if running.worker is None else running.worker.id
-            references = Counter(place for place in self.owned.values() if place.file)
-            threads = Counter(
-                place
-                for id, place in self.begun.items()
-                if place.file and id in self.tasks and id not in self.ended and id != task
-            )
+            unended: dict[object, list[Unended]] = {
+                task.worker: task.worker.unended()
+                for task in self.runtime.tasks
+                if isinstance(task.worker, ScriptWorker)
+            }
             self.errors.append(
-                Raised(place, variables(frame), owner, self._count + 1, references, threads)
+                Raised(
+                    place,
+                    variables(frame),
+                    owner,
+                    self._count + 1,
+                    [each for found in unended.values() for each in found],
+                    unended.get(running.worker, []),
+                    int(there[-1]) if (there := _REMOTE.findall(str(error))) else -1,
+                    missing_file(error),
+                )
             )
 
     def event(self, record: tuple[Any, ...]) -> None:
@@ -126,7 +142,7 @@ class Witness(Steering):
     def _call_started(self, worker: int, task: int, values: Any) -> None:
         id, dst, type, *_ = values
         frame = _frame()
-        call = Call(worker, dst, id, task, type, _user_place(frame), started=self._count)
+        call = Call(worker, dst, id, task, type, user_place(frame), started=self._count)
         asked = _find(frame, _CALLS)
         if asked is not None:
             seen = asked.f_locals
@@ -141,7 +157,7 @@ class Witness(Steering):
         number, src, dst, type, id, *_ = values
         reply = is_reply(type)
         call = self.calls.get((dst, id) if reply else (src, id))
-        place = call.place if call is not None else _user_place(_frame())
+        place = call.place if call is not None else user_place(_frame())
         self.sent[number] = Sent(src, dst, type, call, reply, task, place)
 
     def _delivered(self, worker: int, task: int, values: Any) -> None:
@@ -169,6 +185,11 @@ class Witness(Steering):
         run = _find(_frame(), (_RUNS,))
         if values[1] is not None:
             call.result = f"raised {values[1]}"
+            thrown = self.lines.thrown.get(task)
+            if thrown is not None:
+                code = thrown.code
+                call.raised = Place(code.co_filename, thrown.line, code.co_name)
+                call.missing = thrown.missing
         elif run is not None:
             result = run.f_locals.get("result")
             call.result, call.graph = shown(result), call.graph or has_graph(result)
@@ -180,7 +201,10 @@ class Witness(Steering):
 
     def _operation_started(self, worker: int, task: int, values: Any) -> None:
         group, member, kind, number, _ = values
-        operation = Operation(group, member, kind, _user_place(_frame()), self._count)
+        place = user_place(_frame())
+        if not place.file:  # in a thread of its own
+            place = self.begun.get(task, NOWHERE)
+        operation = Operation(group, member, kind, number, task, place, self._count)
         self._operations[group, member, kind, number] = operation
         self.operations.append(operation)
 
@@ -189,15 +213,13 @@ class Witness(Steering):
         if operation is not None:
             operation.ended, operation.good = self._count, values[4] is None
 
-    def _owner_created(self, worker: int, task: int, values: Any) -> None:
-        call = self.call_of(task)
-        self.owned[values[0]] = _user_place(_frame()) if call is None else call.place
+    def _group_left(self, worker: int, task: int, values: Any) -> None:
+        woken = self._woken.get(task, NOWHERE)
+        self.left.append(Left(worker, self._count, user_place(_frame()), woken))
 
-    def _owner_deleted(self, worker: int, task: int, values: Any) -> None:
-        self.owned.pop(values[0], None)
-
-    def _task_ended(self, worker: int, task: int, values: Any) -> None:
-        self.ended.add(task)
+    def note_removed(self, path: str) -> None:
+        """Told of each file that is removed, where it is."""
+        self.removed.append(Removed(path, user_place(sys._getframe(1))))
 
     def _context_created(self, worker: int, task: int, values: Any) -> None:
         self.with_contexts.add(worker)
@@ -335,9 +357,7 @@ _TAKES = {
     tracing.UDF_ENDED: Witness._udf_ended,
     tracing.OPERATION_STARTED: Witness._operation_started,
     tracing.OPERATION_ENDED: Witness._operation_ended,
-    tracing.OWNER_CREATED: Witness._owner_created,
-    tracing.OWNER_DELETED: Witness._owner_deleted,
-    tracing.TASK_ENDED: Witness._task_ended,
+    tracing.GROUP_LEFT: Witness._group_left,
     tracing.CONTEXT_CREATED: Witness._context_created,
     tracing.FAULT_INJECTED: Witness._fault,
 }
@@ -369,13 +389,3 @@ def _find(frame: FrameType | None, codes: tuple[Any, ...]) -> FrameType | None:
             return None
         frame = frame.f_back
     return frame
-
-
-def _user_place(frame: FrameType | None) -> Place:
-    """The user's line that a stack goes through last."""
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not is_library(file):
-            return Place(file, frame.f_lineno, frame.f_code.co_name)
-        frame = frame.f_back
-    return NOWHERE
