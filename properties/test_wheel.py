@@ -188,6 +188,7 @@ def installed(environment: Path, tmp_path: Path) -> Installed:
     return Installed(scripts / "python", scripts / "squall", wheel, tmp_path)
 
 
+@pytest.mark.sampled(2, of="what a wheel has")
 def test_the_wheel_holds_the_package_alone(installed: Installed) -> None:
     names = {
         name for name in zipfile.ZipFile(installed.wheel).namelist() if "dist-info" not in name
@@ -204,6 +205,7 @@ def test_the_wheel_holds_the_package_alone(installed: Installed) -> None:
     assert names == wanted | _SHARED | _TYPED
 
 
+@pytest.mark.sampled(2, of="what a wheel has")
 def test_nothing_but_squall_becomes_importable(installed: Installed) -> None:
     code = (
         "import importlib.util, json, squall, sys\n"
@@ -218,6 +220,7 @@ def test_nothing_but_squall_becomes_importable(installed: Installed) -> None:
     assert found == []
 
 
+@pytest.mark.sampled(2, of="what a wheel has")
 def test_the_command_and_the_module_are_one(installed: Installed) -> None:
     help_text = installed.run(installed.squall, "--help")
     assert "conformance" in help_text

@@ -28,7 +28,7 @@ def test_each_program_has_a_row_for_each_engine() -> None:
     )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("program", "engine"), CASES)
 def test_the_answer_is_named(
     program: Program, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

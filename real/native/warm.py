@@ -17,7 +17,7 @@ def _step() -> None:
 
 
 _step()
-#: whose lines are in the traceback that torch keeps of each ``torch.manual_seed``, where it was not built for a device
+#: whose lines are in the traceback that torch keeps of each ``torch.manual_seed``, if it was built for no device
 _SEEDING = (
     "random",
     "_compile",

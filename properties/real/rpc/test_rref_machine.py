@@ -258,6 +258,7 @@ def planted(name: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", BUGS)
 def test_a_bug_of_the_protocol_is_found(name: str) -> None:
     search = settings(

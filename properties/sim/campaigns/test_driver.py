@@ -125,6 +125,7 @@ def planted(new):
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("new", "silence_s", "what"),
     [(_HANG, 1.0, "no verdict in time"), (_DIE, SILENCE_S, "the process ended")],

@@ -117,6 +117,7 @@ def test_the_examples_are_right_as_they_are() -> None:
     assert isinstance(load_scenario(json.dumps(full_scenario())), Scenario)
 
 
+@pytest.mark.sampled(1, of="every field of a file")
 def test_every_field_of_a_plan() -> None:
     """Each value in each place is taken as it is, or refused with the name of the field."""
     data, refused = full_plan(), 0
@@ -135,6 +136,7 @@ def test_every_field_of_a_plan() -> None:
     assert refused > 1000
 
 
+@pytest.mark.sampled(1, of="every field of a file")
 def test_every_field_of_a_scenario() -> None:
     data, refused = full_scenario(), 0
     for path in places(data):
@@ -330,6 +332,7 @@ def bad_files(folder: Path) -> list[Path]:
     return [*found, secret if os.geteuid() else Path("/proc/self/mem")]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("words", [["replay"], ["shrink"], ["replay", "1", "--diff"]])
 def test_files_that_are_no_scenario(
     words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -340,6 +343,7 @@ def test_files_that_are_no_scenario(
         assert file.name in line
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("words", [["replay", "1"], ["fuzz"], ["shrink", "1"]])
 def test_files_that_are_no_plan(
     words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path

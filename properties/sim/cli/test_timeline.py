@@ -97,6 +97,7 @@ def code_of(words: list[str]) -> int:
     return int(ended.value.code or 0)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("plotly", "files"), [("cdn", 1), ("file", 2)])
 def test_a_page_without_plotly_is_small(plotly: str, files: int, tmp_path: Path) -> None:
     page = tmp_path / "run.html"

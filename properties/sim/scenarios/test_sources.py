@@ -39,6 +39,7 @@ def kept() -> dict[str, object]:
     return dict(failure)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["script", "test"])
 def test_a_failure_is_replayed_as_it_was(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

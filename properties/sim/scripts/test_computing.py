@@ -68,6 +68,7 @@ def script(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["port", "torch"])
 def test_what_is_given_passes_on_the_clock(
     script: str, engine: EngineName, compiled_engine: None

@@ -47,6 +47,7 @@ def test_every_kind_is_drawn() -> None:
     assert orders == {"fifo", "random", "pct"}
 
 
+@pytest.mark.sampled(1, of="many draws")
 def test_pools_of_one_thread_where_no_function_waits_in_its_thread() -> None:
     """Else a value would never be made: a limit of PyTorch's that is documented."""
     sizes = Counter(
@@ -100,6 +101,7 @@ def test_every_property_holds(profile: str) -> None:
     assert verdicts[0].digest
 
 
+@pytest.mark.sampled(1, of="many draws")
 def test_situations_are_reached_and_counted() -> None:
     campaign = run_campaign(range(140), Settings("storm", stats=True))
     assert campaign.ok

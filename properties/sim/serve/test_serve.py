@@ -141,6 +141,7 @@ def test_it_shows_where_a_campaign_has_been(server: Server) -> None:
         assert status == 404 and SECRET not in page
 
 
+@pytest.mark.sampled(1, of="runs in the browser")
 def test_it_draws_a_run_when_asked(server: Server) -> None:
     name = name_of(scenario(1))
     status, page, _ = start(server, f"/run/{name}")
@@ -162,6 +163,7 @@ def test_pages_may_have_plotly_from_elsewhere(server: Server, plotly: PlotlyFrom
     assert headers["Content-Type"].startswith("text/javascript")
 
 
+@pytest.mark.sampled(1, of="runs in the browser")
 def test_it_compares_two_runs_from_where_they_part(server: Server) -> None:
     one, other = name_of(scenario(1)), name_of(scenario(2))
     status, page, _ = start(server, "/compare", a=one, b=other)

@@ -34,6 +34,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("latency", ["0", "uniform:0.0001:0.01"])
 def test_what_others_can_see_is_done_in_turn(
     tmp_path: Path, given: list[str], latency: str

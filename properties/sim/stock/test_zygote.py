@@ -6,22 +6,15 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from squall.sim.stock.shared import shared_zygote
+from squall.sim.stock.shared import PROGRAMS, shared_zygote
 from squall.sim.stock.zygote import Process, Zygote
 
 #: seconds for what takes milliseconds on a machine that nobody else uses
 PATIENCE_S = 60.0
 _ENTRY = "squall.sim.stock.guest:main"
-
-
-@pytest.fixture
-def zygote(compiled_engine: None) -> Iterator[Zygote]:
-    with Zygote(["squall.sim.stock.guest"]) as zygote:
-        yield zygote
 
 
 def runs(pid: int) -> bool:
@@ -44,36 +37,37 @@ def ends(pid: int) -> bool:
     return not runs(pid)
 
 
-def test_the_next_process_begins_before_it_is_asked_for(zygote: Zygote) -> None:
-    assert zygote.fork(_ENTRY, again=True, rank=0).pid
-    assert len(zygote.live) == 1  # one alone may be all that is wanted
-    second = zygote.fork(_ENTRY, again=True, rank=0)
-    _, _, next = zygote.live
-    assert has_asked(next)
-    assert zygote.fork(_ENTRY, rank=1) is not next  # it was asked for in other words
-    third = zygote.fork(_ENTRY, again=True, rank=0)
-    assert third is next
-    pids = {process.pid for process in zygote.live}
-    assert len(pids - {0}) >= 4
-    assert second.pid != third.pid
-    zygote.close()
+@pytest.mark.usefixtures("compiled_engine")
+def test_processes_begin_before_they_are_asked_for_and_their_end_is_not_waited_for() -> None:
+    with Zygote(["squall.sim.stock.guest"]) as zygote:
+        first, second = zygote.fork(_ENTRY, rank=0), zygote.fork(_ENTRY, rank=0)
+        zygote.discard(first)
+        assert first.exit_code is None
+        assert first not in zygote.live
+        assert zygote.kill(second) == -9
+        assert first.exit_code == -9  # replies come in the order of what was asked
+        assert ends(first.pid)
+        assert ends(second.pid)
+
+        assert zygote.fork(_ENTRY, again=True, rank=0).pid
+        assert len(zygote.live) == 1  # one alone may be all that is wanted
+        second = zygote.fork(_ENTRY, again=True, rank=0)
+        _, _, next = zygote.live
+        assert has_asked(next)
+        assert zygote.fork(_ENTRY, rank=1) is not next  # it was asked for in other words
+        third = zygote.fork(_ENTRY, again=True, rank=0)
+        assert third is next
+        pids = {process.pid for process in zygote.live}
+        assert len(pids - {0}) >= 4
+        assert second.pid != third.pid
     assert all(map(ends, pids - {0}))
-
-
-def test_the_end_of_a_discarded_process_is_not_waited_for(zygote: Zygote) -> None:
-    first, second = zygote.fork(_ENTRY, rank=0), zygote.fork(_ENTRY, rank=0)
-    zygote.discard(first)
-    assert first.exit_code is None
-    assert first not in zygote.live
-    assert zygote.kill(second) == -9
-    assert first.exit_code == -9  # replies come in the order of what was asked
-    assert ends(first.pid)
-    assert ends(second.pid)
 
 
 @pytest.mark.usefixtures("compiled_engine")
 def test_another_test_of_pytest_does_not_start_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "one")
-    shared = shared_zygote(("squall.sim.stock.guest",))
+    shared = shared_zygote(PROGRAMS)
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "two")
-    assert shared_zygote(("squall.sim.stock.guest",)) is shared
+    monkeypatch.setenv("SQUALL_STORE", "elsewhere")
+    monkeypatch.chdir("/")
+    assert shared_zygote(PROGRAMS) is shared
