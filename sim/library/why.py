@@ -17,7 +17,7 @@ from squall.sim.library.ported import on_port
 from squall.sim.library.run import Timeline, turn
 from squall.sim.names import PlotlyFrom
 from squall.sim.scenario import Scenario
-from squall.sim.search.why.cause import Problems
+from squall.sim.search.why.cause import NotFailingError, Problems
 from squall.sim.search.why.cause import why as find
 from squall.sim.search.why.told import Why
 from squall.sim.world.schedule import FIFO
@@ -91,11 +91,23 @@ def cause_of(
     strict: bool = False,
     on_run: Callable[[int], object] = lambda _: None,
 ) -> Cause:
-    """What decided that the scenario fails. Raises ValueError if it does not.
+    """What decided that the scenario fails; where only what faults excuse is wrong, what decided that.
+    Raises NotFailingError if nothing is.
 
     On the engine port, where a script of another engine fails, too: there runs take little time, and lines
     and values are known.
     """
+    try:
+        return _cause_of(scenario, seconds=seconds, strict=strict, on_run=on_run)
+    except NotFailingError:
+        if strict:
+            raise
+        return _cause_of(scenario, seconds=seconds, strict=True, on_run=on_run)
+
+
+def _cause_of(
+    scenario: Scenario, *, seconds: float, strict: bool, on_run: Callable[[int], object]
+) -> Cause:
     with turn, outside(), _quiet():
         told = _problems(scenario, strict=strict)
         if scenario.engine != "port" and scenario.script is not None:
