@@ -24,6 +24,8 @@ _ALL = "all"
 _DEEP = ("sim", "model", "real")
 #: runs of so many tests and fewer need no table
 _FEW = 50
+#: what a whole run is to take at most: seconds of CPU, and memory of a process
+_CPU_LIMIT_S, _LIMIT_MB = 600, 700
 
 
 @dataclass
@@ -85,6 +87,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         write(
             f"{folder:<28}{len(cost.tests):>7}{cost.seconds:>10.1f}{cost.cpu_s:>9.1f}"
             f"{cost.resident_mb:>7.0f}"
+        )
+    whole, tier = _COSTS[_ALL], terminalreporter.config.getoption("tier", None)
+    if tier in (None, "quick") and (whole.cpu_s > _CPU_LIMIT_S or whole.resident_mb > _LIMIT_MB):
+        write(
+            f"That is more than the {_CPU_LIMIT_S} s of CPU and {_LIMIT_MB} MiB that the tier quick may take on a "
+            "machine with nothing else to do: what has come to it lately is to be sampled, or made cheaper.",
+            yellow=True,
         )
 
 
