@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import TYPE_CHECKING
 
 from squall.properties.sim.scripts.api import (
@@ -18,22 +15,22 @@ from squall.properties.sim.scripts.api import (
     module_names,
     page,
 )
-from squall.properties.support.commands import python, squall
+from squall.properties.support.commands import python
 from squall.properties.support.paths import DOCS
 
 if TYPE_CHECKING:
     from squall.properties.sim.scripts.api import Found
 
 
-def walked(file: Path, run: Callable[..., CompletedProcess[str]], *after: str) -> Found:
-    told = run(str(WALK), *after, str(file), *module_names())
+def walked(file: Path, *before: str, after: tuple[str, ...] = ()) -> Found:
+    told = python(*before, str(WALK), *after, str(file), *module_names())
     assert file.exists(), told.stdout + told.stderr
     return json.loads(file.read_text())  # type: ignore[no-any-return]
 
 
 def test_what_scripts_find_is_what_stock_has(tmp_path: Path) -> None:
-    stock = walked(tmp_path / "stock.json", python)
-    ours = walked(tmp_path / "ours.json", partial(squall, "run"), "--")
+    stock = walked(tmp_path / "stock.json")
+    ours = walked(tmp_path / "ours.json", "-m", "squall", "run", after=("--",))
     assert stock["torch.distributed.rpc"] and ours["torch.distributed.rpc"]
     assert judge(list(differences(stock, ours)), allowed()) == []
 
