@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
@@ -17,6 +15,7 @@ from squall.sim.library.ported import on_port
 from squall.sim.library.run import Timeline, turn
 from squall.sim.names import PlotlyFrom
 from squall.sim.scenario import Scenario
+from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.why.cause import NotFailingError, Problems
 from squall.sim.search.why.cause import why as find
 from squall.sim.search.why.told import Why
@@ -108,7 +107,7 @@ def cause_of(
 def _cause_of(
     scenario: Scenario, *, seconds: float, strict: bool, on_run: Callable[[int], object]
 ) -> Cause:
-    with turn, outside(), _quiet():
+    with turn, outside(), campaign_settings(scenario.world.device):
         told = _problems(scenario, strict=strict)
         if scenario.engine != "port" and scenario.script is not None:
             ported = on_port(scenario, told, seconds=seconds / 2)
@@ -123,15 +122,3 @@ def _cause_of(
                 )
                 return Cause(**vars(found))
         return Cause(**vars(find(scenario, told, seconds=seconds, on_run=on_run)))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """PyTorch's launcher does not log what it does to the processes of each run."""
-    logger = logging.getLogger("torch.multiprocessing.spawn")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)

@@ -18,6 +18,7 @@ from squall.sim.search.again import again
 from squall.sim.search.why.witness import Witness
 from squall.sim.stock.patience import computed_s
 from squall.sim.world import interrupts
+from squall.sim.world.garbage import settle
 from squall.sim.world.steering import Path, Steering, Tail, Turn, more_tails, tails
 
 #: real seconds that one run may take
@@ -128,6 +129,7 @@ class Search:
                 raise OutOfTimeError
             self.runs += 1
             self.on_run(self.runs)
+            settle()
             run = again(self.scenario, watcher=Steering(path), seconds=RUN_S)
             interrupts.check()  # a run that has caught one shows nothing
             known = self._known[path] = self.holds(run)
