@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 import sys
+from inspect import unwrap
 from types import FrameType
 from typing import Any
 
 from squall.real import tracing
-from squall.real.rpc import calls, rref_proxy, serialization
+from squall.real.rpc import api, calls, rref_proxy, serialization
 from squall.real.runtime import NO_CONTEXT
 from squall.sim.scripts.leaks import ScriptWorker
 from squall.sim.scripts.made import Unended
@@ -32,6 +33,7 @@ from squall.sim.world.steering import Path, Steering, is_reply
 
 #: the functions in whose frames a call and what it calls can be seen
 _CALLS = (calls._invoke_rpc.__code__, calls.begin_remote.__code__)
+_SHUTDOWN = (unwrap(api.shutdown).__code__,)
 _RUNS = serialization.run_function.__code__
 #: in the text of an error that functions on other workers have raised, the innermost last
 _REMOTE = re.compile(r"On WorkerInfo\(id=(\d+),")
@@ -149,6 +151,8 @@ class Witness(Steering):
             call.function, call.arguments = _told(seen["func"], seen["args"], seen["kwargs"])
             call.graph = has_graph((seen["args"], seen["kwargs"]))
             call.is_users = _is_users(seen["func"])
+            if not call.is_users and _find(frame, _SHUTDOWN) is not None:
+                call.function, call.arguments = "shutdown", ""
         running = None if self.runtime is None else self.runtime.running
         call.in_context = running is not None and running.autograd_context_id != NO_CONTEXT
         self.calls[worker, id] = call
