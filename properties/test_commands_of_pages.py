@@ -34,7 +34,7 @@ def shell() -> Iterator[Shell]:
         yield started
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_prints_what_the_page_says(page: Path, tmp_path: Path, shell: Shell) -> None:
     wrong = play(page, tmp_path, shell)

@@ -175,7 +175,7 @@ def rows_of(file, table):
         db.close()
 
 
-@pytest.mark.sampled(1, of="kinds of failures made small")
+@pytest.mark.sampled(1, of="triage that takes long")
 @pytest.mark.timeout(600)
 def test_kinds_are_made_small_once_and_while_leases_go_on(tmp_path, monkeypatch):
     """The driver is killed as soon as a kind is small; who goes on makes the others small."""

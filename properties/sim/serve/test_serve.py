@@ -306,6 +306,7 @@ def test_a_store_without_anything_says_how_to_fill_it(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists(), "looking made nothing"
 
 
+@pytest.mark.sampled(1, of="a server by the command")
 def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "squall", "serve", "--port", "0", "--json", "--store", "."]
     process = subprocess.Popen(
