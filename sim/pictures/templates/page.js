@@ -145,8 +145,8 @@
       layout.meta = { ...layout.meta, lanes: [layout.meta.lanes[0], layout.meta.lanes[1].map(short)] };
       layout.yaxis = { ...layout.yaxis, ticktext: Array.from(layout.yaxis.ticktext || [], short) };
     }
+    page.height = layout.meta.height || 0;
     fit();
-    if (layout.meta.height > figure.clientHeight) figure.style.height = layout.meta.height + "px";
     layout.autosize = true;
     layout.uirevision = page.view + page.clock;
     Plotly.purge(figure);
@@ -169,11 +169,12 @@
     mark();
   }
 
-  // As high as leaves room for the events below.
+  // As high as leaves room for the events below, on a phone half of it, and as the figure needs.
   function fit() {
     figure.style.height = "0px";
     const below = byId("rows").getBoundingClientRect().bottom + window.scrollY + 14;
-    figure.style.height = Math.max(300, window.innerHeight - below) + "px";
+    const least = window.innerWidth < 600 ? window.innerHeight / 2 : 300;
+    figure.style.height = Math.max(least, page.height, window.innerHeight - below) + "px";
   }
 
   // As many names of lanes as fit: the others show up when one zooms in.
@@ -426,7 +427,7 @@
     byId("rows").addEventListener("scroll", () => requestAnimationFrame(rows));
     byId("rows").addEventListener("click", (event) => { const row = event.target.closest(".row"); if (row) choose(Number(row.dataset.event)); });
     window.addEventListener("hashchange", fromHash);
-    window.addEventListener("resize", rows);
+    window.addEventListener("resize", () => { if (figure.dataset.state === "drawn") fit(); rows(); });
     squallColors.changed(() => { sources.clear(); draw(); });
     await open(page.core.opened);
     page.loaded_ms = performance.now();
