@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from squall.properties.support.console import Names, Shell, commands, play
+from squall.properties.support.console import Names, commands, play
 from squall.properties.support.markdown import blocks
 from squall.properties.support.paths import DOCS, ROOT
 from squall.sim.search.draw import Settings, draw
@@ -28,16 +27,10 @@ PAGES = [
 EXAMPLE = 204
 
 
-@pytest.fixture(scope="module")
-def shell() -> Iterator[Shell]:
-    with Shell() as started:
-        yield started
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_command_prints_what_the_page_says(page: Path, tmp_path: Path, shell: Shell) -> None:
-    wrong = play(page, tmp_path, shell)
+def test_every_command_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
+    wrong = play(page, tmp_path)
     assert not wrong, "\n".join(wrong)
 
 

@@ -188,7 +188,6 @@ def installed(environment: Path, tmp_path: Path) -> Installed:
     return Installed(scripts / "python", scripts / "squall", wheel, tmp_path)
 
 
-@pytest.mark.sampled(2, of="what a wheel has")
 def test_the_wheel_holds_the_package_alone(installed: Installed) -> None:
     names = {
         name for name in zipfile.ZipFile(installed.wheel).namelist() if "dist-info" not in name
@@ -205,7 +204,6 @@ def test_the_wheel_holds_the_package_alone(installed: Installed) -> None:
     assert names == wanted | _SHARED | _TYPED
 
 
-@pytest.mark.sampled(2, of="what a wheel has")
 def test_nothing_but_squall_becomes_importable(installed: Installed) -> None:
     code = (
         "import importlib.util, json, squall, sys\n"
@@ -220,14 +218,12 @@ def test_nothing_but_squall_becomes_importable(installed: Installed) -> None:
     assert found == []
 
 
-@pytest.mark.sampled(2, of="what a wheel has")
 def test_the_command_and_the_module_are_one(installed: Installed) -> None:
     help_text = installed.run(installed.squall, "--help")
     assert "conformance" in help_text
     assert installed.run(installed.python, "-m", "squall", "--help") == help_text
 
 
-@pytest.mark.sampled(1, of="an installed squall")
 @pytest.mark.usefixtures("compiled_engine")
 @pytest.mark.parametrize("engine", ["port", "torch"])
 def test_a_script_with_modules_of_our_names_beside_it(installed: Installed, engine: str) -> None:
@@ -239,7 +235,6 @@ def test_a_script_with_modules_of_our_names_beside_it(installed: Installed, engi
     assert (report["outcome"], report["gradients_equal"]) == ("ok", True)
 
 
-@pytest.mark.sampled(1, of="an installed squall")
 def test_a_script_becomes_a_timeline(installed: Installed) -> None:
     page = installed.folder / "page.html"
     installed.run(installed.squall, "examples", "rref_sharing")
@@ -247,13 +242,11 @@ def test_a_script_becomes_a_timeline(installed: Installed) -> None:
     assert "<script" in page.read_text() and "worker1" in page.read_text()
 
 
-@pytest.mark.sampled(1, of="an installed squall")
 def test_a_campaign(installed: Installed) -> None:
     report = installed.report("fuzz", "--seeds", "0:20", "--jobs", "2")
     assert (report["outcome"], report["scenarios"]) == ("ok", 20)
 
 
-@pytest.mark.sampled(1, of="an installed squall")
 def test_a_campaign_that_is_kept(installed: Installed) -> None:
     report = installed.report("campaign", "--seeds", "0:4", "--lease", "2", "--store", "db")
     assert (report["outcome"], report["judged"]) == ("ok", 4)
@@ -261,7 +254,6 @@ def test_a_campaign_that_is_kept(installed: Installed) -> None:
     assert (exported["leases"], exported["failures"]) == (2, 0)
 
 
-@pytest.mark.sampled(1, of="an installed squall")
 @pytest.mark.usefixtures("compiled_engine")
 def test_a_campaign_on_the_compiled_engine(installed: Installed) -> None:
     # seeds that meet no defect of PyTorch
@@ -269,13 +261,11 @@ def test_a_campaign_on_the_compiled_engine(installed: Installed) -> None:
     assert (report["outcome"], report["scenarios"]) == ("ok", 3)
 
 
-@pytest.mark.sampled(1, of="an installed squall")
 def test_a_planted_bug_is_noticed(installed: Installed) -> None:
     report = installed.report("mutants", "release-only-here")
     assert report["outcome"] == "ok"
 
 
-@pytest.mark.sampled(1, of="an installed squall")
 def test_pytorchs_own_tests(installed: Installed) -> None:
     report = installed.report("conformance", "rpc", "-k", "RpcTest.test_add", "--jobs", "1")
     assert report["outcome"] == "ok"
@@ -284,7 +274,6 @@ def test_pytorchs_own_tests(installed: Installed) -> None:
     assert tests["RpcTest.test_add"] == "passed"
 
 
-@pytest.mark.sampled(1, of="an installed squall")
 def test_somebodys_tests_need_no_configuration(installed: Installed) -> None:
     (installed.folder / "test_theirs.py").write_text(TESTS)
     words = (installed.python, "-m", "pytest", "-v", "-p", "no:cacheprovider", "test_theirs.py")

@@ -97,7 +97,6 @@ print(any(op.kind == "triple" for each in drawn for _, _, step in each.steps for
 """
 
 
-@pytest.mark.sampled(1, of="additions")
 def test_an_operation_a_check_and_a_story_are_one_new_file_each(tmp_path: Path) -> None:
     package = copied_package(tmp_path)
     (package / "model/program/kinds/triple.py").write_text(OPERATION)

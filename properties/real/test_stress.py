@@ -24,14 +24,12 @@ def test_an_example_prints_on_threads_what_it_prints_in_the_simulation(name: str
     assert example(name) == []
 
 
-@pytest.mark.sampled(2, of="stress")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("seed", range(4))
 def test_random_programs_of_eight_trainers_on_threads(seed: int) -> None:
     assert program(seed) == []
 
 
-@pytest.mark.sampled(2, of="stress")
 def test_guests_leave_in_the_middle_of_everything() -> None:
     """What a process leaves behind is looked through while other threads change it."""
     assert guests() == []

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from squall.properties.support.copied import copied_package, run_copy
 from squall.sim.search.draw import Settings, draw
 
@@ -49,7 +47,6 @@ MUTANTS = (
 '''
 
 
-@pytest.mark.sampled(1, of="additions")
 def test_an_engine_is_one_new_file(tmp_path: Path) -> None:
     package = copied_package(tmp_path)
     (package / "sim/engines/counting.py").write_text(ENGINE)
@@ -80,7 +77,6 @@ except ValueError as error:
 """
 
 
-@pytest.mark.sampled(1, of="additions")
 def test_a_planted_bug_is_one_new_file(tmp_path: Path) -> None:
     package = copied_package(tmp_path)
     (package / "sim/search/mutants/planted/contexts.py").write_text(PLANTED)

@@ -1,7 +1,7 @@
 """A process that has imported all of squall and is copied for each command: a test of the command line
 need not import torch again, which takes seconds.
 
-    done = Commands(env).run(["run", "x.py"], env, timeout_s=60)
+    done = Commands(env).run(["squall", "run", "x.py"], env, timeout_s=60)
 
 The copy has the environment, the arguments and the pipes of a process that was started with the command. What only
 the start of an interpreter can say (``PYTHONHASHSEED``, what a command imports, how a signal ends it before
@@ -16,6 +16,7 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import selectors
 import signal
 import socket
@@ -25,7 +26,10 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
+
+import pytest
 
 from squall.properties.support.paths import ROOT
 from squall.sim.world.contained import end_with_parent
@@ -73,12 +77,22 @@ class Commands:
         atexit.register(self.close)
 
     def run(
-        self, words: Sequence[str], env: Mapping[str, str], timeout_s: float
+        self,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        timeout_s: float,
+        folder: Path = ROOT,
+        together: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """``squall WORDS`` from the root of the repository, as ``subprocess.run`` would run it."""
+        """``squall``, ``pytest`` or ``python FILE`` with words, as ``subprocess.run`` would run it in the folder.
+
+        ``together``: what it writes to standard error comes in its order in standard output.
+        """
         out, their_out = os.pipe()
         err, their_err = os.pipe()
-        asked = json.dumps({"words": list(words), "env": dict(env)}).encode()
+        asked = json.dumps(
+            {"words": list(words), "env": dict(env), "folder": str(folder), "together": together}
+        ).encode()
         with open(out, "rb", buffering=0) as stdout, open(err, "rb", buffering=0) as stderr:
             with _memory(asked) as file:
                 socket.send_fds(self._control, [b"run"], [file.fileno(), their_out, their_err])
@@ -90,9 +104,9 @@ class Commands:
             except TimeoutError:
                 os.kill(pid, signal.SIGKILL)
                 self._wait(pid)
-                raise subprocess.TimeoutExpired(["squall", *words], timeout_s) from None
+                raise subprocess.TimeoutExpired(list(words), timeout_s) from None
         texts = [text.decode().replace("\r\n", "\n") for text in told]
-        return subprocess.CompletedProcess(["squall", *words], self._wait(pid), *texts)
+        return subprocess.CompletedProcess(list(words), self._wait(pid), *texts)
 
     def _wait(self, pid: int) -> int:
         self._control.send(b"wait %d" % pid)
@@ -178,19 +192,18 @@ def _be_the_command(file: int, out: int, err: int) -> None:
     with open(file, "rb") as asked:
         told = json.loads(asked.read())
     os.dup2(out, 1)
-    os.dup2(err, 2)
+    os.dup2(out if told["together"] else err, 2)
     os.close(out)
     os.close(err)
     os.environ.clear()
     os.environ.update(told["env"])
+    os.chdir(told["folder"])
     time.tzset()
-    sys.argv[:] = ["squall", *told["words"]]
+    if told["together"]:
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     code: Any = 1
     try:
-        from squall.sim.cli.entry import main as entry
-
-        entry()
-        code = 0
+        code = _run(told["words"])
     except SystemExit as ended:
         code = ended.code
     except BaseException:
@@ -203,6 +216,27 @@ def _be_the_command(file: int, out: int, err: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code or 0)
+
+
+def _run(words: list[str]) -> int:
+    program, *rest = words
+    if program == "squall":
+        from squall.sim.cli.entry import main as entry
+
+        sys.argv[:] = words
+        entry()
+    elif program == "pytest":
+        sys.path.insert(0, "")
+        # What it would rewrite is imported already.
+        quiet = ("-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+        return int(pytest.main([*quiet, *rest]))
+    elif program == "python":
+        sys.argv[:] = rest
+        sys.path.insert(0, "")
+        runpy.run_path(rest[0], run_name="__main__")
+    else:
+        raise ValueError(f"{program} is no command that is run here")
+    return 0
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 
 from squall.properties.support.command_server import Commands, counts_at_the_start
 from squall.properties.support.paths import ROOT
@@ -24,7 +25,14 @@ def squall(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     server = _server()
     if counts_at_the_start(environment) != server.started_with:
         return python("-m", "squall", *words, **env)
-    return server.run(words, environment, TIMEOUT_S)
+    return server.run(["squall", *words], environment, TIMEOUT_S)
+
+
+def typed(words: Sequence[str], folder: Path, **env: str) -> tuple[int, str]:
+    """The exit code of ``squall``, ``pytest`` or ``python FILE`` in a folder, and all that a terminal would show."""
+    outside = {name: value for name, value in os.environ.items() if "SQUALL" not in name}
+    done = _server().run(words, _environment(outside, env), TIMEOUT_S, folder, together=True)
+    return done.returncode, done.stdout
 
 
 def cpu_s() -> float:

@@ -8,28 +8,20 @@ A page's blocks are played in their order in a folder of their own, beside a cop
   digits, which a stored failure has, stands for the one that is printed in its place, also in what follows.
 
 A command is ``squall``, ``python``, ``pytest`` or ``sed``; ``echo $?`` prints the exit code of the one before.
-All are children of one process that has imported torch and squall already, so each begins at once.
 """
 
 from __future__ import annotations
 
-import io
-import json
-import os
 import re
-import runpy
 import shlex
 import shutil
 import subprocess
-import sys
-import tempfile
-import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
+from squall.properties.support.commands import typed
 from squall.properties.support.markdown import blocks
-from squall.properties.support.paths import EXAMPLES, ROOT
+from squall.properties.support.paths import EXAMPLES
 
 COLUMNS = 80
 _NAME = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{8}\b")
@@ -105,7 +97,7 @@ class Names:
         return "" if skips or position == len(lines) else f"more comes: {lines[position]!r}"
 
 
-def play(page: Path, folder: Path, shell: Shell) -> list[str]:
+def play(page: Path, folder: Path) -> list[str]:
     """Play a page in an empty folder. What is not as it says there, a text for each command."""
     shutil.copytree(EXAMPLES, folder / EXAMPLES.name, dirs_exist_ok=True)
     wrong: list[str] = []
@@ -121,7 +113,7 @@ def play(page: Path, folder: Path, shell: Shell) -> list[str]:
             if words == "echo $?":
                 said = str(code)
             else:
-                code, said = shell.run(shlex.split(words), folder)
+                code, said = _run(shlex.split(words), folder)
             lines = [line.rstrip() for line in said.splitlines()]
             difference = names.difference(command.expected, lines) if command.expected else ""
             if difference:
@@ -129,94 +121,9 @@ def play(page: Path, folder: Path, shell: Shell) -> list[str]:
     return wrong
 
 
-class Shell:
-    """A process that runs commands as children of its own."""
-
-    def __init__(self) -> None:
-        kept = {name: value for name, value in os.environ.items() if "SQUALL" not in name}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "squall.properties.support.console"],
-            cwd=ROOT,
-            env={**kept, "COLUMNS": str(COLUMNS), "OMP_NUM_THREADS": "1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> Shell:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
-
-    def run(self, words: list[str], folder: Path) -> tuple[int, str]:
-        """The exit code of a command in a folder, and what it prints."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps([words, str(folder)]) + "\n")
-        self._process.stdin.flush()
-        code, said = json.loads(self._process.stdout.readline())
-        return int(code), str(said)
-
-
-def serve(asked: IO[str], told: IO[str]) -> None:
-    """Run the commands that come, a line each, and tell the exit code and what they printed."""
-    import pytest  # noqa: F401  so that no child has to import it
-
-    import squall.sim.cli.main
-    import squall.sim.library.testing  # noqa: F401
-
-    for line in asked:
-        words, folder = json.loads(line)
-        with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
-            child = os.fork()
-            if child == 0:
-                os.dup2(said.fileno(), 1)
-                os.dup2(said.fileno(), 2)
-                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-                os.chdir(folder)
-                os.environ["SQUALL_CACHE"] = str(Path(folder, ".cache"))
-                os._exit(_run(words))
-            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            said.seek(0)
-            print(json.dumps([code, said.read()]), file=told, flush=True)
-
-
-def _run(words: list[str]) -> int:
-    """Run a command in this process. Its exit code."""
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        raw = os.fdopen(os.dup(number), "wb", 0)
-        setattr(sys, name, io.TextIOWrapper(raw, encoding="utf-8", write_through=True))
-    code: object = 0
-    try:
-        if words[0] == "squall":
-            from squall.sim.cli.main import main
-
-            main(words[1:])
-        elif words[0] == "pytest":
-            import pytest
-
-            sys.path.insert(0, "")
-            # What it would rewrite is imported already.
-            quiet = ("-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
-            code = int(pytest.main([*quiet, *words[1:]]))
-        elif words[0] == "python":
-            sys.argv = words[1:]
-            sys.path.insert(0, "")
-            runpy.run_path(words[1], run_name="__main__")
-        elif words[0] == "sed":
-            code = subprocess.run(words, check=False).returncode
-        else:
-            raise ValueError(f"{words[0]} is no command that pages may have")
-    except SystemExit as end:
-        code = end.code or 0
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    return code if isinstance(code, int) else 1
-
-
-if __name__ == "__main__":
-    serve(sys.stdin, sys.stdout)
+def _run(words: list[str], folder: Path) -> tuple[int, str]:
+    """The exit code of a command in a folder, and what it prints."""
+    if words[0] == "sed":
+        done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE, text=True, check=False)
+        return done.returncode, done.stdout
+    return typed(words, folder, COLUMNS=str(COLUMNS), SQUALL_CACHE=str(folder / ".cache"))

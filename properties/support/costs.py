@@ -1,14 +1,16 @@
 """What each folder of tests took, in a table at the end of a run: seconds, CPU and memory.
 
 CPU is that of the process and of those that it started and that have ended; memory is what the process had
-resident after a test of the folder, at most.
+resident after a test of the folder, at most. ``--keep-costs`` writes down in ``costs.json`` which tests take
+long, for the tier quick to draw from (``tiers.py``).
 """
 
 from __future__ import annotations
 
+import json
 import resource
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,20 @@ from typing import Any
 import pytest
 
 from squall.properties.support import commands
+from squall.properties.support.paths import ROOT
 from squall.sim.world.contained import resident_bytes
 
 _CPU, _RESIDENT = "cpu_s", "resident_mb"
 _ALL = "all"
 #: folders that are told with those in them
 _DEEP = ("sim", "model", "real")
+#: so many tests that took long and are not known to are told
+_MOST_NEW = 10
 #: runs of so many tests and fewer need no table
 _FEW = 50
+#: seconds of CPU, a case, of tests that take long, on the machine that they were last measured on
+KNOWN = Path(__file__).with_name("costs.json")
+_LONG_S = 0.5
 #: what a whole run is to take at most: seconds of CPU, and memory of a process
 _CPU_LIMIT_S, _LIMIT_MB = 600, 700
 
@@ -44,7 +52,37 @@ class Cost:
 
 
 _COSTS: dict[str, Cost] = defaultdict(Cost)
+#: by test, all its cases together
+_OF_TESTS: dict[str, Cost] = defaultdict(Cost)
 _before_s = 0.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("costs")
+    group.addoption("--keep-costs", action="store_true", help="keep in costs.json what tests took")
+
+
+def known() -> dict[str, float]:
+    """Seconds of CPU, a case, of each test that takes long."""
+    costs: dict[str, float] = json.loads(KNOWN.read_text(encoding="utf-8"))
+    return costs
+
+
+def updated(costs: Mapping[str, float], measured: Mapping[str, float]) -> dict[str, float]:
+    """What is known once tests have been measured; of tests that are gone, and of short ones, nothing is kept."""
+    new = {**costs, **measured}
+    return {name: new[name] for name in sorted(new) if new[name] >= _LONG_S and _is_there(name)}
+
+
+def test_of(nodeid: str) -> str:
+    """The test that a case is of."""
+    return nodeid.partition("[")[0]
+
+
+def _is_there(name: str) -> bool:
+    place, _, test = name.partition("::")
+    file = ROOT / place
+    return file.exists() and f"def {test.rpartition('::')[2]}(" in file.read_text(encoding="utf-8")
 
 
 def _cpu_s() -> float:
@@ -75,10 +113,14 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _COSTS[folder_of(report.nodeid)].add(report)
+    _OF_TESTS[test_of(report.nodeid)].add(report)
     _COSTS[_ALL].add(report)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if terminalreporter.config.getoption("keep_costs"):
+        took = {test: round(each.cpu_s / len(each.tests), 1) for test, each in _OF_TESTS.items()}
+        KNOWN.write_text(json.dumps(updated(known(), took), indent=0) + "\n", encoding="utf-8")
     if len(_COSTS[_ALL].tests) <= _FEW:
         return
     write = terminalreporter.write_line
@@ -92,9 +134,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if tier in (None, "quick") and (whole.cpu_s > _CPU_LIMIT_S or whole.resident_mb > _LIMIT_MB):
         write(
             f"That is more than the {_CPU_LIMIT_S} s of CPU and {_LIMIT_MB} MiB that the tier quick may take on a "
-            "machine with nothing else to do: what has come to it lately is to be sampled, or made cheaper.",
+            "machine with nothing else to do. Of what took long --keep-costs writes down what costs.json does not know:",
             yellow=True,
         )
+        new = {test: each.cpu_s for test, each in _OF_TESTS.items() if test not in known()}
+        for test in sorted(new, key=lambda test: -new[test])[:_MOST_NEW]:
+            write(f"{new[test]:8.1f} s  {test}")
 
 
 def folder_of(nodeid: str) -> str:

@@ -29,7 +29,6 @@ def collected(folder: str, *args: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 
-@pytest.mark.sampled(1, of="ways to name tests")
 @pytest.mark.parametrize(
     ("folder", "arg"),
     [
@@ -45,13 +44,11 @@ def test_a_file_is_found_under_its_one_name(folder: str, arg: str) -> None:
     assert collected(folder, arg) == expected
 
 
-@pytest.mark.sampled(1, of="ways to name tests")
 def test_so_is_a_test_in_it() -> None:
     name = f"properties/{FILE}::{TEST}"
     assert collected(".", name) == [f"squall/{name}"]
 
 
-@pytest.mark.sampled(1, of="ways to name tests")
 def test_so_is_a_folder_and_options_stay_as_they_are() -> None:
     names = collected("properties/sim", "world", "-k", "test_rules")
     assert names and all(name.startswith(f"squall/properties/{FILE}::") for name in names)

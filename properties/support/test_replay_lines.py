@@ -8,8 +8,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from squall.properties.support.paths import ROOT
 from squall.properties.support.playing import write
 from squall.sim.scenario import Expected
@@ -35,7 +33,6 @@ TEST = """
 """
 
 
-@pytest.mark.sampled(1, of="pytest in a process of its own")
 def test_a_failing_test_prints_the_line(tmp_path: Path) -> None:
     test = write(tmp_path, TEST, "test_failing.py")
     store = tmp_path / "store"

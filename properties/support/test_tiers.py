@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from squall.properties.support.costs import known, updated
 from squall.properties.support.paths import ROOT
-from squall.properties.support.tiers import sample
+from squall.properties.support.tiers import affordable, sample
 
 SUITE = """
 import pytest
@@ -70,7 +71,6 @@ def names(tests: set[str]) -> list[str]:
     return sorted(test.partition("::")[2].partition("[")[0] for test in tests)
 
 
-@pytest.mark.sampled(1, of="tiers of a suite")
 def test_quick_and_deep_are_the_whole(suite: Path) -> None:
     quick, deep = ran(suite, "--sample", "one"), ran(suite, "--sample", "one", "--tier", "deep")
     cluster = [name for name in names(quick) if name in ("test_one", "test_other")]
@@ -80,7 +80,6 @@ def test_quick_and_deep_are_the_whole(suite: Path) -> None:
     assert len(quick | deep) == ALL
 
 
-@pytest.mark.sampled(1, of="tiers of a suite")
 def test_a_commit_says_which(suite: Path) -> None:
     first = ran(suite, "--sample", "one")
     drawn = (suite / "drawn").read_text()
@@ -91,7 +90,6 @@ def test_a_commit_says_which(suite: Path) -> None:
     assert (suite / "drawn").read_text() != 2 * drawn
 
 
-@pytest.mark.sampled(1, of="tiers of a suite")
 def test_a_test_that_is_named_runs_with_all_its_cases(suite: Path) -> None:
     assert len(ran(suite, "test_suite.py::test_many", "test_suite.py::test_long")) == 21
     assert len(ran(suite, "test_suite.py::test_other[2]")) == 1
@@ -103,3 +101,24 @@ def test_a_sample_is_as_large_as_it_may_be_and_every_case_has_its_commit() -> No
     assert len(sample(cases, 3, "a")) == 3
     assert sorted(sample(cases, 20, "a")) == cases
     assert {case for n in range(50) for case in sample(cases, 1, f"commit {n}")} == {*cases}
+
+
+def test_of_what_takes_long_each_folder_has_one_and_all_of_them_keep_to_a_budget() -> None:
+    folders = "model/checks", "sim/cli", "sim/stock"
+    costs = {
+        f"squall/properties/{each}/test_it.py::test_{n}": 4.0 for each in folders for n in range(20)
+    }
+    for commit in ("one", "two"):
+        taken = affordable(costs, 40.0, commit)
+        assert len(taken) == 10
+        assert {name.split("/")[2] + "/" + name.split("/")[3] for name in taken[:3]} == {*folders}
+    drawn = {name for n in range(60) for name in affordable(costs, 40.0, f"commit {n}")}
+    assert drawn == {*costs}
+
+
+def test_what_tests_take_is_known_of_those_that_are_there_and_take_long() -> None:
+    this = f"squall/properties/support/test_tiers.py::{test_a_commit_says_which.__name__}"
+    gone = "squall/properties/support/test_tiers.py::test_that_is_gone"
+    assert updated({gone: 3.0, this: 3.0}, {}) == {this: 3.0}
+    assert updated({this: 3.0}, {this: 0.1, gone: 9.0}) == {}
+    assert updated(known(), {}) == known()

@@ -1,9 +1,10 @@
 """Which tests a run has: ``--tier quick``, what ``make test`` runs; ``deep``, the rest; or ``all``.
 
 @pytest.mark.sampled(3)                  # of the cases of this test quick has three; which ones, the commit says
-@pytest.mark.sampled(1, of="a cluster")  # of all cases of the tests that say "a cluster" it has one
+@pytest.mark.sampled(6, of="pages")      # of all cases of the tests that say "pages" it has six
 @pytest.mark.deep("why")                 # quick has none of it
 
+Of tests that are known to take long (``costs.json``) quick has so many as ``BUDGET_S`` allows, at least one of each folder.
 A sample is drawn by the names of the cases and the commit: the same commit has the same sample on each
 machine, and the cases of another one are tried the next day. So are the examples of Hypothesis, whose tests
 stand in both tiers, with more examples in deep (``conftest.py``). ``--sample COMMIT`` draws those of another
@@ -14,18 +15,21 @@ from __future__ import annotations
 
 import subprocess
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Literal
 
 import pytest
 
+from squall.properties.support.costs import folder_of, known, test_of
 from squall.properties.support.paths import ROOT
 
 Tier = Literal["quick", "deep", "all"]
 TIERS: tuple[Tier, ...] = ("quick", "deep", "all")
 #: where there is no commit, in a copy of the files for instance
 NO_COMMIT = "none"
+#: seconds of CPU that the tier quick has for tests which are known to take long
+BUDGET_S = 260.0
 #: how many of them the tier quick has, which no marker can say
 NOTEBOOKS = 2
 MARKERS = (
@@ -94,12 +98,27 @@ def quick_tests(items: Iterable[pytest.Item], commit: str) -> set[str]:
         sampled.setdefault(kind, (count, []))[1].append(item.nodeid)
     for count, names in sampled.values():
         found.update(sample(names, count, commit))
-    return found
+    costs = known()
+    dear = {name: costs[test_of(name)] for name in found if test_of(name) in costs}
+    return found - dear.keys() | {*affordable(dear, BUDGET_S, commit)}
 
 
 def sample(names: Iterable[str], count: int, commit: str) -> list[str]:
     """``count`` of the names, in an order that the commit says."""
     return sorted(names, key=lambda name: blake2b(f"{commit} {name}".encode()).digest())[:count]
+
+
+def affordable(costs: Mapping[str, float], budget_s: float, commit: str) -> list[str]:
+    """Names until they have cost the budget, in an order that the commit says, the first of each folder ahead."""
+    order = sample(costs, len(costs), commit)
+    first = {folder_of(name): name for name in reversed(order)}
+    taken, spent_s = [], 0.0
+    for name in dict.fromkeys([*first.values(), *order]):
+        if spent_s >= budget_s:
+            break
+        taken.append(name)
+        spent_s += costs[name]
+    return taken
 
 
 def _named(nodeid: str, args: Iterable[str]) -> bool:

@@ -85,7 +85,6 @@ def test_a_campaign_counts_them_alike_each_time() -> None:
     assert set(counted[0]) <= {excuse.name for excuse in EXCUSES}
 
 
-@pytest.mark.sampled(1, of="excuses that are counted")
 def test_the_command_lists_and_counts_them() -> None:
     done = squall("properties", "--excuses", "--seeds", "0:6", "--json")
     assert done.returncode == 0, done.stderr
@@ -96,7 +95,6 @@ def test_the_command_lists_and_counts_them() -> None:
     assert all(each["used"] is None and each["reason"] for each in without)
 
 
-@pytest.mark.sampled(1, of="excuses that are counted")
 def test_the_page_lists_every_excuse(tmp_path: Path) -> None:
     written = (DOCS / "divergences.md").read_text(encoding="utf-8")
     for excuse in EXCUSES:
@@ -114,7 +112,6 @@ def test_the_page_lists_every_excuse(tmp_path: Path) -> None:
     assert refused.returncode == 2 and "--page" in refused.stderr
 
 
-@pytest.mark.sampled(1, of="excuses that are counted")
 def test_what_tolerance_and_zeros_excuse_is_counted() -> None:
     """In the campaign that the page tells of, each is used now and then."""
     names = {"tolerance", "zeros for no gradient"}

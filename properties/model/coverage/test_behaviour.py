@@ -6,8 +6,6 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 from squall.model.coverage.behaviour import SETS, facts_of, pairs_of, set_of
 from squall.model.events.digest import Record
 from squall.real import tracing
@@ -27,7 +25,6 @@ def sets_of(records: list[Record]) -> list[str]:
     return sorted(map(set_of, facts_of(records)))
 
 
-@pytest.mark.sampled(1, of="the same in every process")
 def test_facts_are_the_same_in_every_process() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _FACTS], capture_output=True, text=True, check=True

@@ -36,7 +36,6 @@ def seeded(seed: int, limits: Limits | None = None) -> Program:
     return generate(KeyedChoices(seed), limits)
 
 
-@pytest.mark.sampled(1, of="many programs that are drawn")
 def test_programs_run_in_one_process_and_end_as_forecast() -> None:
     for seed in range(SEEDS):
         program = seeded(seed)
@@ -54,7 +53,6 @@ def test_programs_run_in_one_process_and_end_as_forecast() -> None:
                 assert ended == sum(b.times for b in step.backwards)
 
 
-@pytest.mark.sampled(1, of="many programs that are drawn")
 def test_exact_programs_stay_below_the_largest_exact_integer() -> None:
     largest = 0.0
     for seed in range(SEEDS):
@@ -71,7 +69,6 @@ def test_exact_programs_stay_below_the_largest_exact_integer() -> None:
     assert 1000 < largest < LARGEST
 
 
-@pytest.mark.sampled(1, of="many programs that are drawn")
 def test_only_programs_meant_to_wait_have_send_functions_that_are_never_fed() -> None:
     waiting = 0
     for seed in range(SEEDS):
@@ -82,7 +79,6 @@ def test_only_programs_meant_to_wait_have_send_functions_that_are_never_fed() ->
     assert waiting > RARELY
 
 
-@pytest.mark.sampled(1, of="many programs that are drawn")
 def test_every_feature_is_reached() -> None:
     reached: Counter[str] = Counter()
     for seed in range(SEEDS):
@@ -152,7 +148,6 @@ def makers(program: Program, step: Step, index: int) -> set[int]:
     return {step.ops[number].worker for is_leaf, number in sources if not is_leaf}
 
 
-@pytest.mark.sampled(1, of="many programs that are drawn")
 def test_nothing_wrong_shrinks_to_one_operation_on_one_worker() -> None:
     program = smallest(lambda _: True)
     assert (program.workers, len(program.trainers), len(program.leaves)) == (1, 1, 1)
@@ -161,7 +156,6 @@ def test_nothing_wrong_shrinks_to_one_operation_on_one_worker() -> None:
     assert all(op.call == "local" for op in step.ops)
 
 
-@pytest.mark.sampled(1, of="many programs that are drawn")
 def test_a_fan_in_from_two_workers_shrinks_to_the_smallest() -> None:
     def fans_in(program: Program) -> bool:
         """Some value is made of what two other workers made."""
@@ -180,7 +174,6 @@ def test_a_fan_in_from_two_workers_shrinks_to_the_smallest() -> None:
     assert step.ops[-1].kind == "total"
 
 
-@pytest.mark.sampled(1, of="many programs that are drawn")
 def test_a_planted_dependency_bug_shrinks_to_its_smallest_program() -> None:
     def counted_wrongly(program: Program) -> bool:
         """As an engine would see that counts a second edge between two nodes only where no

@@ -146,7 +146,6 @@ def played() -> Played:
     return Played(taken, refuted)
 
 
-@pytest.mark.sampled(1, of="refinements")
 def test_runs_take_no_step_that_the_model_does_not(played: Played) -> None:
     about_forks = {step for step in played.taken if step[1] is not Stage.UNUSED}
     assert about_forks <= steps_of_the_model()

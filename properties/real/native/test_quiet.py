@@ -70,7 +70,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.sampled(1, of="real threads that are quiet")
 def test_waits_with_a_time_limit_are_virtual(tmp_path: Path) -> None:
     script = tmp_path / "waits.py"
     script.write_text(WAITS)
@@ -88,7 +87,6 @@ def test_waits_with_a_time_limit_are_virtual(tmp_path: Path) -> None:
     assert 13.5 <= json.loads(done.stdout)["virtual_time_s"] < 14
 
 
-@pytest.mark.sampled(1, of="real threads that are quiet")
 def test_threads_and_child_processes_of_a_script_take_the_same_course(tmp_path: Path) -> None:
     script = tmp_path / "threads.py"
     script.write_text(THREADS)

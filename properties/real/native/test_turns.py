@@ -69,7 +69,6 @@ def test_threads_that_one_event_wakes_go_on_in_the_same_order(tmp_path: Path) ->
     assert len({run.digest for run in runs}) == 1
 
 
-@pytest.mark.sampled(1, of="real threads that are quiet")
 @pytest.mark.parametrize("name", ["threads", "thread_pool"])
 def test_scripts_with_threads_have_one_digest(name: str) -> None:
     assert len({run_file(SCRIPTS / f"{name}.py", engine="torch").digest for _ in range(3)}) == 1

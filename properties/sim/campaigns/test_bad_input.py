@@ -134,7 +134,6 @@ def test_a_campaign_file(
     assert list(tmp_path.iterdir()) == [tmp_path / "campaign.toml"]
 
 
-@pytest.mark.sampled(1, of="campaigns that are refused")
 def test_what_does_not_go_together(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,6 @@ def run(words, folder, **more):
     return ended.stdout
 
 
-@pytest.mark.sampled(1, of="drivers that are ended")
 def test_the_job_and_the_array_play_the_same_share(tmp_path):
     config, claim, job = yaml.safe_load_all((DEPLOY / "job.yaml").read_text())
     spec = job["spec"]

@@ -203,7 +203,6 @@ def leases_in(file):
         db.close()
 
 
-@pytest.mark.sampled(1, of="drivers that are ended")
 def test_a_killed_driver_goes_on(tmp_path, whole):
     driver = command(tmp_path)
     file = tmp_path / "campaign.sqlite"
@@ -220,7 +219,6 @@ def test_a_killed_driver_goes_on(tmp_path, whole):
     assert lines == [line for line in whole.splitlines() if '"rough"' in line]
 
 
-@pytest.mark.sampled(1, of="drivers that are ended")
 def test_a_second_driver_is_refused(tmp_path):
     plan = Plan(PLAN.parts[1:], size=2)
     store = CampaignStore(tmp_path / "campaign.sqlite", plan.said(), resume=False)
@@ -231,7 +229,6 @@ def test_a_second_driver_is_refused(tmp_path):
     assert err.strip().endswith("another campaign is writing into it")
 
 
-@pytest.mark.sampled(1, of="drivers that are ended")
 def test_a_full_disk_loses_nothing(tmp_path, whole):
     plan = Plan(PLAN.parts[1:], size=2)
     file = tmp_path / "campaign.sqlite"

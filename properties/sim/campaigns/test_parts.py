@@ -99,7 +99,6 @@ def test_guided_numbers_are_the_cover_on_one_schedule_after_the_other():
     assert part.name_of(count + 1) == f"seed {seeds[1]}@1"
 
 
-@pytest.mark.sampled(1, of="campaigns of several parts")
 def test_guided_rows_are_those_of_its_scenarios_wherever_they_are_cut():
     found = rows(GUIDED)
     assert [row.seed for row in found] == list(GUIDED.seeds)
@@ -184,7 +183,6 @@ def test_what_fails_shows_at_the_place_that_its_row_names(part):
             assert loaded(dumped(row)) == row, "as another interpreter tells it"
 
 
-@pytest.mark.sampled(1, of="kinds of failures made small")
 def test_a_difference_between_the_engines_names_what_was_counted(compiled_engine):
     part = Diff("diff", range(1, 4))
     with MUTANTS[DIES].apply():
@@ -205,7 +203,6 @@ def table(file, plan, jobs=1, **options):
         store.close()
 
 
-@pytest.mark.sampled(1, of="campaigns of several parts")
 def test_the_table_of_all_parts_is_the_same_with_workers_killed(tmp_path):
     plan = Plan((Part("plain", range(4)), GUIDED, CANARIES, EXPLORED), size=2)
     whole = table(tmp_path / "whole", plan)
@@ -242,7 +239,6 @@ def test_shares_are_those_of_the_time(tmp_path):
     assert (more.name, more.kind, len(more.seeds)) == ("more", "explore", 4)
 
 
-@pytest.mark.sampled(1, of="campaigns of several parts")
 def test_a_campaign_fails_if_a_canary_lives(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SQUALL_STORE", raising=False)

@@ -109,7 +109,6 @@ def test_a_worker_of_other_code_is_refused(tmp_path):
         driven(tmp_path, Told("w", versions=other))
 
 
-@pytest.mark.sampled(1, of="leases that go wrong")
 def test_a_lease_that_ends_its_workers_ends_the_campaign(tmp_path):
     names = [str(number) for number in range(100)]
     place = Told(*names, answer=lambda worker, lease: Left(worker, "killed"))
@@ -136,7 +135,6 @@ def test_the_driver_takes_no_memory_for_leases(tmp_path):
     store.close()
 
 
-@pytest.mark.sampled(1, of="leases that go wrong")
 def test_a_scenario_with_too_much_memory_fails(tmp_path):
     plan = Plan((Part("rough", range(1), "rough"),), size=1)
     limit = resident_bytes() + (300 << 20)
@@ -150,7 +148,6 @@ def test_a_scenario_with_too_much_memory_fails(tmp_path):
     store.close()
 
 
-@pytest.mark.sampled(1, of="drivers that are ended")
 def test_a_process_beside_the_driver_judges_the_same(tmp_path):
     whole = table(tmp_path / "whole")
     kills = []
@@ -169,7 +166,6 @@ def test_a_process_beside_the_driver_judges_the_same(tmp_path):
     assert not [command for command in descendants().values() if "hosted" in command]
 
 
-@pytest.mark.sampled(1, of="drivers that are ended")
 def test_the_end_of_the_process_beside_the_driver_is_told(tmp_path):
     place = Hosted(Pool)
     store = CampaignStore(tmp_path / "db", PLAN.said(), resume=False)

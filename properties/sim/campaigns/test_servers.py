@@ -197,7 +197,6 @@ def through(network: CutNetwork, server: Server, database: str) -> Address:
     return Address.read(server.url(database).replace(f":{server.port}/", f":{network.port}/"))
 
 
-@pytest.mark.sampled(1, of="networks that are cut")
 def test_a_network_that_is_cut_when_all_is_taken(
     postgresql: Server, database: str, network: CutNetwork
 ) -> None:
@@ -222,7 +221,6 @@ def test_a_network_that_is_cut_when_all_is_taken(
     store.close()
 
 
-@pytest.mark.sampled(1, of="networks that are cut")
 def test_a_network_that_is_cut(
     tmp_path: Path, postgresql: Server, database: str, network: CutNetwork
 ) -> None:

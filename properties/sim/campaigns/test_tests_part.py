@@ -118,7 +118,6 @@ def table(file: Path, plan: Plan, jobs: int, *, resume: bool = False) -> str:
         store.close()
 
 
-@pytest.mark.sampled(1, of="suites as parts")
 def test_its_functions_and_what_they_come_to(
     suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +147,6 @@ def test_its_functions_and_what_they_come_to(
     assert rows(part, range(2, 5)) == found[2:5]
 
 
-@pytest.mark.sampled(1, of="suites as parts")
 def test_the_table_is_the_same_with_two_jobs_and_after_an_interrupt(
     suite: Path, tmp_path: Path
 ) -> None:
@@ -167,7 +165,6 @@ def test_the_table_is_the_same_with_two_jobs_and_after_an_interrupt(
     assert table(tmp_path / "stopped", plan, 1, resume=True) == whole
 
 
-@pytest.mark.sampled(1, of="suites as parts")
 def test_options_and_a_process_that_somebody_ends(suite: Path, tmp_path: Path) -> None:
     for name in ("test_a.py", "test_c.py"):
         (suite / name).unlink()
@@ -201,7 +198,6 @@ def test_options_and_a_process_that_somebody_ends(suite: Path, tmp_path: Path) -
     assert part.again(found[2]) == f"python -m pytest {each_time} -x"
 
 
-@pytest.mark.sampled(1, of="suites as parts")
 def test_files_that_have_changed_are_not_judged(suite: Path) -> None:
     part = part_in(suite)
     (suite / "conftest.py").write_text("import os\n")
@@ -210,7 +206,6 @@ def test_files_that_have_changed_are_not_judged(suite: Path) -> None:
     assert part_in(suite).said() != part.said(), "a store of the one is none of the other"
 
 
-@pytest.mark.sampled(1, of="suites as parts")
 def test_a_report_names_what_failed(
     suite: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,7 +224,6 @@ def test_a_report_names_what_failed(
     assert report["parts"][0]["kind"] == "tests"
 
 
-@pytest.mark.sampled(1, of="suites as parts")
 def test_a_suite_of_which_nothing_can_be_run(suite: Path) -> None:
     part = part_in(suite)
     (suite / "conftest.py").write_text("import no_such_module\n")

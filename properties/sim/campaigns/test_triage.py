@@ -112,7 +112,6 @@ def test_a_failure_that_comes_back_is_a_regression(campaign, monkeypatch):
         assert campaign("--store", "3", "--no-shrink", "--resume", code=1)["failures"] == [failure]
 
 
-@pytest.mark.sampled(1, of="triage that takes long")
 def test_what_an_older_squall_remembers_is_that_of_all_places(campaign, monkeypatch):
     with MUTANTS[BUG].apply():
         campaign("--store", "1", "--no-shrink", code=1)
@@ -134,7 +133,6 @@ def test_what_an_older_squall_remembers_is_that_of_all_places(campaign, monkeypa
     assert [back["place"] for back in report["regressions"]] == [None]
 
 
-@pytest.mark.sampled(1, of="triage that takes long")
 def test_what_other_seeds_have_shown_is_looked_for_again(campaign, monkeypatch):
     with MUTANTS[BUG].apply():
         campaign("--store", "1", "--no-shrink", code=1)
@@ -175,7 +173,6 @@ def rows_of(file, table):
         db.close()
 
 
-@pytest.mark.sampled(1, of="triage that takes long")
 @pytest.mark.timeout(600)
 def test_kinds_are_made_small_once_and_while_leases_go_on(tmp_path, monkeypatch):
     """The driver is killed as soon as a kind is small; who goes on makes the others small."""

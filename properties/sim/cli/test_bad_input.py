@@ -117,7 +117,6 @@ def test_the_examples_are_right_as_they_are() -> None:
     assert isinstance(load_scenario(json.dumps(full_scenario())), Scenario)
 
 
-@pytest.mark.sampled(1, of="every field of a file")
 def test_every_field_of_a_plan() -> None:
     """Each value in each place is taken as it is, or refused with the name of the field."""
     data, refused = full_plan(), 0
@@ -136,7 +135,6 @@ def test_every_field_of_a_plan() -> None:
     assert refused > 1000
 
 
-@pytest.mark.sampled(1, of="every field of a file")
 def test_every_field_of_a_scenario() -> None:
     data, refused = full_scenario(), 0
     for path in places(data):

@@ -83,7 +83,6 @@ def test_torch_is_not_imported_for(word: str) -> None:
     assert shown.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.sampled(1, of="additions")
 def test_one_more_command_is_one_more_file(tmp_path: Path) -> None:
     package = copied_package(tmp_path)
     (package / "sim" / "cli" / "commands" / "greet.py").write_text(GREET)

@@ -25,7 +25,6 @@ def explored(*words: str, code: int, **env: str) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.sampled(2, of="explorations by the command")
 def test_a_program_of_which_every_order_is_right_ends_well() -> None:
     told = explored(SMALL, code=0)
     assert told["outcome"] == "ok"
@@ -39,7 +38,6 @@ def test_a_program_of_which_every_order_is_right_ends_well() -> None:
     assert 0 < len(reached) < len(scenario["sometimes"])
 
 
-@pytest.mark.sampled(2, of="explorations by the command")
 def test_a_spent_budget_is_not_well() -> None:
     told = explored(LARGE, "--budget", "30", code=4)
     assert told["outcome"] == "not exhausted"
@@ -51,7 +49,6 @@ def test_a_spent_budget_is_not_well() -> None:
     assert "not covered: timers" in shown.stdout
 
 
-@pytest.mark.sampled(2, of="explorations by the command")
 def test_what_fails_is_kept_with_an_order_that_shows_it_again(tmp_path: Path) -> None:
     where = {"SQUALL_STORE": str(tmp_path)}
     told = explored(SMALL, "--mutant", "reply-before-clean-up", code=1, **where)
@@ -67,7 +64,6 @@ def test_what_fails_is_kept_with_an_order_that_shows_it_again(tmp_path: Path) ->
     assert found["what"] in [each["what"] for each in replayed["violations"]]
 
 
-@pytest.mark.sampled(2, of="explorations by the command")
 def test_an_exploration_goes_on_where_it_was_broken_off(tmp_path: Path) -> None:
     file = tmp_path / "frontier.json"
     words = (SMALL, "--resume", str(file))
@@ -80,7 +76,6 @@ def test_an_exploration_goes_on_where_it_was_broken_off(tmp_path: Path) -> None:
     assert "cannot go on with" in squall("explore", *words).stderr
 
 
-@pytest.mark.sampled(2, of="explorations by the command")
 def test_a_script_is_explored_as_it_is() -> None:
     """Two workers and a pass of the example: too many orders for twenty executions."""
     words = ("examples/pipeline.py", "--workers", "2", "--budget", "20")
@@ -89,7 +84,6 @@ def test_a_script_is_explored_as_it_is() -> None:
     assert whole["executions"] == 20 and not whole["failed"]
 
 
-@pytest.mark.sampled(2, of="explorations by the command")
 def test_with_one_fault_each_message_is_lost_doubled_late_and_not_sent() -> None:
     told = explored(SMALL, "--faults", "one", "--budget", "3", code=4)
     _, *faulty = told["scenarios"][0]["explorations"]

@@ -43,7 +43,6 @@ def started(folder: Path, body: str, *words: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.sampled(2, of="commands that are watched")
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("kind", BLOCKED)
 def test_a_script_that_hears_nothing_is_ended(
@@ -61,7 +60,6 @@ def test_a_script_that_hears_nothing_is_ended(
         assert kind == "losing"
 
 
-@pytest.mark.sampled(2, of="commands that are watched")
 def test_an_interrupt_that_is_heard_is_left_alone(tmp_path: Path) -> None:
     process = started(tmp_path, "for _ in range(10**9): sum(range(1000))")
     process.send_signal(signal.SIGTERM)
@@ -76,7 +74,6 @@ def test_compiled_code_that_never_ends_meets_the_limit(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGKILL and "--wall-limit" in err
 
 
-@pytest.mark.sampled(2, of="commands that are watched")
 def test_what_waits_for_something_real_meets_the_limit(tmp_path: Path) -> None:
     """It takes no time of a processor."""
     body = "import ctypes\nctypes.CDLL(None).sleep(1000)"
@@ -102,7 +99,6 @@ print("is there")
 """
 
 
-@pytest.mark.sampled(2, of="commands that are watched")
 def test_what_a_copy_of_the_command_hears_or_promises_is_its_own() -> None:
     done = python("-c", COPIED)
     assert (done.returncode, done.stdout) == (0, "is there\n"), done.stderr

@@ -117,7 +117,6 @@ def printed(folder: Path) -> set[str]:
     return set(re.findall(r"^  kept: (.*)\n", (folder / "err").read_text(), re.MULTILINE))
 
 
-@pytest.mark.sampled(2, of="commands that are interrupted")
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_campaign_keeps_what_it_found(tmp_path: Path, jobs: str) -> None:
     words = ("fuzz", "--jobs", jobs, "--seeds", "0:1000000", "--json")
@@ -145,7 +144,6 @@ def failing(folder: Path) -> Path:
     raise AssertionError("no large scenario fails")
 
 
-@pytest.mark.sampled(2, of="commands that are interrupted")
 def test_a_shrinker_keeps_the_best_so_far(tmp_path: Path) -> None:
     """It is interrupted while it tries smaller ones: what it has by then fails as the first did."""
     large, small = failing(tmp_path), tmp_path / "small.json"
@@ -164,7 +162,6 @@ def test_a_shrinker_keeps_the_best_so_far(tmp_path: Path) -> None:
     assert saved.expected.mutant == MUTANT
 
 
-@pytest.mark.sampled(2, of="commands that are interrupted")
 @pytest.mark.parametrize(
     "where",
     [
@@ -252,7 +249,6 @@ rpc.rpc_sync("only", obstinate)
 """
 
 
-@pytest.mark.sampled(2, of="commands that are interrupted")
 def test_a_second_interrupt_ends_what_catches_the_first(tmp_path: Path) -> None:
     script, started = tmp_path / "script.py", tmp_path / "started"
     script.write_text(SCRIPT.format(started=started))

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from squall.properties.support.commands import squall
 from squall.sim.search.draw import Settings, draw
 
 
-@pytest.mark.sampled(1, of="differences by the command")
 def test_a_campaign_names_what_is_known_of_pytorch(compiled_engine: None) -> None:
     seed = seed_with_alone("views of one gradient")
     seeds = f"{seed}:{seed + 1}"

@@ -21,7 +21,6 @@ def into(shell: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.sampled(1, of="output that goes nowhere")
 def test_a_reader_who_leaves_gets_its_line_and_nobody_else_any(engine: str) -> None:
     said = into(f"squall run {SCRIPT} --engine {engine} | head -1; echo ${{PIPESTATUS[0]}}")
     lines = said.stdout.splitlines()
@@ -29,7 +28,6 @@ def test_a_reader_who_leaves_gets_its_line_and_nobody_else_any(engine: str) -> N
     assert "Error" not in said.stderr and "Leaking" not in said.stderr
 
 
-@pytest.mark.sampled(1, of="output that goes nowhere")
 @pytest.mark.parametrize("words", [f"run {SCRIPT}", f"run {SCRIPT} --json", "properties"])
 def test_a_full_disk_is_told_in_one_line(words: str) -> None:
     said = into(f"squall {words} > /dev/full")

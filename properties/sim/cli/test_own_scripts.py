@@ -104,7 +104,6 @@ def test_a_terminal_is_asked(answer: str, runs: bool, file: Path, mark: Path) ->
     os.close(ours)
 
 
-@pytest.mark.sampled(1, of="scripts from elsewhere")
 @pytest.mark.usefixtures("cache")
 def test_files_that_squall_wrote_are_not_asked_about(
     file: Path, mark: Path, tmp_path: Path

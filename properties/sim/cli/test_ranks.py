@@ -32,7 +32,6 @@ def told(*words: str, code: int = 0) -> dict[str, object]:
     return found
 
 
-@pytest.mark.sampled(1, of="command lines of ranks")
 def test_all_ways_to_say_what_ranks_run_are_the_same_run(tmp_path: Path) -> None:
     script = str(write(tmp_path, TWO))
     write(tmp_path, "[[rank]]\nscript = 'script.py'\nargs = ['{rank}']\ncount = 2", "ranks.toml")
@@ -46,7 +45,6 @@ def test_all_ways_to_say_what_ranks_run_are_the_same_run(tmp_path: Path) -> None
     assert told(*shlex.split(again)[2:])["digest"] == by_words["digest"]
 
 
-@pytest.mark.sampled(1, of="command lines of ranks")
 def test_what_failed_is_kept_with_all_its_command_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,7 +62,6 @@ def test_what_failed_is_kept_with_all_its_command_lines(
     assert done.returncode == 2 and "has 2 command lines" in done.stderr
 
 
-@pytest.mark.sampled(1, of="command lines of ranks")
 def test_a_timeline_takes_a_file_of_ranks(tmp_path: Path) -> None:
     write(tmp_path, TWO)
     ranks = write(

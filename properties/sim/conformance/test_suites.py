@@ -178,7 +178,6 @@ def test_the_command_says_which_suites_there_are():
     assert "dist_autograd" in done.stderr
 
 
-@pytest.mark.sampled(1, of="PyTorch's tests by the command")
 def test_the_command_keeps_what_it_found_until_it_is_interrupted():
     command = [sys.executable, "-m", "squall", "conformance", "rpc", "--json", "--jobs", "1"]
     running = subprocess.Popen(

@@ -96,7 +96,6 @@ def test_the_port_follows_mathematics() -> None:
     assert gradients(run.got, 0) == [1, 2, 3]
 
 
-@pytest.mark.sampled(1, of="what is predicted")
 def test_torch_follows_plain_local_use_and_nothing_else(compiled_engine: None) -> None:
     run = play(Scenario(work=shared(), engine="torch"))
     assert gradients(run.got, 0) == [1, 3, 5]
@@ -171,7 +170,6 @@ def known(compiled_engine: None) -> list[Results]:
     return [results_of(scenario) for scenario in scenarios]
 
 
-@pytest.mark.sampled(1, of="what is predicted")
 def test_gradients_that_differ_are_predicted(known: list[Results]) -> None:
     compared = [compare_results(results) for results in known]
     assert [each.unknown for each in compared] == [[]] * len(known)
@@ -220,7 +218,6 @@ def test_what_another_worker_told_is_compared() -> None:
     assert ending(replace(step, error="ValueError: no\nmore")) == "ValueError: no"
 
 
-@pytest.mark.sampled(1, of="differences by the command")
 def test_a_seed_is_what_seeds_say_of_it(compiled_engine: None) -> None:
     """Drawn for the compiled engine, which cannot play all that the port can."""
     one, several = squall("diff", "51", "--json"), squall("diff", "--seeds", "51:52", "--json")
@@ -266,7 +263,6 @@ ONCE_UNKNOWN += (
 )
 
 
-@pytest.mark.sampled(1, of="what is predicted")
 def test_what_once_differed_is_predicted(compiled_engine: None) -> None:
     """In one test: the worker processes of torch are started once."""
     with campaign_settings():
@@ -277,7 +273,6 @@ def test_what_once_differed_is_predicted(compiled_engine: None) -> None:
     assert {seed: each.unknown for seed, each in compared.items() if each.unknown} == {}
 
 
-@pytest.mark.sampled(1, of="what is predicted")
 def test_references_that_a_failed_future_keeps_are_predicted(compiled_engine: None) -> None:
     kept = PROPERTIES / "findings" / "failed-future-keeps-frames" / "scenario.json"
     compared = compare_results(results_of(load_scenario(kept)))
@@ -285,7 +280,6 @@ def test_references_that_a_failed_future_keeps_are_predicted(compiled_engine: No
     assert "failed-future-keeps-frames" in compared.rules
 
 
-@pytest.mark.sampled(1, of="what is predicted")
 def test_what_goes_on_beside_a_step_is_compared(compiled_engine: None) -> None:
     links = (Link(kind="add", worker=0), Link(kind="store", worker=1))
     chain = Chain(worker=1, links=links, readers=(0, 1), ending="proxy_async", waits=True)
@@ -303,13 +297,11 @@ def test_what_goes_on_beside_a_step_is_compared(compiled_engine: None) -> None:
         assert told == ["trainers[0].steps[0].chains[0]"]
 
 
-@pytest.mark.sampled(1, of="differences by the command")
 def test_what_is_planted_follows_from_the_seed(known: list[Results]) -> None:
     assert list(plant(known[0], 20, seed=3)) == list(plant(known[0], 20, seed=3))
     assert list(plant(known[0], 20, seed=3)) != list(plant(known[0], 20, seed=4))
 
 
-@pytest.mark.sampled(1, of="differences by the command")
 def test_the_command_counts_what_is_noticed(compiled_engine: None) -> None:
     done = squall("diff", "--planted", "60", "--seeds", "0:4", "--json")
     told = json.loads(done.stdout)
@@ -337,7 +329,6 @@ def _slept() -> Program:
     return Program(workers=2, leaves=(Leaf(owner=0),), trainers=(Trainer(worker=0, steps=(step,)),))
 
 
-@pytest.mark.sampled(1, of="what is predicted")
 def test_passes_are_compared_up_to_one_that_failed(compiled_engine: None) -> None:
     results = results_of(Scenario(work=_slept()))
     compared = compare_results(results)
@@ -353,7 +344,6 @@ def test_passes_are_compared_up_to_one_that_failed(compiled_engine: None) -> Non
     assert planted and all(each.noticed for each in planted)
 
 
-@pytest.mark.sampled(1, of="what is predicted")
 def test_a_pass_that_a_worker_stays_in_is_seen_though_it_shuts_down_early(
     compiled_engine: None,
 ) -> None:

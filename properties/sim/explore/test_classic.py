@@ -13,8 +13,6 @@ from squall.sim.explore.tree import Explored
 from squall.sim.world.choosing import ChosenTime
 from squall.sim.world.scheduler import SimRuntime
 
-pytestmark = pytest.mark.sampled(2, of="examples of the literature")
-
 TASK = How("task")
 
 

@@ -18,8 +18,6 @@ from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.mutants.families import MUTANTS
 
-pytestmark = pytest.mark.sampled(2, of="small contexts in every order")
-
 MESSAGE, UNORDERED, TASK = How("message"), How("message", ordered=False), How("task")
 
 
@@ -71,7 +69,6 @@ def test_a_pass_fails_on_the_last_of_a_chain(workers: int, how: How, classes: in
     assert results(found) == {f"{{0: 'RuntimeError: {way}it fails; 0 gradients'}}"}
 
 
-@pytest.mark.sampled(2, of="long explorations")
 def test_a_pass_fails_on_one_of_two_workers() -> None:
     found = explored(3, programs.fails_on_one_of_two, MESSAGE)
     assert found.complete == 768
@@ -85,7 +82,6 @@ def test_two_passes_add_up(how: How, classes: int) -> None:
     assert results(found) == {"{0: 4.0}"}
 
 
-@pytest.mark.sampled(2, of="long explorations")
 @pytest.mark.parametrize(
     ("workers", "parameters_on", "classes"),
     [(2, ("worker1", "worker1"), 2574), (3, ("worker2", "worker2"), 1008)],

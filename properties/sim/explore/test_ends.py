@@ -15,7 +15,6 @@ from squall.sim.faults.moments import Moment
 from squall.sim.faults.plan import Crash, Plan
 
 
-@pytest.mark.sampled(2, of="long explorations")
 @pytest.mark.parametrize(("rank", "classes", "states"), [(0, 43, 4), (1, 43, 3)])
 def test_a_worker_ends_between_any_two_steps(rank: int, classes: int, states: int) -> None:
     scenario = for_faults(plain(saved("small")))

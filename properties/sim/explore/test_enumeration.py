@@ -57,7 +57,6 @@ def test_what_is_no_size_is_refused(expression: str) -> None:
         read_bounds(expression)
 
 
-@pytest.mark.sampled(2, of="explorations by the command")
 def test_the_command_tells_totals() -> None:
     ran = squall("explore", "--programs", "workers<=2, calls<=1", "--json")
     assert ran.returncode == 0, ran.stderr
@@ -69,7 +68,6 @@ def test_the_command_tells_totals() -> None:
     assert "not exhausted" in shown.stdout and "4, 1 in every order" in shown.stdout
 
 
-@pytest.mark.sampled(2, of="explorations by the command")
 def test_the_command_names_programs_in_which_something_fails() -> None:
     words = ("--programs", "workers<=2, calls<=1", "--mutant", "reply-before-clean-up", "--json")
     ran = squall("explore", *words)

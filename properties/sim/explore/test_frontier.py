@@ -27,7 +27,6 @@ def counts(explored: Explored) -> tuple[object, ...]:
     )
 
 
-@pytest.mark.sampled(2, of="long explorations")
 def test_parts_of_an_exploration_add_up_to_the_whole(tmp_path: Path) -> None:
     scenario = plain(saved("small"))
     (whole,) = parts(scenario, UNORDERED, Budget())

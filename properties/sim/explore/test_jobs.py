@@ -47,7 +47,6 @@ def everything(explored: Explored) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.sampled(2, of="long explorations")
 @pytest.mark.parametrize("world", WORLDS)
 def test_two_processes_come_to_what_one_comes_to(world: str) -> None:
     make, how, counts = WORLDS[world]
@@ -83,7 +82,6 @@ def test_the_budget_is_that_of_all_processes() -> None:
     assert done.executions > whole.executions, "the other process has done some of them"
 
 
-@pytest.mark.sampled(2, of="long explorations")
 def test_what_others_have_done_is_kept_with_an_exploration_that_goes_on(tmp_path: Path) -> None:
     """Broken off twice, with two processes and with three, and finished by one alone."""
     scenario, how = plain(saved("small")), How("message", ordered=False)
@@ -99,7 +97,6 @@ def test_what_others_have_done_is_kept_with_an_exploration_that_goes_on(tmp_path
     assert everything(part.explored) == everything(whole.explored)
 
 
-@pytest.mark.sampled(2, of="long explorations")
 def test_an_interrupt_loses_nothing() -> None:
     scenario, how = plain(saved("small")), How("message", ordered=False)
     (whole,) = parts(scenario, how, Budget())

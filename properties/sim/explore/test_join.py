@@ -20,8 +20,6 @@ from squall.sim.explore.stories import Story
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.mutants.families import MUTANTS
 
-pytestmark = pytest.mark.sampled(1, of="joins in every order")
-
 #: requests that a worker has served, in its own table
 _SERVED = "requests of the chain"
 
@@ -84,7 +82,6 @@ def test_join_returns_when_no_call_is_under_way(
     assert (found.complete, found.pruned) == (classes, pruned)
 
 
-@pytest.mark.sampled(2, of="long explorations")
 def test_all_orders_of_tasks_of_whole_workers_are_right_too() -> None:
     """As many as the prototype had (2,201)."""
     with campaign_settings():

@@ -74,7 +74,6 @@ def whole(scenario: Scenario, how: How) -> Part:
     return part
 
 
-@pytest.mark.sampled(2, of="long explorations")
 @pytest.mark.parametrize(
     ("how", "classes"),
     [(How("message"), 5), (How("message", ordered=False), 9), (How("task"), 422)],
@@ -103,7 +102,6 @@ def test_an_order_in_which_a_script_fails_is_replayed(tmp_path: Path) -> None:
     assert run.digest == scenario.expected.digest
 
 
-@pytest.mark.sampled(2, of="long explorations")
 def test_faults_happen_to_messages_of_the_time_that_is_explored(tmp_path: Path) -> None:
     """The calls of `init_rpc` are none of them, those of the others' `shutdown` are."""
     found = list(parts(script(tmp_path, STEP, 2), How("message"), Budget(20), one_fault=True))

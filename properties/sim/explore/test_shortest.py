@@ -23,7 +23,6 @@ def test_worlds_have_names_of_their_own() -> None:
     assert len({world.name for world in WORLDS}) == len(WORLDS)
 
 
-@pytest.mark.sampled(2, of="long explorations")
 def test_short_ways_come_first_and_nothing_is_wrong_with_them() -> None:
     found = tries(3, 2)
     lengths = [each.length for each in found]
@@ -33,7 +32,6 @@ def test_short_ways_come_first_and_nothing_is_wrong_with_them() -> None:
     assert not [each for each in found if each.violations]
 
 
-@pytest.mark.sampled(2, of="long explorations")
 @pytest.mark.parametrize(
     ("name", "world", "fault", "length"),
     [

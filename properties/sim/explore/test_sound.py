@@ -22,8 +22,6 @@ from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.world.choosing import Dependence, Grain, NotExplorableError
 
-pytestmark = pytest.mark.sampled(2, of="what commutes")
-
 SMALLEST = ("two calls at once", "remote, to_here, drop", "call, backward, release")
 
 

@@ -18,8 +18,6 @@ from squall.sim.explore.stories import Story
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.world.choosing import GrainError
 
-pytestmark = pytest.mark.sampled(2, of="worlds in every order")
-
 UNORDERED = How("message", ordered=False)
 
 WORLDS: dict[str, tuple[int, Callable[[], Any], Any]] = {

@@ -173,7 +173,6 @@ def test_under_squall_the_script_computes_what_its_program_does(
     assert complaints(scenario, printed) == []
 
 
-@pytest.mark.sampled(1, of="exported scripts on stock PyTorch")
 def test_on_stock_pytorch_scripts_compute_what_their_programs_do(tmp_path: Path) -> None:
     """With a process for each worker, over TensorPipe."""
     with StockGroup() as group:

@@ -108,7 +108,6 @@ def start(tree: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.sampled(1, of="additions")
 def test_a_new_kind_is_one_new_file(tree: Path) -> None:
     plan = {"version": 1, "links": [{"kind": "slow_type", "type": "PYTHON_CALL", "src": 0}]}
     (tree / "plan.json").write_text(json.dumps(plan))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from itertools import permutations
 from typing import Any
 
-import pytest
 import torch
 
 from squall.real import tracing
@@ -142,7 +141,6 @@ def note(what: int) -> int:
     return what
 
 
-@pytest.mark.sampled(2, of="long explorations")
 def test_a_reference_that_is_shared_with_a_third_worker() -> None:
     """Creation, fork request, acceptance, fetch and deletes, in every order they can have."""
 
@@ -161,7 +159,6 @@ def test_a_reference_that_is_shared_with_a_third_worker() -> None:
     assert len(found) == SHARED
 
 
-@pytest.mark.sampled(2, of="long explorations")
 def test_gradients_that_come_back_by_two_ways() -> None:
     """A diamond over two workers: backward, and the release of the context, in every order."""
 

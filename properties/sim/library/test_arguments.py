@@ -100,7 +100,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.sampled(1, of="functions on the compiled engine")
 @pytest.mark.usefixtures("compiled_engine")
 def test_classes_of_a_main_module_come_back_from_the_compiled_engine(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(MAIN)

@@ -27,7 +27,6 @@ def test_objects(rank, tmp_path):
 """
 
 
-@pytest.mark.sampled(1, of="pytest in a process of its own")
 def test_a_test_that_failed_becomes_a_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

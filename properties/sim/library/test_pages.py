@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from squall.properties.support.paths import DOCS
 
 TIMEOUT_S = 240
@@ -34,7 +32,6 @@ def run(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.sampled(1, of="pages that are run")
 def test_the_page_about_the_library(tmp_path: Path) -> None:
     (tmp_path / "trial.py").write_text(code_of("library.md"))
     run(tmp_path, "trial.py")

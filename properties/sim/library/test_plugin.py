@@ -151,7 +151,6 @@ def part(said: str, name: str) -> str:
     return found[1]
 
 
-@pytest.mark.sampled(1, of="pytest in a process of its own")
 def test_tests_pass_with_the_number_of_their_runs(first_run: str) -> None:
     for name, runs in {
         "test_a_step": 20,
@@ -164,7 +163,6 @@ def test_tests_pass_with_the_number_of_their_runs(first_run: str) -> None:
     assert "3 failed, 6 passed" in first_run
 
 
-@pytest.mark.sampled(1, of="pytest in a process of its own")
 def test_a_failure_tells_rank_line_seed_and_commands(first_run: str, folder: Path) -> None:
     told = part(first_run, "test_a_race")
     line = TESTS[: TESTS.index("assert order ==")].count("\n") + 1
@@ -181,7 +179,6 @@ def test_a_failure_tells_rank_line_seed_and_commands(first_run: str, folder: Pat
     assert "AssertionError: 1 != 0" in part(first_run, "TestUnit.test_unequal")
 
 
-@pytest.mark.sampled(1, of="pytest in a process of its own")
 def test_the_command_that_a_failure_names_shows_it_again(first_run: str, folder: Path) -> None:
     file = re.search(r"squall replay (\S+)", part(first_run, "test_a_race"))
     assert file is not None
@@ -197,13 +194,11 @@ def test_the_command_that_a_failure_names_shows_it_again(first_run: str, folder:
     assert "AssertionError" in done.stdout
 
 
-@pytest.mark.sampled(1, of="pytest in a process of its own")
 def test_data_of_hypothesis_become_small(first_run: str) -> None:
     told = part(first_run, "test_data")
     assert "assert 100 < 100" in told and "n=100" in told
 
 
-@pytest.mark.sampled(1, of="pytest in a process of its own")
 def test_a_failure_is_tried_first_the_next_time(first_run: str, folder: Path) -> None:
     code, said = run_pytest(folder, "test_theirs.py::test_a_race", "--squall-seeds", "1")
     assert code == 1
@@ -224,7 +219,6 @@ def test_one_seed_or_one_file_can_be_played_alone(first_run: str, folder: Path) 
     assert code == 4 and "there is no file 'nofile.json', expected a scenario file" in said
 
 
-@pytest.mark.sampled(1, of="pytest in a process of its own")
 @pytest.mark.usefixtures("compiled_engine")
 def test_the_engine_can_be_chosen_for_all(folder: Path) -> None:
     test = "test_of_torch.py"
@@ -232,13 +226,11 @@ def test_the_engine_can_be_chosen_for_all(folder: Path) -> None:
     assert code == 0 and said.count("PASSED (1 run)") == 1, said
 
 
-@pytest.mark.sampled(1, of="pytest in a process of its own")
 def test_tests_run_in_several_processes(folder: Path) -> None:
     code, said = run_pytest(folder, "-n", "2", "test_theirs.py", "-k", "a_step or fixtures")
     assert code == 0 and "3 passed" in said, said
 
 
-@pytest.mark.sampled(1, of="pytest in a process of its own")
 def test_the_same_methods_run_under_unittest(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "unittest", "test_of_torch", "test_theirs.TestUnit"],

@@ -287,7 +287,6 @@ print(run.results, run.virtual_time_s > 2)
 PRINTED = "[(2.0, True), (0.0, True)] True"
 
 
-@pytest.mark.sampled(1, of="functions on the compiled engine")
 @pytest.mark.usefixtures("compiled_engine")
 @pytest.mark.parametrize("engine", ["port", "torch"])
 def test_a_script_may_run_its_own_functions_without_a_guard(tmp_path: Path, engine: str) -> None:
@@ -296,7 +295,6 @@ def test_a_script_may_run_its_own_functions_without_a_guard(tmp_path: Path, engi
     assert PRINTED in printed(tmp_path, sys.executable, script)
 
 
-@pytest.mark.sampled(1, of="cells")
 def test_cells_of_ipython(tmp_path: Path) -> None:
     pytest.importorskip("IPython")  # comes with the notebooks
     cells = UNGUARDED.replace("ENGINE", "'port'").split("\n\n")
@@ -309,7 +307,6 @@ def test_cells_of_ipython(tmp_path: Path) -> None:
     assert PRINTED in printed(tmp_path, sys.executable, "-c", code)
 
 
-@pytest.mark.sampled(1, of="cells")
 def test_cells_of_a_notebook(tmp_path: Path) -> None:
     nbformat = pytest.importorskip("nbformat")  # they come with the notebooks
     nbclient = pytest.importorskip("nbclient")
@@ -323,7 +320,6 @@ def test_cells_of_a_notebook(tmp_path: Path) -> None:
     assert shown[-1]["data"]["text/html"].startswith("<iframe srcdoc=")
 
 
-@pytest.mark.sampled(1, of="the same in every process")
 def test_digests_are_the_same_in_every_process(tmp_path: Path) -> None:
     script = tmp_path / "trial.py"
     text = UNGUARDED.replace("ENGINE", "'port'").replace(
@@ -345,7 +341,6 @@ def printed(folder: Path, *words: str | Path) -> str:
     return done.stdout
 
 
-@pytest.mark.sampled(1, of="functions on the compiled engine")
 @pytest.mark.usefixtures("compiled_engine")
 def test_the_compiled_engine_runs_the_same_functions() -> None:
     run = squall.run(train, workers=2, engine="torch")
@@ -356,7 +351,6 @@ def test_the_compiled_engine_runs_the_same_functions() -> None:
     assert failed.errors[0].line == compare.__code__.co_firstlineno + 2
 
 
-@pytest.mark.sampled(1, of="functions on the compiled engine")
 @pytest.mark.usefixtures("compiled_engine")
 def test_the_compiled_engine_says_what_cannot_come_to_its_processes() -> None:
     drawn = (n for n in range(10))

@@ -95,7 +95,6 @@ def test_an_assertion_that_fails_on_another_worker_counts_under_faults() -> None
     assert found.finding is not None and "no fault's doing" in found.finding.problems[0]
 
 
-@pytest.mark.sampled(1, of="long searches by a function")
 def test_ranks_that_a_fault_keeps_in_a_shutdown_without_a_limit_have_done_their_work() -> None:
     def step(rank: int) -> None:
         rpc.init_rpc(f"worker{rank}", rank=rank, world_size=3)
@@ -172,7 +171,6 @@ def test_every_order_of_a_small_function() -> None:
         found.raise_if_failed()
 
 
-@pytest.mark.sampled(1, of="functions on the compiled engine")
 @pytest.mark.usefixtures("compiled_engine")
 def test_a_function_on_both_engines() -> None:
     same = squall.diff(one_call, workers=2, join="worker{rank}")
@@ -253,7 +251,6 @@ def test_the_network_is_there_in_ranks_alone() -> None:
         squall.run(lambda rank: squall.run(one_call), workers=1).raise_if_failed()
 
 
-@pytest.mark.sampled(1, of="long searches by a function")
 def test_campaigns_may_run_in_another_thread() -> None:
     found: list[bool] = []
     thread = threading.Thread(

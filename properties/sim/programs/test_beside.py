@@ -89,7 +89,6 @@ def test_sums_tell_which_updates_have_happened() -> None:
     assert complaint("p", 0b1001, must=0b001, may=0b111) == "p: updates 1001, expected 1"
 
 
-@pytest.mark.sampled(1, of="workloads on the compiled engine")
 @pytest.mark.parametrize("field", ["chains", "updates"])
 def test_drawn_on_the_compiled_engine(field: str, compiled_engine: None) -> None:
     for seed in range(12):

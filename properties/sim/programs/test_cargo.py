@@ -90,7 +90,6 @@ def test_drawn_cargo_on_the_port() -> None:
         assert set(told(drawn(seed))) == {AS_IT_SHOULD_BE}, seed
 
 
-@pytest.mark.sampled(1, of="workloads on the compiled engine")
 def test_drawn_cargo_on_the_compiled_engine(compiled_engine: None) -> None:
     for seed in range(12):
         assert set(told(for_compiled(drawn(seed)), "torch")) == {AS_IT_SHOULD_BE}, seed

@@ -49,7 +49,6 @@ def test_calls_and_the_calls_that_they_make_travel_in_wrappers() -> None:
     assert wrapped == [(0, "PYTHON_CALL"), (1, "PYTHON_CALL"), (0, "PYTHON_CALL")]
 
 
-@pytest.mark.sampled(1, of="workloads on the compiled engine")
 def test_the_compiled_engine_comes_to_the_same() -> None:
     verdict = judge(replace(_scenario(), engine="torch"))
     assert not verdict.violations, verdict.violations

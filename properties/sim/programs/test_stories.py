@@ -62,7 +62,6 @@ def told(kind: str, workers: int, to: int, **options: object) -> object:
     return seen[0]
 
 
-@pytest.mark.sampled(1, of="many stories")
 def test_a_wide_story_is_drawn_rarely_or_alone() -> None:
     assert {*DRAWN, *SIZED, *WIDE} == set(KINDS)
     assert not set(DRAWN) & {*SIZED, *WIDE}
@@ -84,7 +83,6 @@ def test_a_story_has_a_name_of_its_own() -> None:
         stories_of(__name__)("timeout")(lambda to: "")
 
 
-@pytest.mark.sampled(1, of="many stories")
 def test_programs_without_the_stories_are_refused() -> None:
     """Whoever draws or reads programs has imported what declares them."""
     code = """

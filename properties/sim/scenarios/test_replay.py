@@ -68,7 +68,6 @@ def saved(seed: int, profile: str | None = None) -> Scenario:
     return draw(seed, Settings(profile))
 
 
-@pytest.mark.sampled(1, of="the same in every process")
 def test_random_seeds_have_equal_digests_in_two_processes() -> None:
     """With and without faults, and whatever hashes strings have there."""
     runs = [
@@ -260,7 +259,6 @@ def test_a_script_that_is_not_deterministic_is_caught(
     assert any("agent.py" in line for line in found["first"]["stack"])
 
 
-@pytest.mark.sampled(1, of="the same in every process")
 def test_a_run_is_the_same_be_it_the_first_of_its_process_or_not() -> None:
     done = subprocess.run(
         [sys.executable, "-c", FIRST, str(4 * SEEDS)],

@@ -181,7 +181,6 @@ def killed_before(number: int, module: Any) -> None:
     sys.settrace(call)
 
 
-@pytest.mark.sampled(1, of="failures that are printed")
 def test_no_kill_loses_a_printed_failure(tmp_path: Path) -> None:
     """A process that keeps two failures is killed before each line of the store in turn: whatever
     it had printed is there, whole, and whatever is there can be read."""
@@ -212,7 +211,6 @@ def test_no_kill_loses_a_printed_failure(tmp_path: Path) -> None:
     assert at == (2, 2) and number > 50
 
 
-@pytest.mark.sampled(1, of="failures that are printed")
 def test_a_campaign_prints_what_it_has_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

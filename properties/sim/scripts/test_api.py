@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from squall.properties.sim.scripts.api import (
     WALK,
     Difference,
@@ -30,7 +28,6 @@ def walked(file: Path, *before: str, after: tuple[str, ...] = ()) -> Found:
     return json.loads(file.read_text())  # type: ignore[no-any-return]
 
 
-@pytest.mark.sampled(1, of="stock PyTorch beside it")
 def test_what_scripts_find_is_what_stock_has(tmp_path: Path) -> None:
     stock = walked(tmp_path / "stock.json")
     ours = walked(tmp_path / "ours.json", "-m", "squall", "run", after=("--",))

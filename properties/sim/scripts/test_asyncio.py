@@ -72,7 +72,6 @@ TWO_LOOPS = """
 """
 
 
-@pytest.mark.sampled(1, of="asyncio as outside")
 def test_tasks_threads_and_futures_of_torch_are_awaited(
     tmp_path: Path, engine: EngineName, free_port: int
 ) -> None:
@@ -110,7 +109,6 @@ def test_what_reaches_outside_of_the_simulation_is_refused(
     assert error.type == "NotImplementedError" and "no subprocess_exec" in error.message
 
 
-@pytest.mark.sampled(1, of="asyncio as outside")
 def test_a_loop_that_polls_lets_time_pass(tmp_path: Path, engine: EngineName) -> None:
     source = """
         import asyncio, time

@@ -33,7 +33,6 @@ def test_stock_pytorch_and_squall_print_the_same_losses(name: str) -> None:
         assert losses(simulated.stdout) == losses(real.stdout)
 
 
-@pytest.mark.sampled(1, of="the same in every process")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_gradients_are_right_nothing_leaks_and_hash_seeds_do_not_matter(name: str) -> None:
     runs = []
@@ -63,7 +62,6 @@ def test_any_number_of_workers_will_do(name: str, workers: str) -> None:
     assert result["workers"] == int(workers)
 
 
-@pytest.mark.sampled(1, of="examples everywhere")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_another_seed_is_another_interleaving_with_the_same_losses(name: str) -> None:
     runs = [squall("run", f"examples/{name}.py", "--seed", seed, "--json") for seed in ("1", "2")]
@@ -92,7 +90,6 @@ def test_torchrun_and_squall_print_the_same_losses(name: str) -> None:
     assert len({digest for _, digest in runs}) == 2
 
 
-@pytest.mark.sampled(1, of="examples everywhere")
 @pytest.mark.usefixtures("compiled_engine")
 @pytest.mark.parametrize("name", WITH_GROUPS)
 def test_training_with_groups_is_that_of_one_process(name: str) -> None:

@@ -169,7 +169,6 @@ def test_compiled_packages_are_shared_unless_they_are_about_groups(tmp_path: Pat
     assert decided(tmp_path, "rays", share=("rays",)) == (False, "--share")
 
 
-@pytest.mark.sampled(1, of="commands about packages")
 def test_the_command_explains_and_is_overruled(folder: Path) -> None:
     script = folder / "script.py"
     body = (

@@ -27,7 +27,6 @@ print(total())
 """
 
 
-@pytest.mark.sampled(2, of="loops that never yield")
 @pytest.mark.parametrize(
     "source",
     [
@@ -46,7 +45,6 @@ def test_a_loop_that_never_yields_is_ended(tmp_path: Path, engine: EngineName, s
     assert "script.py" in error.traceback and "/sim/" not in error.traceback
 
 
-@pytest.mark.sampled(2, of="loops that never yield")
 def test_what_computes_without_a_loop_of_its_own_is_told_by_its_line(
     tmp_path: Path, engine: EngineName
 ) -> None:
@@ -57,7 +55,6 @@ def test_what_computes_without_a_loop_of_its_own_is_told_by_its_line(
     assert "in spin" in error.traceback and "/sim/" not in error.traceback
 
 
-@pytest.mark.sampled(2, of="loops that never yield")
 def test_the_next_run_is_not_disturbed(tmp_path: Path, engine: EngineName) -> None:
     with limited(LIMIT_S):
         run(tmp_path, engine, "while True: pass")
@@ -65,7 +62,6 @@ def test_the_next_run_is_not_disturbed(tmp_path: Path, engine: EngineName) -> No
     assert (found.errors, said) == ([], "45\n")
 
 
-@pytest.mark.sampled(2, of="loops that never yield")
 @pytest.mark.parametrize("spins", [False, True])
 def test_a_tracer_works_after_a_run(tmp_path: Path, spins: bool) -> None:
     """What was to be raised and is not may keep CPython 3.11 at the first line under a tracer."""
@@ -76,7 +72,6 @@ def test_a_tracer_works_after_a_run(tmp_path: Path, spins: bool) -> None:
     assert (done.returncode, done.stdout) == (0, "[45]\n"), done.stderr
 
 
-@pytest.mark.sampled(2, of="loops that never yield")
 def test_who_waits_now_and_then_may_compute_for_long(tmp_path: Path, engine: EngineName) -> None:
     source = """
         import time

@@ -127,7 +127,6 @@ def folder(tmp_path: Path) -> Path:
     return write(tmp_path, STARTS)
 
 
-@pytest.mark.sampled(2, of="programs that scripts start")
 def test_a_program_runs_as_it_does_outside(tmp_path: Path, engine: EngineName) -> None:
     script, before = folder(tmp_path), os.getcwd()
     stock = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
@@ -138,7 +137,6 @@ def test_a_program_runs_as_it_does_outside(tmp_path: Path, engine: EngineName) -
     assert (found.failed_processes, os.getcwd()) == ([], before)
 
 
-@pytest.mark.sampled(2, of="programs that scripts start")
 def test_ranks_meet_on_the_simulated_network(tmp_path: Path, engine: EngineName) -> None:
     script, out = write(tmp_path, RANKS), io.StringIO()
     runs = [run_file(script, engine=engine, stdout=out, stderr=out) for _ in range(2)]

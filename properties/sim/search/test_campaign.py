@@ -30,7 +30,6 @@ def test_seeds_differ_in_all_that_is_drawn() -> None:
     assert not any(draw(seed, Settings(plan=LOSSY)).world.skip_handshakes for seed in SEEDS)
 
 
-@pytest.mark.sampled(1, of="campaigns by the command")
 def test_the_verdicts_do_not_depend_on_the_number_of_processes() -> None:
     alone = list(judge_all(SEEDS, Settings(stats=True)))
     shared = list(judge_all(SEEDS, Settings(stats=True), jobs=2))
@@ -76,7 +75,6 @@ def test_a_campaign_ends_when_its_time_is_up() -> None:
 # -- the command ----------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(1, of="campaigns by the command")
 def test_the_command_says_what_it_did(tmp_path: Path) -> None:
     done = squall("fuzz", "--seeds", "0:12", "--stats", SQUALL_STORE=str(tmp_path))
     assert done.returncode == 0, done.stderr

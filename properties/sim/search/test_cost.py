@@ -6,8 +6,6 @@ import subprocess
 import sys
 import weakref
 
-import pytest
-
 from benchmarks import scenario
 from squall.model.checks.registry import check
 from squall.model.one_process.interpreter import interpret
@@ -58,7 +56,6 @@ assert functional_twin(torch.optim.LBFGS) is twin
 """
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_a_functional_twin_comes_without_its_package_and_is_the_same_with_it() -> None:
     done = subprocess.run([sys.executable, "-c", _TWIN], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -79,7 +76,6 @@ assert as_functional_optim.__globals__ is vars(utils)
 """
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_a_twin_is_registered_without_the_package_which_knows_it_later() -> None:
     done = subprocess.run([sys.executable, "-c", _REGISTERED], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

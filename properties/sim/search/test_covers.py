@@ -61,7 +61,6 @@ def test_the_shipped_covers_are_of_this_generator(profile: str) -> None:
     assert len(set(cover.seeds)) == len(cover.seeds) > 100
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_a_shipped_cover_shows_more_than_as_many_random_seeds() -> None:
     cover = shipped("")
     assert cover is not None
@@ -77,7 +76,6 @@ def test_a_shipped_cover_shows_more_than_as_many_random_seeds() -> None:
     assert facts(list(cover.seeds[:few])) > 1.2 * facts(list(range(50_000, 50_000 + few)))
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_a_campaign_plays_a_part_of_the_cover_on_its_own_schedule() -> None:
     cover = shipped("rough")
     assert cover is not None
@@ -88,7 +86,6 @@ def test_a_campaign_plays_a_part_of_the_cover_on_its_own_schedule() -> None:
     )
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_a_trial_of_a_bug_plays_the_covers_of_all_its_profiles_in_turn() -> None:
     mutant = next(mutant for mutant in MUTANTS.values() if mutant.needs_faults)
     scenarios = Limits(cover=True).scenarios(mutant)
@@ -143,7 +140,6 @@ def test_covers_of_one_profile_are_merged() -> None:
         merged([one, other.model_copy(update={"generator": "b"})])
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_a_long_campaign_adds_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SQUALL_STORE", str(tmp_path))
     settings = settings_of("storm")._replace(stats=True)
@@ -175,7 +171,6 @@ def test_a_collector_knows_how_many_facts_there_are() -> None:
 # -- the commands ---------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_a_cover_is_distilled_listed_minimised_and_merged(tmp_path: Path) -> None:
     env = {"SQUALL_STORE": str(tmp_path)}
     done = squall("fuzz", "--distil", "60", "--faults", "storm", **env)

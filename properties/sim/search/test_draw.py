@@ -47,7 +47,6 @@ def test_every_kind_is_drawn() -> None:
     assert orders == {"fifo", "random", "pct"}
 
 
-@pytest.mark.sampled(1, of="many draws")
 def test_pools_of_one_thread_where_no_function_waits_in_its_thread() -> None:
     """Else a value would never be made: a limit of PyTorch's that is documented."""
     sizes = Counter(
@@ -74,7 +73,6 @@ def test_mild_faults_are_made_good() -> None:
                 assert all(name.startswith(("RREF_", "CLEANUP_")) for name in item.types)
 
 
-@pytest.mark.sampled(1, of="the same in every process")
 def test_a_seed_draws_the_same_in_another_process() -> None:
     code = (
         "from squall.sim.search.draw import Settings, draw; from squall.sim.faults.file import dump_plan;"
@@ -101,7 +99,6 @@ def test_every_property_holds(profile: str) -> None:
     assert verdicts[0].digest
 
 
-@pytest.mark.sampled(1, of="many draws")
 def test_situations_are_reached_and_counted() -> None:
     campaign = run_campaign(range(140), Settings("storm", stats=True))
     assert campaign.ok

@@ -195,7 +195,6 @@ def test_campaigns_over_the_same_seeds_count_once(store: Path) -> None:
 # -- proofs ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_a_proof_plays_what_nobody_has_tried(store: Path) -> None:
     proof = proof_of(7, Settings(), Sample(1, 10))
     assert list(islice(proof.sources(), 4)) == [7, 10, 11, 12]
@@ -207,7 +206,6 @@ def test_a_proof_plays_what_nobody_has_tried(store: Path) -> None:
         proof_of(7, Settings())
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_a_proof_fails_while_the_bug_is_there_and_succeeds_when_it_is_gone(store: Path) -> None:
     evidence = found_by_a_campaign()
     source = int(evidence.last.source.partition("@")[0])
@@ -237,7 +235,6 @@ def test_a_proof_fails_while_the_bug_is_there_and_succeeds_when_it_is_gone(store
     assert proof.clean[SCHEDULES] > 0
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_a_proof_goes_on_where_it_was_unless_the_code_has_changed(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,7 +255,6 @@ def test_a_proof_goes_on_where_it_was_unless_the_code_has_changed(
 # -- the command ----------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_the_command_finds_a_bug_and_proves_that_it_is_mended(store: Path) -> None:
     words = ("fuzz", "--seeds", "100:200", "--json")
     failed = python("-c", COMMAND, *words, PLANT=MUTANT)
@@ -317,7 +313,6 @@ def test_bad_input_is_refused_in_one_line(words: list[str], message: str, store:
     assert message in done.stderr and done.stderr.count("\n") == 1
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_a_proof_that_is_interrupted_loses_nothing(store: Path) -> None:
     words = ("fuzz", "--until-proven", "7", "--found", "1:1000", "--json")
     ended = python("-c", INTERRUPTED, *words)

@@ -141,7 +141,6 @@ def test_a_campaign_over_given_seeds_ends_with_them() -> None:
     assert not result.killed and result.campaign.scenarios == 3
 
 
-@pytest.mark.sampled(3, of="long searches")
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_all_campaigns_and_keeps_what_is_done(stop: signal.Signals) -> None:
     before = multiprocessing.active_children()
@@ -163,7 +162,6 @@ def test_the_page_about_them_is_up_to_date() -> None:
     assert written == page(), "python -m squall.sim.search.mutants.page > docs/mutants.md"
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_drawn_changes_are_the_same_each_time_and_can_be_made() -> None:
     drawn = drawn_mutants(7, 60)
     assert [mutant.name for mutant in drawn_mutants(7, 60)] == [mutant.name for mutant in drawn]

@@ -111,7 +111,6 @@ QUICKLY = settings(
 )
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_the_smallest_failing_scenario_is_kept(tmp_path: Path) -> None:
     keeper = Keeper(tmp_path)
     with MUTANTS["release-only-here"].apply():

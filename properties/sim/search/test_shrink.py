@@ -71,7 +71,6 @@ def test_candidates_are_valid_and_mean_something() -> None:
     assert tried["neither"] < 0.1 * tried.total()  # the shrinker does not even run these
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_a_file_can_have_each_candidate() -> None:
     """Parts that a field may not be without are not cut out of it."""
     candidates = 0
@@ -96,7 +95,6 @@ def test_workers_are_renumbered() -> None:
 # -- shrinking ------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3, of="long searches")
 @pytest.mark.parametrize(
     ("mutant", "most"),
     [
@@ -124,7 +122,6 @@ def test_a_planted_bug_becomes_small(mutant: str, most: Extent) -> None:
     assert not again(replace(small, expected=Expected())).violations
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_a_dependency_bug_shrinks_to_six_nodes() -> None:
     """An operation with four edges to it, from three others, the leaf and the sum."""
     bug = Mutant(
@@ -172,7 +169,6 @@ def test_needless_faults_go() -> None:
     assert cost(small) < cost(scenario)
 
 
-@pytest.mark.sampled(3, of="long searches")
 def test_what_is_needed_of_the_faults_stays() -> None:
     """A second copy of a request is what this bug needs: found, and kept alone."""
     file = ROOT / "properties" / "corpus" / "mutant_fork-request-once-only.json"

@@ -61,7 +61,6 @@ def why_of(script: Path, **options: float) -> Cause:
     return found.why
 
 
-@pytest.mark.sampled(1, of="why by a function")
 def test_the_order_the_values_and_a_run_that_passes_are_told(race: Path, explained: Cause) -> None:
     why = explained
     assert why.verdict == "order" and {place.line for place in why.places} == {9, 13, 19, 20}
@@ -72,7 +71,6 @@ def test_the_order_the_values_and_a_run_that_passes_are_told(race: Path, explain
     assert why.to_json()["places"][0]["file"] == str(race)
 
 
-@pytest.mark.sampled(1, of="why by a function")
 def test_the_same_failure_is_told_the_same_way(race: Path, explained: Cause) -> None:
     assert str(why_of(race)) == str(explained)
 

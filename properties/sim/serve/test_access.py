@@ -111,7 +111,6 @@ def test_an_empty_token_fits_nothing() -> None:
     assert Access(None).known(None, None)
 
 
-@pytest.mark.sampled(1, of="a server by the command")
 def test_the_token_is_not_in_what_the_command_logs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "squall", "serve", "--host", "0.0.0.0", "--port", "0"]
     process = subprocess.Popen(

@@ -141,7 +141,6 @@ def test_it_shows_where_a_campaign_has_been(server: Server) -> None:
         assert status == 404 and SECRET not in page
 
 
-@pytest.mark.sampled(1, of="runs in the browser")
 def test_it_draws_a_run_when_asked(server: Server) -> None:
     name = name_of(scenario(1))
     status, page, _ = start(server, f"/run/{name}")
@@ -163,7 +162,6 @@ def test_pages_may_have_plotly_from_elsewhere(server: Server, plotly: PlotlyFrom
     assert headers["Content-Type"].startswith("text/javascript")
 
 
-@pytest.mark.sampled(1, of="runs in the browser")
 def test_it_compares_two_runs_from_where_they_part(server: Server) -> None:
     one, other = name_of(scenario(1)), name_of(scenario(2))
     status, page, _ = start(server, "/compare", a=one, b=other)
@@ -306,7 +304,6 @@ def test_a_store_without_anything_says_how_to_fill_it(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists(), "looking made nothing"
 
 
-@pytest.mark.sampled(1, of="a server by the command")
 def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "squall", "serve", "--port", "0", "--json", "--store", "."]
     process = subprocess.Popen(

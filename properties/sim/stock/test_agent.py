@@ -69,7 +69,6 @@ def of_ours(zygote: Zygote, file: Path) -> str:
     return out.getvalue()
 
 
-@pytest.mark.sampled(1, of="the agent beside TensorPipe")
 @pytest.mark.parametrize("row", ROWS)
 def test_the_agent_does_as_tensorpipe_does(row: str, stock: StockGroup, zygote: Zygote) -> None:
     theirs, ours = (
@@ -93,7 +92,6 @@ def test_the_table_has_a_row_for_each_script() -> None:
     assert {row for row, ours in rows.items() if ours != "the same"} == DIFFERENT.keys()
 
 
-@pytest.mark.sampled(1, of="the agent beside TensorPipe")
 def test_which_tensors_are_roots(stock: StockGroup, zygote: Zygote) -> None:
     """As docs/divergences.md says: in this the engines do not differ."""
     file = SCRIPTS / "roots_of_a_pass.py"

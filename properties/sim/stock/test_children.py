@@ -113,7 +113,6 @@ def test_children_are_the_same_on_both_engines(tmp_path: Path) -> None:
     assert said[1] == said[0]
 
 
-@pytest.mark.sampled(1, of="children on the compiled engine")
 def test_a_group_without_a_world_size_is_refused_with_what_to_do(tmp_path: Path) -> None:
     script = tmp_path / "open_group.py"
     script.write_text(
@@ -135,7 +134,6 @@ def test_a_group_without_a_world_size_is_refused_with_what_to_do(tmp_path: Path)
     assert {"joined 0", "joined 1"} <= set(there.stdout.splitlines())
 
 
-@pytest.mark.sampled(1, of="children on the compiled engine")
 def test_a_process_ends_at_once_by_itself_and_so_does_one_that_it_forks(tmp_path: Path) -> None:
     script = tmp_path / "ends.py"
     script.write_text(

@@ -43,7 +43,6 @@ def played(script: Path, *, plan: Plan) -> tuple[Run, list[str]]:
     return run, sorted(out.getvalue().splitlines())
 
 
-@pytest.mark.sampled(1, of="torchrun's agents")
 def test_training_goes_on_from_a_checkpoint_after_a_crash() -> None:
     example = ROOT / "examples" / "elastic.py"
     whole, said = played(example, plan=NO_FAULTS)
@@ -53,7 +52,6 @@ def test_training_goes_on_from_a_checkpoint_after_a_crash() -> None:
     assert crashed.digest == played(example, plan=CRASH)[0].digest != whole.digest
 
 
-@pytest.mark.sampled(1, of="torchrun's agents")
 @pytest.mark.parametrize("restarts", ["0", "2"])
 def test_two_agents_restart_together_as_often_as_they_may(tmp_path: Path, restarts: str) -> None:
     script = tmp_path / "agent.py"
@@ -72,7 +70,6 @@ def test_two_agents_restart_together_as_often_as_they_may(tmp_path: Path, restar
         assert "exitcode  : -9" in "".join(error["message"] for error in run["errors"])
 
 
-@pytest.mark.sampled(1, of="torchrun's agents")
 def test_a_signal_reaches_a_simulated_child_and_no_real_process(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

@@ -27,7 +27,6 @@ def _gradients(which: str, workers: int, script: str = "sharded.py") -> Gradient
     return run.gradients
 
 
-@pytest.mark.sampled(2, of="gradients of sharded modules and stages")
 def test_they_are_those_of_one_process() -> None:
     """Sharded, parallel, both, replicated, accumulated, clipped afterwards; random numbers and buffers too."""
     found = _gradients("right", 4)
@@ -36,7 +35,6 @@ def test_they_are_those_of_one_process() -> None:
     assert found.equal and 0 < found.max_deviation < 1e-5
 
 
-@pytest.mark.sampled(2, of="gradients of sharded modules and stages")
 def test_ranks_of_one_batch_have_others() -> None:
     found = _gradients("other data", 2)
     assert not found.equal and found.compared == 3
@@ -44,14 +42,12 @@ def test_ranks_of_one_batch_have_others() -> None:
     assert "first.weight: rank 1: element [0, 0] is " in found.mismatches[0]
 
 
-@pytest.mark.sampled(2, of="gradients of sharded modules and stages")
 def test_a_sum_instead_of_a_mean() -> None:
     found = _gradients("summed", 2)
     text = "all gradients of FSDPModel 0 of several ranks, backward pass 1 are 2 times those of one process"
     assert text in found.mismatches[0]
 
 
-@pytest.mark.sampled(2, of="gradients of sharded modules and stages")
 def test_what_one_process_cannot_come_to_is_told() -> None:
     found = _gradients("unknown", 2)
     assert (found.passes, found.compared) == (6, 0)
@@ -60,21 +56,18 @@ def test_what_one_process_cannot_come_to_is_told() -> None:
     assert "one process cannot do it: RuntimeError: it calls other ranks" in whole
 
 
-@pytest.mark.sampled(2, of="gradients of sharded modules and stages")
 def test_stages_have_the_gradients_of_one_process() -> None:
     found = _gradients("right", 2, "stages.py")
     assert (found.passes, found.compared) == (4, 4), found
     assert found.equal
 
 
-@pytest.mark.sampled(2, of="gradients of sharded modules and stages")
 def test_stages_with_other_gradients() -> None:
     found = _gradients("doubled", 2, "stages.py")
     text = "all gradients of Schedule1F1B 0, backward pass 1 are 2 times those of one process"
     assert re.match(rf"stages\.py:\d+: .*: {text}$", found.mismatches[0]), found.mismatches[0]
 
 
-@pytest.mark.sampled(2, of="gradients of sharded modules and stages")
 def test_a_schedule_divides_what_was_there_before_once_more() -> None:
     """PyTorch's scale_grads divides all of a gradient by the number of microbatches, and not what the step has added."""
     found = _gradients("accumulated", 2, "stages.py")
@@ -82,7 +75,6 @@ def test_a_schedule_divides_what_was_there_before_once_more() -> None:
     assert all("Schedule1F1B 0, backward pass 2" in each for each in found.mismatches)
 
 
-@pytest.mark.sampled(2, of="gradients of sharded modules and stages")
 def test_stages_that_draw_random_numbers_are_not_compared() -> None:
     found = _gradients("unknown", 2, "stages.py")
     assert found.compared == 0

@@ -65,7 +65,6 @@ def test_the_engines_do_what_stock_pytorch_does(name: str, engine: EngineName) -
         assert sorted(out.getvalue().splitlines()) == expected
 
 
-@pytest.mark.sampled(2, of="mismatches of groups")
 def test_each_rank_is_started_once_in_any_order(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\n")
@@ -73,7 +72,6 @@ def test_each_rank_is_started_once_in_any_order(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.sampled(2, of="mismatches of groups")
 def test_a_rank_that_never_joins_a_collective_is_named(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -242,7 +240,6 @@ def test_who_waits_for_whom_is_told_of_what_cannot_end(tmp_path: Path, calls: st
     assert told in lines and "script.py:8" in lines
 
 
-@pytest.mark.sampled(2, of="mismatches of groups")
 def test_a_run_may_go_on_after_a_mismatch(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     calls = "dist.all_reduce(values, (ReduceOp.SUM, ReduceOp.MAX)[rank])"

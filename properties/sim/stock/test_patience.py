@@ -41,7 +41,6 @@ def started() -> Iterator[Started]:
         link.close()
 
 
-@pytest.mark.sampled(1, of="waiting for a busy process")
 def test_who_answers_late_is_waited_for(started: Started) -> None:
     link, pid = started("time.sleep(2.5)\nlink.send(b'here')")
     wait_readable(link, pid, 30.0)
@@ -54,14 +53,12 @@ def test_who_waits_for_ever_is_given_up(started: Started) -> None:
         wait_readable(link, pid, 2.0)
 
 
-@pytest.mark.sampled(1, of="waiting for a busy process")
 def test_who_computes_for_ever_is_given_up(started: Started) -> None:
     link, pid = started("while True: pass")
     with pytest.raises(TimeoutError, match="computed for 2 s"):
         wait_readable(link, pid, 2.0)
 
 
-@pytest.mark.sampled(1, of="waiting for a busy process")
 def test_a_child_that_computes_is_work_of_its_parent(started: Started) -> None:
     work = "n = 0\nwhile time.process_time() < 4: n += 1"
     link, pid = started(

@@ -134,7 +134,6 @@ def test_every_rule_is_written_down() -> None:
     assert told == {rule.name for rule in native_rules.RULES} | rules_on_torch()
 
 
-@pytest.mark.sampled(1, of="the compiled engine by the command")
 def test_nothing_outlives_a_coordinator_that_is_killed() -> None:
     """SIGKILL in the middle of a campaign: neither zygote nor workers are there afterwards."""
     mark = f"squall-test-{os.getpid()}"
@@ -154,7 +153,6 @@ def test_nothing_outlives_a_coordinator_that_is_killed() -> None:
     wait_for(lambda: not _marked(mark), "an end of what the coordinator had started")
 
 
-@pytest.mark.sampled(1, of="the compiled engine by the command")
 def test_a_script_prints_the_same_on_both_engines() -> None:
     said = {}
     for engine in ("port", "torch"):

@@ -25,7 +25,6 @@ def _run(which: str) -> Run:
     return run
 
 
-@pytest.mark.sampled(1, of="gradients of wrapped modules")
 @pytest.mark.usefixtures("compiled_engine")
 def test_wrapped_modules_have_the_gradients_of_one_process() -> None:
     run = _run("right")
@@ -35,7 +34,6 @@ def test_wrapped_modules_have_the_gradients_of_one_process() -> None:
     assert all("fp16_compress_hook may round" in why for why in run.gradients.not_comparable)
 
 
-@pytest.mark.sampled(1, of="gradients of wrapped modules")
 @pytest.mark.usefixtures("compiled_engine")
 def test_other_gradients_are_told_with_the_line() -> None:
     run = _run("wrong")

@@ -30,7 +30,6 @@ APART = [
 ]
 
 
-@pytest.mark.sampled(2, of="replicas")
 def test_programs_whose_replicas_come_apart_are_told() -> None:
     run, _ = _run("replicas_apart", go_on=True)
     texts = run.found["replicas differ"]
@@ -48,14 +47,12 @@ def test_programs_whose_replicas_come_apart_are_told() -> None:
     assert without.digest == run.digest
 
 
-@pytest.mark.sampled(2, of="replicas")
 def test_the_first_difference_ends_the_run() -> None:
     run, printed = _run("replicas_apart")
     (text,) = run.found["replicas differ"]
     assert text.startswith(APART[0][0]) and "hybrid" not in printed
 
 
-@pytest.mark.sampled(2, of="replicas")
 def test_nothing_is_said_of_others() -> None:
     run, printed = _run("replicas_agree")
     assert (run.outcome, run.found) == ("ok", {}), printed

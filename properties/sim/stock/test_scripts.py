@@ -17,7 +17,6 @@ from squall.sim.stock.plan import kinds_left_out, left_out
 pytestmark = pytest.mark.usefixtures("compiled_engine")
 
 
-@pytest.mark.sampled(1, of="scripts on the compiled engine")
 @pytest.mark.parametrize("name", ["parameter_server", "pipeline", "rref_sharing"])
 def test_a_script_has_the_gradients_of_the_port(name: str) -> None:
     runs = []
@@ -32,7 +31,6 @@ def test_a_script_has_the_gradients_of_the_port(name: str) -> None:
     assert runs[0]["passes"] == runs[1]["passes"]
 
 
-@pytest.mark.sampled(1, of="scripts on the compiled engine")
 @pytest.mark.parametrize("test", ["test_backward_rref_nested", "test_context_cleanup_no_tensors"])
 def test_pytorchs_own_tests_run_on_its_engine(test: str) -> None:
     done = squall(
@@ -54,7 +52,6 @@ def test_what_a_plan_asks_of_the_inside_of_a_worker_is_named() -> None:
     assert left_out(Plan(workers=(Crash(worker=0, at_s=1.0),))) == []
 
 
-@pytest.mark.sampled(1, of="scripts on the compiled engine")
 def test_what_is_left_out_of_a_plan_is_in_the_report(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text('{"version": 1, "inner": [{"kind": "pool_size", "worker": 0, "threads": 1}]}')
@@ -70,7 +67,6 @@ def test_what_is_left_out_of_a_plan_is_in_the_report(tmp_path: Path) -> None:
     assert "workers: Shutdown" in kinds_left_out() and "inner: Raise" in kinds_left_out()
 
 
-@pytest.mark.sampled(1, of="scripts on the compiled engine")
 def test_a_package_that_pytorchs_tests_need_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +79,6 @@ def test_a_package_that_pytorchs_tests_need_is_named(
     assert "pip install expecttest" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.sampled(1, of="scripts on the compiled engine")
 def test_without_a_seed_processes_draw_what_they_draw_on_the_port() -> None:
     """And so their gradients can be compared, each with that of the same pass there."""
     told, shown = [], []
@@ -100,7 +95,6 @@ def test_without_a_seed_processes_draw_what_they_draw_on_the_port() -> None:
         assert gradients["mismatches"] == gradients["not_comparable"] == []
 
 
-@pytest.mark.sampled(1, of="scripts on the compiled engine")
 def test_another_order_of_messages_does_not_change_what_is_drawn() -> None:
     script = Path("properties/scripts/no_seed.py")
     drawn = []

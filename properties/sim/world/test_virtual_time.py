@@ -84,7 +84,6 @@ def test_cancelled_timers_are_swept_out_and_count_no_more() -> None:
     assert runtime.now() == 61.0 and runtime.env.pending == 0
 
 
-@pytest.mark.sampled(1, of="runs without end")
 def test_a_run_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(virtual_time, "COLLECT_EVERY", 100)
     runtime = SimRuntime(order=Schedule(order="random"))

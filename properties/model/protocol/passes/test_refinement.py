@@ -141,7 +141,6 @@ def test_a_model_that_allows_too_little_is_refuted_by_a_run(what: str, played: P
     assert what in played.refuted
 
 
-@pytest.mark.sampled(1, of="refinements")
 def test_of_most_of_them_no_invariant_would_have_told() -> None:
     worlds = World(2, 1, 2, 1, 0), World(2, 1, 1, 2, 1)
     silent = [

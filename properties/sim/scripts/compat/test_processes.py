@@ -566,7 +566,6 @@ SEVERAL_THINGS = """
 """
 
 
-@pytest.mark.sampled(1, of="stock PyTorch beside it")
 def test_the_numbers_are_those_of_stock_pytorch(tmp_path: Path) -> None:
     script = write(tmp_path, SEVERAL_THINGS)
     with socket.socket() as probe:

@@ -284,11 +284,9 @@ def test_what_processes_exchange(tmp_path: Path, method: str, engine: EngineName
     same(write(tmp_path, EXCHANGED), method, engine=engine)
 
 
-@pytest.mark.sampled(1, of="what processes share")
 def test_stores(tmp_path: Path) -> None:
     same(write(tmp_path, STORES), str(tmp_path / "store"))
 
 
-@pytest.mark.sampled(1, of="what processes share")
 def test_what_replaced_things_say_of_themselves(tmp_path: Path) -> None:
     same(write(tmp_path, TOLD.replace('len(told.__doc__ or "")', "len(told.__doc__ or '')")))

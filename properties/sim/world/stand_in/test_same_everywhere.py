@@ -4,8 +4,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 _CODE = """
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
@@ -17,7 +15,6 @@ with campaign_settings("stand-in"):
 """
 
 
-@pytest.mark.sampled(1, of="the same in every process")
 def test_a_scenario_has_the_same_digest_in_another_process():
     seen = {
         subprocess.run(
@@ -44,7 +41,6 @@ with campaign_settings("stand-in"):
 """
 
 
-@pytest.mark.sampled(1, of="the same in every process")
 def test_the_first_scenario_of_a_process_that_has_run_others_holds():
     """What PyTorch imports for it keeps no frame of it."""
     told = subprocess.run(
