@@ -27,7 +27,7 @@ class Standing(NamedTuple):
 
 
 def stacks() -> list[Standing]:
-    """Every other thread that is in code of the user's, and the main one."""
+    """Every other thread that is in code of the user's or runs the function of a call, and the main one."""
     threads = threads_of(sys._current_frames())
     threads.pop(threading.get_ident())
     names = {each.ident: each.name for each in threading.enumerate()}
@@ -35,7 +35,7 @@ def stacks() -> list[Standing]:
     found = [
         _standing(thread, names.get(key, ""), key == main)
         for key, thread in sorted(threads.items(), key=lambda each: names.get(each[0], "\0"))
-        if not thread.is_idle and (key == main or thread.user is not None)
+        if not thread.is_idle and (key == main or thread.serves or thread.user is not None)
     ]
     return found
 
@@ -58,8 +58,13 @@ def _standing(thread: Thread, name: str, is_main: bool) -> Standing:
         took,
         thread.made(),
         thread.place,
-        thread.line or (f"in {called}" if called else ""),
+        thread.line,
     )
+
+
+@reads("torch.distributed.rpc.api", "_rref_typeof_on_owner")
+def _type(thread: Thread, frame: FrameType) -> Reading:
+    return Reading("thing", "the value of a reference whose type is asked for")
 
 
 @reads("squall.sim.scripts.multiprocess", "Popen.wait")
