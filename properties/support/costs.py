@@ -21,7 +21,8 @@ from squall.properties.support import commands
 from squall.properties.support.paths import ROOT
 from squall.sim.world.contained import resident_bytes
 
-_CPU, _RESIDENT = "cpu_s", "resident_mb"
+#: of a test: what it took, what fixtures have that other tests of its file asked for first, and memory
+_CPU, _SHARED, _RESIDENT = "cpu_s", "shared_s", "resident_mb"
 _ALL = "all"
 #: folders that are told with those in them
 _DEEP = ("sim", "model", "real")
@@ -43,18 +44,23 @@ class Cost:
     cpu_s: float = 0.0
     resident_mb: float = 0.0
 
-    def add(self, report: pytest.TestReport) -> None:
+    def add(self, report: pytest.TestReport, *more: str) -> None:
+        """``more``: further properties of the report that are seconds of CPU."""
         told: dict[str, Any] = dict(report.user_properties)
         self.tests.add(report.nodeid)
         self.seconds += report.duration
-        self.cpu_s += float(told.get(_CPU, 0))
+        self.cpu_s += sum(float(told.get(name, 0)) for name in (_CPU, *more))
         self.resident_mb = max(self.resident_mb, float(told.get(_RESIDENT, 0)))
 
 
 _COSTS: dict[str, Cost] = defaultdict(Cost)
-#: by test, all its cases together
+#: by test, all its cases together, as if each had run alone
 _OF_TESTS: dict[str, Cost] = defaultdict(Cost)
 _before_s = 0.0
+#: seconds of CPU of each fixture of a file, by the file and its name
+_fixtures: dict[tuple[Path, str], float] = {}
+#: those that the test which is set up has been the first to ask for
+_first: set[tuple[Path, str]] = set()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -99,11 +105,30 @@ def pytest_runtest_logstart() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    before_s = _cpu_s()
+    made = yield
+    if fixturedef.scope == "module":
+        key = request.path, fixturedef.argname
+        _fixtures[key] = _cpu_s() - before_s
+        _first.add(key)
+    return made
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     global _before_s
     report = yield
     now_s = _cpu_s()
     told: list[tuple[str, object]] = [(_CPU, round(now_s - _before_s, 4))]
+    if report.when == "setup":
+        asked = {(item.path, name) for name in getattr(item, "fixturenames", ())} - _first
+        _first.clear()
+        told.append((_SHARED, round(sum(_fixtures.get(key, 0) for key in asked), 4)))
     if report.when == "teardown":
         told.append((_RESIDENT, resident_bytes() // 2**20))
     report.user_properties = [*report.user_properties, *told]
@@ -113,7 +138,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _COSTS[folder_of(report.nodeid)].add(report)
-    _OF_TESTS[test_of(report.nodeid)].add(report)
+    _OF_TESTS[test_of(report.nodeid)].add(report, _SHARED)
     _COSTS[_ALL].add(report)
 
 

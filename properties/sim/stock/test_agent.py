@@ -49,6 +49,9 @@ def zygote(compiled_engine: None) -> Iterator[Zygote]:
             yield zygote
 
 
+pytestmark = pytest.mark.sampled(1, of="the agent beside TensorPipe")
+
+
 def said(text: str) -> dict[str, list[str]]:
     """What each worker printed, in its order."""
     lines = text.splitlines()
