@@ -25,7 +25,7 @@ from squall.sim.search.draw import Settings, draw
 
 pytestmark = pytest.mark.sampled(6, of="pages in a browser")
 
-VIEWS = ("space_time", "work", "graph", "rrefs", "contexts", "futures", "waits")
+VIEWS = ("space_time", "calls", "work", "graph", "rrefs", "contexts", "futures", "waits")
 Visit = Callable[..., Page]
 
 
@@ -224,6 +224,57 @@ def test_clicking_a_bar_finds_its_event_in_the_table(visit: Visit) -> None:
     page.wait("squall.chosen >= 0")
     row = page.browser.find_element(By.CSS_SELECTOR, "#tall .chosen-row")
     assert "call_started" in row.text
+
+
+# -- the call tree --------------------------------------------------------------------------------
+
+
+def branches(page: Page) -> list[str]:
+    return [
+        text.replace("▾", "").replace("▸", "").partition("\n")[0].strip()
+        for text in page.js(
+            "return [...document.querySelectorAll('.tall .branch .what')].map(e => e.innerText)"
+        )
+    ]
+
+
+def test_a_call_is_seen_with_what_it_led_to(visit: Visit) -> None:
+    run = training(latency="lognormal:0.002:0.4")
+    page = visit(step())
+    page.open("calls")
+    which = page.browser.find_element(By.ID, "which")
+    options = which.find_elements(By.TAG_NAME, "option")
+    (call,) = [each for each in options if each.text.startswith("passed_on at 0.")]
+    assert "led to" in call.text
+    call.click()
+    page.wait("document.querySelector('.tall .branch').textContent.includes('passed_on')")
+    assert branches(page) == ["passed_on", "scaled"]
+    outer, inner = page.js(
+        "return [...document.querySelectorAll('.tall i:not(.handled)')].map(bar => {"
+        "const {left, right} = bar.getBoundingClientRect(); return [left, right]; })"
+    )
+    assert outer[0] < inner[0] < inner[1] < outer[1]
+    # A click on a row selects the call, as a click on its message does.
+    page.browser.find_elements(By.CSS_SELECTOR, ".tall .branch")[1].click()
+    page.wait("squall.chosen >= 0")
+    (made,) = [c for c in pictures.calls_of(run) if run.called.function(c.worker, c.id) == "scaled"]
+    assert made.request is not None
+    assert page.js("return [squall.chosen, squall.message]") == [made.started, made.request.number]
+    assert "scaled" in page.browser.find_element(By.CSS_SELECTOR, ".branch.chosen-row").text
+    page.open("space_time")
+    assert page.js("return squall.cone.message") == made.request.number
+    # An event that is chosen elsewhere brings its call along.
+    page.js("location.hash = '#event=' + arguments[0]", last_of_pass(run))
+    page.wait("squall.chosen === arguments[0]", last_of_pass(run))
+    page.open("calls")
+    assert branches(page)[0] == "backward"
+    page.browser.find_element(By.CSS_SELECTOR, ".branch .fold").click()
+    page.wait("document.querySelectorAll('.tall .branch').length === 1")
+    assert page.errors() == []
+
+
+def last_of_pass(run: pictures.Recording) -> int:
+    return pictures.passes(run)[0].root.ended
 
 
 # -- the graph ------------------------------------------------------------------------------------

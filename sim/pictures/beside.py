@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from squall.sim.pictures.canvas import Canvas
 from squall.sim.pictures.flows import flows_of
-from squall.sim.pictures.palette import CLEANUP, INK, MUTED, PAPER, RREF
+from squall.sim.pictures.palette import BY_ITSELF, INK, MUTED, PAPER
 from squall.sim.pictures.recording import Recording
 from squall.sim.pictures.space_time import draw
 from squall.sim.pictures.words import hover
@@ -18,8 +18,8 @@ from squall.sim.pictures.words import hover
 _BEFORE, _AFTER, _AFTER_MOST = 14, 40, 120
 #: messages that are sent so many events away from there are left out
 _NEAR = 600
-#: messages that are seen after a click in the legend: no line of a program asks for them
-_BY_ITSELF = (CLEANUP.name, RREF.name)
+#: messages that are seen after a click in the legend
+_BY_ITSELF = [kind.name for kind in BY_ITSELF]
 #: between the lanes of one run and those of the next, in lanes; and pixels of a lane, and around all of them
 _APART, _LANE, _AROUND = 1.2, 62, 170
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from squall.model.events.inside import called
+from squall.model.events.names import request_named
 from squall.real import tracing
 from squall.sim.pictures.palette import Kind, kind_of
 from squall.sim.pictures.recording import Recording
@@ -62,7 +63,7 @@ def call_name(run: Recording, call: Call) -> str:
     """A call by its function, and the line that makes it where that is known; or else by its type."""
     name = run.functions.get(call.started) or run.called.function(call.worker, call.id)
     place = run.places.get(call.started, "")
-    name = name or call.inner.lower().replace("_", " ")
+    name = name or request_named(call.inner)
     return f"{name} ({place})" if place else name
 
 

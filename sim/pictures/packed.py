@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from squall.real import tracing
+from squall.sim.pictures.call_tree import call_tree
 from squall.sim.pictures.canvas import clock_of
 from squall.sim.pictures.causality import causes_of
 from squall.sim.pictures.critical import steps_of
 from squall.sim.pictures.flows import flows_of
+from squall.sim.pictures.palette import BY_ITSELF, KINDS
 from squall.sim.pictures.recording import Recording
 from squall.sim.pictures.words import context_name
 
@@ -85,6 +87,28 @@ def events(run: Recording) -> dict[str, Any]:
         "before": _binary(causes.before),
         "elsewhere": _binary(causes.elsewhere),
         "text": [_told(run, number) for number in range(len(run))],
+    }
+
+
+def calls(run: Recording) -> dict[str, Any]:
+    """What each call led to; kinds, names and errors by their places in lists."""
+    tree = call_tree(run)
+    branches = tree.branches
+    names = {name: n for n, name in enumerate(dict.fromkeys(each.name for each in branches))}
+    errors = {error: n for n, error in enumerate(dict.fromkeys(each.error for each in branches))}
+    columns = {
+        "name": [names[each.name] for each in branches],
+        "error": [errors[each.error] for each in branches],
+        "kind": [KINDS.index(each.kind) for each in branches],
+        "of_event": tree.of_event,
+    }
+    for field in ("worker", "to", "first", "last", "began", "ended", "message", "parent"):
+        columns[field] = [getattr(each, field) for each in branches]
+    return {
+        "names": list(names),
+        "errors": list(errors),
+        "kinds": [{"color": kind.color, "by_itself": kind in BY_ITSELF} for kind in KINDS],
+        **{name: _binary(np.array(values, np.int32)) for name, values in columns.items()},
     }
 
 

@@ -61,7 +61,10 @@ def own_script(name: str) -> str:
 
 def scripts() -> tuple[str, ...]:
     """The text of each script in a page: the same in all, since what they draw is data."""
-    return (get_plotlyjs(), *map(own_script, ("colors.js", "strip.js", "page.js")))
+    return (
+        get_plotlyjs(),
+        *map(own_script, ("colors.js", "strip.js", "rows.js", "calls.js", "page.js")),
+    )
 
 
 def page(
@@ -94,6 +97,7 @@ def page(
         views.append({"id": id, "name": name, "parts": parts})
 
     add("space_time", "space and time", [("", lambda: space_time(run, clock="order"))])
+    views.append({"id": "calls", "name": "call tree", "parts": []})
     add("work", "work", [("", lambda: work(run, clock="order"))])
     add("graph", "autograd graph", _graphs(run))
     add("rrefs", "RRefs", [("", lambda: rrefs(run, clock="order"))])
@@ -112,6 +116,7 @@ def page(
         figures=drawn,
         core=packed.packed_json(packed.core(run, views)),
         events=packed.packed_json(packed.events(run)),
+        calls=packed.packed_json(packed.calls(run)),
         style=styles()[0],
         glossary=glossary.WORDS,
         linked=link,

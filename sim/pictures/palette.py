@@ -77,6 +77,8 @@ CLEANUP = Kind("clean-up", PURPLE, "dot", "triangle-right")
 GROUP = Kind("process group", ORANGE, "solid", "triangle-right")
 ERROR = Kind("error", BLACK, "dashdot", "triangle-right")
 KINDS: Final = (CALL, GRADIENT, RREF, CLEANUP, GROUP, ERROR)
+#: what no line of a program asks for by itself: it is seen when somebody asks for it
+BY_ITSELF: Final = (RREF, CLEANUP)
 
 _BY_PREFIX: Final[tuple[tuple[str, Kind], ...]] = (
     ("BACKWARD_AUTOGRAD", GRADIENT),

@@ -246,7 +246,7 @@ def test_the_page_says_what_came_of_the_run_and_how_to_see_it_again() -> None:
     assert core["cited"] == [4, last]
     assert len(events["text"]) == len(run)
     assert [view["id"] for view in core["views"]] == [
-        "space_time", "work", "graph", "rrefs", "contexts", "futures", "waits",
+        "space_time", "calls", "work", "graph", "rrefs", "contexts", "futures", "waits",
     ]  # fmt: skip
 
 

@@ -115,25 +115,70 @@
     return sources.get(id);
   }
 
+  // Whether there is a choice of clocks, and whether the picture is one of the strip's.
+  function axes(clocks, across) {
+    for (const button of document.querySelectorAll("[data-clock]")) {
+      button.disabled = !clocks;
+      button.setAttribute("aria-checked", String(clocks && button.dataset.clock === page.clock));
+      button.setAttribute("role", "radio");
+    }
+    page.across = across;
+    byId("strip").hidden = !across || page.times.length < 2;
+    if (across) page.strip();
+  }
+
+  // The calls of the run, read when somebody looks at them.
+  let tree = null;
+  async function calls() {
+    await detailed();
+    if (tree) return tree;
+    const found = JSON.parse(await unpack("calls"));
+    for (const key of Object.keys(found)) if (found[key].bdata !== undefined) found[key] = array(found[key]);
+    tree = squallCalls(byId("branches"), byId("which"), {
+      calls: found, workers: page.core.workers, times: page.times, place, choose,
+      tick: (from, to, share) => page.clock === "time" ? (page.times[from] + (page.times[to] - page.times[from]) * share).toFixed(6) + " s" : "#" + Math.round(from + (to - from) * share),
+      chosen: () => page.chosen, workerAt: (event) => page.worker[event],
+    });
+    return tree;
+  }
+
+  async function drawCalls(turn) {
+    const found = await calls(), picked = byId("which").selectedOptions.length > 0;
+    if (turn !== drawing) return;
+    axes(true, false);
+    byId("notes").textContent = "What each call led to · pale: from its start to its end; full: as long as the worker that is called handles it";
+    page.height = 0;
+    fit();
+    if (picked) found.show(Number(byId("which").value));
+    else found.show(found.root() >= 0 ? found.root() : found.opening(page.chosen >= 0 ? page.chosen : page.core.failure));
+    if (!picked && page.chosen >= 0) found.select();
+    drawn();
+  }
+
+  function drawn() {
+    figure.dataset.state = "drawn";
+    figure.dataset.view = page.view;
+    page.drawn += 1;
+  }
+
   let drawing = 0;
   async function draw() {
     const turn = ++drawing;
     figure.dataset.state = "loading";
     const view = page.core.views.find((v) => v.id === page.view);
-    const which = byId("which");
-    const part = view.parts.length > 1 ? Number(which.value) || 0 : 0;
+    figure.hidden = page.view === "calls";
+    byId("branches").hidden = !figure.hidden;
+    if (figure.hidden) await drawCalls(turn);
+    else await drawFigure(turn, view);
+  }
+
+  async function drawFigure(turn, view) {
+    const which = byId("which"), part = view.parts.length > 1 ? Number(which.value) || 0 : 0;
     const found = await source(view.parts[part].id);
     if (turn !== drawing) return;
     const { data, layout, frames, across } = clocked(found);
-    for (const button of document.querySelectorAll("[data-clock]")) {
-      button.disabled = !across;
-      button.setAttribute("aria-checked", String(across && button.dataset.clock === page.clock));
-      button.setAttribute("role", "radio");
-    }
     page.shapes = layout.shapes || [];
-    page.across = across;
-    byId("strip").hidden = !across || page.times.length < 2;
-    if (across) page.strip();
+    axes(across, across);
     const notes = (layout.meta || {}).notes || [];
     byId("notes").textContent = notes.join(" · ");
     // The page says in words what a figure on its own says in its title.
@@ -162,19 +207,18 @@
     figure.on("plotly_relayout", (change) => { if (Object.keys(change).some((key) => key.startsWith("yaxis"))) label(); });
     label();
     page.base = data.length;
-    figure.dataset.state = "drawn";
-    figure.dataset.view = page.view;
-    page.drawn += 1;
+    drawn();
     if (page.view === "space_time" && page.message >= 0) await cone(page.message);
     mark();
   }
 
   // As high as leaves room for the events below, on a phone half of it, and as the figure needs.
   function fit() {
-    figure.style.height = "0px";
+    const drawing = page.view === "calls" ? byId("branches") : figure;
+    drawing.style.height = "0px";
     const below = byId("rows").getBoundingClientRect().bottom + window.scrollY + 14;
     const least = window.innerWidth < 600 ? window.innerHeight / 2 : 300;
-    figure.style.height = Math.max(least, page.height, window.innerHeight - below) + "px";
+    drawing.style.height = Math.max(least, page.height, window.innerHeight - below) + "px";
   }
 
   // As many names of lanes as fit: the others show up when one zooms in.
@@ -226,6 +270,7 @@
     if (event === page.core.failure && page.core.wrong) text.append(" · " + page.core.wrong);
     if (page.view === "space_time" && page.message >= 0) await cone(page.message);
     else if (page.view === "space_time") await uncone();
+    else if (page.view === "calls" && tree) tree.select();
     mark();
     scrollTo(event);
   }
@@ -236,6 +281,7 @@
     byId("clear").hidden = true;
     byId("chosen").textContent = "";
     if (page.view === "space_time") await uncone();
+    if (tree) tree.paint();
     mark();
     rows();
   }
@@ -311,7 +357,7 @@
 
   // -- the table of events ---------------------------------------------------------------------------
 
-  const HEIGHT = 22, MOST = 600000;
+  const HEIGHT = 22;
   let detail = null, listed = null, lines = null;
   function detailed() {
     detail = detail || unpack("events").then((text) => {
@@ -354,18 +400,11 @@
     byId("found").textContent = listed.length === all ? all.toLocaleString() + " events" : listed.length.toLocaleString() + " of " + all.toLocaleString() + " events";
   }
 
-  // Browsers end at some millions of pixels: beyond MOST rows' worth, the scroll bar is scaled.
+  const inSight = squallRows(byId("rows"), byId("tall"));
   function rows() {
-    if (!listed) return;
-    const view = byId("rows"), tall = byId("tall");
-    const full = listed.length * HEIGHT, height = Math.min(full, MOST * HEIGHT);
-    tall.style.height = height + "px";
-    const first = Math.max(0, Math.floor(view.scrollTop * (full / (height || 1)) / HEIGHT) - 4);
-    const shown = listed.slice(first, first + Math.ceil(view.clientHeight / HEIGHT) + 9);
-    tall.replaceChildren(...shown.map((n, i) => {
+    if (listed) inSight(listed, HEIGHT, (n) => {
       const row = document.createElement("div");
       row.className = "row" + (page.cited.has(n) ? " cited" : "") + (n === page.chosen ? " chosen-row" : "");
-      row.style.top = (first + i) * HEIGHT + "px";
       row.dataset.event = n;
       for (const text of ["#" + n, page.times[n].toFixed(6), page.core.workers[page.worker[n]] ?? "-", page.task[n], page.types[page.type[n]], page.text[n]]) {
         const cell = document.createElement("span");
@@ -374,7 +413,7 @@
         row.append(cell);
       }
       return row;
-    }));
+    });
   }
 
   function scrollTo(event) {
@@ -427,7 +466,7 @@
     byId("rows").addEventListener("scroll", () => requestAnimationFrame(rows));
     byId("rows").addEventListener("click", (event) => { const row = event.target.closest(".row"); if (row) choose(Number(row.dataset.event)); });
     window.addEventListener("hashchange", fromHash);
-    window.addEventListener("resize", () => { if (figure.dataset.state === "drawn") fit(); rows(); });
+    window.addEventListener("resize", () => { if (figure.dataset.state === "drawn") fit(); rows(); if (tree) tree.paint(); });
     squallColors.changed(() => { sources.clear(); draw(); });
     await open(page.core.opened);
     page.loaded_ms = performance.now();
