@@ -16,13 +16,14 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from squall.properties.support.markdown import links
 from squall.properties.support.paths import ROOT
 
 TIMEOUT_S = 240
 
 #: what a build reads, besides what is listed in pyproject.toml as a file
 _SOURCES = ("squall", "real", "model", "sim", "properties", "examples")
-_FILES = ("pyproject.toml", "README.md", "LICENSE")
+_FILES = ("pyproject.toml", "LICENSE")
 #: of the folder of the tests, what others may use
 _SHARED = {"squall/properties/__init__.py", "squall/properties/strategies.py"}
 #: says that what is public has types
@@ -189,9 +190,8 @@ def installed(environment: Path, tmp_path: Path) -> Installed:
 
 
 def test_the_wheel_holds_the_package_alone(installed: Installed) -> None:
-    names = {
-        name for name in zipfile.ZipFile(installed.wheel).namelist() if "dist-info" not in name
-    }
+    wheel = zipfile.ZipFile(installed.wheel)
+    names = {name for name in wheel.namelist() if "dist-info" not in name}
     assert {PurePosixPath(name).parts[0] for name in names} == {"squall"}
     wanted = {f"squall/{path.name}" for path in (ROOT / "squall").glob("*.py")}
     for folder in ("real", "model", "sim"):
@@ -202,6 +202,8 @@ def test_the_wheel_holds_the_package_alone(installed: Installed) -> None:
         }
     wanted |= {f"squall/examples/{file.name}" for file in (ROOT / "examples").glob("*.py")}
     assert names == wanted | _SHARED | _TYPED
+    (metadata,) = (wheel.read(name) for name in wheel.namelist() if name.endswith("/METADATA"))
+    assert links(metadata.decode()) == [], "there is no address that a link could lead to"
 
 
 def test_nothing_but_squall_becomes_importable(installed: Installed) -> None:

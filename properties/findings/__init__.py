@@ -1,11 +1,13 @@
-"""Defects of PyTorch, a folder each, and the page that is made of them (docs/findings.md).
+"""Defects of PyTorch, a folder each, and the table of them (docs/findings.md).
 
 A folder ``NAME/`` (lower case, hyphens) holds
 
 ``finding.toml``
-    what it is: the fields of :class:`squall.properties.findings.finding.Facts`
-``finding.md``
-    the text, under ``## Stock``, ``## Cause``, ``## Mend`` and, if need be, ``## Port``
+    the fields of :class:`squall.properties.findings.finding.Facts`
+``README.md``
+    its page: a title; what happens, ``## On stock PyTorch``; ``## Cause``, with links to lines of PyTorch's
+    sources at a commit; ``## What would mend it``; and, if need be, ``## Reports`` and ``## In the port``.
+    The links to the files below and the lines that scripts printed are put in by ``page``
 ``stock.py``
     5 to 40 lines of plain PyTorch with real processes, which prints one line ``BUG …`` or ``OK …``
     and ends by itself
@@ -14,6 +16,6 @@ A folder ``NAME/`` (lower case, hyphens) holds
 ``scenario.json``
     the same under squall
 
-    python -m squall.properties.findings page                     writes docs/findings.md
+    python -m squall.properties.findings page                     writes docs/findings.md and the pages
     python -m squall.properties.findings run --torch 2.15.0       (make findings TORCH=2.15.0)
 """

@@ -11,7 +11,7 @@ import venv
 from pathlib import Path
 
 from squall.properties.findings.finding import Finding, FindingError, findings
-from squall.properties.findings.page import PAGE, page
+from squall.properties.findings.page import write
 from squall.properties.findings.results import load, save
 from squall.properties.findings.run import run_all
 from squall.properties.support.paths import ROOT
@@ -26,7 +26,7 @@ def main(words: list[str] | None = None) -> int:
         prog="python -m squall.properties.findings", description=__doc__
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("page", help="write docs/findings.md anew")
+    commands.add_parser("page", help="write docs/findings.md and the pages of findings anew")
     run = commands.add_parser(
         "run", help="run the scripts on a torch of its own, and keep the lines"
     )
@@ -42,7 +42,7 @@ def main(words: list[str] | None = None) -> int:
     asked = parser.parse_args(words)
     try:
         if asked.command == "page":
-            PAGE.write_text(page(), encoding="utf-8")
+            write()
         else:
             _run(asked.torch, asked.venv, asked.names, asked.at_once, asked.patience)
     except (FindingError, RefusedError) as error:
@@ -73,7 +73,7 @@ def _run(version: str, where: Path | None, names: list[str], at_once: int, patie
         save(results)
         seconds = time.monotonic() - began
         print(f"[{number}/{count} {seconds:4.0f} s] {one.name}: {result.stock}", flush=True)
-    PAGE.write_text(page(), encoding="utf-8")
+    write()
 
 
 def _named(names: list[str]) -> list[Finding]:

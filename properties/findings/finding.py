@@ -8,72 +8,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 HERE = Path(__file__).resolve().parent
 
-#: worst first; the page is sorted by it
+#: worst first; the table is sorted by it
 Severity = Literal["wrong-gradient", "wrong-value", "memory", "hang", "leak", "error"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
-#: the commit of torch 2.13.0 (``torch.version.git_version``)
-TORCH_2_13 = "cf30153c4c131c8164ee7798e5022d810682e2cb"
-#: what a text must tell, and what it may
-REQUIRED, OPTIONAL = ("Stock", "Cause", "Mend"), ("Port",)
+#: the headings of a README: what it must tell, and what it may
+REQUIRED = ("On stock PyTorch", "Cause", "What would mend it")
+OPTIONAL = ("Reports", "In the port")
+#: what a README says where there is no such file
+NO_STOCK = "*There is no script for stock PyTorch:* "
+NO_SCENARIO = "*There is no scenario for squall:* "
+#: a line, or a file, of a source at a commit
+_PLACE = re.compile(r"\]\(https://github\.com/[\w.-]+/[\w.-]+/blob/[0-9a-f]{40}/[^)]+\)")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Place(_Strict):
-    """Where in PyTorch's sources a cause lies."""
-
-    file: str
-    function: str
-    #: of the cause at ``commit``, or of the check of that function which is nearest to it, as a
-    #: binary names those; none where neither was to be had
-    line: int | None = Field(default=None, ge=1)
-    commit: str = Field(default=TORCH_2_13, pattern="^[0-9a-f]{40}$")
-
-
-class Report(_Strict):
-    """A public issue or pull request that speaks of it."""
-
-    repository: str = Field(default="pytorch/pytorch", pattern=r"^[\w.-]+/[\w.-]+$")
-    number: int = Field(ge=1)
-    says: str = Field(min_length=1)
-
-
-class Facts(_Strict):
+class Facts(BaseModel):
     """``finding.toml``."""
 
-    title: str = Field(min_length=1, max_length=90)
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
     severity: Severity
-    causes: tuple[Place, ...] = Field(min_length=1)
-    #: empty: a search found none, which is not proof
-    reports: tuple[Report, ...] = ()
     #: it takes functions whose names begin with an underscore to bring it about; those that only
     #: count what is left do not matter
     private_api: bool = False
-    #: why there is no ``stock.py``: the defect needs what real processes cannot be made to do
-    only_under_squall: str = ""
-    #: why there is no ``scenario.json``: what it is that the simulated network does not have
-    no_scenario: str = ""
     #: seconds of real time after which ``stock.py`` is stopped
     limit_s: float = Field(default=120.0, gt=0, le=600)
-    #: why runs on stock may end in different lines
-    stock_varies: str = ""
-    #: why runs of ``scenario.json`` may have different digests and find different texts
-    scenario_varies: str = ""
-
-    @model_validator(mode="after")
-    def _one_reason(self) -> Facts:
-        if self.only_under_squall and (self.private_api or self.stock_varies):
-            raise ValueError(
-                "private_api and stock_varies are about stock.py, which there is none of"
-            )
-        return self
+    #: runs of ``scenario.json`` may have different digests and find different texts
+    scenario_varies: bool = False
 
 
 class FindingError(ValueError):
@@ -85,10 +50,15 @@ class Finding:
     """A folder that was read and checked."""
 
     name: str
+    #: the heading of its README
+    title: str
     facts: Facts
-    #: the text under each heading
-    text: dict[str, str]
     folder: Path
+
+    @property
+    def page(self) -> Path:
+        """The text about it."""
+        return self.folder / "README.md"
 
     @property
     def stock(self) -> Path | None:
@@ -116,7 +86,7 @@ def findings(here: Path = HERE) -> list[Finding]:
     return sorted(
         found,
         key=lambda one: (
-            bool(one.facts.only_under_squall),
+            one.stock is None,
             one.facts.private_api,
             SEVERITIES.index(one.facts.severity),
             one.name,
@@ -137,29 +107,35 @@ def read(folder: Path) -> Finding:
         facts = Facts.model_validate(tomllib.loads((folder / "finding.toml").read_text("utf-8")))
     except (ValidationError, tomllib.TOMLDecodeError) as error:
         raise FindingError(f"{folder / 'finding.toml'}: {error}") from None
-    finding = Finding(name, facts, _sections(folder / "finding.md"), folder)
-    if (finding.stock is None) != bool(facts.only_under_squall):
-        raise FindingError(f"{folder}: either stock.py or, in finding.toml, only_under_squall")
-    if (finding.scenario is None) != bool(facts.no_scenario):
-        raise FindingError(f"{folder}: either scenario.json or, in finding.toml, no_scenario")
+    text = _text(folder / "README.md")
+    finding = Finding(name, text.partition("\n")[0].removeprefix("# "), facts, folder)
+    for file, why in (("stock.py", NO_STOCK), ("scenario.json", NO_SCENARIO)):
+        if (folder / file).exists() == (why in text):
+            raise FindingError(f"{folder}: either {file} or, in README.md, {why}...")
     if finding.stock is None and finding.scenario is None:
         raise FindingError(f"{folder}: neither stock.py nor scenario.json shows it")
     return finding
 
 
-def _sections(file: Path) -> dict[str, str]:
+def _text(file: Path) -> str:
+    """A README that has a title, its headings and the place of the cause."""
     if not file.exists():
         raise FindingError(f"{file} is missing")
-    before, *parts = re.split(r"^## (.+)\n", file.read_text("utf-8"), flags=re.M)
+    text = file.read_text("utf-8")
+    before, *parts = re.split(r"^## (.+)\n", text, flags=re.M)
     sections = {head: text.strip() for head, text in zip(parts[::2], parts[1::2], strict=True)}
     missing = [head for head in REQUIRED if not sections.get(head)]
     others = [head for head in sections if head not in REQUIRED + OPTIONAL]
-    if before.strip() or missing or others:
+    if missing or others:
         raise FindingError(
-            f"{file}: it has ## {', ## '.join(REQUIRED)} and perhaps ## {', ## '.join(OPTIONAL)}, "
-            f"and nothing before them; missing: {missing}, not known: {others}"
+            f"{file}: it has ## {', ## '.join(REQUIRED)} and perhaps ## {', ## '.join(OPTIONAL)}; "
+            f"missing: {missing}, not known: {others}"
         )
-    return sections
+    if not before.startswith("# "):
+        raise FindingError(f"{file}: its first line is a title, # ...")
+    if not _PLACE.search(sections["Cause"]):
+        raise FindingError(f"{file}: ## Cause links to a file on GitHub at a commit (40 digits)")
+    return text
 
 
 def _there(file: Path) -> Path | None:

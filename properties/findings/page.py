@@ -1,46 +1,49 @@
-"""docs/findings.md, made of the folders and of what their scripts printed."""
+"""docs/findings.md, and in each finding's README what its scripts printed."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from squall.properties.findings.finding import Finding, Place, Report, findings
+from squall.properties.findings.finding import Finding, findings
 from squall.properties.findings.results import Results, load, version_key
 from squall.properties.support.paths import DOCS
 
 PAGE = DOCS / "findings.md"
 FOLDERS = "../properties/findings"
-OURS = "pytorch/pytorch"
-SOURCE = f"https://github.com/{OURS}"
+#: the two parts of a README that are made
+_FILES = re.compile(r"\A\n\[.*\[all findings\]\(.*\)\n")
+_SAID = re.compile(r"^On torch [\d.]+:\n\n(?: {4}.*\n)+\n", re.M)
 
 HEAD = """\
 # What squall finds in PyTorch
 
-This page is made from the folders of [properties/findings/](../properties/findings): do not edit it,
+This page is made of the folders of [properties/findings/](../properties/findings): do not edit it,
 `python -m squall.properties.findings page` writes it.
 
-Each finding is a folder: `stock.py`, plain PyTorch with real processes (TensorPipe, gloo) and nothing of squall,
-prints one line that begins with `BUG` or `OK`; `control.py` is the same computation in one process with
-plain autograd, where there is such a thing; `scenario.json` is the same under squall.
+Each finding has a page of its own, with what PyTorch does, the lines that cause it, what would mend it and the
+public reports of it. It is the README of a folder, and beside it is what shows the finding:
+
+- `stock.py` is plain PyTorch with real processes (TensorPipe, gloo). It uses nothing of squall, and prints one
+  line that begins with `BUG` or `OK`.
+- `control.py` is the same computation in one process with plain autograd, where there is such a thing.
+- `scenario.json` is the same under squall.
+
+To run them:
 
     python properties/findings/NAME/stock.py                 on the torch that is installed
     squall replay properties/findings/NAME/scenario.json     on the simulated network
     make findings TORCH=2.15.0                               all of them on a torch of their own
 
-The worst come first: gradients that are silently wrong, other values and effects that are, memory, hangs,
-leaks, misleading errors; those that need names of PyTorch which begin with an underscore come last. Lines are those of the commit that
-is named. "Reports" are public issues and pull requests, of pytorch/pytorch where no other repository is named; where there are none, a search
-found none, which is not proof.
-"""
-
-APART = """\
-# Only under squall's agent
-
-For these there is no script: each says why.
+The worst come first: gradients that are silently wrong, other values and effects that are wrong, memory, hangs,
+leaks, misleading errors. Then come those that need names of PyTorch which begin with an underscore, and last what
+only squall's agent can show. The columns of versions say what `stock.py` printed there, and "one process" what
+`control.py` printed. An empty field means that it was not run, or that there is no such script. Where a page
+names no public report, a search found none, which is not proof.
 """
 
 WITHDRAWN = """\
-# Withdrawn
+## Withdrawn
 
 | name | why it is no finding |
 |---|---|
@@ -49,7 +52,8 @@ WITHDRAWN = """\
 #: what was reported here once, and is not so
 NO_FINDINGS = {
     "gradient-stolen": "two leaves that share one gradient, seen when passes repeat: one process with "
-    "plain `loss.backward(retain_graph=True)` does the same. It is the local engine's: #34082",
+    "plain `loss.backward(retain_graph=True)` does the same. It is the local engine's: "
+    "[#34082](https://github.com/pytorch/pytorch/issues/34082)",
     "view-grad-fn": "a thread that reads `grad_fn` of a view whose base was changed in place, and a call that "
     "carries that view, wait for each other for ever: two threads in one process, one of which reads while "
     "the other computes with such views, do the same within seconds. It is the local engine's",
@@ -58,19 +62,20 @@ NO_FINDINGS = {
 }
 
 
-def page() -> str:
-    """The text of the page."""
+def pages() -> dict[Path, str]:
+    """The text of the page with the table, and of the page of each finding."""
     results = load()
     found = findings()
-    with_script = [one for one in found if not one.facts.only_under_squall]
-    apart = [one for one in found if one.facts.only_under_squall]
-    parts = [HEAD, _table(with_script, results)]
-    parts += [_section(one, results) for one in with_script]
-    if apart:
-        parts += [APART, *(_section(one, results) for one in apart)]
     rows = [f"| `{name}` | {why} |" for name, why in sorted(NO_FINDINGS.items())]
-    parts.append(WITHDRAWN + "\n".join(rows) + "\n")
-    return "\n".join(parts)
+    table = "\n".join([HEAD, _table(found, results), WITHDRAWN + "\n".join(rows) + "\n"])
+    return {PAGE: table, **{one.page: _page(one, results) for one in found}}
+
+
+def write() -> None:
+    """Write those that are out of date."""
+    for file, text in pages().items():
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
 
 
 def _table(found: list[Finding], results: Results) -> str:
@@ -84,8 +89,10 @@ def _table(found: list[Finding], results: Results) -> str:
     ]
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for one in found:
-        kind = f"{one.facts.severity}{', private names' if one.facts.private_api else ''}"
-        cells = [f"[{one.name}](#{one.name})", one.facts.title, kind]
+        apart = ", private names" if one.facts.private_api else ""
+        apart += "" if one.stock else ", only under squall"
+        page = f"{FOLDERS}/{one.name}/{one.page.name}"
+        cells = [f"[{one.name}]({page})", one.title, one.facts.severity + apart]
         ran = [results[version].get(one.name) for version in versions]
         cells += ["" if result is None else result.word for result in ran]
         controls = {result.control.partition(" ")[0] for result in ran if result and result.control}
@@ -94,56 +101,24 @@ def _table(found: list[Finding], results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _section(one: Finding, results: Results) -> str:
-    facts = one.facts
-    files = [one.stock, one.control, one.scenario]
-    links = [f"[{file.name}]({FOLDERS}/{one.name}/{file.name})" for file in files if file]
-    parts = [f"## {one.name}", f"{facts.title[0].upper()}{facts.title[1:]}. {', '.join(links)}"]
-    if facts.only_under_squall:
-        parts.append(f"*No script on stock:* {facts.only_under_squall}")
-    parts.append(one.text["Stock"])
-    if facts.no_scenario:
-        parts.append(f"*Not under squall:* {facts.no_scenario}")
+def _page(one: Finding, results: Results) -> str:
+    """Its README, with links to its files and with what its scripts printed on the newest torch."""
+    title, _, text = one.page.read_text(encoding="utf-8").partition("\n")
+    files = [file.name for file in (one.stock, one.control, one.scenario) if file]
+    links = ", ".join(f"[{name}]({name})" for name in files)
+    text = f"\n{links}; [all findings](../../../docs/findings.md)\n{_FILES.sub('', text)}"
     said = _said(one, results)
-    if said:
-        parts.append(said)
-    if facts.stock_varies:
-        parts.append(f"Runs differ: {facts.stock_varies}")
-    parts.append(f"*Cause.* {_links(one.text['Cause'])}")
-    parts.append("\n".join(f"- {_place(place)}" for place in facts.causes))
-    parts.append(f"*What would mend it.* {_links(one.text['Mend'])}")
-    reports = "; ".join(map(_report, facts.reports))
-    parts.append(f"*Reports.* {reports or 'none found'}.")
-    if "Port" in one.text:
-        parts.append(f"*The port.* {one.text['Port']}")
-    return "\n\n".join(parts) + "\n"
+    if _SAID.search(text):
+        text = _SAID.sub(lambda _: said, text)
+    else:
+        text = text.replace("## Cause\n", f"{said}## Cause\n", 1)
+    return f"{title}\n{text}"
 
 
 def _said(one: Finding, results: Results) -> str:
-    newest = [v for v in sorted(results, key=version_key) if one.name in results[v]]
-    if not newest:
+    ran = [version for version in sorted(results, key=version_key) if one.name in results[version]]
+    if not ran:
         return ""
-    result = results[newest[-1]][one.name]
-    lines = [f"    {result.stock}"] + [f"    {result.control}   (one process)"] * bool(
-        result.control
-    )
-    return f"On torch {newest[-1]}:\n\n" + "\n".join(lines)
-
-
-def _place(place: Place) -> str:
-    url = f"{SOURCE}/blob/{place.commit}/{place.file}"
-    line = "" if place.line is None else f", line {place.line}"
-    anchor = "" if place.line is None else f"#L{place.line}"
-    return f"[`{place.file}`]({url}{anchor}), `{place.function}`{line} at {place.commit[:12]}"
-
-
-def _report(report: Report) -> str:
-    if report.repository == OURS:
-        return _links(f"#{report.number}: {report.says}")
-    name = f"{report.repository}#{report.number}"
-    url = f"https://github.com/{report.repository}/issues/{report.number}"
-    return f"[{name}]({url}): {_links(report.says)}"
-
-
-def _links(text: str) -> str:
-    return re.sub(r"(?<![\w/])#(\d{3,})", rf"[#\1]({SOURCE}/issues/\1)", text)
+    result = results[ran[-1]][one.name]
+    control = f"    {result.control}   (one process)\n" if result.control else ""
+    return f"On torch {ran[-1]}:\n\n    {result.stock}\n{control}\n"

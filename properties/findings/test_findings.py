@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from squall.properties.findings.finding import Finding, FindingError, findings, read
-from squall.properties.findings.page import NO_FINDINGS, PAGE, page
+from squall.properties.findings.page import NO_FINDINGS, PAGE, pages
 from squall.properties.findings.results import NO_LINE, Result, load, save
 from squall.properties.findings.run import one_line, run_all
 from squall.properties.support.commands import python
+from squall.properties.support.markdown import links
 from squall.properties.support.paths import ROOT
 from squall.properties.support.waiting import wait_for
 
@@ -27,16 +28,24 @@ CHEAP = ("sparse-then-dense", "storage-of-two-types", "call-under-no-grad", "sec
 #: seconds that two workers of a script may take to meet on a busy machine
 PATIENCE_S = 200.0
 
-FACTS = """
-title = "a title"
-severity = "leak"
-no_scenario = "it is none of squall's"
-[[causes]]
-file = "a.cpp"
-function = "f"
-line = 3
+FACTS = 'severity = "leak"\n'
+TEXT = """\
+# A title
+
+*There is no scenario for squall:* it is none of squall's.
+
+## On stock PyTorch
+
+One.
+
+## Cause
+
+[a.cpp](https://github.com/pytorch/pytorch/blob/cf30153c4c131c8164ee7798e5022d810682e2cb/a.cpp#L3)
+
+## What would mend it
+
+Three.
 """
-TEXT = "## Stock\n\nOne.\n\n## Cause\n\nTwo.\n\n## Mend\n\nThree.\n"
 SAYS = "print('a warning'); print('OK nothing'); raise SystemExit(3)"
 
 
@@ -44,7 +53,7 @@ def folder(here: Path, *, facts: str = FACTS, text: str = TEXT, stock: str = SAY
     made = here / "a-finding"
     made.mkdir()
     (made / "finding.toml").write_text(facts)
-    (made / "finding.md").write_text(text)
+    (made / "README.md").write_text(text)
     if stock:
         (made / "stock.py").write_text(stock)
     return made
@@ -66,19 +75,20 @@ def test_scripts_stand_alone(one: Finding) -> None:
         assert LEAST <= len(lines) <= MOST or script.name == "control.py"
 
 
-def test_the_page_is_made_of_the_folders() -> None:
-    written = PAGE.read_text(encoding="utf-8")
-    assert page() == written, "python -m squall.properties.findings page writes it anew"
+def test_the_pages_are_made_of_the_folders() -> None:
+    """With the table; and each link of a finding's page leads to a file."""
+    for file, text in pages().items():
+        written = file.read_text(encoding="utf-8")
+        assert text == written, "python -m squall.properties.findings page writes it anew"
+        assert [link for link in links(text) if not (file.parent / link).exists()] == []
 
 
-def test_the_page_has_the_worst_first_and_what_cannot_be_shown_last() -> None:
-    kinds = [
-        (bool(one.facts.only_under_squall), one.facts.private_api, one.facts.severity)
-        for one in ALL
-    ]
+def test_the_table_has_the_worst_first_and_what_cannot_be_shown_last() -> None:
+    kinds = [(one.stock is None, one.facts.private_api, one.facts.severity) for one in ALL]
     worst = ["wrong-gradient", "wrong-value", "memory", "hang", "leak", "error"]
     assert kinds == sorted(kinds, key=lambda kind: (kind[0], kind[1], worst.index(kind[2])))
-    places = [page().index(f"\n## {one.name}\n") for one in ALL]
+    table = PAGE.read_text(encoding="utf-8")
+    places = [table.index(f"\n| [{one.name}](") for one in ALL]
     assert places == sorted(places)
     assert not NO_FINDINGS.keys() & NAMES.keys()
 
@@ -103,15 +113,15 @@ def test_what_is_missing_or_wrong_is_said(tmp_path: Path) -> None:
         [
             ({"facts": FACTS.replace("leak", "sad")}, "severity"),
             ({"facts": FACTS + "colour = 1\n"}, "colour"),
-            ({"facts": FACTS.replace("line = 3", "line = 0")}, "line"),
-            ({"facts": "title = "}, "finding.toml"),
+            ({"facts": "severity = "}, "finding.toml"),
             (
-                {"text": TEXT.replace("Mend", "Repair")},
-                r"missing: \['Mend'\], not known: \['Repair'\]",
+                {"text": TEXT.replace("What would mend", "How to repair")},
+                r"missing: \['What would mend it'\], not known: \['How to repair it'\]",
             ),
+            ({"text": TEXT.removeprefix("# A title")}, "its first line is a title"),
+            ({"text": TEXT.replace("cf3", "the main branch")}, "at a commit"),
             ({"stock": ""}, "either stock.py or"),
-            ({"facts": 'only_under_squall = "it cannot"\n' + FACTS}, "either stock.py or"),
-            ({"facts": FACTS.replace("no_scenario", "# no_scenario")}, "either scenario.json or"),
+            ({"text": TEXT.replace("no scenario", "a scenario")}, "either scenario.json or"),
         ]
     ):
         here = tmp_path / str(number)

@@ -55,14 +55,8 @@ def test_each_begins_with_a_title_and_leads_to_others_that_exist(path):
         assert (ROOT / name).exists(), name
 
 
-#: about the insides of campaigns: how much they have seen, and how many clean runs prove a fix
-INSIDE = {"08_search"}
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_they_import_only_what_is_public(path):
-    if path.stem in INSIDE:
-        pytest.skip("this one is about what has no public name")
     for cell in read(path)["cells"]:
         if cell["cell_type"] != "code":
             continue
