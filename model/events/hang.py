@@ -143,7 +143,12 @@ def _is_lock(graph: nx.DiGraph[Any], node: Any) -> bool:
 def _chain(graph: nx.DiGraph[Any]) -> list[Any]:
     """From a task to what does not come."""
     ends = [node for node in graph if "lack" in graph.nodes[node]]
-    ends = ends or [node for node in graph if graph.in_degree(node) and not _is_task(graph, node)]
+    if not ends:
+        things = [node for node in graph if graph.in_degree(node) and not _is_task(graph, node)]
+        # Best one that nobody could end who does not wait.
+        ends = [
+            thing for thing in things if not any(map(graph.out_degree, graph.successors(thing)))
+        ] or things
     if not ends:
         return []
     order = list(graph)

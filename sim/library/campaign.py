@@ -101,7 +101,7 @@ class Finding:
         workers = f", {found.workers} workers" if found.workers is not None else ""
         lines.append(f"seed {found.seed}{profile}{workers}, engine {found.engine}")
         if self.tried:
-            lines.append(f"{self.tried:,} {'run' if self.tried == 1 else 'runs'} before it held")
+            lines.append(f"{self.tried:,} {'run' if self.tried == 1 else 'runs'} passed before it")
         if self.shrink_runs:
             lines.append(f"shrunk in {self.shrink_runs:,} runs to")
         rows = [("seed", str(small.seed)), ("latency", small.world.latency)]
@@ -146,13 +146,13 @@ def search(
     found_by: str = "fuzz",
     on_run: Callable[[int], object] = lambda _: None,
     on_why: Callable[[int], object] = lambda _: None,
-    on_print: Callable[[str], object] = lambda _: None,
+    on_last: Callable[[Run], object] = lambda _: None,
 ) -> tuple[int, Finding | None]:
     """Run one scenario after the other up to the first in which something is wrong; how many held,
     and that failure, shrunk, looked into and kept. ``on_run`` is told how many have run, ``on_why`` how many
-    runs were made to see what decided the failure, ``on_print`` what the small failure has printed, or, if all
-    held, the last run."""
-    tried, printed = 0, ""
+    runs were made to see what decided the failure, ``on_last`` the small failure, or, if all held, the last
+    run."""
+    tried, run = 0, None
     for scenario in scenarios:
         run, wrong = judged(scenario, strict=strict)
         on_run(tried + 1)
@@ -160,10 +160,11 @@ def search(
             found = finding(
                 run, tried, strict=strict, shrink_s=shrink_s, found_by=found_by, on_why=on_why
             )
-            on_print(found.small.inner.printed)
+            on_last(found.small)
             return tried, found
-        tried, printed = tried + 1, run.inner.printed
-    on_print(printed)
+        tried += 1
+    if run is not None:
+        on_last(run)
     return tried, None
 
 

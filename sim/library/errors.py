@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ _REMOTE = re.compile(
     r"(?P<frames>.*?\n)(?P<last>(?:[\w.]+\.)?(?P=type)(?:: [^\n]*)?)(?:\n|$)",
     re.DOTALL,
 )
+#: where that is the key of a KeyError, whose text is a literal
+_KEY = re.compile(r"KeyError: (?P<text>(['\"])On WorkerInfo\(.*\2)\s*", re.DOTALL)
 #: types of what a call, a join or a wait raises when a fault has hit it
 OF_FAULTS = frozenset(
     [
@@ -83,6 +86,8 @@ class RankError(NamedTuple):
 def _raised_remotely(message: str) -> str | None:
     """What a function on another worker has raised, on which and where, if an error tells of that: the innermost,
     where one call has led to the next."""
+    if (key := _KEY.fullmatch(message)) is not None:
+        message = str(ast.literal_eval(key["text"]))
     begin = message.rfind("On WorkerInfo(")
     found = _REMOTE.match(message, begin) if begin >= 0 else None
     if found is None:

@@ -203,7 +203,7 @@ def _campaign(function: Callable[..., Any], arguments: Mapping[str, Any], asked:
         shrink_s=shrink_s,
         found_by="pytest",
         on_run=lambda done: OPTIONS.on_run(done, seeds + len(before)),
-        on_print=sys.stdout.write,
+        on_last=lambda run: sys.stdout.write(run.inner.printed),
     )
     if found is not None:
         remember(found.small.scenario)

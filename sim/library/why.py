@@ -117,8 +117,6 @@ def _cause_of(
                     scenario.faults, schedule=FIFO
                 )
                 under = "" if same else " under other faults"
-                found.said.append(
-                    f"(Told of the engine port, where it fails{under}: {found.problems[0]})"
-                )
+                found.said.append(f"(Told of the engine port, where it fails{under}, too.)")
                 return Cause(**vars(found))
         return Cause(**vars(find(scenario, told, seconds=seconds, on_run=on_run)))

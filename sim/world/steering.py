@@ -270,6 +270,15 @@ class SteeredTime(VirtualTime):
         queue: list[Any] = self._queue
         return queue[0] if queue else None
 
+    def next_due(self, least_s: float) -> tuple[float, Any] | None:
+        """When something happens next, and what, if that is in ``least_s`` seconds or more."""
+        entry = self.coming()
+        if entry is None or entry[0] - self.now < least_s:
+            return None
+        queue: list[Any] = self._queue
+        due = min((entry for entry in queue if not entry[3].cancelled), default=None)
+        return None if due is None else (due[0], due[3])
+
     def take(self) -> Any:
         """Take out what would happen next; None if nothing would."""
         queue: list[Any] = self._queue

@@ -146,7 +146,10 @@ class _Stacks:
             ends = reading.ends or (owner.id,)
             return plain._replace(what=reading.what, kind=reading.kind, ends=ends)
         what = named or str(getattr(lock, "what", "")) or "a lock"
-        took = self._threads[owner].took(lock) if owner in self._threads else ""
+        if owner not in self._threads:
+            lack = "who has taken it has ended and not released it"
+            return plain._replace(what=what, kind="lock", lack=lack)
+        took = self._threads[owner].took(lock)
         return plain._replace(what=what, kind="lock", ends=(owner.id,), took=took)
 
     def _worker(self, end: Any) -> TaskOwner | None:

@@ -144,9 +144,9 @@ def _search(
     from squall.sim.cli.reports.fuzzed_script import nothing_found, searched
     from squall.sim.cli.reports.why import no_why_json, why_json
 
-    tried, found = searched(asked, range(SEEDS), shrink_s=seconds, drawn=drawn)
+    tried, found, notes = searched(asked, range(SEEDS), shrink_s=seconds, drawn=drawn)
     if found is None or found.why is None:
-        typer.echo(no_why_json(tried) if as_json else nothing_found(asked, tried))
+        typer.echo(no_why_json(tried) if as_json else nothing_found(asked, tried, notes))
         raise typer.Exit(0 if found is None else FAILED)
     if page is not None:
         page.write(found.why)

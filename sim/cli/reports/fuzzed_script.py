@@ -15,25 +15,27 @@ from squall.sim.library.campaign import SHRINK_S, Around, Finding, search
 
 def fuzz_script(asked: ScriptRun, seeds: range, *, as_json: bool) -> Finding | None:
     """Say what came of it; the failure, if there is one. Raises :class:`BadInput`."""
-    tried, finding = searched(asked, seeds)
+    tried, finding, notes = searched(asked, seeds)
     if as_json:
         print(json.dumps(_json(tried, finding), indent=1))
     elif finding is None:
-        print(nothing_found(asked, tried))
+        print(nothing_found(asked, tried, notes))
     else:
         print("\n".join(finding.lines()))
     return finding
 
 
-def nothing_found(asked: ScriptRun, tried: int) -> str:
-    return f"{asked.script}: {tried:,} runs, nothing is wrong in any of them"
+def nothing_found(asked: ScriptRun, tried: int, notes: list[str]) -> str:
+    found = [f"{asked.script}: {tried:,} runs, nothing is wrong in any of them"]
+    return "\n".join([*found, *(f"hint: {note}" for note in notes)])
 
 
 def searched(
     asked: ScriptRun, seeds: range, *, shrink_s: float = SHRINK_S, drawn: bool = True
-) -> tuple[int, Finding | None]:
-    """Run a script for each seed up to the first failure: how many runs held, and that failure. ``drawn``: latencies
-    are, for each seed. Raises :class:`BadInput`."""
+) -> tuple[int, Finding | None, list[str]]:
+    """Run a script for each seed up to the first failure: how many runs held, that failure, and what was noted in the
+    last run, such as references that are never dropped. ``drawn``: latencies are, for each seed. Raises
+    :class:`BadInput`."""
     scenario = asked.scenario()
     script, faults = scenario.script, asked.faults
     assert script is not None, "that is what was asked for"
@@ -46,14 +48,17 @@ def searched(
         latency=None if drawn else asked.latency,
     )
     console = Console(stderr=True)
+    notes: list[str] = []
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(asked.script.name, total=len(seeds))
-        return search(
+        tried, finding = search(
             (around.scenario(script, seed) for seed in seeds),
             shrink_s=shrink_s,
             on_run=lambda count: bar.update(task, completed=count),
             on_why=looking(bar),
+            on_last=lambda run: notes.extend(run.inner.hints),
         )
+    return tried, finding, notes
 
 
 def _json(tried: int, finding: Finding | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import FrameType
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from squall.sim.scripts.compat.groups import Group, resolve
 from squall.sim.scripts.compat.work import Work, copy, in_background, member_meant
 from squall.sim.scripts.made import over
 from squall.sim.scripts.moved import put
+from squall.sim.world.stack_reading import Reading, Thread, reads
 
 
 def isend(
@@ -85,6 +87,15 @@ def _collect(own: Group, source: int | None, tag: int) -> tuple[int, Any]:
         if own.taken.get((sender, tag), 0) == 0:
             return sender, _fetch(own, sender, tag)
         own.taken[sender, tag] -= 1
+
+
+@reads(__name__, "_collect")
+def _from_anybody(thread: Thread, frame: FrameType) -> Reading | None:
+    """A member waits for a message of whoever sends one."""
+    if frame.f_locals["source"] is not None:
+        return None
+    what = f"a message of any rank with tag {frame.f_locals['tag']}"
+    return Reading("collective", what, "nobody sends one")
 
 
 def _fetch(own: Group, source: int, tag: int) -> Any:

@@ -169,7 +169,7 @@ def _collective(
     missing = [name(member, names) for member in members if member not in came]
     if missing and not any(each.good for each in came.values()):
         return Hint(
-            f"`{kind}` at {place} waits for {', '.join(missing)}, which does not come to it.",
+            f"`{kind}` at {place} waits for {', '.join(missing)}, which {'do' if len(missing) > 1 else 'does'} not come to it.",
             (place,),
         )
     return None

@@ -16,6 +16,7 @@ from squall.sim.search.why.faults import told as fault_told
 from squall.sim.search.why.marks import Mark, of_fault, of_step
 from squall.sim.search.why.search import RUN_S, Moment, Search
 from squall.sim.search.why.seen import Call
+from squall.sim.search.why.stuck import stuck
 from squall.sim.search.why.told import Line, Shown, Why
 from squall.sim.search.why.touched import Shared, Touch, both, touches
 from squall.sim.search.why.witness import Witness
@@ -61,6 +62,8 @@ class Telling:
         self.search = search
         at_steps = () if search.moment is None else (search.moment.step,)
         self.run, self.witness = self._seen((), at_steps)
+        #: whether it fails since nothing could happen any more
+        self.stuck = stuck(self.run, self.witness.stuck, self._error_s())
         #: the run that passes, and what both are to have pointed out
         self.passing: tuple[Run, Witness] | None = None
         self.marks: list[Mark] = []
@@ -68,6 +71,11 @@ class Telling:
             number: name if self.run.messages.get("PYTHON_CALL") else f"rank {number}"
             for number, name in self.run.names.items()
         }
+
+    def _error_s(self) -> float | None:
+        """When the first error was raised."""
+        records, errors = self.run.records, self.witness.errors
+        return float(records[min(errors[0].event, len(records) - 1)][0]) if errors else None
 
     def _seen(self, path: Path, at_steps: tuple[int, ...] = ()) -> tuple[Run, Witness]:
         witness = Witness(path, at_steps)
@@ -81,6 +89,7 @@ class Telling:
     def why(self) -> Why:
         search, witness = self.search, self.witness
         found = self._found()
+        self._tell_stuck(found)
         # The problems of a run that hangs name these lines.
         found.places += [place for place in waiting_at(self.run) if place not in found.places]
         for error in witness.errors[:1]:
@@ -94,6 +103,16 @@ class Telling:
             found.time_s = float(self.run.records[min(found.event, found.events - 1)][0])
         found.shown = self._shown()
         return found
+
+    def _tell_stuck(self, found: Why) -> None:
+        """Who waited for what, first where that is the cause: in a circle, or whatever the order."""
+        if self.stuck is None or found.verdict == "fault":
+            return
+        places = self.stuck.places(code.co_filename for code in self.witness.lines.globals)
+        if self.stuck.seconds:  # else it is the first of the problems
+            is_cause = self.stuck.hang.cycle or found.verdict == "always"
+            found.said.insert(0 if is_cause else len(found.said), self.stuck.said)
+        found.places = list(dict.fromkeys([*places, *found.places]))
 
     def _shown(self) -> list[Shown]:
         failing = {mark.failing: mark.text for mark in self.marks if mark.failing >= 0}
@@ -149,7 +168,7 @@ class Telling:
 
     def _within(self, first: Doing, moment: Moment) -> Why:
         """What is told where nothing can come before the step as a whole: within it something comes too early."""
-        said = [f"After {first.who} {first.did}, no other order that was tried passes."]
+        said = []
         places = [first.place]
         other = self._passing((Turn(moment.step, moment.tail),))
         self.marks = [of_step(first, moment.step, self.witness, self.witness, other)]
@@ -162,6 +181,7 @@ class Telling:
             seen = hints(self.run, self.witness, self.names)[:_HINTS]
             said += [hint.text for hint in seen]
             places += [place for hint in seen for place in hint.places]
+        said.append(f"After {first.who} {first.did}, no other order that was tried passes.")
         return Why(verdict="step", said=said, places=[place for place in places if place.file])
 
     def _turned(self, mine: list[Executed], step: int, other: Witness) -> Shared | None:
@@ -201,12 +221,12 @@ class Telling:
 
     def _always(self) -> Why:
         faults = ", also without the faults" if self.search.scenario.faults.goes_wrong else ""
-        said = [
+        found = hints(self.run, self.witness, self.names)[:_HINTS]
+        said = [hint.text for hint in found]
+        said.append(
             f"It fails in each of {self.search.orders} other orders that were tried{faults}: it does not "
             "depend on what comes first."
-        ]
-        found = hints(self.run, self.witness, self.names)[:_HINTS]
-        said += [hint.text for hint in found]
+        )
         places = [place for hint in found for place in hint.places]
         places += [error.place for error in self.witness.errors[:1]]
         return Why(verdict="always", said=said, places=list(dict.fromkeys(places)))
@@ -223,16 +243,23 @@ class Telling:
             for what, at, own in ((first, step, self.witness), (second, last, other))
         ]
         between = self._earlier(first, second)
-        if between is not None:
-            here = called(between, self.names).split(" of ", 1)[0]
+        if between is not None and self._was_over_first(between, first, other):
+            within = called(between, self.names)
+            said = [f"{_upper(first.who)} {first.did} while {within} was not over."]
+            said.append(f"In runs that pass {within} was over first.")
+        elif between is not None:
+            here, whose = called(between, self.names).split(" of ", 1)
             where = f" ({between.place})" if between.place.file else ""
             said = [f"{_upper(first.who)} {first.did} between {here}{where} and {second.who}."]
+            if second.who == f"{here} of {whose}":
+                said = [f"{_upper(first.who)} {first.did} between two calls of {here} by {whose}."]
         else:
             said = [f"{_upper(first.who)} {first.did} before {second.who} {second.did}."]
-        said.append(f"In runs that pass {second.who} {second.did} first.")
+        if len(said) == 1:
+            said.append(f"In runs that pass {second.who} {second.did} first.")
         places = [first.place, second.place, between.place if between else NOWHERE]
         shared = self._shared(first, step, second, other, last)
-        if shared is not None:
+        if shared is not None and not (self.stuck and self.stuck.hang.cycle):
             said.append(_touching(shared))
             places += [shared.first, shared.second]
             earlier = self._looked(step, shared)
@@ -307,6 +334,14 @@ class Telling:
             and call.is_users
         ]
         return mine[-1] if mine else None
+
+    def _was_over_first(self, call: Call, first: Doing, other: Witness) -> bool:
+        """Whether a call was not over when ``first`` happened, but is where the run passes."""
+        there = other.calls.get(call.key)
+        mine = None if first.call is None else other.calls.get(first.call.key)
+        if 0 <= call.ended < first.event or there is None or mine is None:
+            return False
+        return 0 <= there.ended < mine.began
 
     def _around(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from squall.sim.search.why.seen import Call
+from squall.sim.search.why.seen import Call, in_words
 from squall.sim.search.why.witness import Witness
 from squall.sim.world.places import NOWHERE, Place
 from squall.sim.world.steering import Entry
@@ -52,9 +52,9 @@ def doing(witness: Witness, step: int, names: Mapping[int, str]) -> Doing:
     if thread is not None:
         place = thread.to if thread.to.file else thread.at
         where = f" to `{place.function}` ({place})" if place.file else ""
-        return Doing(
-            "thread", witness.worker_of(step), thread.who, f"went on{where}", first, None, place
-        )
+        worker = witness.worker_of(step)
+        owner = name(worker, names) if thread.owner is None or worker >= 0 else thread.owner.name
+        return Doing("thread", worker, thread.who(owner), f"went on{where}", first, None, place)
     return Doing(
         "thread",
         witness.worker_of(step),
@@ -85,7 +85,7 @@ def _message(witness: Witness, number: int, event: int, names: Mapping[int, str]
         return Doing("message", -1, "a message", "arrived", event)
     call, src, dst = sent.call, name(sent.src, names), name(sent.dst, names)
     if call is None:
-        what = sent.type.lower().replace("_", " ")
+        what = in_words(sent.type)
         where = f" ({sent.place})" if sent.place.file else ""
         return Doing(
             "message",
@@ -106,13 +106,15 @@ def _message(witness: Witness, number: int, event: int, names: Mapping[int, str]
             call,
             call.place,
         )
-    return Doing("runs", sent.dst, called(call, names), f"ran on {dst}", event, call, call.place)
+    did = f"ran on {dst}" if call.may_be_users else f"reached {dst}"
+    return Doing("runs", sent.dst, called(call, names), did, event, call, call.place)
 
 
 def called(call: Call, names: Mapping[int, str]) -> str:
     """A call as a phrase: its function, who called it, and where."""
     where = f" ({call.place})" if call.place.file else ""
-    return f"`{call.name}` of {name(call.src, names)}{where}"
+    what = f"`{call.function}`" if call.function else call.name
+    return f"{what} of {name(call.src, names)}{where}"
 
 
 def name(worker: int, names: Mapping[int, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from squall.sim.search.why.doing import called, name
-from squall.sim.search.why.seen import Call, Fault
+from squall.sim.search.why.seen import Call, Fault, in_words
 from squall.sim.search.why.witness import Witness
 from squall.sim.world.places import Place
 
@@ -39,7 +39,7 @@ def told(
         call = sent.call
         if call is None:
             where = f" ({sent.place})" if sent.place.file else ""
-            what = sent.type.lower().replace("_", " ")
+            what = in_words(sent.type)
             who = f"{what}{where} from {name(sent.src, names)} to {name(sent.dst, names)}"
             said.append(f"{who[:1].upper()}{who[1:]} {_did(fault)}.")
             continue

@@ -11,6 +11,22 @@ from squall.sim.world.places import NOWHERE, Place
 
 #: how the types of messages begin that call functions
 _FUNCTIONS = ("PYTHON_", "SCRIPT_", "FORWARD_AUTOGRAD")
+#: messages that no function of the user's sends by itself, as he would call them
+_IN_WORDS = {
+    "BACKWARD_AUTOGRAD_REQ": "a request of the backward pass",
+    "CLEANUP_AUTOGRAD_CONTEXT_REQ": "the end of the autograd context",
+    "COLLECTIVE": "a part of a collective",
+    "RREF_BACKWARD_REQ": "the backward pass from a reference",
+    "RREF_CHILD_ACCEPT": "the acknowledgement of a reference",
+    "RREF_FORK_REQUEST": "the sharing of a reference",
+    "RREF_USER_DELETE": "the release of a reference",
+    "SEND": "a message",
+}
+
+
+def in_words(type: str) -> str:
+    """A message of that type as a phrase."""
+    return _IN_WORDS.get(type) or f"a {type.lower().replace('_', ' ')}"
 
 
 @dataclass(eq=False)
@@ -54,7 +70,7 @@ class Call:
     @property
     def name(self) -> str:
         """The function; for messages that no line asks for by itself, their type in words."""
-        return self.function or self.type.lower().replace("_", " ")
+        return self.function or in_words(self.type)
 
     @property
     def said(self) -> str:
@@ -91,10 +107,8 @@ class Thread:
     at: Place
     to: Place = NOWHERE
 
-    @property
-    def who(self) -> str:
-        """The process where it is its main thread, as it is called in the end."""
-        owner = "a process" if self.owner is None else self.owner.name
+    def who(self, owner: str) -> str:
+        """The process, which is called that, where it is its main thread."""
         return f"thread {self.name} of {owner}" if self.name.startswith("Thread") else owner
 
 

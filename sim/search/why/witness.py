@@ -26,10 +26,11 @@ from squall.sim.search.why.seen import (
     Task,
     Thread,
 )
+from squall.sim.search.why.stuck import Stuck, until_now
 from squall.sim.search.why.values import arguments, has_graph, name_of, shown, variables
 from squall.sim.world.places import NOWHERE, Place, is_library, user_place
 from squall.sim.world.primitives import SimTask
-from squall.sim.world.steering import Path, Steering, is_reply
+from squall.sim.world.steering import Path, SteeredTime, Steering, is_reply
 
 #: the functions in whose frames a call and what it calls can be seen
 _CALLS = (calls._invoke_rpc.__code__, calls.begin_remote.__code__)
@@ -70,12 +71,19 @@ class Witness(Steering):
         self.timeouts: list[tuple[int, Call]] = []
         #: errors that ended a process
         self.errors: list[Raised] = []
+        #: where nothing happened last before the first of them, until a time limit was over
+        self.stuck: Stuck | None = None
         self.operations: list[Operation] = []
         self._operations: dict[tuple[str, int, str, int], Operation] = {}
         #: workers that have made autograd contexts
         self.with_contexts: set[int] = set()
 
     # -- what the run tells ---------------------------------------------------------------------
+
+    def before_step(self, time: SteeredTime) -> None:
+        super().before_step(time)
+        if self.runtime is not None and not self.errors:
+            self.stuck = until_now(time, self.runtime) or self.stuck
 
     def next(self, event: Any, step: int) -> None:
         if self._going is not None:
