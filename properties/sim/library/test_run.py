@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import io
 import subprocess
 import sys
 import threading
 import time
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,10 @@ class Seen:
 def double(x: torch.Tensor) -> torch.Tensor:
     calls.append(1)
     return x * 2
+
+
+def greet(rank: int) -> None:
+    print("rank", rank)
 
 
 def train(rank: int, size: int = 2) -> tuple[Seen, int]:
@@ -90,6 +97,21 @@ def test_ranks_share_no_variable_with_each_other_or_with_the_caller() -> None:
 def test_a_seed_decides_everything() -> None:
     digests = [squall.run(train, workers=2, seed=seed).digest for seed in (3, 3, 4)]
     assert digests[0] == digests[1] != digests[2]
+
+
+class Dated(io.StringIO):
+    """As what a notebook writes to: each message has its date."""
+
+    def write(self, text: str) -> int:
+        return super().write(f"{datetime.datetime.now().year}: {text}")
+
+
+def test_a_run_does_not_depend_on_what_its_output_goes_to() -> None:
+    dated = Dated()
+    with redirect_stdout(dated):
+        digest = squall.run(greet, workers=2, seed=3).digest
+    assert squall.run(greet, workers=2, seed=3).digest == digest
+    assert f"{datetime.datetime.now().year}: rank" in dated.getvalue()
 
 
 def test_an_assertion_of_a_rank_tells_both_sides_and_its_line() -> None:

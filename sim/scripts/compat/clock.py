@@ -7,10 +7,12 @@ A clock read lets a microsecond pass and other tasks run, so that a loop that po
 from __future__ import annotations
 
 import time as real_time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from squall.real.runtime import current_task, current_task_or_none
+from squall.real.runtime import Task, current_task, current_task_or_none
 from squall.sim.scripts.compat.described import builtin
 from squall.sim.scripts.compat.facades import Facade
 
@@ -23,6 +25,8 @@ EPOCH_S = 1_704_067_200
 #: what ``time.monotonic`` and ``time.perf_counter`` say when a simulation starts
 BOOT_S = 1000
 _NS = 1_000_000_000
+#: the task that has called code outside the simulation
+_outside: Task | None = None
 
 
 def _read() -> float:
@@ -40,9 +44,21 @@ def look() -> None:
 def wall_time_s() -> float | None:
     """What ``time.time()`` says to the process of the running task; None outside every process."""
     task = current_task_or_none()
-    if task is None or task.worker is None:
+    if task is None or task is _outside or task.worker is None:
         return None
     return EPOCH_S + _read()
+
+
+@contextmanager
+def of_the_machine() -> Iterator[None]:
+    """In this block dates are the machine's, and no scheduling points: for what the running task calls outside the
+    simulation, such as the terminal or the notebook that its output goes to."""
+    global _outside
+    before, _outside = _outside, current_task_or_none()
+    try:
+        yield
+    finally:
+        _outside = before
 
 
 @builtin

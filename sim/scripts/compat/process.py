@@ -15,6 +15,7 @@ from greenlet import GreenletExit
 
 from squall.real import tracing
 from squall.real.worker import current_worker_or_none
+from squall.sim.scripts.compat import clock
 from squall.sim.scripts.compat.environ import Environ
 from squall.sim.scripts.compat.errors import (
     OwnInterrupt,
@@ -99,7 +100,8 @@ class Stream:
 
     def write(self, text: str) -> int:
         if not self._process.is_silent:
-            self._to.write(text)
+            with clock.of_the_machine():
+                self._to.write(text)
         return len(text)
 
     def writelines(self, lines: Any) -> None:
@@ -107,7 +109,8 @@ class Stream:
             self.write(line)
 
     def flush(self) -> None:
-        self._to.flush()
+        with clock.of_the_machine():
+            self._to.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._to, name)
