@@ -71,10 +71,17 @@ _REPLIES = (
 
 
 class Names:
-    """Those of a run, from its events. ``workers``: what workers are called."""
+    """Those of a run, from its events. ``workers``: what workers are called; ``asked``: by (caller, id of the call) the
+    function, where that was noted."""
 
-    def __init__(self, records: Sequence[Record], workers: Mapping[int, str]) -> None:
+    def __init__(
+        self,
+        records: Sequence[Record],
+        workers: Mapping[int, str],
+        asked: Mapping[tuple[int, int], str] | None = None,
+    ) -> None:
         self.workers = workers
+        self._asked = asked or {}
         #: by task: the function of the request that it serves
         self.functions: dict[int, str] = {}
         #: by (caller, id of the call): the task that serves it, and the type of the request
@@ -106,8 +113,9 @@ class Names:
         return request_named(self._types.get((worker, id), "a call"), self.function(worker, id))
 
     def function(self, worker: int, id: int) -> str:
-        """The function that a worker has called; "" where it is none, or nobody has begun it."""
-        return self.functions.get(self._served.get((worker, id), -1), "")
+        """The function that a worker has called; "" where it is none, or nobody has noted or begun it."""
+        noted = self._asked.get((worker, id))
+        return noted or self.functions.get(self._served.get((worker, id), -1), "")
 
     def function_of(self, type: str, src: int, dst: int, id: int) -> str:
         """The function that a message calls, or whose result it brings; "" for others."""

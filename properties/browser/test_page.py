@@ -97,6 +97,30 @@ def test_no_view_is_wider_than_a_phone(visit: Visit, emulated: Callable[..., Non
         assert page.js("return document.documentElement.scrollWidth") <= 390, view
 
 
+NAMES = """
+    const box = (e) => { const r = e.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; };
+    const room = box(document.querySelector('#figure .nsewdrag'));
+    const labels = [...document.querySelectorAll('#figure text.label')];
+    return [room, labels.filter(e => e.style.visibility === 'visible').map(box), labels.length];
+"""
+
+
+@pytest.mark.parametrize("width", [390, WIDTH])
+def test_names_of_arrows_do_not_lie_over_each_other(
+    visit: Visit, emulated: Callable[..., None], width: int
+) -> None:
+    emulated(width, HEIGHT, "light")
+    page = visit(pictures.page(training(steps=4, latency="lognormal:0.002:0.4")))
+    room, seen, every = page.js(NAMES)
+    assert 1 < len(seen) < every
+    for n, one in enumerate(seen):
+        assert one[0] >= room[0] and one[2] <= room[2] + 1
+        for other in seen[:n]:
+            apart = one[2] <= other[0] or other[2] <= one[0]
+            assert apart or one[3] <= other[1] + 2 or other[3] <= one[1] + 2
+    assert page.errors() == []
+
+
 def test_marks_are_where_the_clock_says(visit: Visit) -> None:
     run = training(latency="lognormal:0.002:0.4")
     page = visit(step())

@@ -116,9 +116,9 @@ def _parting(canvas: Canvas, parted: int) -> None:
     canvas.shapes.append({"type": "line", **place, "line": line})
     canvas.annotations.append(
         {
-            "text": "the same up to here ",
+            "text": " ← the same up to here",
             "x": parted - 0.5,
-            "xanchor": "right",
+            "xanchor": "left",
             "y": 0,
             "yref": "paper",
             "yanchor": "bottom",

@@ -61,7 +61,7 @@ def name_of(run: Recording, flow: Flow) -> str:
 
 def call_name(run: Recording, call: Call) -> str:
     """A call by its function, and the line that makes it where that is known; or else by its type."""
-    name = run.functions.get(call.started) or run.called.function(call.worker, call.id)
+    name = run.called.function(call.worker, call.id)
     place = run.places.get(call.started, "")
     name = name or request_named(call.inner)
     return f"{name} ({place})" if place else name

@@ -86,7 +86,7 @@ def events(run: Recording) -> dict[str, Any]:
         "worker": _binary(run.workers_of),
         "before": _binary(causes.before),
         "elsewhere": _binary(causes.elsewhere),
-        "text": [_told(run, number) for number in range(len(run))],
+        "text": [told(run, number) for number in range(len(run))],
     }
 
 
@@ -112,29 +112,36 @@ def calls(run: Recording) -> dict[str, Any]:
     }
 
 
-def _told(run: Recording, number: int) -> str:
-    """The details of an event, with the function that it is about."""
+def told(run: Recording, number: int) -> str:
+    """The details of an event, with the function that it is about instead of the type of the message."""
     _, worker, task, type, values = run.records[number]
-    text, names = details(type, values), run.called
+    names = run.called
     function = ""
     if type is tracing.TASK_STARTED:
-        text = text.partition(" parent=")[2]
+        text = details(type, values).partition(" parent=")[2]
         return f"name={names.task(task, int(run.workers_of[number]))} parent={text}".replace(
             "`", ""
         )
     if type is tracing.CALL_STARTED:
-        function = run.functions.get(number) or names.function(worker, values[0])
+        function = names.function(worker, values[0])
     elif type in (tracing.MESSAGE_SENT, tracing.MESSAGE_DELIVERED, tracing.MESSAGE_DROPPED):
         function = names.function_of(values[3], values[1], values[2], values[4])
+        function = function and names.message(values[3], values[1], values[2], values[4])
+    elif type in (tracing.HANDLER_STARTED, tracing.HANDLER_RESUMED, tracing.HANDLER_ENDED):
+        function = names.function(values[0], values[2])
     place = run.places.get(number, "")
+    text = details(type, values, typed=not function)
     return " ".join(filter(None, (function, f"({place})" if place else "", text)))
 
 
-def details(type: tracing.EventType, values: tuple[Any, ...]) -> str:
-    """The values of an event in one line; ids of contexts and messages as maker:count."""
+def details(type: tracing.EventType, values: tuple[Any, ...], *, typed: bool = True) -> str:
+    """The values of an event in one line; ids of contexts and messages as maker:count. ``typed``: with types of
+    messages."""
     said = []
     for name, value in zip(type.fields, values, strict=True):
-        if value is None or value == ():
+        if not typed and name == "about":
+            value = tuple(item for item in value if not isinstance(item, str))
+        if value is None or value == () or (name == "type" and not typed):
             continue
         if name == "context" or (name == "message" and isinstance(value, int) and value >= 0):
             value = context_name(value)

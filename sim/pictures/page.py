@@ -63,7 +63,7 @@ def scripts() -> tuple[str, ...]:
     """The text of each script in a page: the same in all, since what they draw is data."""
     return (
         get_plotlyjs(),
-        *map(own_script, ("colors.js", "strip.js", "rows.js", "calls.js", "page.js")),
+        *map(own_script, ("colors.js", "strip.js", "labels.js", "rows.js", "calls.js", "page.js")),
     )
 
 

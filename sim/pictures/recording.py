@@ -99,7 +99,10 @@ class Recording:
     @cached_property
     def called(self) -> Names:
         """What tasks, calls and messages are called."""
-        return Names(self.records, {worker: self.name(worker) for worker in self.workers})
+        asked = {
+            (self.records[n][1], self.records[n][4][0]): name for n, name in self.functions.items()
+        }
+        return Names(self.records, {worker: self.name(worker) for worker in self.workers}, asked)
 
     @cached_property
     def last(self) -> int:
@@ -127,7 +130,8 @@ class Recording:
             return min(raised)
         if self.waits:
             waiting = self.run.waiting
-            return (waiting[0].noted or len(self)) - 1 if waiting else self.last
+            last = (waiting[0].noted or len(self)) - 1 if waiting else self.last
+            return next((n for n in range(last, 0, -1) if self.workers_of[n] >= 0), last)
         return -1 if self.ok else self._first_error()
 
     @property

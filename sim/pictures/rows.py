@@ -13,8 +13,8 @@ from squall.sim.pictures.words import duration, hover, nothing, table
 
 #: rows that are drawn at most
 ROWS_MOST = 400
-#: rows that are shown at first
-WINDOW = 30
+#: rows that are shown at first: as many as have room for their names on a page
+WINDOW = 14
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,10 @@ def draw(canvas: Canvas, flows: list[Flow], rows: dict[int, float], *, webgl: bo
         groups.sort(key=len, reverse=True)  # what is rare lies on top
     for group in groups:
         _arrows(canvas, group, rows, webgl)
+    # Names lie on top of all arrows.
+    canvas.traces += [
+        _names(canvas, group, rows) for group in groups if 0 < len(group) <= _NAMED_MOST
+    ]
     _lost(canvas, [flow for flow in flows if flow.arrived < 0], rows)
     _repeated(canvas, [flow for flow in flows if flow.copy or flow.retry], rows)
     canvas.violations(lambda worker: rows.get(worker, -0.5))
@@ -170,8 +174,6 @@ def _arrows(canvas: Canvas, flows: list[Flow], rows: dict[int, float], webgl: bo
         webgl=webgl,
         custom=list(zip([f.arrived for f in flows], numbers, strict=True)),
     )
-    if len(flows) <= _NAMED_MOST:
-        canvas.traces.append(_names(canvas, flows, rows))
     # Invisible marks along an arrow, so that the mouse finds it easily.
     places = (0.5,) if len(flows) > 400 else (0.0, 0.33, 0.66)
     x0 = canvas.x([flow.sent for flow in flows])

@@ -98,6 +98,7 @@ def _reasons(
             hovertext=f"since t={data['since']:.6f} s, for {seconds(run.ended_s - data['since'])}",
             hoverinfo="text",
             showlegend=False,
+            meta={"labels": True},
         )
 
 
@@ -146,11 +147,13 @@ def _layout(graph: nx.MultiDiGraph) -> dict[Hashable, _Place]:
         ]
         begin[group] = max(before, default=0.0)
         columns.setdefault(begin[group], []).append(group)
+    # Where one waits for several, every second column is lower: no arrow runs through what lies between.
+    lower = 0.4 if any(degree > 1 for _, degree in nx.DiGraph(graph).out_degree) else 0.0
     places: dict[Hashable, _Place] = {}
-    for column, groups in columns.items():
+    for at, (column, groups) in enumerate(sorted(columns.items())):
         for row, group in enumerate(groups):
             members = condensed.nodes[group]["members"]
-            middle = (column + _width(members) / 2, row - (len(groups) - 1) / 2)
+            middle = (column + _width(members) / 2, row - (len(groups) - 1) / 2 + lower * (at % 2))
             places |= _ring(_in_turn(graph, members), middle)
     return places
 

@@ -11,16 +11,15 @@ import os
 import shlex
 import signal
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from squall.model.events.digest import Record
 from squall.sim.names import PlotlyFrom
-from squall.sim.pictures.packed import details
+from squall.sim.pictures.packed import told
 from squall.sim.pictures.page import page
-from squall.sim.pictures.recording import facts_of, recording
+from squall.sim.pictures.recording import Recording, facts_of, recording
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.own import read_scenario_file
 from squall.sim.scenarios.replay import first_difference
@@ -70,8 +69,8 @@ def compare(one: Path, other: Path, scripts: bool) -> str:
 
     ``scripts`` as for :func:`to_run`.
     """
-    runs = [again(to_run(path, scripts), seconds=RUN_S).records for path in (one, other)]
-    found = first_difference(*runs)
+    runs = [recording(again(to_run(path, scripts), seconds=RUN_S)) for path in (one, other)]
+    found = first_difference(*(run.records for run in runs))
     number = None if found is None else found.number
     rows: list[dict[str, Any]] = []
     if number is not None:
@@ -82,12 +81,12 @@ def compare(one: Path, other: Path, scripts: bool) -> str:
     return json.dumps({"number": number, "events": [len(run) for run in runs], "rows": rows})
 
 
-def _line(records: Sequence[Record], number: int) -> str | None:
-    if number >= len(records):
+def _line(run: Recording, number: int) -> str | None:
+    if number >= len(run):
         return None
-    time_s, worker, task, type, values = records[number]
-    where = f"w{worker} task {task} " if worker >= 0 else f"task {task} "
-    return f"t={time_s:.6f} {where}{type.name} {details(type, values)}"
+    time_s, worker, task, type, _ = run.records[number]
+    where = f"{run.name(worker)} " if worker >= 0 else ""
+    return f"t={time_s:.6f} {where}task {task} {type.name} {told(run, number)}"
 
 
 def answer(connection: Connection, work: Callable[..., str], *args: Any) -> None:

@@ -21,6 +21,27 @@
     else setAttribute.call(this, name, value);
   };
 
+  // A figure without a title of its own: the page says what there is to say of it.
+  function noted(layout) {
+    byId("notes").textContent = layout.meta.notes.join(" · ");
+    byId("notes").hidden = !layout.meta.notes.length;
+    layout.margin = { ...layout.margin, t: 30 };
+    delete layout.title;
+  }
+
+  // On a phone long names have several lines, or end earlier, and the legend has room of its own.
+  function narrow(data, layout) {
+    const lines = (text) => text.replace(/(.{24,40}) /g, "$1<br>");
+    let legend = 0;
+    for (const trace of data) {
+      if (!trace.name || trace.showlegend === false) continue;
+      trace.name = lines(trace.name);
+      legend += 17 * trace.name.split("<br>").length;
+    }
+    if (layout.height) layout.height += legend;
+    for (const each of layout.annotations || []) each.text = each.text.replace(/^<b>(.{38}).{3,}<\/b>$/, "<b>$1…</b>");
+  }
+
   (async () => {
     if (typeof DecompressionStream === "undefined") throw new Error("this browser is older than 2023");
     const bytes = Uint8Array.from(atob(byId("packed").textContent.trim()), (c) => c.charCodeAt(0));
@@ -28,9 +49,13 @@
     const text = await new Response(plain).text();
     const draw = async () => {
       const { data, layout } = JSON.parse(squallColors.of(text));
+      if (layout.meta && layout.meta.title === "") noted(layout);
+      if (window.innerWidth < 600) narrow(data, layout);
       if (layout.height) figure.style.height = layout.height + "px";
       // The page scrolls: its wheel does not zoom the picture.
       await Plotly.newPlot(figure, data, layout, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
+      figure.on("plotly_afterplot", () => squallLabels(figure));
+      squallLabels(figure);
       figure.dataset.state = "drawn";
     };
     squallColors.changed(() => draw().catch(show));

@@ -205,6 +205,8 @@
       page.strip();
     });
     figure.on("plotly_relayout", (change) => { if (Object.keys(change).some((key) => key.startsWith("yaxis"))) label(); });
+    figure.on("plotly_afterplot", () => squallLabels(figure));
+    squallLabels(figure);
     label();
     page.base = data.length;
     drawn();
