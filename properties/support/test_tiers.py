@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.properties.support.costs import known, updated
+from squall.properties.support.costs import updated
 from squall.properties.support.paths import ROOT
 from squall.properties.support.tiers import affordable, sample
 
@@ -121,4 +121,3 @@ def test_what_tests_take_is_known_of_those_that_are_there_and_take_long() -> Non
     gone = "squall/properties/support/test_tiers.py::test_that_is_gone"
     assert updated({gone: 3.0, this: 3.0}, {}) == {this: 3.0}
     assert updated({this: 3.0}, {this: 0.1, gone: 9.0}) == {}
-    assert updated(known(), {}) == known()

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockSkew(Fault):
-    """Its clock shows ``offset_s`` more than the others' and runs ``rate`` times as fast, so that
-    its timeouts come earlier (``rate`` above 1) or later. When faults end it keeps its offset and
-    runs as fast as the others."""
+    """Its clock is ``offset_s`` ahead of the others and runs ``rate`` times as fast. With a ``rate``
+    above 1 its timeouts come earlier, below 1 later. When faults end the clock keeps its offset
+    and runs as fast as the others."""
 
     group: ClassVar[Group] = "inner"
     position: ClassVar[int] = 5

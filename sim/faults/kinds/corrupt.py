@@ -16,7 +16,7 @@ from squall.sim.world import rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corrupt(MessageFault):
-    """``flips`` of its bytes, 64 at most, arrive changed, which the receiver's checksum finds."""
+    """``flips`` of its bytes (64 at most) arrive changed. The receiver's checksum finds it."""
 
     position: ClassVar[int] = 5
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crash(WorkerFault):
-    """Its process ends. Its connections are reset, which its peers see at once, or, ``silent``,
-    its peers see nothing and run into timeouts.
+    """Its process ends. Its connections are reset, and its peers see that at once. With ``silent``
+    they see nothing, and their calls run into timeouts.
 
-    ``restart_after_s``: so much later there is a new process of the same rank, with empty state,
-    which joins the group again; None: there is none.
+    After ``restart_after_s`` a new process of the same rank starts, with empty state, and joins the
+    group again. With None there is no new process.
     """
 
     position: ClassVar[int] = 1

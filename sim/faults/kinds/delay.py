@@ -16,7 +16,7 @@ from squall.sim.world.trace import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay(MessageFault):
-    """It arrives ``seconds`` later, and up to ``spread_s`` more, drawn."""
+    """It arrives ``seconds`` later, plus a random time of at most ``spread_s``."""
 
     position: ClassVar[int] = 1
 

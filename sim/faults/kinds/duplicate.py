@@ -16,7 +16,7 @@ from squall.sim.world import rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate(MessageFault):
-    """It arrives, and a copy of it ``after_s[i]`` later than the original, each."""
+    """It arrives, and for each number of ``after_s`` a copy arrives so many seconds later."""
 
     position: ClassVar[int] = 3
 

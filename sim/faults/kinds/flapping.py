@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flapping(LinkFault):
-    """Of every ``period_s`` the link is down during the first ``down_s``."""
+    """Time is divided into periods of ``period_s``. In each the link is down for the first ``down_s``."""
 
     position: ClassVar[int] = 4
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Garbage(WorkerFault):
-    """Cyclic garbage is collected then, of all workers, since they share one heap; ``worker`` is
-    whose event it is."""
+    """Python's garbage collector runs at that moment. All workers share one heap, so it collects
+    the garbage of all; in the trace it is an event of ``worker``."""
 
     group: ClassVar[Group] = "inner"
     position: ClassVar[int] = 4

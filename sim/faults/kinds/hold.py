@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold(MessageFault):
-    """It waits on its way until ``until`` was handled: the nth such message from the start.
-
-    After ``at_most_s`` it is let go in any case.
+    """It waits on its way until another message was handled: the one that ``until`` selects,
+    counted from the start of the run. It waits for ``at_most_s`` at most.
     """
 
     position: ClassVar[int] = 4

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss(LinkFault):
-    """Each message is lost with ``probability``; one way, unless there is an item for the other."""
+    """Each message from ``src`` to ``dst`` is lost with ``probability``. The other direction needs
+    an item of its own."""
 
     position: ClassVar[int] = 3
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Partition(Fault):
     """Workers of different ``groups`` do not reach each other; one in no group reaches all.
 
-    ``one_way``: only what the first group sends to the others is cut. A message is judged when
-    it is sent: what is under way at ``from_s`` arrives. ``until_s`` None: until ``heal_s``.
+    With ``one_way`` only what the first group sends to the others is stopped. What was sent before
+    ``from_s`` still arrives. With None as ``until_s`` it lasts until ``heal_s``.
     """
 
     group: ClassVar[Group] = "partitions"

@@ -14,10 +14,9 @@ from squall.sim.faults.on_stock import StockSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSize(Fault):
-    """Its agent has ``threads`` threads (None as ``worker``: every agent). Profiles draw one or two
-    only where no function waits in its thread for a value of its own worker, and where something
-    goes on beside steps enough for all that can wait at once: with fewer the value would never be
-    made."""
+    """Its agent has ``threads`` threads (None as ``worker``: every agent). A function
+    that waits keeps its thread: with too few threads, what it waits for is never computed. So
+    profiles draw one or two threads only for programs that need no more."""
 
     group: ClassVar[Group] = "inner"
     position: ClassVar[int] = 1

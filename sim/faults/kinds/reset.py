@@ -15,9 +15,9 @@ from squall.sim.world import rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset(MessageFault):
-    """The connection that it is written to is lost with it, when ``part`` of its time on the way
-    is over: what is under way between the two workers then is lost, and both see their calls to
-    each other fail. The next message opens another connection."""
+    """It is lost together with its connection, when ``part`` of its time on the way is over. All other
+    messages between the two workers that are under way then are lost too, and on both sides the
+    calls to the other fail. The next message opens a new connection."""
 
     position: ClassVar[int] = 7
 

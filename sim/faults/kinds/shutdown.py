@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown(WorkerFault):
-    """It calls ``rpc.shutdown``, whatever else it is doing; unless ``graceful``, peers are not
-    waited for."""
+    """It calls ``rpc.shutdown``, whatever else it is doing. Only with ``graceful`` it waits for its
+    peers there."""
 
     position: ClassVar[int] = 5
     needs: ClassVar[tuple[Ability, ...]] = ("inside",)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowCpu(WorkerFault):
-    """Each step of its tasks, which otherwise takes no time, takes ``factor`` times 10 µs for
-    ``for_s`` (None: until ``heal_s``), and what it computes (``--compute``) ``factor`` times as long."""
+    """For ``for_s`` (None: until ``heal_s``) each step of its tasks takes ``factor`` times 10 µs. Without
+    this fault a step takes no time. What it computes (``--compute``) takes ``factor`` times as long."""
 
     position: ClassVar[int] = 3
 
