@@ -27,7 +27,14 @@ from squall.sim.search.why.seen import (
     Thread,
 )
 from squall.sim.search.why.stuck import Stuck, until_now
-from squall.sim.search.why.values import arguments, has_graph, name_of, shown, variables
+from squall.sim.search.why.values import (
+    arguments,
+    has_graph,
+    name_of,
+    shown,
+    variables,
+    words_near,
+)
 from squall.sim.world.places import NOWHERE, Place, is_library, user_place
 from squall.sim.world.primitives import SimTask
 from squall.sim.world.steering import Path, SteeredTime, Steering, is_reply
@@ -216,7 +223,8 @@ class Witness(Steering):
         place = user_place(_frame())
         if not place.file:  # in a thread of its own
             place = self.begun.get(task, NOWHERE)
-        operation = Operation(group, member, kind, number, task, place, self._count)
+        words = words_near(_frame())
+        operation = Operation(group, member, kind, number, task, place, self._count, words=words)
         self._operations[group, member, kind, number] = operation
         self.operations.append(operation)
 
