@@ -16,7 +16,7 @@ _MOST = 40
 
 
 class _Access(NamedTuple):
-    """A line that touches something, the ``count``-th time that a thread does so there. ``thread``: its worker, and whom
+    """A line that touches something, the ``nth`` time that a thread does so there. ``thread``: its worker, and whom
     it serves or how it is called."""
 
     thread: tuple[int, str]
@@ -24,7 +24,7 @@ class _Access(NamedTuple):
     name: str
     writes: bool
     place: Place
-    count: int
+    nth: int
 
     @property
     def thing(self) -> tuple[str, ...]:

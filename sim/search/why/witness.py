@@ -37,6 +37,7 @@ from squall.sim.search.why.values import (
 )
 from squall.sim.world.places import NOWHERE, Place, is_library, user_place
 from squall.sim.world.primitives import SimTask
+from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.steering import Path, SteeredTime, Steering, is_reply
 
 #: the functions in whose frames a call and what it calls can be seen
@@ -89,7 +90,7 @@ class Witness(Steering):
 
     def before_step(self, time: SteeredTime) -> None:
         super().before_step(time)
-        if self.runtime is not None and not self.errors:
+        if isinstance(self.runtime, SimRuntime) and not self.errors:
             self.stuck = until_now(time, self.runtime) or self.stuck
 
     def next(self, event: Any, step: int) -> None:
