@@ -4,6 +4,7 @@
 # fix: rpc_async().step => rpc_sync().step
 # fix: [future.wait() for future in pending] => pending
 """The trainer tells the owner of the weights to step, and leaves the context before that has looked into it."""
+
 import os
 
 import torch

@@ -4,6 +4,7 @@
 # always: yes
 # fix: in metrics.items() => in sorted(metrics.items())
 """Metrics are reduced by name, and each rank has them in an order of its own."""
+
 import os
 
 import torch

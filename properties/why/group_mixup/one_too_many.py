@@ -1,9 +1,10 @@
 # run: --workers 3
 # engines: port torch
-# shows: StoreTimeoutError|Timed out waiting
+# shows: [Tt]imed out
 # always: yes
 # fix: in range(world) => in range(world - 1)
 """Rank 0 receives a result of each worker in each round, and counts itself among them."""
+
 import os
 
 import torch

@@ -4,6 +4,7 @@
 # always: yes
 # fix: dist.barrier() => pass
 """Ranks write a checkpoint one after the other, holding a lock of rank 0, and meet before they release it."""
+
 import os
 import threading
 

@@ -3,6 +3,7 @@
 # shows: RPC ran for more than set timeout
 # fix:             return rpc.rpc_sync(other =>         return rpc.rpc_sync(other
 """Two branches lock their own ledger and book at the other one, in calls that have the time limit of every call."""
+
 import os
 import threading
 

@@ -3,6 +3,7 @@
 # shows: AssertionError: replicas have drifted apart
 # fix:         lr = current_lr(store) =>         dist.barrier()\n        lr = current_lr(store)
 """Rank 0 plans the learning rate and publishes it in the store of the job; the others look whether there is one."""
+
 import os
 
 import torch
