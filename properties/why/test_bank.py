@@ -17,9 +17,9 @@ CASES = [
 ]
 
 
-def test_there_are_four_of_each_kind_and_each_has_an_answer() -> None:
+def test_there_are_four_of_each_kind_or_more_and_each_has_an_answer() -> None:
     bank = programs()
-    assert set(Counter(program.kind for program in bank).values()) == {4} and len(bank) == 40
+    assert min(Counter(program.kind for program in bank).values()) == 4
     for program in bank:
         answer = program.answer
         assert set(answer) in ({"at fault"}, {"first", "second"}), program.name

@@ -10,7 +10,7 @@ import pytest
 
 import squall
 from squall.sim.library.why import Cause
-from squall.sim.search.why.executed import Executed
+from squall.sim.search.why.executed import Executed, Lines
 from squall.sim.search.why.touched import both, touches
 from squall.sim.search.why.values import shown
 
@@ -122,8 +122,9 @@ def of_function(text: str, tmp_path: Path, name: str) -> list[Executed]:
 def test_what_both_touch_is_shared_and_changed(
     one: str, other: str, shared: str | None, tmp_path: Path
 ) -> None:
-    first = touches(of_function(f"def f(x):\n    {one}\n", tmp_path, "one"), {})
-    second = touches(of_function(f"def g(x):\n    {other}\n", tmp_path, "other"), {})
+    seen = Lines(lambda: (0, 0))
+    first = touches(of_function(f"def f(x):\n    {one}\n", tmp_path, "one"), seen)
+    second = touches(of_function(f"def g(x):\n    {other}\n", tmp_path, "other"), seen)
     found = both(first, second, stores=False)
     assert (None if found is None else found.name) == shared
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from squall.model.events.run import Run
@@ -40,6 +40,7 @@ class Hint(NamedTuple):
 def hints(run: Run, witness: Witness, names: Mapping[int, str]) -> list[Hint]:
     """What may be the cause, the most certain first."""
     found = [*_elsewhere(witness, names), *_had_left(witness, names), *_tags(witness, names)]
+    found += [*_in_another_order(witness, names)]
     found += [*_unwaited(witness), *_collectives(witness, names), *_not_over(witness, names)]
     found += _without_context(witness, names)
     many = list(_many(witness))
@@ -123,8 +124,7 @@ def _many(witness: Witness) -> Iterator[Hint]:
 
 def _growing(witness: Witness) -> Iterator[Hint]:
     """What may hold what has become more and more."""
-    lines = witness.lines
-    for container, places in growing(lines.executed, lines.globals).items():
+    for container, places in growing(witness.lines).items():
         said = ", ".join(map(str, places))
         text = f"`{container}` grows: things are put into it at {said}, and never taken out."
         yield Hint(text, tuple(places))
@@ -136,15 +136,48 @@ def waiting_at(run: Run) -> list[Place]:
     return list(dict.fromkeys(Place(match["file"], int(match["line"])) for match in lines))
 
 
-def _collectives(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
-    """The first collective of a group for which its members came from different lines, or to which some have not
-    come."""
+def _by_member(witness: Witness) -> list[dict[int, list[Operation]]]:
+    """The collectives of each group, by member."""
     groups: dict[str, dict[int, list[Operation]]] = {}
     for each in witness.operations:
         came = groups.setdefault(each.group, {}).setdefault(each.member, [])
         if each.kind not in ("send", "recv") and each.place.file:
             came.append(each)
-    for members in groups.values():
+    return list(groups.values())
+
+
+def _in_another_order(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
+    """A variable has the same strings in all members at the collectives of a line, but not in the same order."""
+    for members in _by_member(witness):
+        lines = dict.fromkeys((o.kind, o.place) for came in members.values() for o in came)
+        for kind, place in lines:
+            at = {
+                m: [o.words for o in came if o.place == place and o.kind == kind]
+                for m, came in members.items()
+            }
+            for variable in next((words[0] for words in at.values() if words), {}):
+                values = {m: [w.get(variable, "") for w in words] for m, words in at.items()}
+                number = _differ(list(values.values()))
+                if number is not None:
+                    told = ", ".join(
+                        f"{v[number]!r} on {name(m, names)}" for m, v in sorted(values.items())
+                    )
+                    text = f"Call {number + 1} of `{kind}` at {place}: `{variable}` is {told}. Each does the same, in another order."
+                    yield Hint(text, (place,))
+                    break
+
+
+def _differ(lists: Sequence[Sequence[str]]) -> int | None:
+    """Where lists that have the same in them differ first; None if they do not, or are not such lists."""
+    if len({tuple(sorted(each)) for each in lists}) != 1:
+        return None
+    return next((n for n, each in enumerate(zip(*lists, strict=True)) if len(set(each)) > 1), None)
+
+
+def _collectives(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
+    """The first collective of a group for which its members came from different lines, or to which some have not
+    come."""
+    for members in _by_member(witness):
         for number in range(max(map(len, members.values()))):
             hint = _collective(number, members, names)
             if hint is not None:

@@ -10,15 +10,15 @@ from squall.sim.search.again import again
 from squall.sim.search.why import removed
 from squall.sim.search.why.always import hints, waiting_at
 from squall.sim.search.why.doing import Doing, called, doing, name
-from squall.sim.search.why.executed import Executed
 from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
+from squall.sim.search.why.flipped import Flipped, flipped, told
 from squall.sim.search.why.marks import Mark, of_fault, of_step
 from squall.sim.search.why.search import RUN_S, Moment, Search
 from squall.sim.search.why.seen import Call
 from squall.sim.search.why.stuck import stuck
 from squall.sim.search.why.told import Line, Shown, Why
-from squall.sim.search.why.touched import Shared, Touch, both, touches
+from squall.sim.search.why.touched import Shared, Touch, both, by_name, touches, touching
 from squall.sim.search.why.witness import Witness
 from squall.sim.world.places import NOWHERE, Place
 from squall.sim.world.steering import Path, Turn
@@ -72,6 +72,11 @@ class Telling:
             for number, name in self.run.names.items()
         }
 
+    @property
+    def _is_deadlock(self) -> bool:
+        """What several touch has no part in that."""
+        return self.stuck is not None and bool(self.stuck.hang.cycle)
+
     def _error_s(self) -> float | None:
         """When the first error was raised."""
         records, errors = self.run.records, self.witness.errors
@@ -110,7 +115,7 @@ class Telling:
             return
         places = self.stuck.places(code.co_filename for code in self.witness.lines.globals)
         if self.stuck.seconds:  # else it is the first of the problems
-            is_cause = self.stuck.hang.cycle or found.verdict == "always"
+            is_cause = self._is_deadlock or found.verdict == "always"
             found.said.insert(0 if is_cause else len(found.said), self.stuck.said)
         found.places = list(dict.fromkeys([*places, *found.places]))
 
@@ -140,7 +145,7 @@ class Telling:
             same = like(calls[0], other)[:_SHOWN] if calls else []
             changed = self._changed_twice(calls)
             if changed:
-                said.append(f"Each time it uses and changes {_by_name(changed)}.")
+                said.append(f"Each time it uses and changes {by_name(changed)}.")
                 places += [each.place for each in changed]
             return Why(
                 verdict="fault",
@@ -162,7 +167,7 @@ class Telling:
             return []
         tasks = {id for id in witness.tasks if witness.call_of(id) is ran[1]}
         lines = [each for each in witness.lines.executed if each.task in tasks]
-        found = touches(lines, witness.lines.globals)
+        found = touches(lines, witness.lines)
         changed = {(each.kind, each.name) for each in found if each.writes}
         return [each for each in found if (each.kind, each.name) in changed]
 
@@ -172,36 +177,16 @@ class Telling:
         places = [first.place]
         other = self._passing((Turn(moment.step, moment.tail),))
         self.marks = [of_step(first, moment.step, self.witness, self.witness, other)]
-        shared = self._turned(self.witness.acts(moment.step), moment.step, other)
-        if shared is not None:
-            said.append(_touching(shared))
-            said.append(f"In runs that pass {shared.second} comes before {shared.first}.")
-            places += [shared.first, shared.second]
+        flip = flipped(self.witness, other, moment.step)
+        if flip is not None:
+            said += told(flip, self.names)
+            places += [flip.shared.first, flip.shared.second]
         else:
             seen = hints(self.run, self.witness, self.names)[:_HINTS]
             said += [hint.text for hint in seen]
             places += [place for hint in seen for place in hint.places]
         said.append(f"After {first.who} {first.did}, no other order that was tried passes.")
         return Why(verdict="step", said=said, places=[place for place in places if place.file])
-
-    def _turned(self, mine: list[Executed], step: int, other: Witness) -> Shared | None:
-        """The first thing that these lines touch and that others have touched before them in the run that passes."""
-        if not mine:
-            return None
-        task = mine[0].task
-        worker = self.witness.worker_of_task(task)
-        later = [each for each in other.lines.executed if each.step >= step]
-        for line in mine:
-            mine_touched = touches([line], self.witness.lines.globals)
-            at = next((n for n, e in enumerate(later) if e[1:] == line[1:]), len(later))
-            for each in reversed(later[:at]) if mine_touched else ():
-                if each.task != task:
-                    theirs = touches([each], other.lines.globals)
-                    across = other.worker_of_task(each.task) != worker
-                    shared = both(mine_touched, theirs, stores=across)
-                    if shared is not None:
-                        return shared
-        return None
 
     def _unknown(self) -> Why:
         over = "The search was interrupted" if self.search.interrupted else "The time was over"
@@ -258,14 +243,19 @@ class Telling:
         if len(said) == 1:
             said.append(f"In runs that pass {second.who} {second.did} first.")
         places = [first.place, second.place, between.place if between else NOWHERE]
-        shared = self._shared(first, step, second, other, last)
-        if shared is not None and not (self.stuck and self.stuck.hang.cycle):
-            said.append(_touching(shared))
+        shared = None if self._is_deadlock else self._shared(first, step, second, other, last)
+        flip = self._flipped(step, other, shared, first, second)
+        if flip is not None:
+            said = told(flip, self.names)
+        elif shared is not None:
+            said.append(touching(shared))
+        shared = flip.shared if flip is not None else shared
+        if shared is not None:
             places += [shared.first, shared.second]
             earlier = self._looked(step, shared)
             if earlier is not None:
                 said.append(
-                    f"What was seen of it before, in `{earlier.function}` ({earlier}), is old then."
+                    f"What was read of it before, in `{earlier.function}` ({earlier}), is out of date then."
                 )
                 places.append(earlier)
         tasks = {each.call.task: each.call.src for each in (first, second) if each.call is not None}
@@ -276,6 +266,16 @@ class Telling:
             passing=self._lines(self._around(other, first, second, between, tasks)),
             places=list(dict.fromkeys(place for place in places if place.file)),
         )
+
+    def _flipped(
+        self, step: int, other: Witness, shared: Shared | None, first: Doing, second: Doing
+    ) -> Flipped | None:
+        """Which lines came in another order, where no calls tell that better."""
+        if "runs" in (first.kind, second.kind) or self._is_deadlock:
+            return None
+        if shared is not None:
+            return Flipped(shared, first.worker, second.worker)
+        return flipped(self.witness, other, step)
 
     def _caused(self, second: Doing, other: Witness, first: Doing) -> Doing:
         """What a message of squall's own protocol sets off, where that is a function of the user's."""
@@ -298,17 +298,16 @@ class Telling:
         self, first: Doing, step: int, second: Doing, other: Witness, last: int
     ) -> Shared | None:
         """What both touch: of the first in the failing run, of the second in the one that passes."""
-        one, two = self.witness.lines.globals, other.lines.globals
         return both(
-            touches(self.witness.acts(step), one),
-            touches(other.acts(last), two),
+            touches(self.witness.acts(step), self.witness.lines),
+            touches(other.acts(last), other.lines),
             stores=first.worker != second.worker,
         )
 
     def _looked(self, step: int, shared: Shared) -> Place | None:
         """Where the task that goes on with the first step had read what both touch, before it waited."""
         witness = self.witness
-        seen = touches(witness.before(witness.acts(step)), witness.lines.globals)
+        seen = touches(witness.before(witness.acts(step)), witness.lines)
         found = [
             each.place
             for each in seen
@@ -384,23 +383,3 @@ class Telling:
 def _upper(text: str) -> str:
     """A phrase at the beginning of a sentence; names stay as they are."""
     return text[:1].upper() + text[1:] if text.startswith(("the ", "a ", "thread ")) else text
-
-
-def _by_name(touched: list[Touch]) -> str:
-    """What is touched, each with its lines."""
-    lines: dict[str, dict[str, None]] = {}
-    for each in touched:
-        lines.setdefault(each.name, {})[str(each.place)] = None
-    return ", ".join(f"`{name}` ({', '.join(places)})" for name, places in lines.items())
-
-
-def _touching(shared: Shared) -> str:
-    """Which lines touch the same."""
-    one, two = (
-        f"{'changed' if writes else 'used'} in `{place.function}` ({place})"
-        for place, writes in (
-            (shared.first, shared.first_writes),
-            (shared.second, shared.second_writes),
-        )
-    )
-    return f"Both touch `{shared.name}`: it is {one} and {two}."

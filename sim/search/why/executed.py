@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import greenlet
 
+from squall.sim.scripts.compat.stores import Store
 from squall.sim.world.places import is_library
 
 #: lines after which no more are noted
@@ -51,6 +52,9 @@ class Lines:
         self.globals: dict[CodeType, Mapping[str, Any]] = {}
         #: by task: the last error
         self.thrown: dict[int, Thrown] = {}
+        #: variables and attributes that were stores of all processes
+        self.stores: set[str] = set()
+        self._looked: set[tuple[CodeType, int]] = set()
         self._libraries: dict[CodeType, bool] = {}
 
     @contextmanager
@@ -83,9 +87,23 @@ class Lines:
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line" and len(self.executed) <= _MOST:
             self.executed.append(Executed(*self._where(), frame.f_code, frame.f_lineno))
+            self._look_for_stores(frame)
         elif event == "exception":
             self._threw(frame, argument[1])
         return self._line
+
+    def _look_for_stores(self, frame: FrameType) -> None:
+        """Once at each line."""
+        if (frame.f_code, frame.f_lineno) in self._looked:
+            return
+        self._looked.add((frame.f_code, frame.f_lineno))
+        names = frame.f_code.co_names
+        seen = {name: frame.f_globals[name] for name in names if name in frame.f_globals}
+        for name, value in [*seen.items(), *frame.f_locals.items()]:
+            inside = getattr(value, "__dict__", {})
+            for key in (name, *(each for each in names if each in inside)):
+                if isinstance(value if key == name else inside[key], Store):
+                    self.stores.add(key)
 
     def _threw(self, frame: FrameType, error: BaseException) -> None:
         """An error goes through a frame. It is not kept: its frames would be, with all that they hold."""

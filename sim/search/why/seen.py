@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from squall.real.runtime import TaskOwner
@@ -141,6 +142,8 @@ class Operation:
     place: Place
     began: int
     ended: int = -1
+    #: the strings that the functions have in variables which have begun it
+    words: Mapping[str, str] = field(default_factory=dict)
     #: whether it has ended without an error
     good: bool = False
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 import ast
 import linecache
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from squall.sim.search.why.executed import Executed
+from squall.sim.search.why.executed import Executed, Lines
 from squall.sim.world.places import Place
 
 #: methods that change what they are called on; so do those whose names end with an underscore
@@ -93,34 +93,31 @@ class Shared(NamedTuple):
     second_writes: bool
 
 
-def touches(
-    lines: Iterable[Executed], globals: Mapping[CodeType, Mapping[str, Any]]
-) -> list[Touch]:
-    """What these lines touch, in order."""
+def touches(lines: Iterable[Executed], seen: Lines) -> list[Touch]:
+    """What these lines touch, in order. ``seen``: the run that they are of."""
     found: dict[Touch, None] = {}
     for each in lines:
         file = each.code.co_filename
         place = Place(file, each.line, each.code.co_name)
-        names = globals.get(each.code, {})
+        names = seen.globals.get(each.code, {})
         for kind, name, writes in _of_line(file, each.line):
+            if kind == "store" and name not in seen.stores:
+                continue
             shared = kind != "name" or not _is_local(name, each.code)
             if shared and (kind == "attribute" or not isinstance(names.get(name), _NO_VALUES)):
                 found[Touch(kind, name, writes, place)] = None
     return list(found)
 
 
-def growing(
-    lines: Iterable[Executed], globals: Mapping[CodeType, Mapping[str, Any]]
-) -> dict[str, list[Place]]:
+def growing(seen: Lines) -> dict[str, list[Place]]:
     """Containers into which a line has put something again and again, and from which none has taken: by their names,
     these lines."""
     times: Counter[Place] = Counter()
-    every = list(lines)
-    for each in every:
+    for each in seen.executed:
         times[Place(each.code.co_filename, each.line, each.code.co_name)] += 1
     found: dict[str, list[Place]] = {}
     taken = set()
-    for touch in touches(every, globals):
+    for touch in touches(seen.executed, seen):
         effects = _effects(touch.place.file).get((touch.place.line, touch.name), set())
         if "takes" in effects:
             taken.add(touch.name)
@@ -164,6 +161,26 @@ def both(first: list[Touch], second: list[Touch], *, stores: bool) -> Shared | N
         if (one.kind == "store") == stores
     ]
     return max(found, key=lambda each: each.first_writes != each.second_writes, default=None)
+
+
+def by_name(touched: list[Touch]) -> str:
+    """What is touched, each with its lines."""
+    lines: dict[str, dict[str, None]] = {}
+    for each in touched:
+        lines.setdefault(each.name, {})[str(each.place)] = None
+    return ", ".join(f"`{name}` ({', '.join(places)})" for name, places in lines.items())
+
+
+def touching(shared: Shared) -> str:
+    """Which lines touch the same."""
+    one, two = (
+        f"{'changed' if writes else 'used'} in `{place.function}` ({place})"
+        for place, writes in (
+            (shared.first, shared.first_writes),
+            (shared.second, shared.second_writes),
+        )
+    )
+    return f"Both touch `{shared.name}`: it is {one} and {two}."
 
 
 def _is_local(name: str, code: CodeType) -> bool:

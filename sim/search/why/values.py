@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from squall.sim.world.places import is_library
+
 #: characters of a value, elements of a container, variables of a function that are shown
 _LONG, _MANY, _VARIABLES = 60, 6, 8
 #: elements of a tensor that are shown, or none is
@@ -15,6 +17,8 @@ _FEW = 4
 #: levels of containers within each other that are shown
 _DEEP = 3
 _PLAIN = (int, float, complex, bool, str, bytes, type(None))
+#: functions of the user's, from the innermost, whose strings are noted
+_NEAR = 2
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType)
 
 
@@ -99,3 +103,17 @@ def variables(frame: FrameType) -> dict[str, str]:
         and frame.f_globals.get(name) is not value
     }
     return dict(list(found.items())[:_VARIABLES])
+
+
+def words_near(frame: FrameType | None) -> dict[str, str]:
+    """The strings in variables of the user's functions that a stack goes through last, the innermost first."""
+    found: dict[str, str] = {}
+    near = 0
+    while frame is not None and near < _NEAR:
+        if not is_library(frame.f_code.co_filename):
+            near += 1
+            if frame.f_code.co_name != "<module>":
+                words = {k: v for k, v in frame.f_locals.items() if type(v) is str}
+                found = {**words, **found}
+        frame = frame.f_back
+    return found

@@ -27,9 +27,17 @@ from squall.sim.search.why.seen import (
     Thread,
 )
 from squall.sim.search.why.stuck import Stuck, until_now
-from squall.sim.search.why.values import arguments, has_graph, name_of, shown, variables
+from squall.sim.search.why.values import (
+    arguments,
+    has_graph,
+    name_of,
+    shown,
+    variables,
+    words_near,
+)
 from squall.sim.world.places import NOWHERE, Place, is_library, user_place
 from squall.sim.world.primitives import SimTask
+from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.steering import Path, SteeredTime, Steering, is_reply
 
 #: the functions in whose frames a call and what it calls can be seen
@@ -82,7 +90,7 @@ class Witness(Steering):
 
     def before_step(self, time: SteeredTime) -> None:
         super().before_step(time)
-        if self.runtime is not None and not self.errors:
+        if isinstance(self.runtime, SimRuntime) and not self.errors:
             self.stuck = until_now(time, self.runtime) or self.stuck
 
     def next(self, event: Any, step: int) -> None:
@@ -216,7 +224,8 @@ class Witness(Steering):
         place = user_place(_frame())
         if not place.file:  # in a thread of its own
             place = self.begun.get(task, NOWHERE)
-        operation = Operation(group, member, kind, number, task, place, self._count)
+        words = words_near(_frame())
+        operation = Operation(group, member, kind, number, task, place, self._count, words=words)
         self._operations[group, member, kind, number] = operation
         self.operations.append(operation)
 
