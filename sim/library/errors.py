@@ -30,7 +30,7 @@ _REMOTE = re.compile(
     re.DOTALL,
 )
 #: where that is the key of a KeyError, whose text is a literal
-_KEY = re.compile(r"KeyError: (?P<text>(['\"])On WorkerInfo\(.*\2)\s*", re.DOTALL)
+_KEY = re.compile(r"KeyError: (?P<text>(['\"])On WorkerInfo\([^\n]*\2)")
 #: types of what a call, a join or a wait raises when a fault has hit it
 OF_FAULTS = frozenset(
     [
@@ -86,7 +86,7 @@ class RankError(NamedTuple):
 def _raised_remotely(message: str) -> str | None:
     """What a function on another worker has raised, on which and where, if an error tells of that: the innermost,
     where one call has led to the next."""
-    if (key := _KEY.fullmatch(message)) is not None:
+    if (key := _KEY.match(message)) is not None:
         message = str(ast.literal_eval(key["text"]))
     begin = message.rfind("On WorkerInfo(")
     found = _REMOTE.match(message, begin) if begin >= 0 else None

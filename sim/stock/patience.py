@@ -62,11 +62,10 @@ def processor_s(pid: int) -> float:
 def computed_s() -> float:
     """Seconds of a processor that this process has taken, and those that it has started. Time in which all of them wait
     counts little: it does not end what others keep from the processor."""
-    started = [
-        int(pid)
-        for children in Path("/proc/self/task").glob("*/children")
-        for pid in children.read_text().split()
-    ]
+    started: list[int] = []
+    for children in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # a thread that has ended meanwhile
+            started += map(int, children.read_text().split())
     own = max(time.process_time(), processor_s(os.getpid()))
     return own + sum(map(processor_s, started)) + _WAITING * time.monotonic()
 

@@ -418,3 +418,17 @@ def test_an_error_of_a_function_on_another_worker_is_told_with_its_own_place(
         line = _raises.__code__.co_firstlineno + 1
         told = f"rank 0: AssertionError: told, raised on {worker} at {__file__}:{line}, called from {__file__}:"
         assert str(error).startswith(told)
+
+
+def _day() -> int:
+    days: dict[str, int] = {}
+    return days["day-1"]
+
+
+def test_a_missing_key_on_another_worker_is_told_in_a_line(engine: EngineName) -> None:
+    def step(rank: int) -> None:
+        if rank == 0:
+            rpc.rpc_sync("worker1", _day)
+
+    (error,) = squall.run(step, workers=2, engine=engine, join="worker{rank}").errors
+    assert str(error).startswith("rank 0: KeyError: 'day-1', raised on worker1")
