@@ -38,6 +38,8 @@ from squall.sim.world.rules import (
 )
 from squall.sim.world.scheduler import SimRuntime
 
+#: after ten times as many refused messages without a wait a task is taken to try without end
+_REFUSED = 100
 #: seconds after the last message at which the end of a connection is seen
 _CLOSE_S = 1e-9
 
@@ -237,11 +239,11 @@ class Network(World):
         src, dst = message.src, message.dst
         # No variable for who receives: an error keeps this frame, and a crashed task keeps the error.
         if (store, dst) not in self._receivers:
-            raise ConnectionError(f"worker {dst} is not connected")
+            raise self._refused(f"worker {dst} is not connected")
         verdict = self._judge(store, message) if self._rules else None
         if isinstance(verdict, Fail) and lost is None:
             self._report(message, verdict)
-            raise ConnectionError(verdict.error)
+            raise self._refused(verdict.error)
         env = self.runtime.env
         now = env.now
         copy = message.copy()
@@ -265,6 +267,11 @@ class Network(World):
         return now + delay_s
 
     # -- inside -------------------------------------------------------------------------
+
+    def _refused(self, why: str) -> ConnectionError:
+        """What to raise. Whoever tries again without end has to let time pass, or nothing else ever happens."""
+        self.runtime.look(patience=_REFUSED, free=10 * _REFUSED)
+        return ConnectionError(why)
 
     def _obey(
         self,

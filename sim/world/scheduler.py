@@ -23,7 +23,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from squall.real import tracing
 from squall.real.runtime import NO_CONTEXT, TaskOwner, current_task_variable
 from squall.sim.world import interrupts
-from squall.sim.world.looks import looked
+from squall.sim.world.looks import looked, looks_of
 from squall.sim.world.ordering import FifoExcept, PctOrder, RandomOrder, Recorded
 from squall.sim.world.primitives import Scheduler, SimEvent, SimLock, SimTask, SimTimer
 from squall.sim.world.processes import Clock, Processes
@@ -232,12 +232,15 @@ class SimRuntime(Scheduler):
 
     # -- for scripts, whose code asks for the time itself -----------------------------------
 
-    def look(self, patience: int = 1000) -> None:
+    def look(self, patience: int = 1000, free: int = 0) -> None:
         """The running task asks whether something has happened, and may do so again and again: let a
-        little virtual time pass, more after each ``patience`` looks without a wait."""
+        little virtual time pass, more after each ``patience`` looks without a wait, none at the first ``free``."""
         if self.running is not self.hub_task:
+            passes_s = looked(self.running, self.env.now, patience)
+            if free and looks_of(self.running) <= free:
+                return
             self.looks += 1
-            self.sleep(looked(self.running, self.env.now, patience))
+            self.sleep(passes_s)
 
     # -- running --------------------------------------------------------------------------
 

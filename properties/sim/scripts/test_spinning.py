@@ -26,6 +26,25 @@ total = lambda: [sum(range(10))]
 print(total())
 """
 
+RETRIES = """
+import os
+import torch.distributed.rpc as rpc
+import torch.multiprocessing as mp
+
+def work(rank):
+    rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
+    while rank:
+        try:
+            rpc.rpc_sync("w0", abs, args=(-1,))
+        except RuntimeError:
+            pass
+    raise ValueError("the server has a bug")
+
+if __name__ == "__main__":
+    os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="29500")
+    mp.spawn(work, nprocs=2)
+"""
+
 
 @pytest.mark.parametrize(
     "source",
@@ -83,3 +102,10 @@ def test_who_waits_now_and_then_may_compute_for_long(tmp_path: Path, engine: Eng
     with limited(0.6):
         found, said = run(tmp_path, engine, source)
     assert (found.errors, said) == ([], "over\n")
+
+
+def test_time_goes_on_while_somebody_calls_a_worker_that_is_gone(tmp_path: Path) -> None:
+    """Each call is refused at once; who has started both ends the one that tries for ever."""
+    found, _ = run(tmp_path, "port", RETRIES)
+    assert found.outcome == "error" and "the server has a bug" in found.errors[0].message
+    assert found.ended_s < 1

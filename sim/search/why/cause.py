@@ -228,7 +228,13 @@ class Telling:
             for what, at, own in ((first, step, self.witness), (second, last, other))
         ]
         between = self._earlier(first, second)
-        if between is not None and self._was_over_first(between, first, other):
+        # Whoever goes on with another call has read with the one and writes with the other.
+        again = (
+            between is not None
+            and second.call is not None
+            and second.call.function == between.function
+        )
+        if between is not None and again and self._was_over_first(between, first, other):
             within = called(between, self.names)
             said = [f"{_upper(first.who)} {first.did} while {within} was not over."]
             said.append(f"In runs that pass {within} was over first.")
