@@ -23,8 +23,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
-NOTEBOOKS := $(VENV)/.notebooks
-SITE := $(VENV)/.site
+READERS := $(VENV)/.readers
 # what everything else here runs on
 PINNED := torch==2.13.0
 
@@ -38,7 +37,7 @@ ON ?= pool
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: gpu gpu-bundle covers programs run test test-deep explore stress test-browser pictures architecture commands api docs docs-serve notebooks test-notebooks lint types layers findings bench install format clean matrix libraries
+.PHONY: gpu gpu-bundle covers programs run test test-deep explore stress test-browser pictures architecture commands api docs docs-serve notebooks test-notebooks lint types layers findings bench install readers format clean matrix libraries
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
@@ -77,15 +76,15 @@ stress: $(INSTALLED)
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 # Figures are kept as data that JupyterLab draws: plotly.js does not go into the notebooks.
-notebooks: $(NOTEBOOKS)
+notebooks: $(READERS)
 	PLOTLY_RENDERER=plotly_mimetype $(BIN)/jupyter lab --notebook-dir=notebooks $(AS_ROOT)
 
 # Each notebook from a clean kernel; nothing is written into it.
-test-notebooks: $(NOTEBOOKS)
+test-notebooks: $(READERS)
 	PLOTLY_RENDERER=plotly_mimetype $(BIN)/python -m pytest -q --nbmake --nbmake-timeout=600 -n $(JOBS) notebooks $(ARGS)
 
 test-browser: $(INSTALLED)
-	$(BIN)/python -m pytest -q squall/properties/browser $(ARGS)
+	$(BIN)/python -m pytest -q -n $(JOBS) squall/properties/browser $(ARGS)
 
 pictures: $(INSTALLED)
 	$(BIN)/python -m squall.properties.browser.pictures
@@ -107,10 +106,10 @@ commands: $(INSTALLED)
 
 # Once its tools are installed, nothing of it needs a network. Material says at each start what else
 # there is; that is no warning of ours.
-docs: $(SITE)
+docs: $(READERS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-docs-serve: $(SITE)
+docs-serve: $(READERS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 lint: $(INSTALLED)
@@ -178,6 +177,8 @@ format: $(INSTALLED)
 
 install: $(INSTALLED)
 
+readers: $(READERS)
+
 # PyTorch first and alone, so that nothing else can choose another one.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -186,12 +187,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
 	touch $@
 
-$(NOTEBOOKS): $(INSTALLED)
-	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,notebooks]'
-	touch $@
-
-$(SITE): $(INSTALLED)
-	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,docs]'
+# What notebooks and the site of the documentation need.
+$(READERS): $(INSTALLED)
+	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,notebooks,docs]'
 	touch $@
 
 clean:
