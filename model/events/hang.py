@@ -145,7 +145,7 @@ def _chain(graph: nx.DiGraph[Any]) -> list[Any]:
     ends = [node for node in graph if "lack" in graph.nodes[node]]
     if not ends:
         things = [node for node in graph if graph.in_degree(node) and not _is_task(graph, node)]
-        # Best one that nobody could end who does not wait.
+        # Best what is held by tasks that wait for nothing themselves, if by any.
         ends = [
             thing for thing in things if not any(map(graph.out_degree, graph.successors(thing)))
         ] or things

@@ -19,6 +19,7 @@ _LONGEST = 60
 _ASKED = {
     "BACKWARD_AUTOGRAD_REQ": "its part of the backward pass",
     "CLEANUP_AUTOGRAD_CONTEXT_REQ": "the release of a context",
+    "COLLECTIVE": "a part of a collective",
     "PYTHON_RREF_FETCH_CALL": "the value of a reference",
     "RREF_BACKWARD_REQ": "the backward pass of a reference",
     "RREF_FORK_REQUEST": "the registration of a reference",
@@ -31,6 +32,7 @@ _ASKED = {
     "SCRIPT_REMOTE_CALL": "a remote operator",
     "FORWARD_AUTOGRAD_REQ": "a call",
     "RUN_WITH_PROFILING_REQ": "a call",
+    "SEND": "a message",
 }
 
 

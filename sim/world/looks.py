@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 _STEP_S, _STEP_MAX_S = 1e-6, 1e-3
 #: later, a part of the time for which it has looked, but no more than so many seconds
 _PART, _LONGEST_S = 0.01, 1.0
-_LOOKS = "looks without a wait"
+#: what a task does again and again: it looks, or sends what is refused at once
+LOOKS, REFUSALS = "looks without a wait", "refusals without a wait"
 
 
 class Looks:
-    """Of one task, or thread: how often it has looked since it waited for anything else."""
+    """Of one task, or thread: how often it has looked, or was refused, since it waited for anything else."""
 
     __slots__ = ("at_s", "count", "since_s")
 
@@ -40,17 +41,17 @@ class Looks:
         return min(max(_STEP_MAX_S, _PART * (now_s - self.since_s)), _LONGEST_S)
 
 
-def looks_of(task: SimTask) -> int:
-    """How often a task has looked since it waited for anything else."""
-    looks: Looks | None = task.locals.get(_LOOKS)
+def looks_of(task: SimTask, kind: str = LOOKS) -> int:
+    """How often a task has looked, or was refused, since it waited for something else."""
+    looks: Looks | None = task.locals.get(kind)
     # A look is the task's last wait, unless it has waited for something else since; while it begins,
     # which others may see who end a run, the wait is still that of the look before.
     return looks.count if looks is not None and task.waiting_since <= looks.at_s else 0
 
 
-def looked(task: SimTask, now_s: float, patience: int) -> float:
-    """Count one more look of a task; what passes at it, in seconds of virtual time."""
-    looks: Looks = task.locals.setdefault(_LOOKS, Looks())
-    if not looks_of(task):
+def looked(task: SimTask, now_s: float, patience: int, kind: str = LOOKS) -> float:
+    """Count one more of a task; what passes at it, in seconds of virtual time."""
+    looks: Looks = task.locals.setdefault(kind, Looks())
+    if not looks_of(task, kind):
         looks.count = 0
     return looks.again(now_s, patience)

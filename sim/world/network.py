@@ -38,8 +38,6 @@ from squall.sim.world.rules import (
 )
 from squall.sim.world.scheduler import SimRuntime
 
-#: after ten times as many refused messages without a wait a task is taken to try without end
-_REFUSED = 100
 #: seconds after the last message at which the end of a connection is seen
 _CLOSE_S = 1e-9
 
@@ -269,8 +267,8 @@ class Network(World):
     # -- inside -------------------------------------------------------------------------
 
     def _refused(self, why: str) -> ConnectionError:
-        """What to raise. Whoever tries again without end has to let time pass, or nothing else ever happens."""
-        self.runtime.look(patience=_REFUSED, free=10 * _REFUSED)
+        """What to raise."""
+        self.runtime.refused()
         return ConnectionError(why)
 
     def _obey(

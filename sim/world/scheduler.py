@@ -23,7 +23,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from squall.real import tracing
 from squall.real.runtime import NO_CONTEXT, TaskOwner, current_task_variable
 from squall.sim.world import interrupts
-from squall.sim.world.looks import looked, looks_of
+from squall.sim.world.looks import REFUSALS, looked, looks_of
 from squall.sim.world.ordering import FifoExcept, PctOrder, RandomOrder, Recorded
 from squall.sim.world.primitives import Scheduler, SimEvent, SimLock, SimTask, SimTimer
 from squall.sim.world.processes import Clock, Processes
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: chance that a scheduling point lets another ready task in, in random order
 PREEMPTION = 0.1
+#: refused messages without a wait after which a task is taken to try without end
+_REFUSED = 1000
 
 
 class Isolation(Protocol):
@@ -232,15 +234,21 @@ class SimRuntime(Scheduler):
 
     # -- for scripts, whose code asks for the time itself -----------------------------------
 
-    def look(self, patience: int = 1000, free: int = 0) -> None:
+    def look(self, patience: int = 1000) -> None:
         """The running task asks whether something has happened, and may do so again and again: let a
-        little virtual time pass, more after each ``patience`` looks without a wait, none at the first ``free``."""
+        little virtual time pass, more after each ``patience`` looks without a wait."""
         if self.running is not self.hub_task:
-            passes_s = looked(self.running, self.env.now, patience)
-            if free and looks_of(self.running) <= free:
-                return
             self.looks += 1
-            self.sleep(passes_s)
+            self.sleep(looked(self.running, self.env.now, patience))
+
+    def refused(self) -> None:
+        """What the running task sends is refused at once, and it may send it again and again: let a little virtual
+        time pass if that has happened a thousand times without a wait, or nothing else ever happens."""
+        if self.running is not self.hub_task:
+            passes_s = looked(self.running, self.env.now, _REFUSED // 10, REFUSALS)
+            if looks_of(self.running, REFUSALS) > _REFUSED:
+                self.looks += 1
+                self.sleep(passes_s)
 
     # -- running --------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from squall.real.own_files import OWN_FILES
@@ -24,7 +25,7 @@ DEFAULT_LIMIT_S = 120.0
 _LOOK_S = 0.25
 #: rounds of a loop in which what was raised from another thread comes for certain
 _INSTRUCTIONS = 100
-#: how much longer than it may compute code may take of real time, in which others may compute
+#: how much longer than it may compute code may wait, and compute, in real time
 _REAL = 2.5
 #: seconds that the watcher may be late, and those in which what it raises ends the run
 _LATE_S, _ENDS_S = 10.0, 1.2
@@ -72,13 +73,14 @@ def ended(progress: Callable[[], object], end: Callable[[SpinningError], object]
     before, when it computes for longer than the limit while ``progress()`` stays what it is; and
     KeyboardInterrupt, when it has lost an interrupt."""
     limit, ident, over = _limit_s, threading.get_ident(), threading.Event()
+    native = threading.get_native_id()
 
     def watch() -> None:
-        last, since, ends_s = progress(), _Clock(), 0.0
+        last, since, ends_s = progress(), _Clock(native), 0.0
         while not over.wait(_LOOK_S):
             now = progress()
             if now != last:
-                last, since = now, _Clock()
+                last, since = now, _Clock(native)
             elif interrupts.requested():
                 _raise_in(ident, KeyboardInterrupt)
                 heartbeat.promise(_ENDS_S)
@@ -103,16 +105,25 @@ def ended(progress: Callable[[], object], end: Callable[[SpinningError], object]
 
 
 class _Clock:
-    """What has passed since it was made, of processor time and of real time."""
+    """What has passed since it was made: processor time, and real time in which a thread had a processor or did not
+    ask for one."""
 
-    def __init__(self) -> None:
-        self._computed_s, self._began_s = time.process_time(), time.monotonic()
+    def __init__(self, thread: int) -> None:
+        self._queued = Path(f"/proc/self/task/{thread}/schedstat")
+        self._computed_s, self._began_s = time.process_time(), self._real_s()
+
+    def _real_s(self) -> float:
+        """Without the seconds in which other processes had the processors, where the system tells them."""
+        try:
+            return time.monotonic() - int(self._queued.read_text().split()[1]) / 1e9
+        except OSError:
+            return time.monotonic()
 
     def is_over(self, limit: float) -> str | None:
         """In words: it has computed for so long, or waited for something real for longer."""
         if time.process_time() - self._computed_s > limit:
             return computed(limit)
-        return waited(limit) if time.monotonic() - self._began_s > limit * _REAL else None
+        return waited(limit) if self._real_s() - self._began_s > limit * _REAL else None
 
 
 def _join(watcher: threading.Thread, over: threading.Event) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from squall.real.runtime import Task, current_task, current_task_or_none
+from squall.real.runtime import current_task, current_task_or_none
 from squall.sim.scripts.compat.described import builtin
 from squall.sim.scripts.compat.facades import Facade
 
@@ -25,8 +25,8 @@ EPOCH_S = 1_704_067_200
 #: what ``time.monotonic`` and ``time.perf_counter`` say when a simulation starts
 BOOT_S = 1000
 _NS = 1_000_000_000
-#: the task that has called code outside the simulation
-_outside: Task | None = None
+#: key in ``Task.locals`` while the task calls code outside the simulation
+_OUTSIDE = "outside"
 
 
 def _read() -> float:
@@ -44,7 +44,7 @@ def look() -> None:
 def wall_time_s() -> float | None:
     """What ``time.time()`` says to the process of the running task; None outside every process."""
     task = current_task_or_none()
-    if task is None or task is _outside or task.worker is None:
+    if task is None or task.worker is None or task.locals.get(_OUTSIDE):
         return None
     return EPOCH_S + _read()
 
@@ -53,12 +53,12 @@ def wall_time_s() -> float | None:
 def of_the_machine() -> Iterator[None]:
     """In this block dates are the machine's, and no scheduling points: for what the running task calls outside the
     simulation, such as the terminal or the notebook that its output goes to."""
-    global _outside
-    before, _outside = _outside, current_task_or_none()
+    kept = {} if (task := current_task_or_none()) is None else task.locals
+    before, kept[_OUTSIDE] = kept.get(_OUTSIDE, False), True
     try:
         yield
     finally:
-        _outside = before
+        kept[_OUTSIDE] = before
 
 
 @builtin

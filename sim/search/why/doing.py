@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from squall.sim.search.why.seen import Call, in_words
+from squall.model.events.names import request_named
+from squall.sim.search.why.seen import Call
 from squall.sim.search.why.witness import Witness
 from squall.sim.world.places import NOWHERE, Place
 from squall.sim.world.steering import Entry
@@ -85,7 +86,7 @@ def _message(witness: Witness, number: int, event: int, names: Mapping[int, str]
         return Doing("message", -1, "a message", "arrived", event)
     call, src, dst = sent.call, name(sent.src, names), name(sent.dst, names)
     if call is None:
-        what = in_words(sent.type)
+        what = request_named(sent.type)
         where = f" ({sent.place})" if sent.place.file else ""
         return Doing(
             "message",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from squall.model.events.names import request_named
 from squall.sim.search.why.doing import called, name
-from squall.sim.search.why.seen import Call, Fault, in_words
+from squall.sim.search.why.seen import Call, Fault
 from squall.sim.search.why.witness import Witness
 from squall.sim.world.places import Place
 
@@ -39,7 +40,7 @@ def told(
         call = sent.call
         if call is None:
             where = f" ({sent.place})" if sent.place.file else ""
-            what = in_words(sent.type)
+            what = request_named(sent.type)
             who = f"{what}{where} from {name(sent.src, names)} to {name(sent.dst, names)}"
             said.append(f"{who[:1].upper()}{who[1:]} {_did(fault)}.")
             continue

@@ -6,28 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from squall.model.events.names import request_named
 from squall.real.runtime import TaskOwner
 from squall.sim.scripts.made import Unended
 from squall.sim.world.places import NOWHERE, Place
 
 #: how the types of messages begin that call functions
 _FUNCTIONS = ("PYTHON_", "SCRIPT_", "FORWARD_AUTOGRAD")
-#: messages that no function of the user's sends by itself, as he would call them
-_IN_WORDS = {
-    "BACKWARD_AUTOGRAD_REQ": "a request of the backward pass",
-    "CLEANUP_AUTOGRAD_CONTEXT_REQ": "the end of the autograd context",
-    "COLLECTIVE": "a part of a collective",
-    "RREF_BACKWARD_REQ": "the backward pass from a reference",
-    "RREF_CHILD_ACCEPT": "the acknowledgement of a reference",
-    "RREF_FORK_REQUEST": "the sharing of a reference",
-    "RREF_USER_DELETE": "the release of a reference",
-    "SEND": "a message",
-}
-
-
-def in_words(type: str) -> str:
-    """A message of that type as a phrase."""
-    return _IN_WORDS.get(type) or f"a {type.lower().replace('_', ' ')}"
 
 
 @dataclass(eq=False)
@@ -71,7 +56,7 @@ class Call:
     @property
     def name(self) -> str:
         """The function; for messages that no line asks for by itself, their type in words."""
-        return self.function or in_words(self.type)
+        return self.function or request_named(self.type)
 
     @property
     def said(self) -> str:
