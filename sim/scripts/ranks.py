@@ -20,6 +20,8 @@ MASTER_ADDR = "localhost"
 MASTER_PORT = "29500"
 #: of the variables, those that a process does not hand on to others that it starts
 OWN = ("RANK", "LOCAL_RANK", "ROLE_RANK")
+#: and one that processes have which an agent of torchrun starts
+BY_AN_AGENT = "TORCHELASTIC_RUN_ID"
 
 
 def lines_of(script: Script) -> tuple[CommandLine, ...]:
@@ -66,6 +68,12 @@ def inherited(environ: Mapping[str, str], own: Mapping[str, str]) -> dict[str, s
     return {name: value for name, value in environ.items() if own.get(name) != value}
 
 
+def agent_keeps_store(environ: Mapping[str, str], host: str, port: int) -> bool:
+    """Whether the agent that has started a process has a ``TCPStore`` there, for which no rank has to be the master."""
+    started = BY_AN_AGENT in environ and "RANK" in environ
+    return started and (host, str(port)) == (environ.get("MASTER_ADDR"), environ.get("MASTER_PORT"))
+
+
 def environment(
     outside: Mapping[str, str], rank: int, workers: int | None, line: CommandLine
 ) -> dict[str, str]:
@@ -89,7 +97,7 @@ def environment(
             "ROLE_NAME": "default",
             "TORCHELASTIC_RESTART_COUNT": "0",
             "TORCHELASTIC_MAX_RESTARTS": "0",
-            "TORCHELASTIC_RUN_ID": "squall",
+            BY_AN_AGENT: "squall",
         }
         environ.setdefault("MASTER_ADDR", MASTER_ADDR)
         environ.setdefault("MASTER_PORT", MASTER_PORT)

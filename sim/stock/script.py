@@ -54,8 +54,6 @@ from squall.sim.world.primitives import SimTimer
 from squall.sim.world.steering import SteeredTime
 from squall.sim.world.virtual_time import Livelock
 
-#: a variable of the environment of processes that an agent of torchrun starts
-_BY_AN_AGENT = "TORCHELASTIC_RUN_ID"
 _ENTRY = "squall.sim.stock.script_guest:main"
 
 
@@ -226,7 +224,7 @@ class ScriptProcesses:
             raised = ProcessError(worker.name, number, **error)
             told = hint(self.script, error["type"], error["message"])
             role = self._roles[worker]
-            if role["program"] is not None and _BY_AN_AGENT in role["environ"]:
+            if role["program"] is not None and ranks.BY_AN_AGENT in role["environ"]:
                 self.agents_errors.append(raised)
             else:
                 self.errors.append(raised)

@@ -13,6 +13,7 @@ from typing import Any
 import torch.distributed
 
 from squall.real.native.here import Here
+from squall.sim.scripts.ranks import agent_keeps_store
 
 #: PyTorch's, of which the stubs know little
 _Store: Any = vars(torch.distributed)["Store"]
@@ -143,6 +144,8 @@ class TCPStore(SharedStore):
         self.port = port
         if is_master:
             self.set("\0master", b"1")
+        elif agent_keeps_store(os.environ, host_name, port):
+            meet(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
         else:
             self.wait(["\0master"])
         if wait_for_workers and world_size:

@@ -139,6 +139,21 @@ def test_ranks_find_what_torchrun_sets(tmp_path: Path, engine: EngineName) -> No
     assert set(environment({}, 0, 1, line)) <= set(stock.stdout.split())
 
 
+def test_the_agent_of_torchrun_keeps_a_store(tmp_path: Path, engine: EngineName) -> None:
+    """As `torchrun --nproc-per-node=3` has it: where the ranks meet is a store, and none of them is its master."""
+    source = """
+        import os
+        import torch.distributed as dist
+
+        where = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        store, own = dist.TCPStore(*where, is_master=False), os.environ["RANK"]
+        store.set(own, f"from {own}")
+        print(own, store.get(str((int(own) + 1) % 3)).decode())
+    """
+    found, lines = run(read_script(write(tmp_path, source), workers=3), engine)
+    assert not found.errors and lines == ["0 from 1", "1 from 2", "2 from 0"]
+
+
 def test_a_rank_that_fails_ends_the_others(tmp_path: Path, engine: EngineName) -> None:
     source = """
         import sys, torch.distributed.rpc as rpc

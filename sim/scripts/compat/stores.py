@@ -20,6 +20,7 @@ from squall.real.rpc.store import Store as SharedStore
 from squall.real.rpc.store import StoreTimeoutError
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat.process import meeting
+from squall.sim.scripts.ranks import agent_keeps_store
 from squall.sim.world.stack_reading import Reading, Thread, reads
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
@@ -172,6 +173,8 @@ class TCPStore(Store):
         self._port = port
         if is_master:
             self.shared.set("\0master", True)
+        elif agent_keeps_store(os.environ, host_name, port):
+            meeting(-1, int(os.environ["WORLD_SIZE"]))
         elif not self.shared.check(["\0master"]):
             self.wait(["\0master"])
         if wait_for_workers and world_size:
