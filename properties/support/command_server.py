@@ -39,7 +39,6 @@ _PACKAGES = ("squall.real", "squall.model", "squall.sim")
 #: modules of which the names begin so are left out: they make the process that imports them another one, or
 #: import a library that starts threads, which are not copied
 _NOT_IMPORTED = (
-    "squall.sim.campaigns.migrations",
     "squall.sim.campaigns.parquet",
     "squall.sim.campaigns.ray_",
     "squall.sim.pictures.events_frame",

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from squall.sim.campaigns.address import UnusableError
 from squall.sim.campaigns.locks import gate
-from squall.sim.campaigns.schema import migrate
+from squall.sim.campaigns.schema import create
 from squall.sim.campaigns.tables import CAMPAIGN, SHARE
 
 
@@ -31,7 +31,7 @@ def enter(
     if shared:
         gate(connection)
         said = {name: value for name, value in said.items() if name != "share"}
-    migrate(connection)
+    create(connection)
     known = said_by(connection)
     if known is None:
         connection.execute(insert(CAMPAIGN), {"said": json.dumps(dict(said))})

@@ -24,11 +24,10 @@ from sqlalchemy import (
 
 from squall.sim.campaigns.address import Address, CampaignStoreError, address_of
 from squall.sim.campaigns.database import Database
-from squall.sim.campaigns.locks import FileLock, gate
 from squall.sim.campaigns.opening import said_by
 from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.row import Key
-from squall.sim.campaigns.schema import check_known, migrate, newest, version_of
+from squall.sim.campaigns.schema import check_known, version_of
 from squall.sim.campaigns.tables import FAILURE, LEASE
 
 #: what the tables of verdicts have; the texts of failures are for readers
@@ -170,8 +169,7 @@ class Reading:
 def open_store(
     place: Address | Path, *, tell: Callable[[str], object] = lambda line: None
 ) -> Reading:
-    """To read what it has of all shares, while others may write. One of an older schema is migrated.
-    Raises CampaignStoreError."""
+    """To read what it has of all shares, while others may write. Raises CampaignStoreError."""
     address = address_of(place)
     database = Database(address, create=False, tell=tell)
     try:
@@ -180,8 +178,6 @@ def open_store(
             raise CampaignStoreError(f"{address}: holds no campaign")
         with database.told():
             check_known(version)
-            if version != newest():
-                _migrate(database)
         said = database.run(said_by, again=False)
         if said is None:
             raise CampaignStoreError(f"{address}: holds no campaign")
@@ -189,24 +185,6 @@ def open_store(
         database.close()
         raise
     return Reading(database, said)
-
-
-def _migrate(database: Database) -> None:
-    """While nobody else does. Raises UnusableError."""
-    file = database.address.file
-    if file is None:
-        database.run(_migrate_gated, again=False)
-        return
-    lock = FileLock(file)
-    try:
-        database.run(migrate, again=False)
-    finally:
-        lock.close()
-
-
-def _migrate_gated(connection: Connection) -> None:
-    gate(connection)
-    migrate(connection)
 
 
 def _rows(connection: Connection, asked: Select[Any]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The tables of a store, as the newest migration leaves them."""
+"""The tables of a store."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ METADATA = MetaData()
 #: in the order of its bytes, which is also SQLite's, whatever the language of the server
 WORD = Text().with_variant(Text(collation="C"), "postgresql")
 
+#: one row: the version of all these. Others may have tables of their own in the same database.
+SCHEMA = Table("squall_schema", METADATA, Column("version_num", Text, primary_key=True))
+
 #: one row: what decides the verdicts, as JSON
 CAMPAIGN = Table("campaign", METADATA, Column("said", Text, nullable=False))
 
-#: what has been judged. ``number``: which of the leases of the plan it is, counted over all shares;
-#: null in files of the first schema. ``failed``: its scenarios that did. Then what differs each time:
+#: what has been judged. ``number``: which of the leases of the plan it is, counted over all shares.
+#: ``failed``: its scenarios that did. Then what differs each time:
 #: ``worker`` on ``host``, real ``seconds`` that it took, ``finished`` in seconds since 1970.
 LEASE = Table(
     "lease",

@@ -1,1 +1,0 @@
-"""A module a schema, named by its number."""
