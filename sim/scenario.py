@@ -137,7 +137,7 @@ class Expected(Checked):
     """What came of the run when the scenario was saved; None: not known.
 
     ``property`` and ``what`` are of the first violation. ``mutant`` is a bug that was planted
-    then (sim/search/mutants/planted), which a replay plants again.
+    then (properties/planted), which a replay plants again.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 from benchmarks.gpu import measure, precision, spin
+from squall.properties.planted.devices import MUTANTS
 from squall.sim.names import Device
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import judge
-from squall.sim.search.mutants.planted.devices import MUTANTS
 from squall.sim.world.device import seen_as_a_gpu
 from squall.sim.world.stand_in.backend import begin_run
 from squall.sim.world.stand_in.streams import STAND_IN

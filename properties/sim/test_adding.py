@@ -79,7 +79,9 @@ except ValueError as error:
 
 def test_a_planted_bug_is_one_new_file(tmp_path: Path) -> None:
     package = copied_package(tmp_path)
-    (package / "sim/search/mutants/planted/contexts.py").write_text(PLANTED)
+    planted = package / "properties/planted"
+    planted.mkdir(parents=True)
+    (planted / "contexts.py").write_text(PLANTED)
     done = run_copy(tmp_path, "-m", "squall", "mutants", "gradients-twice", "--json")
     assert done.returncode == 0, done.stderr
     (result,) = json.loads(done.stdout)["mutants"]

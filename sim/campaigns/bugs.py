@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.families import LISTED, MUTANTS
 
 #: what is tried if nothing else is said: bugs of all rooms of the engine, each of which the
 #: scenarios of the first 60 seeds have shown
@@ -39,7 +39,7 @@ def check_bug(name: str) -> None:
     """Raises ValueError unless that is a planted bug that a campaign can find."""
     mutant = MUTANTS.get(name)
     if mutant is None:
-        raise ValueError(f"there is no planted bug {name!r}, squall mutants --list has all")
+        raise ValueError(f"there is no planted bug {name!r}; {LISTED}")
     if not mutant.expected:
         raise ValueError(f"{name!r} cannot be found yet: {mutant.unseen}")
 

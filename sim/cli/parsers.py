@@ -227,11 +227,11 @@ def mutant(field: str) -> Callable[[str], str]:
     """The name of a bug that can be planted."""
 
     def parse(text: str) -> str:
-        from squall.sim.search.mutants.families import MUTANTS
+        from squall.sim.search.mutants.families import LISTED, MUTANTS
 
         if text not in MUTANTS:
             near = difflib.get_close_matches(text, MUTANTS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else "; squall mutants --list shows them"
+            hint = f"; did you mean {near[0]}?" if near else f"; {LISTED}"
             raise BadInput(field, text, f"there is no mutant {text!r}{hint}")
         return text
 

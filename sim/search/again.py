@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from squall.sim.scenarios.file import ScenarioError
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.families import LISTED, MUTANTS
 from squall.sim.search.mutants.mutant import Mutant
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def known_mutant(name: str | None) -> Mutant | None:
     """The mutant of that name, None for none. Raises ScenarioError if it is not known."""
     mutant = None if name is None else MUTANTS.get(name)
     if name is not None and mutant is None:
-        raise ScenarioError(f"scenario.expected.mutant: there is no mutant {name!r}")
+        raise ScenarioError(f"scenario.expected.mutant: there is no mutant {name!r}; {LISTED}")
     return mutant
 
 

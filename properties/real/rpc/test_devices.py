@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from squall.model.events.stream_order import races
+from squall.properties.planted.devices import MUTANTS
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import api as rpc
 from squall.real.rpc.device_copies import move_tensors
 from squall.sim.cluster import Cluster
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.mutants.planted.devices import MUTANTS
 from squall.sim.world.stand_in.backend import begin_run
 from squall.sim.world.stand_in.streams import STAND_IN
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from squall.properties.planted.devices import MUTANTS
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import judge
-from squall.sim.search.mutants.planted.devices import MUTANTS
 
 ON_DEVICE = Settings(device="stand-in")
 #: where each is noticed; all others within the first few seeds

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from squall.properties.planted.page import page
 from squall.properties.support.paths import DOCS
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import PROFILES
@@ -18,7 +19,6 @@ from squall.sim.search.mutants.campaign import run_mutants
 from squall.sim.search.mutants.drawn import UNKNOWN, changes, drawn_mutants
 from squall.sim.search.mutants.families import FAMILIES, MUTANTS
 from squall.sim.search.mutants.mutant import DRAWN, SCHEDULES, Mutant, MutantError, find_function
-from squall.sim.search.mutants.page import page
 from squall.sim.search.mutants.trial import Limits
 
 #: one for each thing that a property looks at; all are noticed within a few scenarios
@@ -159,7 +159,7 @@ def test_an_interrupt_ends_all_campaigns_and_keeps_what_is_done(stop: signal.Sig
 
 def test_the_page_about_them_is_up_to_date() -> None:
     written = (DOCS / "mutants.md").read_text(encoding="utf-8")
-    assert written == page(), "python -m squall.sim.search.mutants.page > docs/mutants.md"
+    assert written == page(), "python -m squall.properties.planted.page > docs/mutants.md"
 
 
 def test_drawn_changes_are_the_same_each_time_and_can_be_made() -> None:

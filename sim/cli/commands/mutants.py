@@ -24,6 +24,7 @@ from squall.sim.names import MAX_SEED
 
 if TYPE_CHECKING:
     from squall.sim.cli.reports.mutants import Asked
+    from squall.sim.search.mutants.mutant import Mutant
     from squall.sim.search.mutants.result import Result
 
 RANK = 60
@@ -125,15 +126,15 @@ def mutants(
         results_json,
     )
     from squall.sim.search.mutants.drawn import drawn_mutants
-    from squall.sim.search.mutants.families import MUTANTS
 
     if drawn is not None:
         chosen, left_out = drawn_mutants(seed or 0, drawn), []
     else:
-        chosen = [MUTANTS[name] for name in dict.fromkeys(names or ())] or [
-            mutant for mutant in MUTANTS.values() if everything or mutant.expected
+        known = _planted()
+        chosen = [known[name] for name in dict.fromkeys(names or ())] or [
+            mutant for mutant in known.values() if everything or mutant.expected
         ]
-        left_out = [] if names else [m for m in MUTANTS.values() if m not in chosen]
+        left_out = [] if names else [m for m in known.values() if m not in chosen]
     asked = Asked(
         mutants=tuple(chosen),
         left_out=tuple(left_out),
@@ -160,6 +161,15 @@ def mutants(
     raise typer.Exit(exit_code(good=good, unchecked=unchecked, allowed=allow_unchecked))
 
 
+def _planted() -> dict[str, Mutant]:
+    """By name. Raises BadInput where there are none."""
+    from squall.sim.search.mutants.families import LISTED, MUTANTS
+
+    if not MUTANTS:
+        raise BadInput("NAME", "", f"there are no planted bugs here; {LISTED}")
+    return MUTANTS
+
+
 def _explore(names: list[str] | None, seconds: float, jobs: int, *, json: bool) -> NoReturn:
     """Explore small worlds with each bug planted, with a line for each that is done."""
     from squall.sim.cli.reports.mutants_explored import (
@@ -169,10 +179,10 @@ def _explore(names: list[str] | None, seconds: float, jobs: int, *, json: bool) 
         print_explored,
     )
     from squall.sim.search.mutants.exploring import Exploration, explorable, explore_mutants
-    from squall.sim.search.mutants.families import MUTANTS
 
-    chosen = [MUTANTS[name] for name in dict.fromkeys(names or ())]
-    chosen = chosen or explorable(MUTANTS.values())
+    known = _planted()
+    chosen = [known[name] for name in dict.fromkeys(names or ())]
+    chosen = chosen or explorable(known.values())
     progress = Console(file=sys.stderr, highlight=False, soft_wrap=True)
     done = 0
 

@@ -27,7 +27,7 @@ from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.mutants.bounds import BOUNDS
 from squall.sim.search.mutants.clean_process import CleanProcess
 from squall.sim.search.mutants.mutant import Mutant, MutantError
-from squall.sim.search.mutants.programs import own_program
+from squall.sim.search.mutants.own_program import own_program
 from squall.sim.search.mutants.result import CRASH, HANG
 from squall.sim.world import interrupts
 from squall.sim.world.contained import Contained

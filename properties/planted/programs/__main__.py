@@ -1,4 +1,4 @@
-"""``python -m squall.sim.search.mutants.programs NAME=FILE...`` keeps programs of scenarios that fail."""
+"""``python -m squall.properties.planted.programs NAME=FILE...`` keeps programs of scenarios that fail."""
 
 from __future__ import annotations
 

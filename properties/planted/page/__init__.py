@@ -1,4 +1,4 @@
-"""``python -m squall.sim.search.mutants.page > docs/mutants.md`` writes the page about planted bugs.
+"""``python -m squall.properties.planted.page > docs/mutants.md`` writes the page about planted bugs.
 
 What it says of small worlds is in ``explored.json``, where ``squall mutants --explore --json`` has written it.
 """
@@ -17,7 +17,7 @@ from squall.sim.search.mutants.mutant import SCHEDULES
 
 _EXPLORED = Path(__file__).with_name("explored.json")
 _TEMPLATES = Environment(
-    loader=PackageLoader("squall.sim.search.mutants"),
+    loader=PackageLoader(__name__),
     trim_blocks=True,
     keep_trailing_newline=True,
     undefined=StrictUndefined,
@@ -41,7 +41,3 @@ def _explored() -> dict[str, Any]:
         "lengths": sorted(Counter(each["length"] for each in found).items()),
         "seconds": told["seconds"],
     }
-
-
-if __name__ == "__main__":
-    print(page(), end="")

@@ -1,0 +1,3 @@
+from squall.properties.planted.page import page
+
+print(page(), end="")
