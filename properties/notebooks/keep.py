@@ -26,7 +26,7 @@ from squall.properties.support.paths import ROOT
 FOLDER = ROOT / "notebooks"
 FIGURE, IMAGE = "application/vnd.plotly.v1+json", "image/png"
 #: pixels; a figure says its height, or has this
-WIDTH, HEIGHT = 900, 450
+WIDTH, HEIGHT = 850, 450
 _DRAW = """
 const [figure, width, height, done] = arguments;
 Plotly.toImage(figure, {format: 'png', width, height}).then(url => done(url.split(',')[1]), e => done({error: String(e)}));
@@ -84,7 +84,20 @@ def keep(path: Path, browser: Chrome) -> None:
             figure = each.data[FIGURE]
             same = known.get(json.dumps(figure, sort_keys=True))
             each.data[IMAGE] = image(browser, figure) if same is None else same
-    nbformat.write(notebook, path)
+    path.write_text(written(notebook), encoding="utf-8")
+
+
+def written(notebook: Any) -> str:
+    """The text of its file, with the data of each figure in one line."""
+    figures = []
+    for each in outputs(notebook):
+        if FIGURE in each.data:
+            figures.append(json.dumps(each.data[FIGURE], separators=(",", ":"), sort_keys=True))
+            each.data[FIGURE] = f"figure {len(figures)}"
+    text: str = nbformat.writes(notebook) + "\n"
+    for number, figure in enumerate(figures, start=1):
+        text = text.replace(f'"{FIGURE}": "figure {number}"', f'"{FIGURE}": {figure}')
+    return text
 
 
 def main() -> None:
