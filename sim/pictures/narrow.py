@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from squall.sim.pictures.canvas import legend_rows, room_above
 
 #: pixels beside the names of lanes, and characters of notes that stand in a line
-_WIDTH, _LINE = 700, 120
+_WIDTH, _LINE = 700, 100
 #: pixels of a figure that says none
 _HEIGHT = 450
 
